@@ -1,0 +1,111 @@
+"""What a build does beyond copying files: hatchling's build hook, and a script.
+
+``python kernels/builder/hook.py link`` lays out build/editable alone, for type checkers
+and after a file was added to core/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+    Base = BuildHookInterface[Any]
+else:
+    try:
+        from hatchling.builders.hooks.plugin.interface import BuildHookInterface as Base
+    except ImportError:  # run as a script
+        Base = object
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The folder that an editable install puts on the path; it holds mlbackends and nothing else.
+EDITABLE = ROOT / "build" / "editable"
+PACKAGES = ("cli", "probes", "kernels")
+COMPLETIONS = {
+    "backends.bash": "share/bash-completion/completions/backends",
+    "backends.fish": "share/fish/vendor_completions.d/backends.fish",
+    "backends.zsh": "share/zsh/site-functions/_backends",
+}
+
+
+def link_tree(root: Path = ROOT) -> Path:
+    """Lay out build/editable/mlbackends as links into the tree, and return it.
+
+    Links that are right already stay untouched, so it may run beside a process that imports
+    through them; a link whose file has gone is removed.
+    """
+    package = root / "build" / "editable" / "mlbackends"
+    package.mkdir(parents=True, exist_ok=True)
+    core = [entry for entry in (root / "core").iterdir() if entry.name != "__pycache__"]
+    wanted = {
+        entry.name: entry for entry in [*core, *(root / name for name in PACKAGES)] if entry.exists()
+    }
+    for link in package.iterdir():
+        target = wanted.get(link.name)
+        fits = target is not None and link.exists() and link.samefile(target)
+        if not fits and link.name != "__pycache__":
+            _remove(link)
+    for name, target in wanted.items():
+        with contextlib.suppress(FileExistsError):  # right already, or another process was first
+            _link(package / name, target)
+    return package
+
+
+def _link(link: Path, target: Path) -> None:
+    try:
+        relative = os.path.relpath(target, link.parent)
+        link.symlink_to(relative, target_is_directory=target.is_dir())
+    except FileExistsError:
+        raise
+    except OSError:  # Windows, without the right to make symbolic links
+        if target.is_dir():
+            import _winapi
+
+            _winapi.CreateJunction(str(target), str(link))  # type: ignore[attr-defined,unused-ignore]
+        else:
+            link.hardlink_to(target)
+
+
+def _remove(link: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # another process was first
+        if link.is_dir() and not link.is_symlink():  # a junction: its target stays
+            link.rmdir()
+        else:
+            link.unlink()
+
+
+def shared_data(root: Path = ROOT) -> dict[str, str]:
+    """Map each man page and completion in the tree to its place under the prefix."""
+    pages = {
+        str(page): f"share/man/man1/{page.name}" for page in sorted((root / "man").glob("*.1"))
+    }
+    completions = {
+        str(root / "cli" / "completions" / name): place for name, place in COMPLETIONS.items()
+    }
+    return pages | {file: place for file, place in completions.items() if Path(file).is_file()}
+
+
+class LayoutHook(Base):
+    """What hatchling calls."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Lay out an editable install's links, and add what belongs under share/."""
+        if version == "editable":
+            link_tree()
+        build_data["shared_data"].update(shared_data())
+
+
+def main(arguments: list[str]) -> None:
+    """Run as a script."""
+    if arguments != ["link"]:
+        sys.exit(__doc__)
+    print(link_tree())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
