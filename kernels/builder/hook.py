@@ -43,7 +43,9 @@ def link_tree(root: Path = ROOT) -> Path:
     package.mkdir(parents=True, exist_ok=True)
     core = [entry for entry in (root / "core").iterdir() if entry.name != "__pycache__"]
     wanted = {
-        entry.name: entry for entry in [*core, *(root / name for name in PACKAGES)] if entry.exists()
+        entry.name: entry
+        for entry in [*core, *(root / name for name in PACKAGES)]
+        if entry.exists()
     }
     for link in package.iterdir():
         target = wanted.get(link.name)
