@@ -1,0 +1,177 @@
+"""The PCI devices of a Linux machine, scanned once a host.
+
+One small file a device tells vendor, class and driver (`uevent`); what costs more reads (NUMA node,
+link) is read only for what may be an accelerator or a network card. A device that sleeps is not
+asked for its link: reading that would wake it, which takes a GPU up to a second.
+
+Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assignment for classes.
+"""
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mlbackends.probing.host import Host
+
+FOLDER = "/sys/bus/pci/devices"
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
+_DEVICES_LIMIT = 4096
+_WIDEST = 32  # 255 stands for "unknown"
+_SPEED = re.compile(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
+_DETAILED = ("02", "03", "0b40", "12")
+"""Beginnings of the class codes whose devices are worth the extra reads: network, display,
+co-processor, processing accelerator."""
+_ACCELERATOR_VENDORS = ("10de", "1002", "1ae0", "1da3", "19e5", "1d0f")
+"""Makers that also give their accelerators other classes."""
+
+
+class PciDevice(Struct, frozen=True):
+    """One PCI function.
+
+    address: "0000:65:00.0". vendor, device: four hexadecimal digits. class_code: six, such as
+    "030200" for a 3D controller. driver: the kernel driver that is bound to it, "" without.
+
+    The rest is None where the kernel does not tell, where the device sleeps, or where it is none of
+    the kinds above. The link is that of the card: switches on the card itself are passed over. Its
+    current speed falls when the device idles.
+    """
+
+    address: str
+    vendor: str
+    device: str
+    class_code: str = ""
+    driver: str = ""
+    subsystem: str = ""
+    numa_node: int | None = None
+    link_gigatransfers_per_second: float | None = None
+    link_width: int | None = None
+    max_link_gigatransfers_per_second: float | None = None
+    max_link_width: int | None = None
+    is_asleep: bool = False
+    is_virtual_function: bool = False
+
+    @property
+    def is_display(self) -> bool:
+        """Whether it is a GPU by its class: VGA, 3D or other display controller."""
+        return self.class_code.startswith("03")
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether it is a processing accelerator by its class."""
+        return self.class_code.startswith("12")
+
+
+def pci_devices(host: Host) -> tuple[PciDevice, ...]:
+    """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
+    cached = host.__dict__.get("_pci_devices")
+    if cached is None:
+        # Virtual functions come in hundreds; the numbers that matter here are small.
+        names = [name for name in host.listdir(FOLDER) if _ADDRESS.fullmatch(name)]
+        read = (_read(host, name) for name in names[:_DEVICES_LIMIT])
+        cached = tuple(device for device in read if device is not None)
+        host.__dict__["_pci_devices"] = cached
+    found: tuple[PciDevice, ...] = cached
+    return found
+
+
+def of_vendor(host: Host, *vendors: str) -> tuple[PciDevice, ...]:
+    """Return the devices of some makers, given as four hexadecimal digits each."""
+    return tuple(device for device in pci_devices(host) if device.vendor in vendors)
+
+
+def link_facts(device: PciDevice) -> dict[str, int | float]:
+    """Return what is known of a device's link, as facts for a `Device` record.
+
+    Only the most that the card can: the current speed wobbles with the load.
+    """
+    told = {
+        "max_pcie_gigatransfers_per_second": device.max_link_gigatransfers_per_second,
+        "max_pcie_width": device.max_link_width,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _read(host: Host, address: str) -> PciDevice | None:
+    folder = f"{FOLDER}/{address}"
+    lines = host.read(f"{folder}/uevent", 4096).splitlines()
+    told = dict(line.split("=", 1) for line in lines if "=" in line)
+    vendor, _, device = told.get("PCI_ID", "").partition(":")
+    if not vendor or not device:
+        vendor = host.read(f"{folder}/vendor", 64)
+        device = host.read(f"{folder}/device", 64)
+    vendor, device = _digits(vendor, 4), _digits(device, 4)
+    if not vendor or not device:
+        return None
+    class_code = _digits(told.get("PCI_CLASS", "") or host.read(f"{folder}/class", 64), 6)
+    driver = told.get("DRIVER", "") or host.readlink(f"{folder}/driver").rsplit("/", 1)[-1]
+    found = PciDevice(
+        address=address.lower(),
+        vendor=vendor,
+        device=device,
+        class_code=class_code,
+        driver=driver,
+        subsystem=told.get("PCI_SUBSYS_ID", "").lower(),
+    )
+    if class_code.startswith(_DETAILED) or (
+        vendor in _ACCELERATOR_VENDORS and not class_code.startswith(("01", "06"))
+    ):
+        return _with_details(host, folder, found)
+    return found
+
+
+def _with_details(host: Host, folder: str, device: PciDevice) -> PciDevice:
+    node = host.read_int(f"{folder}/numa_node")
+    asleep = host.read(f"{folder}/power/runtime_status", 64) == "suspended"
+    device = replace(
+        device,
+        numa_node=node if node is not None and 0 <= node < 1 << 16 else None,
+        is_asleep=asleep,
+        is_virtual_function=host.is_link(f"{folder}/physfn"),
+    )
+    if asleep:
+        return device
+    at = _end_of_card(host, folder, device.vendor)
+    return replace(
+        device,
+        link_gigatransfers_per_second=_speed(host, f"{at}/current_link_speed"),
+        link_width=_width(host, f"{at}/current_link_width"),
+        max_link_gigatransfers_per_second=_speed(host, f"{at}/max_link_speed"),
+        max_link_width=_width(host, f"{at}/max_link_width"),
+    )
+
+
+def _end_of_card(host: Host, folder: str, vendor: str) -> str:
+    """Return the folder of the device whose link leads out of the card.
+
+    AMD and Intel put a switch on the card, and the GPU behind it reports a link that does not
+    exist (2.5 GT/s, width 1). The root port, which is the first in the path, is not on the card.
+    """
+    path = host.realpath(folder)
+    parts = [part for part in path.split("/") if _ADDRESS.fullmatch(part)]
+    end = folder
+    for above in reversed(parts[1:-1]):
+        at = f"{FOLDER}/{above}"
+        if _digits(host.read(f"{at}/vendor", 64), 4) != vendor:
+            break
+        end = at
+    return end
+
+
+def _speed(host: Host, path: str) -> float | None:
+    match = _SPEED.match(host.read(path, 64))
+    return float(match[1]) if match and float(match[1]) > 0 else None
+
+
+def _width(host: Host, path: str) -> int | None:
+    width = host.read_int(path)
+    return width if width is not None and 0 < width <= _WIDEST else None
+
+
+def _digits(text: str, count: int) -> str:
+    """Return a hexadecimal number as lower-case digits, zeros in front; "" for what is none."""
+    text = text.strip().lower().removeprefix("0x")
+    if not re.fullmatch(r"[0-9a-f]{1,8}", text):
+        return ""
+    return text.zfill(count)[-count:]
