@@ -1,0 +1,45 @@
+"""The exceptions of misuse. Absence is never one of them: it is a record.
+
+Each carries the exit code that the command line ends with, and a hint.
+"""
+
+
+class MlBackendsError(Exception):
+    """Something was asked wrongly, or could not be done.
+
+    exit_code: what `backends` exits with. hint: what the reader can do, "" if there is nothing.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UnknownName(MlBackendsError, LookupError):
+    """A name that is in no registry."""
+
+    def __init__(self, kind: str, name: str, known: "tuple[str, ...]") -> None:
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"there is no {kind} named {name!r}", hint)
+        self.name = name
+
+
+class BadInput(MlBackendsError, ValueError):
+    """A file, an option's value or a folder that cannot be read as what it should be."""
+
+
+class Incomplete(MlBackendsError):
+    """The answer could not be told, and the caller asked for certainty (`--strict`)."""
+
+    exit_code = 3
+
+
+def nearest(name: str, known: "tuple[str, ...]") -> str:
+    """Return the known name that is most like `name`, "" if none is near."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return close[0] if close else ""

@@ -1,0 +1,174 @@
+"""What a survey finds, as records.
+
+Presence is a ladder. A record stands on the highest rung that was really reached, and `reasons` say
+why it is not on the next one. "Available" is not a rung: it has meant all of them.
+
+Roles. Every field and every fact has one, written here or in the probe's FACTS, and put into the
+JSON Schema as `x-role`:
+
+    fact      what the machine is; compared by diffs and policies
+    metric    a number that wobbles; compared after rounding
+    identity  names this machine or its user; shown, never compared, hidden by --redact
+    volatile  differs between two runs; never compared
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from mlbackends.model.reasons import Reason
+
+SCHEMA = "backends.report/1"
+
+FactValue = bool | int | float | str | list[Any] | dict[str, Any]
+
+
+class Presence(StrEnum):
+    """How far a thing was seen to go; the order of the members is the order of the rungs."""
+
+    ABSENT = "absent"
+    """Looked for and not there; the reason lists where it was looked for."""
+    FOUND = "found"
+    """A file, a package or a device is there."""
+    LOADABLE = "loadable"
+    """It opens in a process and answers questions about itself."""
+    USABLE = "usable"
+    """It computed something right, on a device if it needs one."""
+
+    @property
+    def rung(self) -> int:
+        """The place on the ladder: 0 for absent to 3 for usable."""
+        return list(Presence).index(self)
+
+
+_Identity = Meta(extra_json_schema={"x-role": "identity"})
+_Volatile = Meta(extra_json_schema={"x-role": "volatile"})
+
+
+class Fact(Struct, frozen=True):
+    """The declaration of one fact: its name below the probe, its type, and what it means.
+
+    kind: the Python type of the value (`int`, `str`, `bool`, `float`, `list[str]`, `dict[str, int]`, ...).
+    doc: one sentence, with the unit where there is one.
+    role: fact, metric, identity or volatile; see the head of this module.
+    """
+
+    name: str
+    kind: Any
+    doc: str
+    role: str = "fact"
+
+
+class Library(Struct, frozen=True, omit_defaults=True):
+    """One copy of a library, on disk or mapped.
+
+    found_by names the step that found it; owner is the package that installed it, "" if that could
+    not be told. `wins` is true for the copy that a process started from this environment gets
+    among all copies of the same soname, and `wins_because` says which rule decided.
+    """
+
+    name: str
+    path: Annotated[str, Meta(extra_json_schema={"x-role": "fact", "x-redact": "home"})]
+    soname: str = ""
+    version: str = ""
+    presence: Presence = Presence.FOUND
+    found_by: str = ""
+    owner: str = ""
+    wins: bool = False
+    wins_because: str = ""
+    used: bool | UnsetType = UNSET
+    """With --pid: whether that process has this file mapped now."""
+    facts: dict[str, FactValue] = {}
+    reasons: tuple[Reason, ...] = ()
+
+
+class Device(Struct, frozen=True, omit_defaults=True):
+    """One accelerator, or a part of one (a MIG instance).
+
+    kind: cuda, rocm, xpu, mps, mtia, tpu, hpu, npu, opencl, vulkan.
+    capability: what the vendor calls its instruction level: (9, 0), "gfx942", "Apple9".
+    """
+
+    kind: str
+    index: int
+    name: str = ""
+    presence: Presence = Presence.FOUND
+    memory_bytes: Annotated[int, Meta(ge=0)] | None = None
+    capability: str = ""
+    driver: str = ""
+    pci_address: Annotated[str, _Identity] = ""
+    uuid: Annotated[str, _Identity] = ""
+    serial: Annotated[str, _Identity] = ""
+    numa_node: int | None = None
+    features: tuple[str, ...] = ()
+    facts: dict[str, FactValue] = {}
+    volatile: Annotated[dict[str, FactValue], _Volatile] = {}
+    reasons: tuple[Reason, ...] = ()
+
+
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """The probe could not tell: never the same as absence."""
+
+    message: str
+    traceback: Annotated[str, _Volatile] = ""
+
+
+class Finding(Struct, frozen=True):
+    """What a probe's `find` saw: files and environment only.
+
+    presence: given where there is no library to take it from (a CPU, a driver without files);
+    otherwise the survey takes the best rung among libraries and devices.
+    """
+
+    libraries: tuple[Library, ...] = ()
+    devices: tuple[Device, ...] = ()
+    facts: dict[str, FactValue] = {}
+    version: str = ""
+    presence: Presence | None = None
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+
+
+class Answer(Struct, frozen=True):
+    """What a probe's `load` or `use` learned from one opened library, in the child."""
+
+    library: Library
+    devices: tuple[Device, ...] = ()
+    facts: dict[str, FactValue] = {}
+    warnings: tuple[Reason, ...] = ()
+
+
+class ProbeReport(Struct, frozen=True, omit_defaults=True):
+    """Everything one probe can say.
+
+    reasons: why it is not on the next rung. warnings: what is wrong although it is there.
+    """
+
+    presence: Presence
+    version: str = ""
+    facts: dict[str, FactValue] = {}
+    libraries: tuple[Library, ...] = ()
+    devices: tuple[Device, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+    failure: Failure | None = None
+    source: str = ""
+    duration_seconds: Annotated[float, _Volatile] = 0.0
+
+
+class Report(Struct, frozen=True):
+    """A whole survey: one ProbeReport for each probe, under the probe's name.
+
+    depth: the highest rung that was tried. root: "/" for the live machine, else the recorded one.
+    redacted: whether identifying values were replaced.
+    """
+
+    schema: str
+    tool: str
+    depth: Presence
+    root: Annotated[str, _Volatile]
+    created: Annotated[str, _Volatile]
+    duration_seconds: Annotated[float, _Volatile]
+    redacted: bool
+    probes: dict[str, ProbeReport]

@@ -1,0 +1,51 @@
+"""Which Python environment is looked at: our own, or that of another interpreter (`--python`)."""
+
+import os
+import sys
+from typing import Any
+
+from mlbackends.model.errors import BadInput
+
+_QUESTION = """
+import os, sys
+import json
+print(json.dumps({
+    "executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])),
+    "implementation": sys.implementation.name, "prefix": sys.prefix,
+    "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+    "path": [p for p in map(os.path.abspath, sys.path[1:]) if os.path.isdir(p)]}))
+"""
+
+
+def describe() -> dict[str, Any]:
+    """Describe the interpreter that runs us."""
+    return {
+        "executable": sys.executable,
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "implementation": sys.implementation.name,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "path": [folder for folder in map(os.path.abspath, sys.path) if os.path.isdir(folder)],
+    }
+
+
+def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
+    """Ask another interpreter to describe itself; it imports only its own standard library.
+
+    Raises BadInput where it is no Python, fails or does not answer within the limit (seconds).
+    """
+    import shutil
+
+    import msgspec
+
+    from mlbackends.probing.command import output_of
+
+    found = shutil.which(executable)
+    if found is None:
+        raise BadInput(f"{executable} is not a program that can be run")
+    # -c puts "" first in sys.path; a bare -I would also hide the user's site-packages.
+    output = output_of((found, "-c", _QUESTION), timeout, os.environ)
+    try:
+        return msgspec.json.decode(output.splitlines()[-1] if output else "", type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise BadInput(f"{executable} did not answer as a Python interpreter does") from None

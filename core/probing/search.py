@@ -1,0 +1,307 @@
+"""Where libraries are: every copy, by every way that a program could come to it.
+
+Finding never opens a library. The steps are small functions in the order in which a process that is
+started from this environment would meet the copies; the first copy of a soname wins:
+
+    mapped           the process that is looked at (--pid) has it mapped
+    LD_PRELOAD       the loader was told to take it before all others
+    LD_LIBRARY_PATH  searched before RUNPATH, so it shadows what wheels bring (DYLD_LIBRARY_PATH, PATH)
+    site-packages    a wheel brought it; the packages of that environment open it by path
+    conda            the active conda environment's lib folder
+    python-prefix    the lib folder of the interpreter's prefix, where some wheels put theirs
+    ld.so.cache      the loader's cache
+    system-folder    a default folder of the loader, where there is no cache (musl, macOS, a broken image)
+    NAME_HOME        the folder that a variable such as CUDA_HOME names
+    well-known-folder a customary place such as /usr/local/cuda; nothing finds it there unless told to
+
+Source: ld.so(8), the order of LD_LIBRARY_PATH, RUNPATH, cache and default folders.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Library
+from mlbackends.probing.elf import NotElf, defined_symbols, read_elf
+from mlbackends.probing.host import Host
+from mlbackends.probing.loader_cache import architecture_of, read_cache
+from mlbackends.probing.packages import conda_prefix, owner_of, python_folders
+
+_NAME = re.compile(
+    r"(?P<stem>.+?)(?:-[0-9a-f]{6,40})?(?:\.so(?:\.[0-9][\w.]*)?|(?:\.[0-9][0-9.]*)?\.dylib|\.dll)$"
+)
+
+_WHY = {
+    "mapped": "the process has it mapped",
+    "LD_PRELOAD": "LD_PRELOAD names it, which comes before every search",
+    "LD_LIBRARY_PATH": "LD_LIBRARY_PATH is searched before RUNPATH, wheels and the loader's cache",
+    "DYLD_LIBRARY_PATH": "DYLD_LIBRARY_PATH is searched before everything else",
+    "PATH": "PATH is where Windows looks for it",
+    "site-packages": "the packages of this Python environment open it by path",
+    "conda": "the conda environment's programs name its lib folder first",
+    "python-prefix": "it lies in the lib folder of the interpreter's prefix",
+    "ld.so.cache": "the loader's cache names it",
+    "system-folder": "it lies in a default folder of the loader",
+    "well-known-folder": "no other copy is there; only what is told of this folder finds it",
+}
+
+Place = tuple[str, str]
+"""A path, and the step that found it."""
+
+
+def stem_of(file_name: str) -> str:
+    """Return a library file's name without hash and version; "" for what is no shared library.
+
+    libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
+    """
+    match = _NAME.match(file_name)
+    return match["stem"] if match else ""
+
+
+def libraries_named(
+    host: Host,
+    name: str,
+    *stems: str,
+    homes: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    wheels: Sequence[str] = (),
+) -> list[Library]:
+    """Return every copy of a library, in the order in which they would be met.
+
+    stems: file names without version and extension ("libcudnn"; "cudnn64_9" for Windows).
+    homes: variables that name a toolkit's folder; its lib, lib64, bin and targets/*/lib are searched.
+    folders: customary folders, with patterns ("/usr/local/cuda*/lib64").
+    wheels: folders below site-packages, with patterns, beyond those that every search covers
+    (nvidia/*/lib, *.libs, *.dylibs, torch/lib).
+    """
+    wanted = frozenset(stems)
+    places = [place for place in _everywhere(host) if stem_of(os.path.basename(place[0])) in wanted]
+    for folder in (at for pattern in wheels for base in python_folders(host) for at in host.glob(f"{base}/{pattern}")):
+        places += _in_folder(host, folder, "site-packages", wanted)
+    for variable in homes:
+        if home := host.env(variable).rstrip("/"):
+            for folder in _home_folders(host, home):
+                places += _in_folder(host, folder, variable, wanted)
+    for pattern in folders:
+        for folder in host.glob(pattern):
+            places += _in_folder(host, folder, "well-known-folder", wanted)
+    return _mark_winners(_distinct(host, name, places))
+
+
+def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
+    """Say in a phrase where `libraries_named` looks, for the reason of an absence."""
+    places = []
+    if python_folders(host):
+        places.append("this Python's wheels")
+    if conda_prefix(host):
+        places.append("the conda environment")
+    if host.env("LD_LIBRARY_PATH"):
+        places.append("LD_LIBRARY_PATH")
+    places.append("the loader's cache" if _cache(host) else "the loader's folders")
+    places += [f"{variable} ({host.env(variable)})" for variable in homes if host.env(variable)]
+    places += [folder for folder in folders if "*" not in folder][:2]
+    return ", ".join(places)
+
+
+def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> Reason:
+    """Return the reason for a library that is nowhere, with the places that were searched."""
+    return Reason("not-found", f"no {what} in {searched(host, homes, folders)}")
+
+
+def _everywhere(host: Host) -> list[Place]:
+    """Return every shared library in every general place, in the order of the steps, once a host."""
+    cached = host.__dict__.get("_libraries")
+    if cached is None:
+        cached = [place for step in _STEPS for place in step(host)]
+        host.__dict__["_libraries"] = cached
+    return cached  # type: ignore[no-any-return]
+
+
+def _mapped(host: Host) -> Iterator[Place]:
+    if host.pid is not None:
+        for path in mapped_files(host):
+            yield path, "mapped"
+
+
+def mapped_files(host: Host) -> list[str]:
+    """Return the files that the process which is looked at has mapped as code, each once."""
+    found = {}
+    for line in host.read("/proc/self/maps", 32 << 20).splitlines():
+        parts = line.split(None, 5)
+        if len(parts) == 6 and parts[5].startswith("/"):
+            found[parts[5].removesuffix(" (deleted)")] = None
+    return list(found)
+
+
+def _preloaded(host: Host) -> Iterator[Place]:
+    for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
+        if path.startswith("/"):
+            yield path, "LD_PRELOAD"
+
+
+def _library_path(host: Host) -> Iterator[Place]:
+    variable = {"darwin": "DYLD_LIBRARY_PATH", "win32": "PATH"}.get(host.platform, "LD_LIBRARY_PATH")
+    separator = ";" if host.platform == "win32" else ":"
+    for folder in host.env(variable).split(separator):
+        # An empty item means the current folder to the loader; a report must not depend on it.
+        if folder.startswith("/") or (len(folder) > 2 and folder[1] == ":"):
+            yield from _in_folder(host, folder.rstrip("/"), variable)
+
+
+def _wheels(host: Host) -> Iterator[Place]:
+    for base in python_folders(host):
+        names = host.listdir(base)
+        inside = [f"{name}" for name in names if name.endswith((".libs", ".dylibs"))]
+        if "nvidia" in names:
+            for part in host.listdir(f"{base}/nvidia"):
+                inside += [f"nvidia/{part}/{lib}" for lib in ("lib", "lib64", "bin")]
+        if "torch" in names:
+            inside.append("torch/lib")
+        for folder in inside:
+            yield from _in_folder(host, f"{base}/{folder}", "site-packages")
+
+
+def _conda(host: Host) -> Iterator[Place]:
+    if prefix := conda_prefix(host):
+        yield from _in_folder(host, f"{prefix}/lib", "conda")
+
+
+def _python_prefix(host: Host) -> Iterator[Place]:
+    prefix = str(host.python.get("prefix", ""))
+    if prefix and prefix not in ("/usr", conda_prefix(host)):
+        yield from _in_folder(host, f"{prefix}/lib", "python-prefix")
+
+
+def _loader_cache(host: Host) -> Iterator[Place]:
+    for path in _cache(host):
+        yield path, "ld.so.cache"
+
+
+def _cache(host: Host) -> list[str]:
+    cached = host.__dict__.get("_loader_cache")
+    if cached is None:
+        ours = {"amd64": "x86_64", "arm64": "aarch64"}.get(host.machine, host.machine)
+        cached = [
+            entry.path
+            for entry in read_cache(host.read_bytes("/etc/ld.so.cache"))
+            if not ours or architecture_of(entry.flags) in ("", ours)
+        ]
+        host.__dict__["_loader_cache"] = cached
+    return cached  # type: ignore[no-any-return]
+
+
+def _system_folders(host: Host) -> Iterator[Place]:
+    if _cache(host) or host.platform == "win32":
+        return
+    listed = []
+    for path in host.glob("/etc/ld-musl-*.path"):
+        listed += re.split(r"[:\n]+", host.read(path))
+    usual = ["/lib", "/usr/local/lib", "/usr/lib", "/lib64", "/usr/lib64", "/opt/homebrew/lib"]
+    usual += host.glob("/usr/lib/*-linux-gnu*")
+    for folder in listed or usual:
+        yield from _in_folder(host, folder, "system-folder")
+
+
+_STEPS = (
+    _mapped,
+    _preloaded,
+    _library_path,
+    _wheels,
+    _conda,
+    _python_prefix,
+    _loader_cache,
+    _system_folders,
+)
+
+
+def _home_folders(host: Host, home: str) -> list[str]:
+    inside = [f"{home}/lib64", f"{home}/lib", f"{home}/bin", *host.glob(f"{home}/targets/*/lib")]
+    return [folder for folder in inside if host.is_dir(folder)]
+
+
+def _in_folder(
+    host: Host, folder: str, step: str, wanted: frozenset[str] = frozenset()
+) -> list[Place]:
+    names = [name for name in host.listdir(folder) if ".so" in name or ".dylib" in name or ".dll" in name]
+    return [
+        (f"{folder}/{name}", step)
+        for name in names
+        if (stem := stem_of(name)) and (not wanted or stem in wanted)
+    ]
+
+
+def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
+    """One record for each file, however many names lead to it, under the first name met."""
+    found: dict[str, Library] = {}
+    mapped = set(mapped_files(host)) if host.pid is not None else None
+    for path, step in places:
+        real = host.realpath(path)
+        if real in found:
+            continue
+        library = _describe(host, Library(name=name, path=path, found_by=step), real)
+        if mapped is not None:
+            library = replace(library, used=path in mapped or real in mapped)
+        found[real] = library
+    return list(found.values())
+
+
+def _describe(host: Host, library: Library, real: str) -> Library:
+    """Add what the file says of itself, and the package that owns it."""
+    owner = owner_of(host, real) or owner_of(host, library.path)
+    library = replace(library, owner=owner, soname=os.path.basename(library.path))
+    if not host.exists(real):
+        where = host.readlink(library.path) or "a file that is gone"
+        said = f"{library.path} points to {where}, which is not there"
+        return replace(library, reasons=(Reason("dangling-link", said),))
+    if "/stubs/" in library.path:
+        said = f"{library.path} is for linking only; the driver brings the real one"
+        return replace(library, reasons=(Reason("stub-library", said),))
+    if host.platform != "linux":
+        return library
+    try:
+        elf = read_elf(host.real(real))
+    except NotElf as error:
+        return replace(library, reasons=(Reason("not-a-library", f"{library.path}: {error}"),))
+    except OSError as error:
+        said = f"{library.path}: {error.strerror}"
+        return replace(library, reasons=(Reason("permission-denied", said),))
+    library = replace(library, soname=elf.soname or library.soname)
+    if host.machine and elf.machine != host.machine:
+        said = f"the file is for {elf.machine}; this machine is {host.machine}"
+        library = replace(library, reasons=(Reason("wrong-architecture", said),))
+    return library
+
+
+def _mark_winners(libraries: list[Library]) -> list[Library]:
+    """Say of each soname which copy wins, and of the others what shadows them."""
+    winners: dict[str, Library] = {}
+    for library in libraries:
+        if not library.reasons:
+            winners.setdefault(library.soname, library)
+    marked = []
+    for library in libraries:
+        winner = winners.get(library.soname)
+        if winner is library:
+            why = _WHY.get(library.found_by, f"{library.found_by} names its folder")
+            library = replace(library, wins=True, wins_because=why)
+        elif winner is not None and not library.reasons:
+            said = f"{winner.path} is found first: {winner.found_by}"
+            library = replace(library, wins_because=said)
+        marked.append(library)
+    return marked
+
+
+def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[Library]:
+    """Return a record for each copy of `carrier` (a stem such as "libtorch_cpu") that has the library built in.
+
+    symbols: the dynamic symbols of which one must be defined. No other file of the carrier is read.
+    """
+    found = []
+    for library in libraries_named(host, name, carrier):
+        if not library.reasons and defined_symbols(host.real(host.realpath(library.path)), symbols):
+            owner = library.owner.split(" ")[0] or carrier
+            found.append(replace(library, found_by=f"inside {owner}", wins=False, wins_because=""))
+    return found
