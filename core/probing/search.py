@@ -78,7 +78,8 @@ def libraries_named(
     (nvidia/*/lib, *.libs, *.dylibs, torch/lib).
     """
     wanted = frozenset(stems)
-    places = [place for place in _everywhere(host) if stem_of(os.path.basename(place[0])) in wanted]
+    everywhere = _everywhere(host)
+    places = [place for _, place in sorted(hit for stem in wanted for hit in everywhere.get(stem, ()))]
     for folder in (at for pattern in wheels for base in python_folders(host) for at in host.glob(f"{base}/{pattern}")):
         places += _in_folder(host, folder, "site-packages", wanted)
     for variable in homes:
@@ -111,11 +112,16 @@ def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[s
     return Reason("not-found", f"no {what} in {searched(host, homes, folders)}")
 
 
-def _everywhere(host: Host) -> list[Place]:
-    """Return every shared library in every general place, in the order of the steps, once a host."""
+def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
+    """Return every shared library in every general place by its stem, numbered in the steps' order.
+
+    Made once a host: fifty probes ask, and a system has a thousand libraries and more.
+    """
     cached = host.__dict__.get("_libraries")
     if cached is None:
-        cached = [place for step in _STEPS for place in step(host)]
+        cached = {}
+        for i, place in enumerate(place for step in _STEPS for place in step(host)):
+            cached.setdefault(stem_of(os.path.basename(place[0])), []).append((i, place))
         host.__dict__["_libraries"] = cached
     return cached  # type: ignore[no-any-return]
 
