@@ -52,12 +52,14 @@ class Fact(Struct, frozen=True):
     kind: the Python type of the value (`int`, `str`, `bool`, `float`, `list[str]`, `dict[str, int]`, ...).
     doc: one sentence, with the unit where there is one.
     role: fact, metric, identity or volatile; see the head of this module.
+    order: for a text whose values stand on a ladder, the values from the lowest to the highest.
     """
 
     name: str
     kind: Any
     doc: str
     role: str = "fact"
+    order: tuple[str, ...] = ()
 
 
 class Library(Struct, frozen=True, omit_defaults=True):

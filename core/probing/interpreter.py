@@ -49,3 +49,27 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         return msgspec.json.decode(output.splitlines()[-1] if output else "", type=dict[str, Any])
     except msgspec.DecodeError:
         raise BadInput(f"{executable} did not answer as a Python interpreter does") from None
+
+
+def of_process(pid: int) -> dict[str, Any]:
+    """Describe the interpreter that a running process is, or {} where it is no Python.
+
+    A virtual environment is told by its VIRTUAL_ENV or by the path that started the process.
+    Raises BadInput where there is no such process, or this user may not look at it.
+    """
+    try:
+        program = os.readlink(f"/proc/{pid}/exe")
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            first = file.read(4096).split(b"\0")[0].decode(errors="surrogateescape")
+    except FileNotFoundError:
+        raise BadInput(f"there is no process {pid}") from None
+    except OSError as error:
+        raise BadInput(f"process {pid} cannot be looked at: {error.strerror}") from None
+    if "python" not in os.path.basename(program):
+        return {}
+    # The executable of a virtual environment is a link; the process was started by the link's name.
+    started_by = first if os.path.isabs(first) and os.path.realpath(first) == program else program
+    try:
+        return ask(started_by)
+    except BadInput:
+        return {}

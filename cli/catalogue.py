@@ -1,0 +1,90 @@
+"""What the renderers say of probes: label, group, and the facts that show at a glance."""
+
+from typing import Any
+
+from mlbackends.model import registry
+from mlbackends.model.records import Fact, ProbeReport
+
+GROUPS = {
+    "machine": "Machine",
+    "accelerator": "Accelerators",
+    "library": "Libraries",
+    "framework": "Packages",
+}
+
+
+def label(name: str) -> str:
+    """Return what a probe's thing is called: the first words of its docstring, "cuDNN" for cudnn."""
+    return _doc(name).partition(":")[0]
+
+
+def meaning(name: str) -> str:
+    """Return what a probe's thing is, in a phrase: "NVIDIA's deep-learning primitives"."""
+    return _doc(name).partition(":")[2].strip().rstrip(".")
+
+
+def _doc(name: str) -> str:
+    return (registry.load("probes", name).__doc__ or name).splitlines()[0]
+
+
+def group(name: str) -> str:
+    """Return the group that a probe declares, "library" where it declares none."""
+    return getattr(registry.load("probes", name), "GROUP", "library")
+
+
+def facts(name: str) -> dict[str, Fact]:
+    """Return the facts that a probe declares, by name."""
+    return {fact.name: fact for fact in getattr(registry.load("probes", name), "FACTS", ())}
+
+
+def glance(name: str, probe: ProbeReport) -> str:
+    """Return the facts that the probe's SUMMARY names, as one line; "" where it names none.
+
+    An item is a fact's name, or a template such as "{sockets} sockets" which is left out where a fact is
+    not there.
+    """
+    shown = []
+    for item in getattr(registry.load("probes", name), "SUMMARY", ()):
+        template = item if "{" in item else f"{{{item}}}"
+        values = {fact: amount(fact, value) for fact, value in probe.facts.items()}
+        try:
+            text = template.format(**values, version=probe.version)
+        except KeyError:
+            continue
+        if text:
+            shown.append(text)
+    return " · ".join(shown)
+
+
+def amount(name: str, value: Any) -> str:
+    """Return a fact's value for people: bytes and hertz by the unit in the fact's name, lists joined."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return quantity(name, value)
+    if isinstance(value, list):
+        return ", ".join(amount(name, each) for each in value) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {amount(str(key), each)}" for key, each in value.items()) or "none"
+    return str(value)
+
+
+def quantity(name: str, value: float) -> str:
+    """Return a number with the unit that its fact's name ends in."""
+    if name.endswith("_bytes") and value >= 1024:
+        return binary_size(value)
+    if name.endswith("_hertz") and value >= 1000:
+        for scale, unit in ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz")):
+            if value >= scale:
+                return f"{value / scale:.4g} {unit}"
+    if name.endswith("_seconds"):
+        return f"{value:.4g} s"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def binary_size(value: float) -> str:
+    """Return bytes as KiB, MiB, GiB or TiB with at most four digits."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if value >= 1024**power:
+            return f"{value / 1024**power:.4g} {unit}"
+    return f"{value:g} B"

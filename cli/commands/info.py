@@ -1,0 +1,224 @@
+"""Show what is in this machine, and what of it can be used."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from mlbackends.cli import exits
+from mlbackends.model import registry
+from mlbackends.model.records import Presence
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import Report
+    from mlbackends.probing.host import Host
+
+
+def _complete_probes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    del ctx, param
+    return [CompletionItem(name) for name in registry.names("probes") if name.startswith(incomplete)]
+
+
+def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    del ctx, param
+    from mlbackends.model.dotted import FIELDS
+
+    probe, dot, _ = incomplete.partition(".")
+    if not dot:
+        return [
+            CompletionItem(name) for name in registry.names("probes") if name.startswith(incomplete)
+        ]
+    if probe not in registry.names("probes"):
+        return []
+    facts = [fact.name for fact in getattr(registry.load("probes", probe), "FACTS", ())]
+    names = [f"{probe}.{name}" for name in (*FIELDS, *facts)]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  backends info                               one page: usable, here but not usable, not here
+  backends info cuda_driver cudnn             everything about two things
+  backends info --format json | jq .probes.cpu.facts.capability
+  backends info --get cpu.capability
+  backends info --require 'cudnn>=9.10' --require nvidia
+  backends info --python ~/venv/bin/python    what that environment would get
+  backends info --pid 4242                    what a running process has really loaded
+"""
+)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_complete_probes)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(registry.names("cli.render")),
+    default="table",
+    show_default=True,
+    help="How to print the report.",
+)
+@click.option(
+    "--get",
+    "wanted",
+    metavar="DOTTED.NAME",
+    shell_complete=_complete_values,
+    help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not there.",
+)
+@click.option(
+    "--depth",
+    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
+    help="How far to go: found reads files only; loadable opens libraries, usable computes with"
+    " them, in child processes.  [default: usable; found with --pid and --root]",
+)
+@click.option(
+    "--require",
+    "requirements",
+    metavar="NAME[SPEC]",
+    multiple=True,
+    help="Exit 1 and say why unless NAME reaches the rung of --depth, and its version or value"
+    " fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
+)
+@click.option("--strict", is_flag=True, help="Exit 3 where a probe could not tell.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False),
+    help="Look at a recorded machine: a folder that holds /proc, /sys and friends.",
+)
+@click.option(
+    "--python",
+    metavar="EXE",
+    help="Look at the packages of another Python environment, by its interpreter.",
+)
+@click.option(
+    "--pid", type=click.IntRange(min=1), help="Look at a running process: what it has loaded."
+)
+@click.option(
+    "--redact/--no-redact",
+    default=None,
+    help="Replace host name, user, home folder, serial numbers and UUIDs.  [default: --redact;"
+    " with --get --no-redact]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.01, max=3600),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a library may take for each answer before it is stopped.",
+)
+@click.option("--timing", is_flag=True, help="Show how long each probe took.")
+@click.option(
+    "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
+)
+def command(
+    names: tuple[str, ...],
+    form: str,
+    wanted: str | None,
+    depth: str | None,
+    requirements: tuple[str, ...],
+    strict: bool,
+    root: str | None,
+    python: str | None,
+    pid: int | None,
+    redact: bool | None,
+    timeout: float,
+    timing: bool,
+    output: str,
+    color: str,
+) -> int:
+    """Show what is in this machine, and what of it can be used.
+
+    Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: everything about them,
+    every copy of a library with its path, version, owner, how it was found and which one wins.
+
+    Every copy is opened and used in a child process of its own, so that one that crashes or hangs
+    costs its own line and nothing else. Nothing is imported, and no network is used.
+    """
+    from mlbackends.cli.output import write
+    from mlbackends.cli.terminal import ProgressLine, page
+    from mlbackends.model.redaction import redacted
+    from mlbackends.model.requirement import Requirement, unmet
+    from mlbackends.probing.survey import survey
+
+    needs = [Requirement.parse(text) for text in requirements]
+    host = _host(root, python, pid)
+    asked = list(names)
+    if wanted is not None:
+        asked.append(wanted.partition(".")[0])
+    if asked or wanted is not None:
+        asked += [need.probe for need in needs]
+    elif needs and not strict and form == "table" and not output:
+        asked = [need.probe for need in needs]
+    progress = ProgressLine()
+    try:
+        report = survey(
+            tuple(dict.fromkeys(asked)),
+            host,
+            Presence(depth or ("found" if pid or root else "usable")),
+            timeout=timeout,
+            progress=progress,
+        )
+    finally:
+        progress.clear()
+    if wanted is not None:
+        write(_bare(report, wanted), output)
+    else:
+        shown = redacted(report, host) if redact in (None, True) else report
+        style = page(color, to_file=output not in ("", "-"), details=bool(names), timing=timing)
+        write(registry.load("cli.render", form).report(shown, style), output)
+    missing = [reason for need in needs if (reason := unmet(report, need))]
+    for reason in missing:
+        click.echo(f"backends: required, but not so: {reason}", err=True)
+    failed = [name for name, probe in report.probes.items() if probe.failure]
+    if strict and failed:
+        click.echo(f"backends: could not tell: {', '.join(failed)}", err=True)
+        return exits.UNKNOWN
+    return exits.NO if missing else exits.YES
+
+
+def _host(root: str | None, python: str | None, pid: int | None) -> "Host":
+    from mlbackends.model.errors import BadInput
+    from mlbackends.probing.host import Host
+    from mlbackends.probing.interpreter import ask, of_process
+
+    if root and (pid or python):
+        raise BadInput("--root looks at a recorded machine; it goes with neither --pid nor --python")
+    if python:
+        return Host(pid=pid, python=ask(python))
+    if pid:
+        return Host(pid=pid, python=of_process(pid))
+    return Host(root or "/")
+
+
+def _bare(report: "Report", name: str) -> str:
+    """Return one value as a script wants it: text as it is, true and false, everything else as JSON."""
+    import msgspec
+
+    from mlbackends.model import dotted
+    from mlbackends.model.errors import Incomplete
+
+    facts = getattr(registry.load("probes", name.partition(".")[0]), "FACTS", ())
+    try:
+        value: Any = dotted.value(report, name, tuple(fact.name for fact in facts))
+    except dotted.NoValue as missing:
+        if missing.probe.failure:
+            raise Incomplete(f"{name}: the probe failed: {missing.probe.failure.message}") from None
+        why = f": {missing.probe.reasons[0].message}" if missing.probe.reasons else ""
+        raise NoSuchValue(f"{name} has no value here{why}") from None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+class NoSuchValue(click.ClickException):
+    """The name is right, and this machine has no such value: the answer is no."""
+
+    exit_code = exits.NO
+
+    def show(self, file: Any = None) -> None:
+        """Say it in one line."""
+        click.echo(f"backends: {self.message}", err=True, file=file)

@@ -1,0 +1,97 @@
+"""The `backends` command: its group, and what every ending means.
+
+Exit codes stand in `mlbackends.cli.exits`.
+"""
+
+import os
+import sys
+
+import click
+
+from mlbackends import __version__
+from mlbackends.cli import exits
+from mlbackends.cli.lazy import FolderGroup
+from mlbackends.model.errors import MlBackendsError
+
+HELP = """Tell what is in this machine, and what of it machine learning can really use.
+
+Every answer stands on a ladder: absent, found (a file is there), loadable (it opens and answers),
+usable (it computed something right). What is not usable says why.
+
+\b
+Start with:
+  backends info                        what is here, on one page
+  backends info cudnn                  every copy of one library, and which one wins
+  backends info --format json          the same for a program
+  backends info --get cpu.capability   one bare value for a script
+  backends info --require 'cudnn>=9'   exit 1 and say why, where that is not so
+"""
+
+main = FolderGroup(
+    "cli.commands",
+    name="backends",
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
+click.version_option(__version__, prog_name="backends", message="%(prog)s %(version)s")(main)
+
+
+def guarded_main(arguments: list[str]) -> int:
+    """Run the command line and return the exit code; nobody sees a traceback."""
+    try:
+        code = main.main(arguments, prog_name="backends", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        return _close_quietly()
+    except MlBackendsError as error:
+        _say(str(error), error.hint)
+        return error.exit_code
+    except RecursionError:
+        raise
+    except Exception as error:  # noqa: BLE001  ours: say so in short, and keep the whole
+        return _report_bug(error)
+    return code if isinstance(code, int) else exits.YES
+
+
+def _say(message: str, hint: str = "") -> None:
+    try:
+        click.echo(f"backends: {message}", err=True)
+        if hint:
+            click.echo(f"hint: {hint}", err=True)
+    except OSError:  # standard error is closed too
+        return
+
+
+def _close_quietly() -> int:
+    """The reader of our output has gone: end as a program that SIGPIPE killed does."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    return exits.CLOSED_PIPE
+
+
+def _report_bug(error: Exception) -> int:
+    import tempfile
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    said = f"this is a bug in backends {__version__}: {type(error).__name__}: {error}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="backends-", suffix=".traceback", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except OSError:
+        _say(said)
+        click.echo(text, err=True)
+    else:
+        _say(said, f"the traceback is in {file.name}")
+    return exits.BUG

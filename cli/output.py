@@ -1,0 +1,56 @@
+"""Where text goes: standard output, or a file that is written whole or not at all."""
+
+import os
+import sys
+
+from mlbackends.model.errors import BadInput
+
+
+def write(text: str, path: str = "") -> None:
+    """Write text to a file, or to standard output where `path` is "" or "-".
+
+    Characters that the terminal's encoding lacks are replaced, never an error. Raises BadInput where
+    the file cannot be written; what was there before then stays.
+    """
+    if text and not text.endswith("\n"):
+        text += "\n"
+    if path not in ("", "-"):
+        _replace(path, text)
+        return
+    encoding = sys.stdout.encoding or "ascii"
+    data = text.encode(encoding, "replace")
+    sys.stdout.flush()
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        sys.stdout.write(data.decode(encoding))
+
+
+def _replace(path: str, text: str) -> None:
+    import tempfile
+
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as device:  # /dev/stderr, a FIFO
+                device.write(text)
+            return
+        mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
+        handle, part = tempfile.mkstemp(prefix=".backends-", dir=folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(part, mode)
+            os.replace(part, os.path.realpath(path))
+        except BaseException:
+            os.unlink(part)
+            raise
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

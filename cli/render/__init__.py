@@ -1,0 +1,1 @@
+"""One file for each output format. Each has `report(report, page) -> str`; none asks a question."""

@@ -1,0 +1,12 @@
+"""JSON: the whole report as one object, indented."""
+
+import msgspec
+
+from mlbackends.cli.terminal import Page
+from mlbackends.model.records import Report
+
+
+def report(report: Report, page: Page) -> str:
+    """Return the report; it validates against `backends schema report`."""
+    del page
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

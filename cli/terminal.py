@@ -1,0 +1,84 @@
+"""What the user's terminal can show: colour, width, characters; and a line of progress on it."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+
+class Page(Struct, frozen=True):
+    """What a renderer may use. width: columns. details: the probes were named, so show everything."""
+
+    width: int = 80
+    color: bool = False
+    unicode: bool = True
+    details: bool = False
+    timing: bool = False
+
+
+def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
+    """Decide on colour: the option, then NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, CLICOLOR, TERM, the terminal.
+
+    choice: "auto", "always" or "never". An empty NO_COLOR is as good as none (no-color.org); an empty
+    FORCE_COLOR or one of "0" forces nothing.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if any(environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    if environment.get("CLICOLOR") == "0" or environment.get("TERM") == "dumb":
+        return False
+    return is_terminal
+
+
+def page(color: str, *, to_file: bool, details: bool = False, timing: bool = False) -> Page:
+    """Describe what standard output, or a file, can show."""
+    import shutil
+
+    terminal = not to_file and is_terminal(sys.stdout)
+    encoding = (getattr(sys.stdout, "encoding", "") or "ascii").lower().replace("-", "")
+    return Page(
+        width=max(40, shutil.get_terminal_size((80, 24)).columns),
+        color=wants_color(color, terminal, os.environ),
+        unicode=to_file or encoding.startswith("utf"),
+        details=details,
+        timing=timing,
+    )
+
+
+def is_terminal(stream: object) -> bool:
+    """Tell whether a stream is a terminal; a closed or missing one is not."""
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]
+    except (AttributeError, ValueError):
+        return False
+
+
+class ProgressLine:
+    """One line on standard error that says how far a survey is; only on a terminal, after half a second."""
+
+    DELAY_SECONDS = 0.5
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._shown = False
+        self._enabled = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        """Show that `done` of `total` libraries were asked."""
+        if not self._enabled or time.monotonic() - self._start < self.DELAY_SECONDS:
+            return
+        self._shown = True
+        sys.stderr.write(f"\r\033[Kasked {done} of {total} libraries, {name} last")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+            self._shown = False

@@ -1,0 +1,53 @@
+"""One dotted name for every value of a report: `cpu.capability`, `cudnn.version`, `nvidia.devices.0.name`.
+
+The same names serve `--get`, `--require`, policies, diffs and fleets. After the probe's name comes a
+fact, or a field of its report.
+"""
+
+from typing import Any
+
+import msgspec
+
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.records import ProbeReport, Report
+
+FIELDS = tuple(name for name in ProbeReport.__struct_fields__ if name != "facts")
+
+
+class NoValue(LookupError):
+    """The name is right, and this machine has no such value. Carries the probe's report."""
+
+    def __init__(self, name: str, probe: ProbeReport) -> None:
+        super().__init__(name)
+        self.probe = probe
+
+
+def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
+    """Return the value under a dotted name.
+
+    declared: the facts that the probe declares, for telling a wrong name from a value that is not
+    here. Raises UnknownName for a name that no machine has, NoValue for one that this one lacks.
+    """
+    probe_name, _, rest = name.partition(".")
+    if probe_name not in report.probes:
+        raise UnknownName("probe", probe_name, tuple(report.probes))
+    probe = report.probes[probe_name]
+    if not rest:
+        raise BadInput(f"{name} names a probe, not a value", f"try {name}.presence or {name}.version")
+    head, *path = rest.split(".")
+    if head in FIELDS:
+        found: Any = msgspec.to_builtins(getattr(probe, head))
+        if head in ("version", "failure") and not found:
+            raise NoValue(name, probe)
+    elif head in probe.facts:
+        found = probe.facts[head]
+    elif head in declared:
+        raise NoValue(name, probe)
+    else:
+        raise UnknownName("value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS)))
+    for step in path:
+        try:
+            found = found[int(step)] if isinstance(found, list) else found[step]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise NoValue(name, probe) from None
+    return found

@@ -1,0 +1,86 @@
+"""Take out of a report what names this machine or its user, so that it can be pasted anywhere.
+
+Values of the role "identity" become "redacted-1", "redacted-2", ...: the same value gets the same
+number everywhere, so that what was equal stays equal. Host name, user name and home folder are
+replaced wherever they stand in a text.
+"""
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mlbackends.model import registry
+from mlbackends.model.records import Device, Report
+
+if TYPE_CHECKING:
+    from mlbackends.probing.host import Host
+
+_DEVICE_IDENTITY = ("uuid", "serial")
+_UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+_MAC = re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
+_URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s:@]+:[^/\s@]+@")
+
+
+def redacted(report: Report, host: "Host") -> Report:
+    """Return the report without identifying values; `redacted` is then true in it."""
+    hide = _Replacer(host)
+    tree = msgspec.to_builtins(report)
+    for name, probe in tree["probes"].items():
+        roles = {fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())}
+        for fact, value in probe.get("facts", {}).items():
+            if roles.get(fact) == "identity":
+                probe["facts"][fact] = hide.whole(value)
+        for device in probe.get("devices", ()):
+            for field in _DEVICE_IDENTITY:
+                if device.get(field):
+                    device[field] = hide.whole(device[field])
+    tree = hide.inside(tree)
+    tree["redacted"] = True
+    return msgspec.convert(tree, Report)
+
+
+class _Replacer:
+    """Replaces identifying values, the same by the same."""
+
+    def __init__(self, host: "Host") -> None:
+        self._numbers: dict[str, str] = {}
+        home = host.env("HOME") or host.env("USERPROFILE")
+        user = host.env("USER") or host.env("LOGNAME") or os.path.basename(home.rstrip("/"))
+        node = host.uname().get("nodename", "")
+        self._texts: list[tuple[re.Pattern[str], str]] = []
+        if len(home) > 2:
+            self._texts.append((re.compile(re.escape(home.rstrip("/")) + r"(?![\w.-])"), "~"))
+        for name, stand_in in ((node, "HOST"), (user, "USER")):
+            # Very short or common names would be found in words that mean something else.
+            if len(name) > 2 and name not in ("root", "localhost", "user", "linux"):
+                pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+                self._texts.append((pattern, stand_in))
+
+    def whole(self, value: Any) -> Any:
+        """Replace every text and number in an identifying value."""
+        if isinstance(value, list):
+            return [self.whole(each) for each in value]
+        if isinstance(value, dict):
+            return {key: self.whole(each) for key, each in value.items()}
+        return self._numbers.setdefault(str(value), f"redacted-{len(self._numbers) + 1}")
+
+    def inside(self, value: Any) -> Any:
+        """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
+        if isinstance(value, str):
+            for pattern, stand_in in self._texts:
+                value = pattern.sub(stand_in, value)
+            if len(value) > 8 and ("-" in value or ":" in value):
+                value = _UUID.sub(lambda found: self.whole(found[0]), value)
+                value = _MAC.sub(lambda found: self.whole(found[0]), value)
+                value = _URL_CREDENTIALS.sub(r"\1redacted@", value)
+            return value
+        if isinstance(value, list | tuple):
+            return [self.inside(each) for each in value]
+        if isinstance(value, dict):
+            return {key: self.inside(each) for key, each in value.items()}
+        return value
+
+
+assert set(_DEVICE_IDENTITY) < set(Device.__struct_fields__)
