@@ -311,7 +311,7 @@ def _visibility_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
     warnings = []
     ours, cuda = host.env("HIP_VISIBLE_DEVICES"), host.env("CUDA_VISIBLE_DEVICES")
     if cards and ours and cuda and ours != cuda:
-        said = f"HIP_VISIBLE_DEVICES={ours} and CUDA_VISIBLE_DEVICES={cuda} differ; HIP takes the first"
+        said = f"HIP_VISIBLE_DEVICES={ours} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
         warnings.append(Reason("conflict", said, "set one of them"))
     if cards and not _visible(host, cards):
         names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")

@@ -4,8 +4,12 @@ Source: Linux include/uapi/linux/kfd_sysfs.h and drivers/gpu/drm/amd/amdkfd/kfd_
 Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 """
 
+import re
+
 from msgspec import Struct
 
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Library
 from mlbackends.probing.host import Host, to_int
 from mlbackends.probing.packages import distributions
 from mlbackends.probing.pci import FOLDER, PciDevice, of_vendor
@@ -19,6 +23,7 @@ _LINKS_LIMIT = 256
 _FRAME_BUFFER = (1, 2)  # heap types of a memory bank that is on the card
 _LINK_KINDS = {2: "pcie", 11: "xgmi"}
 _MEGAHERTZ = 1_000_000
+_TARGET = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
 _HIGHEST_TARGET = 999_999  # gfx_target_version is major * 10000 + minor * 100 + stepping
 
 
@@ -163,3 +168,27 @@ def _memory(host: Host, node: int, address: str) -> int | None:
 def _video_memory(host: Host, address: str) -> int | None:
     size = host.read_int(f"{FOLDER}/{address}/mem_info_vram_total") if address else None
     return size if size is not None and 0 < size < 1 << 60 else None
+
+
+def shipped_targets(host: Host, library: Library, folder: str) -> list[str]:
+    """Return the instruction sets for which a folder beside a library holds GPU code.
+
+    folder: relative to the library's real folder, such as "rocblas/library".
+    """
+    beside = host.realpath(library.path).rsplit("/", 1)[0]
+    names = " ".join(host.listdir(f"{beside}/{folder}"))
+    return sorted(set(_TARGET.findall(names)))
+
+
+def uncovered(host: Host, name: str, shipped: list[str]) -> tuple[Reason, ...]:
+    """Return a warning for each target of this machine's GPUs for which a library has no code."""
+    if not shipped:
+        return ()
+    missing = sorted({gpu.target for gpu in gpus(host)} - {*shipped, ""})
+    return tuple(
+        Reason(
+            "unsupported-hardware",
+            f"{name} has code for {', '.join(shipped)}, and none for this machine's {target}",
+        )
+        for target in missing
+    )

@@ -1,0 +1,77 @@
+"""hipBLASLt: AMD's matrix products with fused epilogues.
+
+Finds:    every libhipblaslt, and for which instruction sets its folder holds GPU code.
+Loadable: it opens; it tells its version only through a handle.
+Usable:   hipblasLtCreate succeeds on the first GPU.
+Source:   hipBLASLt API reference, hipblasLtCreate, hipblasLtGetVersion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.model.reasons import NotUsable
+from mlbackends.model.records import Answer, Fact, Finding
+from mlbackends.probing.amd import FOLDERS, HOMES, shipped_targets, uncovered, wheels
+from mlbackends.probing.search import absent, libraries_named
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.model.records import FactValue, Library
+    from mlbackends.probing.host import Host
+
+GROUP = "library"
+FACTS = (
+    Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),
+    Fact("environment", dict[str, str], "The variables that steer hipBLASLt and are set."),
+)
+
+_VARIABLES = (
+    "HIPBLASLT_TENSILE_LIBPATH",
+    "HIPBLASLT_LOG_LEVEL",
+    "HIPBLASLT_LOG_MASK",
+    "TORCH_BLAS_PREFER_HIPBLASLT",
+)
+
+
+def find(host: Host) -> Finding:
+    """Look for every copy of hipBLASLt and the GPU code beside the first."""
+    libraries = libraries_named(
+        host, "hipBLASLt", "libhipblaslt", homes=HOMES, folders=FOLDERS, wheels=wheels(host)
+    )
+    if not libraries:
+        return Finding(reasons=(absent(host, "libhipblaslt.so", HOMES, ("/opt/rocm/lib",)),))
+    facts: dict[str, FactValue] = {}
+    targets = shipped_targets(host, libraries[0], "hipblaslt/library")
+    if targets:
+        facts["targets"] = targets
+    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
+        facts["environment"] = environment
+    return Finding(
+        libraries=tuple(libraries), facts=facts, warnings=uncovered(host, "hipBLASLt", targets)
+    )
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Make a handle on the first GPU, ask it for the version, and give it back."""
+    from ctypes import byref, c_int, c_void_p
+
+    handle, version = c_void_p(), c_int()
+    if (status := opened.hipblasLtCreate(byref(handle))) or not handle:
+        raise _failed("hipblasLtCreate", status)
+    opened.hipblasLtGetVersion.argtypes = [c_void_p, c_void_p]
+    opened.hipblasLtDestroy.argtypes = [c_void_p]
+    if status := opened.hipblasLtGetVersion(handle, byref(version)):
+        raise _failed("hipblasLtGetVersion", status)
+    if status := opened.hipblasLtDestroy(handle):
+        raise _failed("hipblasLtDestroy", status)
+    major, rest = divmod(version.value, 100_000)
+    return Answer(replace(library, version=f"{major}.{rest // 100}.{rest % 100}"))
+
+
+def _failed(function: str, status: int) -> NotUsable:
+    hint = "see `backends info rocm` for the GPU"
+    return NotUsable("call-failed", f"{function} returned {status}", hint)
