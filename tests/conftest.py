@@ -1,12 +1,59 @@
-"""What holds for every test."""
+"""What holds for every test, and the fakes that many of them want."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # "python -m pytest" puts the root on the path, where our kernels/ would pass for the package of
 # that name on PyPI.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+
+FAKES = ROOT / "tests" / "fakelibs"
+
+
+class FakeLibrary(Protocol):
+    """Compile tests/fakelibs/NAME.c, or `source`, as a file called `soname` in a folder of its own.
+
+    The same question gets the same file again. defines: what is given to the compiler as -D.
+    Returns the file's path; its folder holds nothing else, so it can stand in LD_LIBRARY_PATH.
+    """
+
+    def __call__(
+        self, name: str, soname: str, *, source: str = "", defines: tuple[str, ...] = ()
+    ) -> Path: ...
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) to make the fake library with")
+    made: dict[tuple[str, ...], Path] = {}
+
+    def compiled(
+        name: str, soname: str, *, source: str = "", defines: tuple[str, ...] = ()
+    ) -> Path:
+        key = (name, soname, source, *defines)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(name)
+            code = FAKES / f"{name}.c"
+            if source:
+                code = tmp_path_factory.mktemp(f"{name}-source") / f"{name}.c"
+                code.write_text(source)
+            flags = [f"-D{define}" for define in defines]
+            command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
+            subprocess.run(
+                [*command, f"-Wl,-soname,{soname}", "-o", folder / soname, code], check=True
+            )
+            made[key] = folder / soname
+        return made[key]
+
+    return compiled

@@ -162,7 +162,10 @@ def _start(request: Request) -> _Process:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         forget_core_dumps()
-        work(request, replies_end)
+        try:
+            work(request, replies_end)
+        except OSError:  # what it opened has closed our pipe; the exit code tells
+            os._exit(1)
         os._exit(0)
     os.close(replies_end)
     os.close(noise_end)

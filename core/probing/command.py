@@ -37,4 +37,4 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
             process.kill()
     # A process in an uninterruptible wait inside a driver does not die: do not wait for it.
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=0.2)
+        process.wait(timeout=0.2)

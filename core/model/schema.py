@@ -1,0 +1,73 @@
+"""The JSON Schema of a report, made from the records and from what each probe declares."""
+
+import types
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from mlbackends.model import registry
+from mlbackends.model.records import SCHEMA, Fact, Report
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of `Report`, with a definition for each probe's facts.
+
+    Within a major version of the schema only fields and facts are added; see README, "What may
+    change".
+    """
+    (reference,), definitions = msgspec.json.schema_components(
+        [Report], ref_template="#/$defs/{name}"
+    )
+    probes: dict[str, Any] = {}
+    for name in registry.names("probes"):
+        module = registry.load("probes", name)
+        probes[name] = {
+            "$ref": "#/$defs/ProbeReport",
+            "description": (module.__doc__ or "").splitlines()[0],
+            "properties": {"facts": _facts(getattr(module, "FACTS", ()))},
+        }
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    report = definitions["Report"]
+    report["properties"]["schema"] = {"const": SCHEMA}
+    report["properties"]["probes"] = {
+        "type": "object",
+        "description": "One report for each probe, under the probe's name.",
+        "properties": probes,
+        "additionalProperties": {"$ref": "#/$defs/ProbeReport"},
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{SCHEMA.replace('/', ':')}",
+        "title": SCHEMA,
+        **reference,
+        "$defs": definitions,
+    }
+
+
+def _facts(declared: tuple[Fact, ...]) -> dict[str, Any]:
+    properties = {}
+    for fact in declared:
+        described = {**_kind(fact.kind), "description": fact.doc, "x-role": fact.role}
+        if fact.order:
+            described["x-order"] = list(fact.order)
+        properties[fact.name] = described
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _kind(kind: Any) -> dict[str, Any]:
+    """Return the schema of a fact's Python type."""
+    plain = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
+    if kind in plain:
+        return {"type": plain[kind]}
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        return {"type": "array", "items": _kind(inner[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _kind(inner[1])}
+    if origin is types.UnionType:
+        return {"anyOf": [_kind(each) for each in inner]}
+    return {"type": "null"} if kind is types.NoneType else {}

@@ -1,0 +1,196 @@
+"""Make the man pages, the completion scripts and the report's JSON Schema from the code itself.
+
+    python man/generate.py           say which files would change
+    python man/generate.py --write   write them
+    python man/generate.py --check   the same as without, but exit 1 where one is stale or left over
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from mlbackends import __version__
+from mlbackends.cli import catalogue, exits
+from mlbackends.cli.commands import completion
+from mlbackends.cli.main import main as group
+from mlbackends.model import registry
+from mlbackends.model.reasons import CODES
+from mlbackends.model.schema import report_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+
+ENVIRONMENT = {
+    "NO_COLOR": "Any text: no colour, unless --color=always.",
+    "FORCE_COLOR, CLICOLOR_FORCE": "Anything but empty or 0: colour, also into a pipe.",
+    "CLICOLOR, TERM": "CLICOLOR=0 or TERM=dumb: no colour.",
+    "COLUMNS": "The width of the page, where standard output is no terminal.",
+    "LD_LIBRARY_PATH, LD_PRELOAD": "Searched as the dynamic loader does, and reported where they shadow a copy.",
+    "CONDA_PREFIX, CUDA_HOME, CUDA_PATH, CUDNN_PATH, ROCM_PATH, ...": "Folders in which libraries are looked for.",
+}
+FILES = {
+    "/proc, /sys": "What the kernel exports; most facts come from there.",
+    "/etc/ld.so.cache": "The loader's cache, in which libraries are looked for.",
+    "*.dist-info": "What Python packages say of themselves; none is imported.",
+    "DIR/host.json": "With --root: the environment, uname and other answers of a recorded machine.",
+}
+
+
+def escaped(text: str) -> str:
+    """Return text that roff prints as it is."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("\t", "    ")
+    return "\n".join(f"\\&{line}" if line[:1] in ".'" else line for line in text.splitlines())
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a help text; one that click's \\b opens keeps its lines."""
+    for block in inspect.cleandoc(text.replace("\f", "")).split("\n\n"):
+        lines = block.splitlines()
+        if lines and lines[0].strip() == "\b":
+            yield ".nf\n" + escaped("\n".join(lines[1:])) + "\n.fi"
+        else:
+            yield escaped(" ".join(line.strip() for line in lines))
+
+
+def definitions(rows: dict[str, str]) -> list[str]:
+    """Return a list of terms and what they mean."""
+    lines = []
+    for term, text in rows.items():
+        lines += [".TP", f".B {escaped(term)}", escaped(text) or "\\&"]
+    return lines
+
+
+def page(command: click.Command, context: click.Context) -> str:
+    """Return the man page of a command, section 1."""
+    name = context.command_path.replace(" ", "-")
+    summary = command.get_short_help_str(200).rstrip(".")
+    lines = [
+        '.\\" Made by man/generate.py from the command itself; change the command.',
+        f'.TH {name.upper()} 1 "" "backends {__version__}" "User Commands"',
+        ".SH NAME",
+        f"{escaped(name)} \\- {escaped(summary)}",
+        ".SH SYNOPSIS",
+        f".B {escaped(context.command_path)}",
+        escaped(" ".join(command.collect_usage_pieces(context))),
+        ".SH DESCRIPTION",
+        "\n.PP\n".join(paragraphs(command.help or "")),
+        ".SH OPTIONS",
+    ]
+    options = [
+        record
+        for each in command.get_params(context)
+        if isinstance(each, click.Option) and (record := each.get_help_record(context))
+    ]
+    lines += definitions(dict(options))
+    if isinstance(command, click.Group):
+        lines.append(".SH COMMANDS")
+        for sub in command.list_commands(context):
+            below = command.get_command(context, sub)
+            assert below is not None
+            lines += [".TP", f".BR {escaped(f'{name}-{sub}')} (1)", escaped(below.get_short_help_str(200))]
+    lines += [".SH EXIT STATUS", *definitions({str(code): text for code, text in exits.MEANINGS.items()})]
+    lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT), ".SH FILES", *definitions(FILES)]
+    examples = [each for each in (command.epilog or "").split("\n\n") if "Examples:" in each]
+    if isinstance(command, click.Group):
+        examples = [f"\b\nExamples:\n{text}" for text in (command.help or "").split("Start with:\n")[1:]]
+    for text in examples:
+        lines += [".SH EXAMPLES", ".nf", escaped(inspect.cleandoc(text.split("Examples:\n")[1])), ".fi"]
+    others = ["backends", *(f"backends-{each}" for each in group.list_commands(context))]
+    also = [f".BR {escaped(each)} (1)" for each in others if each != name]
+    lines += [".SH SEE ALSO", ",\n".join([*also, ".BR backends\\-facts (7)"])]
+    return "\n".join(lines) + "\n"
+
+
+def facts_page() -> str:
+    """Return backends-facts(7): every dotted name, and every reason code."""
+    lines = [
+        '.\\" Made by man/generate.py from the probes; change them.',
+        f'.TH BACKENDS-FACTS 7 "" "backends {__version__}" "Miscellaneous"',
+        ".SH NAME",
+        "backends\\-facts \\- every dotted name that a report can hold",
+        ".SH DESCRIPTION",
+        "Each name works in",
+        ".B backends info \\-\\-get",
+        "and",
+        ".BR \\-\\-require .",
+        "Below every probe stand also presence, version, libraries, devices, reasons, warnings, failure and source,",
+        "such as cudnn.version or nvidia.devices.0.name. The word in brackets is the role: a fact is compared,",
+        "a metric is compared after rounding, an identity is hidden by \\-\\-redact, and what is volatile is never compared.",
+    ]
+    codes = dict(CODES)
+    for name in registry.names("probes"):
+        probe = registry.load("probes", name)
+        lines.append(f".SH {escaped(name)}")
+        lines += ["\n.PP\n".join(paragraphs(_with_lines_kept(probe.__doc__ or "")))]
+        rows = {
+            f"{name}.{fact}": f"{declared.doc} [{declared.role}]"
+            for fact, declared in catalogue.facts(name).items()
+        }
+        lines += definitions(rows)
+        codes.update(getattr(probe, "CODES", {}))
+    lines += [".SH REASONS", *definitions(dict(sorted(codes.items())))]
+    lines += [".SH SEE ALSO", ".BR backends (1),\n.BR backends\\-info (1)"]
+    return "\n".join(lines) + "\n"
+
+
+def _with_lines_kept(text: str) -> str:
+    first, *rest = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join([first, *(f"\b\n{block}" for block in rest)])
+
+
+def pages(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the file name and the text of a command's page, and of all below it."""
+    settings = {**command.context_settings, "terminal_width": 100}
+    context = click.Context(command, parent, command.name, **settings)
+    yield f"{context.command_path.replace(' ', '-')}.1", page(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            below.name = name
+            yield from pages(below, context)
+
+
+def files() -> dict[str, str]:
+    """Return every generated file by its path in the repository."""
+    made = {f"man/{name}": text for name, text in pages(group)}
+    made["man/backends-facts.7"] = facts_page()
+    schema = msgspec.json.format(msgspec.json.encode(report_schema()), indent=2).decode()
+    made["man/report.schema.json"] = schema + "\n"
+    for shell in completion.SHELLS:
+        made[f"cli/completions/backends.{shell}"] = completion.script(shell)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Compare, and write where asked to."""
+    made = files()
+    there = {f"man/{each.name}" for each in (ROOT / "man").glob("*.[17]")}
+    changed = [
+        path
+        for path, text in made.items()
+        if not (ROOT / path).is_file() or (ROOT / path).read_text(encoding="utf-8") != text
+    ]
+    left_over = sorted(there - made.keys())
+    for path in [*changed, *left_over]:
+        sys.stderr.write(f"{path}: {'left over' if path in left_over else 'stale'}\n")
+    if "--write" in arguments:
+        for path in changed:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(made[path], encoding="utf-8")
+        for path in left_over:
+            (ROOT / path).unlink()
+        return 0
+    return 1 if "--check" in arguments and (changed or left_over) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
