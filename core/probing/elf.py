@@ -168,7 +168,7 @@ def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
         return False
     wanted = 0
     for byte in name:
-        wanted = (wanted << 4) + byte
+        wanted = (wanted << 4) + byte & 0xFFFFFFFF
         high = wanted & 0xF0000000
         wanted = (wanted ^ high >> 24) & ~high
     buckets_at = table + 2 * entry_bytes
