@@ -49,13 +49,20 @@ def hides_everything(value: str) -> bool:
 
 def environment(host: Host) -> dict[str, str]:
     """Return the variables that decide which GPUs a program sees, those that are set."""
-    return {name: host.environment[name] for name in VARIABLES if name in host.environment}
+    return {
+        name: printable(host.environment[name]) for name in VARIABLES if name in host.environment
+    }
+
+
+def printable(value: str) -> str:
+    """Return a variable's value as text for a report: bytes that are no text become "?"."""
+    return value.encode(errors="replace").decode()
 
 
 def visibility_warnings(host: Host, count: int) -> tuple[Reason, ...]:
     """Return what is wrong with the variables. count: the GPUs that are there, 0 for not known."""
     warnings = []
-    value = host.environment.get(VARIABLE)
+    value = environment(host).get(VARIABLE)
     if value is not None:
         entries, problem = visible(value)
         if not entries:
@@ -69,7 +76,7 @@ def visibility_warnings(host: Host, count: int) -> tuple[Reason, ...]:
             warnings.append(
                 Reason("override-invalid", f"{said}; it and what follows it are ignored")
             )
-    order = host.env("CUDA_DEVICE_ORDER")
+    order = environment(host).get("CUDA_DEVICE_ORDER", "")
     if order and order not in ("FASTEST_FIRST", "PCI_BUS_ID"):
         said = f'CUDA_DEVICE_ORDER is "{order}"; only FASTEST_FIRST and PCI_BUS_ID are known'
         warnings.append(Reason("override-invalid", said))
@@ -81,7 +88,7 @@ def lacks_capability(host: Host, wanted: str) -> str:
 
     wanted: "utility" for NVML, "compute" for CUDA.
     """
-    given = host.env("NVIDIA_DRIVER_CAPABILITIES")
+    given = environment(host).get("NVIDIA_DRIVER_CAPABILITIES", "")
     if not given or wanted in given.split(",") or "all" in given.split(","):
         return ""
     return f'NVIDIA_DRIVER_CAPABILITIES is "{given}": start the container with {wanted} in it'
