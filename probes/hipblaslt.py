@@ -60,7 +60,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     from ctypes import byref, c_int, c_void_p
 
     handle, version = c_void_p(), c_int()
-    if (status := opened.hipblasLtCreate(byref(handle))) or not handle:
+    if (status := opened.hipblasLtCreate(byref(handle))) or not handle.value:
         raise _failed("hipblasLtCreate", status)
     opened.hipblasLtGetVersion.argtypes = [c_void_p, c_void_p]
     opened.hipblasLtDestroy.argtypes = [c_void_p]

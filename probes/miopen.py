@@ -87,7 +87,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 
     handle = c_void_p()
     status = opened.miopenCreate(byref(handle))
-    if status or not handle:
+    if status or not handle.value:
         raise _failed(opened, "miopenCreate", status)
     opened.miopenDestroy.argtypes = [c_void_p]
     if status := opened.miopenDestroy(handle):

@@ -76,8 +76,9 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     opened.hipMemcpy.argtypes = [c_void_p, c_void_p, c_size_t, c_int]
     opened.hipFree.argtypes = [c_void_p]
     gemm = opened.rocblas_sgemm
-    gemm.argtypes = [c_void_p, *[c_int] * 5, *[c_void_p, c_void_p, c_int] * 2]
-    gemm.argtypes += [c_void_p, c_void_p, c_int]
+    matrix, scalar, number = c_void_p, c_void_p, c_int
+    gemm.argtypes = [c_void_p, number, number, number, number, number, scalar]
+    gemm.argtypes += [matrix, number, matrix, number, scalar, matrix, number]
     opened.rocblas_destroy_handle.argtypes = [c_void_p]
     handle, memory, half = c_void_p(), c_void_p(), c_float * 4
     size = 16

@@ -17,6 +17,7 @@ from mlbackends.probing.host import Host
 FOLDER = "/sys/bus/pci/devices"
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
+_NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _DEVICES_LIMIT = 4096
 _WIDEST = 32  # 255 stands for "unknown"
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
@@ -79,6 +80,25 @@ def pci_devices(host: Host) -> tuple[PciDevice, ...]:
 def of_vendor(host: Host, *vendors: str) -> tuple[PciDevice, ...]:
     """Return the devices of some makers, given as four hexadecimal digits each."""
     return tuple(device for device in pci_devices(host) if device.vendor in vendors)
+
+
+def product_name(host: Host, device: PciDevice) -> str:
+    """Return the name of a product in the machine's copy of pci.ids; "" where it is not in it.
+
+    Reads a megabyte: only for a device that is worth it.
+    """
+    for path in _NAMES_FILES:
+        data = b"\n" + host.read_bytes(path)
+        start = data.find(f"\n{device.vendor}  ".encode())
+        if start < 0:
+            continue
+        # A maker's products are the indented lines below it.
+        match = re.search(rb"\n[0-9a-fA-F]", data[start + 1 :])
+        end = start + 1 + match.start() if match else len(data)
+        at = data.find(f"\n\t{device.device}  ".encode(), start, end)
+        if at >= 0:
+            return data[at + 8 : at + 200].split(b"\n")[0].decode(errors="replace").strip()
+    return ""
 
 
 def link_facts(device: PciDevice) -> dict[str, int | float]:
