@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import cuda_runtime
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+
+@pytest.fixture
+def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Survey cuda_runtime with the fake in front of whatever this machine has."""
+
+    def ask(**variables: str) -> tuple[ProbeReport, Library]:
+        path = fake_library("cudart", "libcudart.so.13")
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        report = survey(("cuda_runtime",), Host(), Presence.USABLE).probes["cuda_runtime"]
+        (library,) = (one for one in report.libraries if one.path == str(path))
+        return report, library
+
+    return ask
+
+
+def test_a_runtime_with_a_device_is_usable(asked: Asked) -> None:
+    report, library = asked(FAKE_RUNTIME="13020", FAKE_CUDA="13000", FAKE_GPUS="2")
+
+    assert (library.presence, library.version, library.reasons) == (Presence.USABLE, "13.2", ())
+    assert report.facts == {"driver_cuda_version": "13.0", "device_count": 2}
+
+
+def test_a_runtime_without_a_driver_still_tells_its_version(asked: Asked) -> None:
+    report, library = asked(FAKE_CUDA="0", FAKE_COUNT="35")
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "13.0")
+    assert [reason.code for reason in library.reasons] == ["no-driver"]
+    assert "driver_cuda_version" not in report.facts
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "words"),
+    [
+        (
+            {"FAKE_CUDA": "12020", "FAKE_COUNT": "35"},
+            "driver-too-old",
+            "cudaGetDeviceCount returned 35 (cudaErrorInsufficientDriver): the driver is older",
+        ),
+        ({"FAKE_COUNT": "100"}, "no-device", "cudaGetDeviceCount returned 100 (cudaErrorNoDevice)"),
+        ({"FAKE_COUNT": "804"}, "compat-unsupported", "cudaGetDeviceCount returned 804: forward"),
+        ({"FAKE_GPUS": "0"}, "no-device", "cudaGetDeviceCount returned 100"),
+        ({"FAKE_RESULT": "1"}, "wrong-result", "of 65536 bytes that device 0 filled, 1 came back"),
+        ({"FAKE_BEHAVIOUR": "abort"}, "crashed", ""),
+    ],
+)
+def test_each_refusal_has_its_own_code(
+    asked: Asked, variables: dict[str, str], code: str, words: str
+) -> None:
+    _, library = asked(**variables)
+
+    assert library.presence is Presence.LOADABLE
+    assert library.reasons[0].code == code
+    assert library.reasons[0].message.startswith(words)
+
+
+def machine(folder: Path, files: dict[str, bytes], **environment: str) -> Host:
+    for path, data in files.items():
+        at = folder / "root" / path.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(data)
+    (folder / "root").mkdir(exist_ok=True)
+    python = {"path": ["/venv/lib/python3.12/site-packages"]}
+    told = {"environment": environment, "python": python}
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+@pytest.fixture
+def libcudart(fake_library: FakeLibrary) -> bytes:
+    return fake_library("cudart", "libcudart.so.13").read_bytes()
+
+
+def test_an_empty_machine_says_where_it_looked(tmp_path: Path) -> None:
+    finding = cuda_runtime.find(machine(tmp_path, {}, CUDA_HOME="/opt/toolkit"))
+
+    (reason,) = finding.reasons
+    assert reason.code == "not-found"
+    assert "CUDA_HOME (/opt/toolkit)" in reason.message
+
+
+def test_every_copy_is_reported_and_one_of_a_soname_wins(tmp_path: Path, libcudart: bytes) -> None:
+    wheel = "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcudart.so.13"
+    toolkit = "/usr/local/cuda-13.0/lib64/libcudart.so.13"
+    finding = cuda_runtime.find(machine(tmp_path, {wheel: libcudart, toolkit: libcudart}))
+
+    assert [(library.path, library.wins) for library in finding.libraries] == [
+        (wheel, True),
+        (toolkit, False),
+    ]
+
+
+def test_a_driver_that_is_too_old_is_a_warning(tmp_path: Path, libcudart: bytes) -> None:
+    files = {
+        "/sys/module/nvidia/version": b"535.129.03\n",
+        "/usr/local/cuda-13.0/lib64/libcudart.so.13": libcudart,
+    }
+
+    finding = cuda_runtime.find(machine(tmp_path, files))
+
+    (warning,) = finding.warnings
+    assert warning.code == "driver-too-old"
+    assert warning.message.startswith(
+        "/usr/local/cuda-13.0/lib64/libcudart.so.13 needs driver 580 or newer;"
+        " the driver here is 535.129.03"
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\xff", b"9" * 10_000])
+def test_garbage_never_raises(tmp_path: Path, data: bytes) -> None:
+    files = {
+        "/sys/module/nvidia/version": data,
+        "/usr/local/cuda/lib64/libcudart.so.13": data,
+        "/usr/local/cuda/lib64/libcudart.so.x.y": data,
+    }
+
+    finding = cuda_runtime.find(machine(tmp_path, files))
+
+    assert {library.reasons[0].code for library in finding.libraries} == {"not-a-library"}
+    assert finding.warnings == ()
