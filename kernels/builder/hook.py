@@ -7,8 +7,11 @@ and after a file was added to core/.
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
 import os
 import sys
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +87,8 @@ def _remove(link: Path) -> None:
 def shared_data(root: Path = ROOT) -> dict[str, str]:
     """Map each man page and completion in the tree to its place under the prefix."""
     pages = {
-        str(page): f"share/man/man1/{page.name}" for page in sorted((root / "man").glob("*.1"))
+        str(page): f"share/man/man{page.suffix[1:]}/{page.name}"
+        for page in sorted((root / "man").glob("*.[1-9]"))
     }
     completions = {
         str(root / "cli" / "completions" / name): place for name, place in COMPLETIONS.items()
@@ -92,14 +96,48 @@ def shared_data(root: Path = ROOT) -> dict[str, str]:
     return pages | {file: place for file, place in completions.items() if Path(file).is_file()}
 
 
+def pack_recorded_hosts(sdist: Path, root: Path = ROOT) -> None:
+    """Add tests/hosts to an sdist, links as links.
+
+    hatchling follows links, and recorded machines hold the loops that /sys has.
+    """
+    hosts = root / "tests" / "hosts"
+    if not hosts.is_dir():
+        return
+    packed = sdist.read_bytes()
+    content = io.BytesIO(gzip.decompress(packed))
+    with tarfile.open(fileobj=content) as archive:
+        first = next(iter(archive))
+    top = first.name.split("/", maxsplit=1)[0]
+
+    def like_the_rest(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mtime = first.mtime
+        return member
+
+    content.seek(0)
+    with tarfile.open(fileobj=content, mode="a") as archive:
+        archive.add(hosts, f"{top}/tests/hosts", filter=like_the_rest)
+    stamp = int.from_bytes(packed[4:8], "little")  # the time in the gzip header
+    sdist.write_bytes(gzip.compress(content.getvalue(), mtime=stamp))
+
+
 class LayoutHook(Base):
-    """What hatchling calls."""
+    """What hatchling calls, for the wheel and for the sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Lay out an editable install's links, and add what belongs under share/."""
         if version == "editable":
             link_tree()
-        build_data["shared_data"].update(shared_data())
+        if self.target_name == "wheel":
+            build_data["shared_data"].update(shared_data())
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Add to an sdist what hatchling cannot pack."""
+        del version, build_data
+        if self.target_name == "sdist":
+            pack_recorded_hosts(Path(artifact_path))
 
 
 def main(arguments: list[str]) -> None:

@@ -39,9 +39,9 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
     ]
     faults += [f"wheel: no {name}" for name in WANTED_IN_WHEEL if name not in names]
     pages = [
-        f".data/data/share/man/man1/{PurePosixPath(name).name}"
+        f".data/data/share/man/man{name[-1]}/{PurePosixPath(name).name}"
         for name in sorted(tracked)
-        if name.startswith("man/") and name.endswith(".1")
+        if name.startswith("man/") and name[-2] == "." and name[-1].isdigit()
     ]
     faults += [] if pages else ["git: no man pages"]
     faults += [
@@ -67,14 +67,19 @@ def installed_name(tracked: str) -> str:
 
 
 def sdist_faults(sdist: Path, tracked: set[str]) -> list[str]:
-    """Say where the sdist and git differ."""
+    """Say where the sdist and git differ, and what installers would refuse to unpack."""
+    faults = []
+    packed = set()
     with tarfile.open(sdist) as archive:
-        packed = {
-            str(PurePosixPath(*PurePosixPath(member.name).parts[1:]))
-            for member in archive
-            if not member.isdir()
-        }
-    faults = [f"sdist: no {name}" for name in sorted(tracked - packed)]
+        for member in archive:
+            name = str(PurePosixPath(*PurePosixPath(member.name).parts[1:]))
+            try:
+                tarfile.data_filter(member, str(sdist.parent.resolve()))
+            except tarfile.FilterError as error:
+                faults.append(f"sdist: {error}")
+            if not member.isdir():
+                packed.add(name)
+    faults += [f"sdist: no {name}" for name in sorted(tracked - packed)]
     return faults + [
         f"sdist: {name} is not in git" for name in sorted(packed - tracked - {"PKG-INFO"})
     ]
