@@ -92,7 +92,7 @@ def find(host: Host) -> Finding:
     winner = next((library for library in libraries if library.wins), libraries[0])
     facts |= winner.facts
     reasons: tuple[Reason, ...] = ()
-    if host.platform == "linux" and not on_wsl(host) and not driver_release(host):
+    if not on_wsl(host) and not driver_release(host) and not host.exists("/dev/nvidiactl"):
         said = "libcuda.so.1 is here, and no nvidia kernel module is loaded"
         reasons = (Reason("no-driver", said),)
     return Finding(

@@ -196,6 +196,12 @@ Result nvmlSystemGetDriverBranch(void *info, u32 size) {
     return size < 80 ? TOO_SMALL : put((char *)info + 4, 80, "r580_00");
 }
 
+Result nvmlDeviceGetGpuFabricInfoV(void *device, void *info) {
+    struct { u32 version; unsigned char cluster[16]; u32 status, clique, state, health; } *told = info;
+    u32 fabric = value("FAKE_FABRIC", 0);
+    return fabric ? number(device, &told->state, fabric) : UNSUPPORTED;
+}
+
 // ---- MIG
 
 Result nvmlDeviceGetMigMode(void *device, u32 *now, u32 *pending) {

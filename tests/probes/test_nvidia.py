@@ -1,0 +1,451 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Device, Library, Presence, ProbeReport
+from mlbackends.probes import nvidia
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+
+@pytest.fixture
+def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Survey nvidia with the fake NVML in front of whatever this machine has."""
+
+    def ask(
+        defines: tuple[str, ...] = (), timeout: float = 5.0, **variables: str
+    ) -> tuple[ProbeReport, Library]:
+        path = fake_library("nvml", "libnvidia-ml.so.1", defines=defines)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        told = survey(("nvidia",), Host(), Presence.USABLE, timeout=timeout)
+        report = told.probes["nvidia"]
+        (library,) = (one for one in report.libraries if one.path == str(path))
+        return report, library
+
+    return ask
+
+
+def by_kind(report: ProbeReport, kind: str, pci: str = "0000:") -> list[Device]:
+    """Return the devices that the fake told: those of this machine have other addresses or none."""
+    return [one for one in report.devices if one.kind == kind and one.presence is Presence.LOADABLE]
+
+
+def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
+    report, library = asked(FAKE_NAME="NVIDIA H100 80GB HBM3")
+
+    assert (library.presence, library.version) == (Presence.USABLE, "580.65.06")
+    assert report.facts["driver_release"] == "580.65.06"
+    assert report.facts["cuda_version"] == "13.0"
+    assert report.facts["nvml_version"] == "13.580.65.06"
+    assert report.facts["driver_branch"] == "r580_00"
+    assert report.facts["gpu_count"] == 1
+    (gpu,) = by_kind(report, "cuda")
+    assert gpu.name == "NVIDIA H100 80GB HBM3"
+    assert gpu.capability == "9.0"
+    assert gpu.memory_bytes == 80 << 30
+    assert gpu.uuid == "GPU-00000000-0000-0000-0000-000000000000"
+    assert gpu.serial == "1650123456789"
+    assert gpu.pci_address == "0000:17:00.0"
+    assert gpu.numa_node == 1
+    expected = {
+        "architecture": "Hopper",
+        "cores": 16896,
+        "memory_bus_bits": 5120,
+        "persistence_mode": True,
+        "compute_mode": "exclusive-process",
+        "virtualisation": "passthrough",
+        "max_pcie_generation": 5,
+        "max_pcie_width": 16,
+        "nvlinks": 4,
+        "nvlinks_active": 3,
+        "nvlink_version": 4,
+        "nvlinks_lead_to_switch": False,
+        "max_graphics_clock_hertz": 1_000_000_000,
+        "max_memory_clock_hertz": 1_002_000_000,
+        "power_limit_watts": 650.5,
+        "power_limit_default_watts": 700.0,
+        "power_limit_max_watts": 700.0,
+        "cpu_affinity": "8-15",
+    }
+    assert {name: gpu.facts.get(name) for name in expected} == expected
+    assert gpu.volatile["memory_used_bytes"] == 10 << 30
+    assert gpu.volatile["power_watts"] == 71.25
+    assert gpu.volatile["temperature_celsius"] == 31
+    assert gpu.volatile["pcie_width"] == 8
+
+
+def test_who_computes_on_a_gpu(asked: Asked) -> None:
+    report, _ = asked()
+
+    assert report.facts["processes"] == [
+        {"gpu": 0, "pid": 4321, "name": "/usr/bin/trainer", "memory_bytes": 1 << 30}
+    ]
+
+
+def test_what_is_not_supported_is_left_out(asked: Asked) -> None:
+    report, _ = asked()
+
+    (gpu,) = by_kind(report, "cuda")
+    absent = {"ecc", "mig", "remapped_rows", "fabric_state", "bar1_bytes", "retired_pages"}
+    assert absent.isdisjoint(gpu.facts)
+    assert "ecc_corrected_ever" not in gpu.volatile
+
+
+def test_an_old_driver_lacks_functions_and_still_answers(asked: Asked) -> None:
+    report, library = asked(defines=("OLD",), FAKE_DRIVER="440.33.01", FAKE_CUDA="10020")
+
+    assert (library.presence, library.version) == (Presence.USABLE, "440.33.01")
+    assert report.facts["cuda_version"] == "10.2"
+    assert "driver_branch" not in report.facts
+    (gpu,) = by_kind(report, "cuda")
+    assert gpu.memory_bytes == 80 << 30
+    assert "architecture" not in gpu.facts
+
+
+def test_mig_instances_are_devices_of_their_own(asked: Asked) -> None:
+    report, _ = asked(FAKE_GPUS="2", FAKE_MIG="1")
+
+    gpus, instances = by_kind(report, "cuda"), by_kind(report, "mig")
+    assert [gpu.facts["mig"] for gpu in gpus] == [True, True]
+    assert [(one.facts["parent"], one.index) for one in instances] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
+    assert instances[3].uuid == "MIG-00000000-0000-0000-0000-000000000011"
+    assert instances[3].memory_bytes == 40 << 30
+    assert instances[3].pci_address == ""
+    assert instances[3].facts == {
+        "parent": 1,
+        "profile": "3g.40gb",
+        "gpu_instance": 2,
+        "compute_instance": 0,
+        "multiprocessors": 60,
+        "gpu_slices": 3,
+        "compute_slices": 3,
+    }
+
+
+def test_how_gpus_are_joined(asked: Asked) -> None:
+    report, _ = asked(FAKE_GPUS="3")
+
+    assert report.facts["topology"] == [
+        {"gpus": [0, 1], "path": "host-bridge", "nvlinks": 3},
+        {"gpus": [0, 2], "path": "system"},
+        {"gpus": [1, 2], "path": "system"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "codes"),
+    [
+        ({"FAKE_ECC": "1"}, []),
+        ({"FAKE_ECC": "0"}, ["mode-change-pending"]),
+        ({"FAKE_ECC": "2"}, ["ecc-errors", "row-remap-failed", "row-remap-pending"]),
+        ({"FAKE_FABRIC": "1"}, ["fabric-not-ready"]),
+        ({"FAKE_FABRIC": "3"}, []),
+    ],
+)
+def test_what_is_wrong_with_a_gpu_that_answers(
+    asked: Asked, variables: dict[str, str], codes: list[str]
+) -> None:
+    report, library = asked(**variables)
+
+    told = [warning.code for warning in report.warnings if "GPU 0" in warning.message]
+    assert told == codes
+    assert library.presence is Presence.USABLE
+
+
+def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:
+    report, library = asked(FAKE_GPUS="3", FAKE_LOST="1")
+
+    assert library.presence is Presence.USABLE
+    assert [gpu.index for gpu in by_kind(report, "cuda")] == [0, 2]
+    (lost,) = (one for one in report.devices if one.reasons[0].code == "gpu-lost")
+    assert (lost.index, lost.presence) == (1, Presence.FOUND)
+
+
+def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
+    _, library = asked(FAKE_LOST="0")
+
+    assert library.presence is Presence.LOADABLE
+    assert library.reasons[0].code == "gpu-lost"
+
+
+@pytest.mark.parametrize(
+    ("returned", "code"),
+    [
+        ("4", "permission-denied"),
+        ("9", "no-driver"),
+        ("12", "missing-dependency"),
+        ("15", "gpu-lost"),
+        ("18", "driver-mismatch"),
+        ("999", "call-failed"),
+        ("77", "call-failed"),
+    ],
+)
+def test_each_refusal_of_nvml_has_its_own_code(asked: Asked, returned: str, code: str) -> None:
+    report, library = asked(FAKE_INIT=returned)
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == [code]
+    assert library.reasons[0].message.startswith(f"nvmlInit returned {returned}")
+    assert report.facts["nvml_version"] == "13.580.65.06"
+
+
+def test_a_system_without_gpus_is_not_usable(asked: Asked) -> None:
+    report, library = asked(FAKE_GPUS="0")
+
+    assert library.presence is Presence.LOADABLE
+    assert library.reasons[0].code == "no-device"
+    assert report.facts["gpu_count"] == 0
+    assert library.version == "580.65.06"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code"),
+    [("abort", "crashed"), ("exit", "exited"), ("hang", "timed-out")],
+)
+def test_an_nvml_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, code: str) -> None:
+    _, library = asked(timeout=1.0, FAKE_BEHAVIOUR=behaviour)
+
+    assert library.presence is Presence.LOADABLE
+    assert library.reasons[0].code == code
+
+
+def test_a_name_that_is_no_text_is_left_out(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DRIVER", "\udcff\udcfe")
+
+    report, library = asked(FAKE_NAME="\udcff")
+
+    assert library.presence is Presence.USABLE
+    assert by_kind(report, "cuda")[0].name == ""
+
+
+# ---- find, on composed machines ----------------------------------------------------------------
+
+OPEN = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
+OLDER = b"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 2023\n"
+INFORMATION = b"""Model: \t\t NVIDIA H100 80GB HBM3
+IRQ:   \t\t 18
+GPU UUID: \t GPU-8932f937-d72c-4106-c12f-20bd9faed9f6
+Bus Type: \t PCIe
+Device Minor: \t 0
+GPU Firmware: \t 580.65.06
+GPU Excluded:\t No
+"""
+
+
+def pci(address: str, driver: str = "", class_code: str = "30200") -> dict[str, bytes]:
+    lines = [f"DRIVER={driver}"] if driver else []
+    lines += [f"PCI_CLASS={class_code}", "PCI_ID=10DE:2330", f"PCI_SLOT_NAME={address}"]
+    folder = f"/sys/bus/pci/devices/{address}"
+    return {
+        f"{folder}/uevent": "\n".join(lines).encode(),
+        f"{folder}/numa_node": b"1\n",
+        f"{folder}/max_link_speed": b"32.0 GT/s PCIe\n",
+        f"{folder}/max_link_width": b"16\n",
+    }
+
+
+def machine(folder: Path, files: dict[str, bytes], **environment: str) -> Host:
+    """Compose a recorded machine without a name for its processor, so that any library suits it."""
+    for path, data in files.items():
+        at = folder / "root" / path.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(data)
+    (folder / "root").mkdir(exist_ok=True)
+    (folder / "host.json").write_text(json.dumps({"environment": environment}))
+    return Host(str(folder))
+
+
+NODES = {f"/dev/{name}": b"" for name in ("nvidia0", "nvidiactl", "nvidia-uvm")}
+
+
+@pytest.fixture
+def nvml(fake_library: FakeLibrary) -> dict[str, bytes]:
+    data = fake_library("nvml", "libnvidia-ml.so.1").read_bytes()
+    return {"/usr/local/nvidia/lib64/libnvidia-ml.so.580.65.06": data}
+
+
+def test_a_whole_machine(tmp_path: Path, nvml: dict[str, bytes]) -> None:
+    files = {
+        **nvml,
+        **NODES,
+        **pci("0000:17:00.0", "nvidia"),
+        **pci("0000:01:00.0", "nvidia-nvswitch", "68000"),
+        "/proc/driver/nvidia/version": OPEN,
+        "/proc/driver/nvidia/params": b'EnableMSI: 1\nEnableGpuFirmware: 18\nRegistry: ""\n',
+        "/proc/driver/nvidia/gpus/0000:17:00.0/information": INFORMATION,
+        "/run/nvidia-persistenced/socket": b"",
+    }
+
+    finding = nvidia.find(machine(tmp_path, files, CUDA_VISIBLE_DEVICES="0"))
+
+    assert (finding.version, finding.reasons, finding.warnings) == ("580.65.06", (), ())
+    assert finding.facts == {
+        "driver_release": "580.65.06",
+        "kernel_module": "open",
+        "module_parameters": {"EnableGpuFirmware": "18"},
+        "nvswitches": 1,
+        "fabric_manager": False,
+        "persistence_daemon": True,
+        "environment": {"CUDA_VISIBLE_DEVICES": "0"},
+        "device_nodes": ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"],
+        "pci_gpu_count": 1,
+    }
+    assert finding.devices == (
+        Device(
+            "cuda",
+            0,
+            name="NVIDIA H100 80GB HBM3",
+            driver="580.65.06",
+            pci_address="0000:17:00.0",
+            uuid="GPU-8932f937-d72c-4106-c12f-20bd9faed9f6",
+            numa_node=1,
+            facts={
+                "pci_id": "10de:2330",
+                "max_pcie_gigatransfers_per_second": 32.0,
+                "max_pcie_width": 16,
+                "kernel_driver": "nvidia",
+                "gsp_firmware": "580.65.06",
+            },
+        ),
+    )
+
+
+def test_nothing_at_all_is_absent_and_says_so(tmp_path: Path) -> None:
+    finding = nvidia.find(machine(tmp_path, {"/sys/bus/pci/devices/x/uevent": b""}))
+
+    assert (finding.presence, finding.libraries, finding.devices) == (None, (), ())
+    assert finding.facts == {}
+    (reason,) = finding.reasons
+    assert reason.code == "not-found"
+    assert reason.message.startswith(
+        "no NVIDIA GPU on the PCI bus, no kernel module, no libnvidia-ml.so.1 in "
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "code", "words"),
+    [
+        ("", "no-driver", "no kernel driver has it"),
+        ("nouveau", "nouveau-bound", "driven by nouveau"),
+        ("vfio-pci", "bound-elsewhere", "held by vfio-pci"),
+        ("novacore", "no-driver", "driven by novacore"),
+    ],
+)
+def test_a_gpu_without_nvidias_driver(tmp_path: Path, driver: str, code: str, words: str) -> None:
+    finding = nvidia.find(machine(tmp_path, pci("0000:17:00.0", driver)))
+
+    assert finding.devices[0].presence is Presence.FOUND
+    assert finding.devices[0].reasons[0].code == code
+    assert [reason.code for reason in finding.reasons] == [code, "not-found"]
+    assert words in finding.reasons[0].message
+
+
+def test_a_library_alone_lacks_a_device(tmp_path: Path, nvml: dict[str, bytes]) -> None:
+    finding = nvidia.find(machine(tmp_path, nvml))
+
+    assert [reason.code for reason in finding.reasons] == ["no-device"]
+
+
+def test_a_container_without_gpus_sees_the_hosts_module_only(tmp_path: Path) -> None:
+    files = {"/proc/driver/nvidia/version": OPEN, **pci("0000:17:00.0", "nvidia")}
+
+    finding = nvidia.find(machine(tmp_path, files, NVIDIA_DRIVER_CAPABILITIES="compute"))
+
+    (reason,) = finding.reasons
+    assert reason.code == "not-found"
+    assert "start the container with utility in it" in reason.hint
+    assert [warning.code for warning in finding.warnings] == ["device-nodes-missing"]
+
+
+def test_a_module_alone_is_found(tmp_path: Path) -> None:
+    finding = nvidia.find(machine(tmp_path, {"/proc/driver/nvidia/version": OLDER, **NODES}))
+
+    assert (finding.presence, finding.version) == (Presence.FOUND, "535.129.03")
+    assert finding.facts["kernel_module"] == "proprietary"
+
+
+def test_the_missing_uvm_node_is_a_warning(tmp_path: Path, nvml: dict[str, bytes]) -> None:
+    files = {**nvml, **NODES, "/proc/driver/nvidia/version": OPEN}
+    del files["/dev/nvidia-uvm"]
+
+    finding = nvidia.find(machine(tmp_path, files))
+
+    assert "nvidia-modprobe" in finding.warnings[0].hint
+
+
+def test_module_and_library_of_two_releases_are_a_mismatch(
+    tmp_path: Path, nvml: dict[str, bytes]
+) -> None:
+    finding = nvidia.find(
+        machine(tmp_path, {**nvml, **NODES, "/proc/driver/nvidia/version": OLDER})
+    )
+
+    assert [warning.code for warning in finding.warnings] == ["driver-mismatch"]
+
+
+def test_a_library_below_nodes_without_proc_claims_no_absence(
+    tmp_path: Path, nvml: dict[str, bytes]
+) -> None:
+    finding = nvidia.find(machine(tmp_path, {**nvml, **NODES}))
+
+    assert (finding.reasons, finding.warnings, finding.version) == ((), (), "")
+
+
+def test_wsl_needs_no_kernel_module(tmp_path: Path, nvml: dict[str, bytes]) -> None:
+    (data,) = nvml.values()
+    files = {"/usr/lib/wsl/lib/libnvidia-ml.so.1": data, "/dev/dxg": b""}
+
+    finding = nvidia.find(machine(tmp_path, files))
+
+    assert finding.facts == {"wsl": True}
+    assert [library.path for library in finding.libraries] == ["/usr/lib/wsl/lib/libnvidia-ml.so.1"]
+    assert (finding.reasons, finding.warnings) == ((), ())
+
+
+def test_a_variable_that_hides_a_gpu_is_a_warning(tmp_path: Path) -> None:
+    files = {**pci("0000:17:00.0", "nvidia"), **NODES, "/proc/driver/nvidia/version": OPEN}
+
+    finding = nvidia.find(machine(tmp_path, files, CUDA_VISIBLE_DEVICES="1"))
+
+    assert [warning.code for warning in finding.warnings] == ["override-invalid"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\xff", b"9" * 100_000, b":\n: \n::", b"NVRM version: "])
+def test_garbage_in_every_file_never_raises(
+    tmp_path: Path, nvml: dict[str, bytes], data: bytes
+) -> None:
+    files = dict.fromkeys(
+        (
+            "/proc/driver/nvidia/version",
+            "/proc/driver/nvidia/params",
+            "/proc/driver/nvidia/gpus/0000:17:00.0/information",
+            "/sys/module/nvidia/version",
+            "/proc/device-tree/compatible",
+            "/usr/local/nvidia/lib/libnvidia-ml.so.1",
+        ),
+        data,
+    )
+
+    finding = nvidia.find(machine(tmp_path, {**files, **nvml, **pci("0000:17:00.0", "nvidia")}))
+
+    (device,) = finding.devices
+    assert (device.name, device.uuid, device.driver) == ("", "", "")
+    assert finding.version == ""
+    assert [reason.code for reason in finding.reasons] == ["unreadable"]
