@@ -15,7 +15,9 @@ X86_64_LEVELS = {
 }
 """What each level adds to the one before. abm is LZCNT, pni is SSE3."""
 
-_X86_FACTS = {
+_Facts = dict[str, tuple[str, ...]]
+
+_X86_FACTS: _Facts = {
     "sse4_2": ("sse4_2",),
     "avx": ("avx",),
     "avx2": ("avx2",),
@@ -27,7 +29,7 @@ _X86_FACTS = {
     "fp16": ("avx512_fp16", "amx_fp16"),
     "hypervisor": ("hypervisor",),
 }
-_ARM_FACTS = {
+_ARM_FACTS: _Facts = {
     "neon": ("asimd", "neon"),
     "dotprod": ("asimddp",),
     "i8mm": ("i8mm",),
@@ -38,11 +40,11 @@ _ARM_FACTS = {
     "sme": ("sme",),
     "sme2": ("sme2",),
 }
-_POWER_FACTS = {"altivec": ("altivec",), "vsx": ("vsx",), "mma": ("mma",)}
-_RISCV_FACTS = {"riscv_vector": ("v",), "fp16": ("zvfh",), "bf16": ("zvfbfwma", "zvfbfmin")}
-_Z_FACTS = {"vx": ("vx",), "vxe": ("vxe",), "vxe2": ("vxe2",), "nnpa": ("nnpa",)}
+_POWER_FACTS: _Facts = {"altivec": ("altivec",), "vsx": ("vsx",), "mma": ("mma",)}
+_RISCV_FACTS: _Facts = {"riscv_vector": ("v",), "fp16": ("zvfh",), "bf16": ("zvfbfwma", "zvfbfmin")}
+_Z_FACTS: _Facts = {"vx": ("vx",), "vxe": ("vxe",), "vxe2": ("vxe2",), "nnpa": ("nnpa",)}
 
-FEATURE_FACTS: dict[str, dict[str, tuple[str, ...]]] = {
+FEATURE_FACTS: dict[str, _Facts] = {
     "x86_64": _X86_FACTS,
     "x86": _X86_FACTS,
     "aarch64": _ARM_FACTS,
