@@ -35,6 +35,9 @@ GROUP = "machine"
 
 _TABLE = list[dict[str, FactValue]]
 
+LADDER = ("DEFAULT", "AVX2", "AVX512")
+"""torch's capabilities that are steps of one ladder; those of other processors have no second step."""
+
 FACTS = (
     # what it is
     Fact("architecture", str, "The processor family: x86_64, aarch64, ppc64le, s390x, riscv64."),
@@ -65,13 +68,24 @@ FACTS = (
         "macOS: this process runs under Rosetta; the facts are the emulated CPU's.",
     ),
     # what it can do
-    Fact("x86_64_level", str, "The highest x86-64 micro-architecture level, x86-64-v1 to v4."),
+    Fact(
+        "x86_64_level",
+        str,
+        "The highest x86-64 micro-architecture level, x86-64-v1 to v4.",
+        order=("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
+    ),
     Fact(
         "capability",
         str,
         "Which of its CPU kernels torch uses, as torch.backends.cpu.get_cpu_capability() says it.",
+        order=LADDER,
     ),
-    Fact("hardware_capability", str, f"The same if {VARIABLE} were not set."),
+    Fact(
+        "hardware_capability",
+        str,
+        f"The same if {VARIABLE} were not set.",
+        order=LADDER,
+    ),
     Fact("environment", dict[str, str], f"{VARIABLE}, if it is set."),
     Fact("sse4_2", bool, "x86: SSE4.2."),
     Fact("avx", bool, "x86: AVX, as the kernel allows it."),

@@ -249,8 +249,8 @@ def _headline(name: str, probe: ProbeReport, page: Page) -> Text:
     if probe.version:
         title.append(f" {probe.version}")
     title.append(f"  {probe.presence}")
-    title.append(f"  {catalogue.meaning(name)}", style="dim")
     title.append(_time(probe, page), style="dim")
+    title.append(f"  {catalogue.meaning(name)}", style="dim")
     return title
 
 

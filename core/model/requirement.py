@@ -1,5 +1,6 @@
 """What a user requires of a report: `cudnn`, `cudnn>=9.10`, `cpu.cores>=8`, `cpu.capability==AVX512`."""
 
+import math
 import re
 from typing import Any
 
@@ -89,8 +90,10 @@ def _fits(value: Any, sign: str, wanted: str, order: tuple[str, ...]) -> bool:
             return _compare(value, float(wanted), sign)
         except ValueError:
             raise BadInput(f"{wanted!r} is not a number, and the value is {value}") from None
-    if order and wanted in order and value in order:
-        return _compare(order.index(value), order.index(wanted), sign)
+    if wanted in order:
+        # What stands on another ladder (SVE256 beside AVX2) is neither above nor below.
+        here = order.index(value) if value in order else math.nan
+        return _compare(here, order.index(wanted), sign)
     return _version_fits(str(value), sign, wanted)
 
 

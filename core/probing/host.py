@@ -49,13 +49,15 @@ class Host:
             self.is_live = False
             self.root = self._open_recorded(root)
         if environment is not None:
-            self.environment = dict(environment)
+            variables = dict(environment)
         elif pid is not None:
-            self.environment = self._environment_of(pid)
+            variables = self._environment_of(pid)
         elif self.is_live:
-            self.environment = dict(os.environ)
+            variables = dict(os.environ)
         else:
-            self.environment = _strings(self._recorded.get("environment"))
+            variables = _strings(self._recorded.get("environment"))
+        # A record holds text only; what is not UTF-8 is no path that we could search.
+        self.environment = {name: value for name, value in variables.items() if _is_text(name + value)}
 
     def _open_recorded(self, folder: str) -> str:
         if not os.path.isdir(folder):
@@ -172,9 +174,13 @@ class Host:
             return 0
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; [] where it cannot be read."""
+        """Return the names in a folder, sorted; [] where it cannot be read.
+
+        A name that is not UTF-8 is left out: nothing that we look for has one, and no record could
+        hold it.
+        """
         try:
-            return sorted(os.listdir(self.real(path)))
+            return sorted(name for name in os.listdir(self.real(path)) if _is_text(name))
         except PermissionError:
             if path not in self.denied:
                 self.denied.append(path)
@@ -325,6 +331,10 @@ def to_int(text: str) -> int | None:
         return int(text.strip(), 10)  # leading zeros, as in PCI addresses
     except ValueError:
         return None
+
+
+def _is_text(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _all(handle: int, limit: int) -> bytes:

@@ -1,0 +1,8 @@
+"""The two things that tests of the command line do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,197 @@
+"""`backends info` on recorded machines and on libraries made for the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import PLAIN, backends, machine
+
+CPUINFO = """processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 85
+model name\t: Intel(R) Xeon(R) Gold 6248
+flags\t\t: fpu sse sse2 ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm movbe avx avx2 bmi1 bmi2 f16c fma abm
+"""
+HOST = """{"platform": "linux",
+ "uname": {"sysname": "Linux", "nodename": "secret-node", "release": "6.1", "version": "#1", "machine": "x86_64"},
+ "environment": {"HOME": "/home/grace", "USER": "grace", "VIRTUAL_ENV": "/home/grace/env"},
+ "affinity": [0]}"""
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    files = {"/proc/cpuinfo": CPUINFO, "/proc/meminfo": "MemTotal:  8000 kB\n"}
+    return str(machine(tmp_path / "machine", files, HOST))
+
+
+def test_get_prints_the_bare_value(recorded: str) -> None:
+    done = backends("info", "--root", recorded, "--get", "cpu.capability")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "AVX2\n", "")
+
+
+def test_get_prints_numbers_booleans_and_lists_as_json(recorded: str) -> None:
+    assert backends("info", "--root", recorded, "--get", "memory.total_bytes").stdout == "8192000\n"
+    assert backends("info", "--root", recorded, "--get", "cpu.avx2").stdout == "true\n"
+    assert backends("info", "--root", recorded, "--get", "cpu.libraries").stdout == "[]\n"
+
+
+def test_get_of_what_is_not_here_is_exit_1_with_the_reason(recorded: str) -> None:
+    done = backends("info", "--root", recorded, "--get", "cudnn.version")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("backends: cudnn.version has no value here: ")
+
+
+@pytest.mark.parametrize(
+    ("requirement", "code"),
+    [
+        ("cpu", 0),
+        ("cpu.capability==AVX2", 0),
+        ("cpu.capability>=DEFAULT", 0),
+        ("cpu.capability>=AVX512", 1),
+        ("cpu.capability!=AVX2", 1),
+        ("memory.total_bytes>=8000000", 0),
+        ("memory.total_bytes>8192000", 1),
+        ("memory.total_bytes >= 1, < 9000000", 0),
+        ("cpu.avx2", 0),
+        ("cpu.bf16", 1),
+        ("cudnn", 1),
+        ("cudnn>=9", 1),
+    ],
+)
+def test_a_requirement_is_met_or_told_why_not(recorded: str, requirement: str, code: int) -> None:
+    done = backends("info", "--root", recorded, "--require", requirement)
+
+    assert done.returncode == code
+    assert done.stderr.startswith("backends: required, but not so: ") is (code == 1)
+    assert requirement in done.stderr or code == 0
+
+
+def test_every_requirement_that_is_not_met_is_told(recorded: str) -> None:
+    done = backends("info", "--root", recorded, "--require", "cudnn", "--require", "nccl")
+
+    assert [line.split()[5] for line in done.stderr.splitlines()] == ["cudnn:", "nccl:"]
+
+
+def test_json_holds_what_was_asked_for_and_the_schema_s_name(recorded: str) -> None:
+    report = json.loads(backends("info", "cpu", "--root", recorded, "--format", "json").stdout)
+
+    assert list(report["probes"]) == ["cpu"]
+    assert report["schema"] == "backends.report/1"
+    assert report["probes"]["cpu"]["facts"]["capability"] == "AVX2"
+
+
+def test_jsonl_has_one_object_a_probe(recorded: str) -> None:
+    done = backends("info", "cpu", "memory", "--root", recorded, "--format", "jsonl")
+
+    assert [json.loads(line)["probe"] for line in done.stdout.splitlines()] == ["cpu", "memory"]
+
+
+def test_redaction_hides_names_and_no_redact_shows_them(recorded: str) -> None:
+    hidden = backends("info", "--root", recorded, "--format", "json").stdout
+    shown = backends("info", "--root", recorded, "--format", "json", "--no-redact").stdout
+
+    for secret in ("secret-node", "grace"):
+        assert secret not in hidden
+        assert secret in shown
+    assert json.loads(hidden)["redacted"] is True
+    assert json.loads(shown)["redacted"] is False
+
+
+def test_output_is_whole_or_not_at_all(recorded: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text("before")
+    file.chmod(0o640)
+
+    done = backends("info", "cpu", "--root", recorded, "--format", "json", "--output", str(file))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "cpu" in json.loads(file.read_text())["probes"]
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == sorted(["machine", "report.json"]) or len(os.listdir(tmp_path)) == 2
+
+
+def test_a_link_as_output_keeps_being_a_link(recorded: str, tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("")
+    (tmp_path / "link.json").symlink_to("real.json")
+
+    backends("info", "cpu", "--root", recorded, "--format", "json", "--output", str(tmp_path / "link.json"))
+
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text())["probes"]
+
+
+def test_timing_shows_each_probe_s_time(recorded: str) -> None:
+    done = backends("info", "cpu", "--root", recorded, "--timing")
+
+    assert " ms" in done.stdout.splitlines()[0]
+
+
+def test_pid_tells_what_a_process_has_mapped(fake_library) -> None:  # type: ignore[no-untyped-def]
+    library = fake_library("mapped", "libnccl.so.2", source="int ncclGetVersion(int *v) { *v = 22005; return 0; }")
+    program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print('ready', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=PLAIN) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        done = backends("info", "nccl", "--pid", str(process.pid), "--format", "json", "--no-redact")
+        process.kill()
+
+    (found,) = json.loads(done.stdout)["probes"]["nccl"]["libraries"]
+    assert found["path"] == str(library)
+    assert found["found_by"] == "mapped"
+    assert found["used"] is True
+
+
+def test_pid_takes_the_environment_and_affinity_of_the_process() -> None:
+    environment = {**PLAIN, "OMP_NUM_THREADS": "3"}
+    with subprocess.Popen(["sleep", "600"], env=environment) as process:
+        done = backends("info", "environment", "--pid", str(process.pid), "--format", "json")
+        process.kill()
+
+    facts = json.loads(done.stdout)["probes"]["environment"]["facts"]
+    assert facts["variables"]["OMP_NUM_THREADS"] == "3"
+
+
+def test_python_looks_at_another_environment(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (site / "torch-2.99.0.dist-info").mkdir()
+    (site / "torch-2.99.0.dist-info" / "METADATA").write_text("Name: torch\nVersion: 2.99.0\n")
+    (site / "torch").mkdir()
+    (site / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+
+    interpreter = str(tmp_path / "env" / "bin" / "python")
+    done = backends("info", "--python", interpreter, "--get", "torch.version")
+
+    assert (done.returncode, done.stdout) == (0, "2.99.0\n")
+
+
+def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
+    program = (
+        "import sys; sys.argv = ['backends', 'info', 'memory', '--strict']\n"
+        "import mlbackends.probes.memory as m\n"
+        "def find(host): raise KeyError('boom')\n"
+        "m.find = find\n"
+        "from mlbackends.cli import run; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=PLAIN, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 3
+    assert done.stderr == "backends: could not tell: memory\n"
+    assert "could not tell: KeyError" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])
+def test_every_format_takes_every_recorded_machine(form: str) -> None:
+    hosts = sorted((Path(__file__).parents[1] / "hosts").glob("*/host.json"))
+    assert hosts
+    for host in hosts:
+        done = backends("info", "--root", str(host.parent), "--format", form)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout

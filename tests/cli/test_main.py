@@ -1,0 +1,215 @@
+"""Every way in which the command can end, and what it says then."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from running import PLAIN, backends
+
+import mlbackends
+from mlbackends.cli import exits
+from mlbackends.model import registry
+
+
+def test_version_is_one_line() -> None:
+    done = backends("--version")
+
+    assert (done.returncode, done.stdout) == (0, f"backends {mlbackends.__version__}\n")
+
+
+def test_no_arguments_teach_and_exit_2() -> None:
+    done = backends()
+
+    assert done.returncode == exits.USAGE
+    assert "backends info --get cpu.capability" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", registry.names("cli.commands"))
+def test_every_command_is_in_the_help_and_has_examples(name: str) -> None:
+    assert f"\n  {name} " in backends("--help").stdout
+    done = backends(name.replace("_", "-"), "--help")
+
+    assert done.returncode == 0
+    assert "Examples:\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (("inof",), "did you mean 'info'?"),
+        (("info", "cudn"), "did you mean 'cudnn'?"),
+        (("info", "--get", "cpu.capabilty"), "did you mean 'cpu.capability'?"),
+        (("info", "--get", "cpux.capability"), "did you mean 'cpu'?"),
+        (("info", "--require", "cudn>=9"), "did you mean 'cudnn'?"),
+        (("info", "--get", "cpu"), "try cpu.presence"),
+    ],
+)
+def test_a_wrong_name_is_told_the_nearest(arguments: tuple[str, ...], suggestion: str) -> None:
+    done = backends(*arguments)
+
+    assert done.returncode == exits.USAGE
+    assert suggestion in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", "--format", "yaml"),
+        ("info", "--depth", "absent"),
+        ("info", "--timeout", "0"),
+        ("info", "--timeout", "nan-ish"),
+        ("info", "--root", "/nonexistent"),
+        ("info", "--root", "/etc/passwd"),
+        ("info", "--python", "/nonexistent/python"),
+        ("info", "--python", "/bin/true"),
+        ("info", "--pid", "0"),
+        ("info", "--pid", "2147483646"),
+        ("info", "--root", "/", "--pid", "1"),
+        ("info", "cpu", "--output", "/nonexistent/folder/file"),
+        ("info", "--require", ">=9"),
+        ("info", "--require", "cpu.threads>=many"),
+        ("info", "--bogus"),
+        ("schema", "nothing"),
+        ("completion", "csh"),
+    ],
+)
+def test_a_wrong_question_is_one_clear_message_and_exit_2(arguments: tuple[str, ...]) -> None:
+    done = backends(*arguments)
+
+    assert done.returncode == exits.USAGE
+    assert "Traceback" not in done.stderr
+    assert 1 <= len(done.stderr.splitlines()) <= 6
+
+
+def test_a_reader_that_goes_away_is_no_error_message() -> None:
+    shell = f"{sys.executable} -m mlbackends info --format json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False)
+
+    assert done.stdout == "{"
+    assert done.stderr == ""
+    assert done.returncode in (0, exits.CLOSED_PIPE)
+
+
+def test_output_to_a_full_disk_is_exit_2_and_one_line() -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full to write to")
+    done = backends("info", "python", "--format", "json", "--output", "/dev/full")
+
+    assert done.returncode == exits.USAGE
+    assert done.stderr == "backends: /dev/full cannot be written: No space left on device\n"
+
+
+def test_closed_standard_streams_are_survived() -> None:
+    shell = f"{sys.executable} -m mlbackends info python --output /dev/null <&- >&- 2>&-"
+
+    assert subprocess.run(["bash", "-c", shell], env=PLAIN, check=False).returncode == 0
+
+
+def test_an_interrupt_is_exit_130(fake_library) -> None:  # type: ignore[no-untyped-def]
+    hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
+    library = fake_library("hang", "libnccl.so.2", source=hang)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", "info", "nccl", "--timeout", "600"],
+        env={**PLAIN, "LD_LIBRARY_PATH": str(library.parent)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not opens(library) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+
+    assert process.returncode == exits.INTERRUPTED
+    assert said.strip() == "backends: interrupted"
+    while opens(library) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not opens(library)
+
+
+def opens(library: Path) -> bool:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if str(library) in Path(f"/proc/{entry}/maps").read_text():
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+def test_a_bug_is_exit_70_and_says_where_the_traceback_is(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['backends', 'info', 'python']\n"
+        "import mlbackends.model.redaction as r; r.redacted = None\n"
+        "from mlbackends.cli import run; run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**PLAIN, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == exits.BUG
+    assert "this is a bug in backends" in done.stderr
+    (file,) = tmp_path.iterdir()
+    assert str(file) in done.stderr
+    assert "TypeError" in file.read_text()
+
+
+def test_the_console_script_and_the_module_say_the_same() -> None:
+    script = Path(sys.executable).with_name("backends")
+    if not script.exists():
+        pytest.skip("this interpreter has no backends script beside it")
+    done = subprocess.run([script, "schema", "report"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == backends("schema", "report").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_taken_by_its_shell(shell: str, tmp_path: Path) -> None:
+    done = backends("completion", shell)
+    assert done.returncode == 0
+    script = tmp_path / "script"
+    script.write_text(done.stdout)
+    if shell == "bash":
+        subprocess.run(["bash", "-n", script], check=True)
+    assert "_BACKENDS_COMPLETE" in done.stdout
+
+
+def completed(*words: str) -> list[str]:
+    done = backends(
+        environment={
+            "_BACKENDS_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(["backends", *words]),
+            "COMP_CWORD": str(len(words)),
+        }
+    )
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_completion_knows_commands_probes_and_dotted_names() -> None:
+    assert completed("inf") == ["info"]
+    assert completed("info", "cudnn") == ["cudnn"]
+    assert completed("info", "--format", "js") == ["json", "jsonl"]
+    assert "cpu.capability" in completed("info", "--get", "cpu.cap")
+    assert "cpu.presence" in completed("info", "--get", "cpu.p")
+
+
+def test_the_exit_codes_of_the_readme_are_those_of_the_program() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    section = readme.partition("## Exit codes")[2].partition("\n## ")[0]
+    told = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", section, re.M) for code in row.split(",")}
+
+    assert told == set(exits.MEANINGS)

@@ -1,0 +1,133 @@
+"""What every probe promises: its words, its facts, its codes; held for those that are not written yet."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from mlbackends.cli import catalogue
+from mlbackends.model import registry
+from mlbackends.model.records import Finding, Presence, Report
+from mlbackends.model.schema import report_schema
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import all_codes, survey
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBES = registry.names("probes")
+SOURCES = [path for folder in ("core", "probes") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    return report_schema()
+
+
+@pytest.fixture(scope="module")
+def live() -> Report:
+    """This machine, whatever it is, up to the highest rung."""
+    return survey(timeout=60)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_docstring_says_what_is_found_and_from_where(name: str) -> None:
+    text = registry.load("probes", name).__doc__ or ""
+
+    assert re.match(r"[^:\n]+: [^\n]+\.\n", text), "first line: 'Label: what it is.'"
+    for paragraph in ("Finds:", "Source:"):
+        assert f"\n{paragraph} " in text
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_facts_are_declared_once_in_words(name: str) -> None:
+    declared = getattr(registry.load("probes", name), "FACTS", ())
+    names = [fact.name for fact in declared]
+
+    assert len(names) == len(set(names))
+    for fact in declared:
+        assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", fact.name)
+        assert fact.role in ("fact", "metric", "identity", "volatile")
+        assert fact.doc.endswith(".")
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_the_summary_names_declared_facts(name: str) -> None:
+    module = registry.load("probes", name)
+    for item in getattr(module, "SUMMARY", ()):
+        template = item if "{" in item else f"{{{item}}}"
+        fields = {field for _, field, _, _ in string.Formatter().parse(template) if field}
+        assert fields <= {*catalogue.facts(name), "version"}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_group_is_one_that_the_page_shows(name: str) -> None:
+    assert catalogue.group(name) in catalogue.GROUPS
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_an_empty_machine_is_no_error(name: str, tmp_path: Path) -> None:
+    finding = registry.load("probes", name).find(Host(str(tmp_path)))
+
+    assert isinstance(finding, Finding)
+    assert not finding.libraries
+    assert not finding.devices
+
+
+@pytest.mark.parametrize("depth", [Presence.FOUND, Presence.USABLE])
+def test_this_machine_s_report_validates(
+    depth: Presence, schema: dict[str, Any], live: Report
+) -> None:
+    report = live if depth is Presence.USABLE else survey(depth=depth)
+
+    jsonschema.validate(
+        msgspec.json.decode(msgspec.json.encode(report)),
+        schema,
+        cls=jsonschema.Draft202012Validator,
+    )
+
+
+def test_no_probe_fails_here(live: Report) -> None:
+    failed = {name: probe.failure for name, probe in live.probes.items() if probe.failure}
+
+    assert failed == {}
+
+
+def test_a_report_can_be_read_back(live: Report) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(live), type=Report) == live
+
+
+def test_a_library_is_usable_exactly_when_it_gives_no_reason(live: Report) -> None:
+    for name, probe in live.probes.items():
+        for library in probe.libraries:
+            assert (library.presence is Presence.USABLE) == (not library.reasons), (name, library)
+
+
+def codes_in(path: Path) -> set[str]:
+    """The codes that a file gives to Reason and NotUsable, as far as they are written out."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name):
+            first = node.args[0]
+            if node.func.id in ("Reason", "NotUsable") and isinstance(first, ast.Constant):
+                found.add(str(first.value))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_reason_s_code_is_in_the_catalogue(path: Path) -> None:
+    assert codes_in(path) <= all_codes().keys()
+
+
+def test_every_code_of_the_catalogue_is_used_and_tested() -> None:
+    used = "\n".join(path.read_text() for path in SOURCES if path.name != "reasons.py")
+    tested = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+
+    codes = all_codes()
+    assert [code for code in codes if f'"{code}"' not in used] == []
+    assert [code for code in codes if f'"{code}"' not in tested] == []
