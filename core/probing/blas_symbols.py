@@ -1,14 +1,20 @@
 """Which BLAS a file is, told by the functions it defines, and a product that it must get right."""
 
-import ctypes
+from __future__ import annotations
+
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Library
 from mlbackends.probing.elf import NotElf, defined_symbols, read_elf
-from mlbackends.probing.host import Host
 from mlbackends.probing.search import stem_of
+
+if TYPE_CHECKING:
+    import ctypes
+    from typing import Any
+
+    from mlbackends.model.records import Library
+    from mlbackends.probing.host import Host
 
 OPENBLAS_AFFIXES = (("", ""), ("scipy_", ""), ("", "64_"), ("scipy_", "64_"))
 """What builds of OpenBLAS put before and after each of its function names."""
@@ -68,15 +74,26 @@ def openblas_affixes(opened: ctypes.CDLL) -> tuple[str, str] | None:
     return None
 
 
-def require_product(opened: ctypes.CDLL, function: str = "dgemm_", integer_bits: int = 64) -> None:
+def fortran_integer(bits: int = 32) -> type[ctypes.c_int64 | ctypes.c_int32]:
+    """Return the type with which to pass integers to Fortran, which takes all by their address.
+
+    bits: what the library was built for, as far as that is known. The low half of a 64-bit integer
+    lies where a 32-bit one is read on little-endian machines, so there the wide one serves both.
+    """
+    import ctypes
+
+    narrow = bits == 32 and sys.byteorder == "big"
+    return ctypes.c_int32 if narrow else ctypes.c_int64
+
+
+def require_product(opened: ctypes.CDLL, function: str = "dgemm_", integer_bits: int = 32) -> None:
     """Multiply two small matrices with the Fortran function `dgemm`, and compare exactly.
 
-    Raises NotUsable where the product is wrong. Every argument is passed by address, and the low
-    half of a 64-bit integer is where a 32-bit one is read on little-endian machines, so there the
-    call is right whichever of the two the library takes.
+    Raises NotUsable where the product is wrong.
     """
-    narrow = integer_bits == 32 and sys.byteorder == "big"  # noqa: PLR2004
-    integer = ctypes.c_int32 if narrow else ctypes.c_int64
+    import ctypes
+
+    integer = fortran_integer(integer_bits)
     left = (ctypes.c_double * 6)(1, 2, 3, 4, 5, 6)  # 2 rows of 3
     right = (ctypes.c_double * 6)(7, 8, 9, 10, 11, 12)  # 3 rows of 2
     product = (ctypes.c_double * 4)(*[float("nan")] * 4)
@@ -99,6 +116,8 @@ def require_product(opened: ctypes.CDLL, function: str = "dgemm_", integer_bits:
 
 def require_cblas_product(opened: ctypes.CDLL) -> None:
     """Do the same with `cblas_dgemm` and 32-bit integers, for a file without Fortran's names."""
+    import ctypes
+
     rows, as_is = 101, 111
     left = (ctypes.c_double * 6)(1, 2, 3, 4, 5, 6)
     right = (ctypes.c_double * 6)(7, 8, 9, 10, 11, 12)

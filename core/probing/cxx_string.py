@@ -1,8 +1,13 @@
 """Call a C++ function that takes nothing and returns a std::string, without a compiler."""
 
-import ctypes
+from __future__ import annotations
+
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 
 def returned_string(opened: ctypes.CDLL, function: str) -> str | None:
@@ -14,6 +19,8 @@ def returned_string(opened: ctypes.CDLL, function: str) -> str | None:
     of its own for it, which ctypes cannot set. The string is leaked: the process is short-lived.
     Source: System V ABI for x86-64, 3.2.3; libstdc++'s two string layouts.
     """
+    import ctypes
+
     if sys.platform != "linux" or os.uname().machine != "x86_64" or sys.maxsize < 2**32:
         return None
     for name, is_new in ((f"{function}B5cxx11Ev", True), (f"{function}Ev", False)):
