@@ -5,7 +5,7 @@ Finds:    Intel GPUs on PCI, i915 or xe, /dev/dri with who may open it, every li
 Loadable: the Level Zero loader tells its version.
 Usable:   the first GPU fills memory, and what the host reads there is right.
 Caveats:  which GPUs PyTorch supports is narrower than what Level Zero drives.
-Source:   oneAPI Level Zero specification, zeInit, zeDeviceGetProperties, zeDevicePciGetPropertiesExt,
+Source:   oneAPI Level Zero specification: zeInit, zeDeviceGetProperties, PCI extension,
           zeCommandListAppendMemoryFill; "Environment variables" there and in oneAPI DPC++.
 """
 

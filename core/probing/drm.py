@@ -4,6 +4,7 @@ Source: Linux Documentation/gpu/drm-uapi (render nodes) and Documentation/accel.
 """
 
 import os
+import re
 import stat
 
 from mlbackends.model.reasons import Reason
@@ -26,6 +27,15 @@ def accel_nodes(host: Host) -> dict[str, str]:
         link = host.readlink(f"/sys/class/accel/{name}/device")
         found[name] = link.rsplit("/", 1)[-1].lower()
     return found
+
+
+def device_nodes(host: Host, pattern: str) -> list[str]:
+    """Return the paths directly below /dev whose whole name matches a regular expression."""
+    names: list[str] | None = host.__dict__.get("_device_nodes")
+    if names is None:
+        names = host.listdir("/dev")
+        host.__dict__["_device_nodes"] = names
+    return [f"/dev/{name}" for name in names if re.fullmatch(pattern, name)]
 
 
 def denied(host: Host, path: str) -> Reason | None:
