@@ -24,6 +24,8 @@ def output_of(command: Sequence[str], timeout: float, environment: Mapping[str, 
         output, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         kill_group(process)
+        if process.stdout is not None:
+            process.stdout.close()
         return ""
     return output.decode(errors="replace") if process.returncode == 0 else ""
 

@@ -260,7 +260,9 @@ class Host:
         """Return the CPUs that the process may run on; None where that cannot be told."""
         if not self.is_live:
             told = self._recorded.get("affinity")
-            return tuple(told) if isinstance(told, list) else None
+            if not isinstance(told, list):
+                return None
+            return tuple(cpu for cpu in told if isinstance(cpu, int))
         try:
             return tuple(sorted(os.sched_getaffinity(self.pid or 0)))
         except (AttributeError, OSError):
@@ -269,8 +271,10 @@ class Host:
     def disk(self, path: str) -> tuple[int, int] | None:
         """Return a file system's total and free bytes; None where that cannot be told."""
         if not self.is_live:
-            told = self._recorded.get("disks", {}).get(path)
-            return (int(told[0]), int(told[1])) if told else None
+            match _mapping(self._recorded.get("disks")).get(path):
+                case [int(total), int(free), *_]:
+                    return total, free
+            return None
         try:
             told_by_kernel = os.statvfs(path)
         except (AttributeError, OSError):
@@ -284,7 +288,7 @@ class Host:
         None where it cannot be told. The names and calls stand in `mlbackends.probing.calls`.
         """
         if not self.is_live:
-            return self._recorded.get("system", {}).get(name)
+            return _mapping(self._recorded.get("system")).get(name)
         if name not in self._cache:
             from mlbackends.probing.calls import CALLS
 
@@ -345,7 +349,9 @@ def _all(handle: int, limit: int) -> bytes:
     return b"".join(pieces)
 
 
+def _mapping(told: object) -> dict[str, Any]:
+    return told if isinstance(told, dict) else {}
+
+
 def _strings(told: object) -> dict[str, str]:
-    if not isinstance(told, dict):
-        return {}
-    return {str(name): str(value) for name, value in told.items()}
+    return {name: str(value) for name, value in _mapping(told).items()}

@@ -1,0 +1,182 @@
+"""The host answers every question, whatever lies below its root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.errors import BadInput
+from mlbackends.probing.host import READ_LIMIT, Host, to_int
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    return folder
+
+
+def test_a_missing_file_reads_as_nothing(root: Path) -> None:
+    host = Host(str(root))
+
+    assert host.read("/proc/cpuinfo") == ""
+    assert host.read_int("/proc/cpuinfo") is None
+    assert host.listdir("/proc") == []
+    assert host.glob("/proc/*/maps") == []
+    assert host.readlink("/proc/self") == ""
+    assert host.size("/proc") == 0
+    assert not host.exists("/proc")
+
+
+@pytest.mark.parametrize("path", ["/folder", "/fifo", "/null\0byte", "/loop", "/gone", "/" + "x" * 5000])
+def test_what_is_no_file_reads_as_nothing_and_never_waits(root: Path, path: str) -> None:
+    (root / "folder").mkdir()
+    os.mkfifo(root / "fifo")
+    (root / "loop").symlink_to("loop")
+    (root / "gone").symlink_to("nowhere")
+
+    host = Host(str(root))
+    assert host.read(path) == ""
+    host.exists(path)
+
+
+def test_a_huge_file_is_cut_and_garbage_is_replaced(root: Path) -> None:
+    with (root / "huge").open("wb") as file:
+        file.truncate(READ_LIMIT + 1000)
+    (root / "garbage").write_bytes(b"\xff\xfe1\0\n")
+
+    host = Host(str(root))
+    assert len(host.read_bytes("/huge")) == READ_LIMIT
+    assert len(host.read_bytes("/huge", 10)) == 10
+    assert host.read("/garbage") == "��1"
+
+
+@pytest.mark.parametrize(
+    "target", ["/secret", "../../secret", "../secret", "/../../secret", "/folder/../../../secret"]
+)
+def test_no_link_leads_out_of_a_recorded_root(root: Path, target: str) -> None:
+    (root.parent / "secret").write_text("outside")
+    (root / "folder").mkdir()
+    (root / "link").symlink_to(target)
+
+    assert Host(str(root)).read("/link") == ""
+    (root / "secret").write_text("inside")
+    assert Host(str(root)).read("/link") == "inside"
+
+
+def test_absolute_links_are_read_below_the_root(root: Path) -> None:
+    (root / "sys/devices/pci0").mkdir(parents=True)
+    (root / "sys/devices/pci0/vendor").write_text("0x10de\n")
+    (root / "sys/bus").mkdir()
+    (root / "sys/bus/first").symlink_to("/sys/devices/pci0")
+
+    host = Host(str(root))
+    assert host.read("/sys/bus/first/vendor") == "0x10de"
+    assert host.realpath("/sys/bus/first/vendor") == "/sys/devices/pci0/vendor"
+    assert host.readlink("/sys/bus/first") == "/sys/devices/pci0"
+    assert host.is_link("/sys/bus/first")
+
+
+def test_a_file_that_may_not_be_read_is_told(root: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    (root / "secret").write_text("x")
+    (root / "secret").chmod(0)
+
+    host = Host(str(root))
+    assert host.read("/secret") == ""
+    assert host.denied == ["/secret"]
+
+
+def test_a_glob_gives_what_is_there_in_order(root: Path) -> None:
+    for name in ("cpu1", "cpu0", "cpufreq", ".hidden"):
+        (root / "cpu" / name).mkdir(parents=True)
+        (root / "cpu" / name / "online").write_text("1")
+
+    assert Host(str(root)).glob("/cpu/cpu[0-9]/online") == ["/cpu/cpu0/online", "/cpu/cpu1/online"]
+    assert Host(str(root)).glob("/cpu/*") == ["/cpu/cpu0", "/cpu/cpu1", "/cpu/cpufreq"]
+
+
+def test_a_recorded_host_has_its_own_environment_and_answers(root: Path) -> None:
+    (root / "root" / "proc").mkdir(parents=True)
+    (root / "root/proc/version").write_text("Linux\n")
+    (root / "commands").mkdir()
+    (root / "commands" / "sysctl -n a_b").write_text("42\n")
+    (root / "host.json").write_text(
+        '{"platform": "darwin", "uname": {"machine": "arm64"}, "environment": {"A": "1"},'
+        ' "affinity": [1, 3], "disks": {"/dev/shm": [100, 50]}, "system": {"libc": "glibc 2.31"}}'
+    )
+
+    host = Host(str(root))
+    assert (host.platform, host.machine, host.env("A"), host.env("PATH")) == ("darwin", "arm64", "1", "")
+    assert host.affinity() == (1, 3)
+    assert host.disk("/dev/shm") == (100, 50)
+    assert host.disk("/") is None
+    assert host.system("libc") == "glibc 2.31"
+    assert host.system("page_size") is None
+    assert host.run("sysctl", "-n", "a/b") == "42\n"
+    assert host.run("sysctl", "-a") == ""
+    assert host.read("/proc/version") == "Linux"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "null", "{", "\0", '{"environment": 1, "uname": [], "affinity": {}, "disks": []}', "[" * 10000],
+)
+def test_a_broken_host_json_is_one_error_or_no_facts(root: Path, text: str) -> None:
+    (root / "host.json").write_text(text)
+    try:
+        host = Host(str(root))
+    except BadInput as error:
+        assert "host.json" in str(error)
+        return
+    assert host.environment == {}
+    assert host.uname() == {}
+    assert host.affinity() is None
+
+
+def test_a_folder_that_is_not_there_is_bad_input(root: Path) -> None:
+    with pytest.raises(BadInput, match="is not a folder"):
+        Host(str(root / "nothing"))
+
+
+def test_names_that_are_not_text_are_left_out(root: Path) -> None:
+    (root / os.fsdecode(b"bad\xff.so")).write_text("")
+    (root / "good.so").write_text("")
+
+    assert Host(str(root)).listdir("/") == ["good.so"]
+    assert Host(environment={"GOOD": "x", "BAD": "\udcff"}).environment == {"GOOD": "x"}
+
+
+def test_the_live_host_agrees_with_the_system() -> None:
+    host = Host()
+
+    assert host.uname()["machine"] == os.uname().machine
+    assert host.env("PATH") == os.environ.get("PATH", "")
+    assert host.affinity() == tuple(sorted(os.sched_getaffinity(0)))
+    assert host.disk("/nonexistent") is None
+    assert host.system("page_size") == os.sysconf("SC_PAGE_SIZE")
+    assert host.run("printf", "%s", "hello") == "hello"
+    assert host.run("false") == ""
+    assert host.run("/nonexistent/program") == ""
+
+
+def test_a_command_that_hangs_is_stopped_with_all_that_it_started() -> None:
+    assert Host().run("sh", "-c", "sleep 600 & echo $!; sleep 600", timeout=0.5) == ""
+
+
+@given(st.text(max_size=40))
+def test_a_number_is_a_number_or_none(text: str) -> None:
+    assert to_int(text) is None or isinstance(to_int(text), int)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12", 12), (" 0x1f\n", 31), ("007", 7), ("-1", -1), ("", None), ("max", None), ("1.5", None)],
+)
+def test_numbers_are_read_as_the_kernel_writes_them(text: str, number: int | None) -> None:
+    assert to_int(text) == number
