@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import cuda_toolkit
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlbackends.model.records import Finding
+
+SITE = "/venv/lib/python3.12/site-packages"
+
+
+def machine(folder: Path, files: dict[str, str], **environment: str) -> Host:
+    for path, text in files.items():
+        at = folder / "root" / path.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(text.encode("latin-1"))
+    (folder / "root").mkdir(exist_ok=True)
+    told = {"environment": environment, "python": {"path": [SITE], "prefix": "/venv"}}
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+def only(finding: Finding) -> dict[str, str]:
+    toolkits = finding.facts["toolkits"]
+    assert isinstance(toolkits, list)
+    (toolkit,) = toolkits
+    assert isinstance(toolkit, dict)
+    return toolkit
+
+
+def header(number: int) -> str:
+    return "/*\n * Copyright\n */\n" * 700 + f"#define CUDA_VERSION {number}\n" + "x" * 99_999
+
+
+def toolkit(root: str, number: int, version: str = "") -> dict[str, str]:
+    files = {f"{root}/bin/nvcc": "\x7fELF", f"{root}/include/cuda.h": header(number)}
+    if version:
+        told = {
+            "cuda": {"name": "CUDA SDK", "version": version},
+            "cuda_nvcc": {"version": "13.0.88"},
+        }
+        files[f"{root}/version.json"] = json.dumps(told)
+    return files
+
+
+def test_an_empty_machine_says_where_it_looked(tmp_path: Path) -> None:
+    finding = cuda_toolkit.find(machine(tmp_path, {}))
+
+    assert (finding.presence, finding.facts) == (None, {})
+    (reason,) = finding.reasons
+    assert reason.code == "not-found"
+    assert reason.message == (
+        "no nvcc on PATH, no toolkit in /usr/local/cuda, /opt/cuda, /usr/lib/cuda"
+    )
+
+
+def test_a_toolkit_in_the_usual_place(tmp_path: Path) -> None:
+    host = machine(tmp_path, toolkit("/usr/local/cuda-13.0", 13000, "13.0.2"))
+    (tmp_path / "root/usr/local/cuda").symlink_to("/usr/local/cuda-13.0")
+
+    finding = cuda_toolkit.find(host)
+
+    assert (finding.presence, finding.version) == (Presence.FOUND, "13.0.2")
+    assert (finding.reasons, finding.warnings) == ((), ())
+    assert finding.facts == {
+        "chosen": "/usr/local/cuda",
+        "toolkits": [
+            {
+                "path": "/usr/local/cuda",
+                "found_by": "well-known-folder",
+                "version": "13.0.2",
+                "nvcc": "/usr/local/cuda/bin/nvcc",
+                "headers": "/usr/local/cuda/include/cuda.h",
+                "headers_version": "13.0",
+                "nvcc_version": "13.0.88",
+            }
+        ],
+    }
+
+
+def test_every_toolkit_is_reported_and_the_variable_chooses(tmp_path: Path) -> None:
+    files = {
+        **toolkit("/usr/local/cuda-12.8", 12080),
+        **toolkit("/usr/local/cuda-13.0", 13000),
+        **toolkit("/opt/mine", 12040),
+    }
+
+    finding = cuda_toolkit.find(machine(tmp_path, files, CUDA_HOME="/opt/mine/"))
+
+    toolkits = finding.facts["toolkits"]
+    assert isinstance(toolkits, list)
+    assert [(one["path"], one["version"], one["found_by"]) for one in toolkits] == [
+        ("/opt/mine", "12.4", "CUDA_HOME"),
+        ("/usr/local/cuda-12.8", "12.8", "well-known-folder"),
+        ("/usr/local/cuda-13.0", "13.0", "well-known-folder"),
+    ]
+    assert (finding.facts["chosen"], finding.version) == ("/opt/mine", "12.4")
+
+
+def test_another_nvcc_on_path_is_a_conflict(tmp_path: Path) -> None:
+    files = {**toolkit("/usr/local/cuda-12.8", 12080), **toolkit("/opt/mine", 13000)}
+    path = "/usr/bin:/usr/local/cuda-12.8/bin"
+
+    finding = cuda_toolkit.find(machine(tmp_path, files, CUDA_HOME="/opt/mine", PATH=path))
+
+    assert finding.facts["nvcc"] == "/usr/local/cuda-12.8/bin/nvcc"
+    (warning,) = finding.warnings
+    assert warning.code == "conflict"
+    assert warning.message == (
+        "CUDA_HOME names CUDA 13.0 in /opt/mine, and the nvcc on PATH is of CUDA 12.8"
+    )
+
+
+def test_a_script_called_nvcc_leads_to_the_toolkit_that_it_starts(tmp_path: Path) -> None:
+    files = {
+        **toolkit("/somewhere/cuda", 13000),
+        "/usr/local/bin/nvcc": '#!/bin/sh\nexec /somewhere/cuda/bin/nvcc "$@"\n',
+    }
+
+    finding = cuda_toolkit.find(machine(tmp_path, files, PATH="/usr/local/bin"))
+
+    assert finding.facts["nvcc"] == "/usr/local/bin/nvcc"
+    assert finding.facts["chosen"] == "/somewhere/cuda"
+
+
+def test_debians_toolkit_has_its_headers_elsewhere(tmp_path: Path) -> None:
+    files = {
+        "/usr/bin/nvcc": "#!/bin/sh\nexec /usr/lib/nvidia-cuda-toolkit/bin/nvcc\n",
+        "/usr/lib/nvidia-cuda-toolkit/bin/nvcc": "\x7fELF",
+        "/usr/include/cuda.h": header(11080),
+    }
+
+    finding = cuda_toolkit.find(machine(tmp_path, files, PATH="/usr/bin"))
+
+    assert finding.version == "11.8"
+    assert finding.facts["chosen"] == "/usr/lib/nvidia-cuda-toolkit"
+
+
+def test_a_toolkit_of_wheels(tmp_path: Path) -> None:
+    files = {
+        f"{SITE}/nvidia/cu13/bin/nvcc": "\x7fELF",
+        f"{SITE}/nvidia/cu13/include/cuda.h": header(13020),
+        f"{SITE}/nvidia_cuda_nvcc-13.2.51.dist-info/METADATA": "",
+        f"{SITE}/nvidia_cuda_runtime_cu12-12.8.90.dist-info/METADATA": "",
+        f"{SITE}/nvidia_cudnn_cu13-9.9.0.dist-info/METADATA": "",
+    }
+
+    finding = cuda_toolkit.find(machine(tmp_path, files))
+
+    assert finding.version == "13.2"
+    assert finding.facts["chosen"] == f"{SITE}/nvidia/cu13"
+    assert finding.facts["wheels"] == {
+        "nvidia-cuda-nvcc": "13.2.51",
+        "nvidia-cuda-runtime-cu12": "12.8.90",
+    }
+
+
+def test_a_conda_environment_keeps_headers_by_target(tmp_path: Path) -> None:
+    files = {
+        "/conda/conda-meta/history": "",
+        "/conda/bin/nvcc": "\x7fELF",
+        "/conda/targets/x86_64-linux/include/cuda.h": header(12090),
+    }
+
+    finding = cuda_toolkit.find(machine(tmp_path, files, CONDA_PREFIX="/conda"))
+
+    found = only(finding)
+    assert (found["found_by"], found["version"]) == ("conda", "12.9")
+
+
+def test_the_version_file_of_old_toolkits(tmp_path: Path) -> None:
+    files = {
+        "/usr/local/cuda/bin/nvcc": "",
+        "/usr/local/cuda/version.txt": "CUDA Version 10.2.89\n",
+    }
+
+    assert cuda_toolkit.find(machine(tmp_path, files)).version == "10.2.89"
+
+
+def test_headers_of_another_release_are_a_conflict(tmp_path: Path) -> None:
+    finding = cuda_toolkit.find(machine(tmp_path, toolkit("/usr/local/cuda", 12080, "13.0.2")))
+
+    (warning,) = finding.warnings
+    assert warning.message == (
+        "/usr/local/cuda says it is CUDA 13.0.2, and its cuda.h is of CUDA 12.8"
+    )
+
+
+def test_a_driver_that_is_too_old_for_what_it_builds(tmp_path: Path) -> None:
+    files = {**toolkit("/usr/local/cuda", 13000), "/sys/module/nvidia/version": "570.124.06\n"}
+
+    (warning,) = cuda_toolkit.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "driver-too-old"
+    assert "the driver here is 570.124.06 (it serves CUDA 12.8)" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "CUDA_PATH is /opt/gone, which is not there"),
+        ({"/opt/gone/README": ""}, "CUDA_PATH is /opt/gone, which has neither nvcc nor cuda.h"),
+    ],
+)
+def test_a_variable_that_names_no_toolkit(
+    tmp_path: Path, files: dict[str, str], message: str
+) -> None:
+    finding = cuda_toolkit.find(machine(tmp_path, files, CUDA_PATH="/opt/gone"))
+
+    assert finding.presence is None
+    assert [(warning.code, warning.message) for warning in finding.warnings] == [
+        ("override-invalid", message)
+    ]
+
+
+def test_a_link_to_a_toolkit_that_was_removed(tmp_path: Path) -> None:
+    host = machine(tmp_path, {"/usr/local/bin/x": ""})
+    (tmp_path / "root/usr/local/cuda").symlink_to("cuda-12.1")
+
+    (warning,) = cuda_toolkit.find(host).warnings
+
+    assert warning.code == "dangling-link"
+    assert warning.message == "/usr/local/cuda points to cuda-12.1, which is not there"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0\xff", "[" * 100_000, '{"cuda": 7}', '{"cuda": {"version": null}}', "9" * 10_000],
+)
+def test_garbage_in_every_file_never_raises(tmp_path: Path, text: str) -> None:
+    root = "/usr/local/cuda"
+    files = {
+        f"{root}/{name}": text
+        for name in ("bin/nvcc", "include/cuda.h", "version.json", "version.txt")
+    }
+
+    finding = cuda_toolkit.find(machine(tmp_path, files, PATH=f"{root}/bin:relative::"))
+
+    assert (finding.presence, finding.version, finding.warnings) == (Presence.FOUND, "", ())
+
+
+@pytest.mark.parametrize("number", ["99999999999", "7", "130001", "-13000", "0x32C8"])
+def test_a_nonsense_version_in_the_header_is_left_out(tmp_path: Path, number: str) -> None:
+    files = {"/usr/local/cuda/include/cuda.h": f"#define CUDA_VERSION {number}\n"}
+
+    assert "headers_version" not in only(cuda_toolkit.find(machine(tmp_path, files)))
