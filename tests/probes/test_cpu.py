@@ -1,0 +1,356 @@
+"""The CPU probe on recorded machines of every kind."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import cpu
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlbackends.model.records import Finding
+
+CPU = "sys/devices/system/cpu"
+V2 = "fpu cx8 cmov mmx fxsr sse sse2 syscall lm pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm"
+V3 = V2 + " avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
+V4 = V3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
+
+
+def machine(root: Path, name: str, files: dict[str, str | bytes], **recorded: Any) -> Host:
+    """Compose a recorded machine; name is the processor as uname spells it."""
+    for path, content in files.items():
+        at = root / "root" / path
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (root / "root").mkdir(exist_ok=True)
+    (root / "host.json").write_text(json.dumps({"uname": {"machine": name}} | recorded))
+    return Host(str(root))
+
+
+def look(host: Host) -> Finding:
+    """Look, and hold the finding against what every finding of this probe must be."""
+    finding = cpu.find(host)
+    assert finding.presence is Presence.FOUND
+    declared = {fact.name: fact.kind for fact in cpu.FACTS}
+    for name, value in finding.facts.items():
+        assert name in declared, name
+        msgspec.convert(value, declared[name], strict=True)
+    msgspec.json.encode(finding)
+    return finding
+
+
+def x86(flags: str, threads: int = 2, vendor: str = "GenuineIntel") -> dict[str, str | bytes]:
+    block = f"vendor_id\t: {vendor}\ncpu family\t: 6\nmodel\t\t: 143\nflags\t\t: {flags}\n"
+    blocks = [f"processor\t: {number}\n{block}" for number in range(threads)]
+    files: dict[str, str | bytes] = {"proc/cpuinfo": "\n".join(blocks)}
+    files[f"{CPU}/online"] = f"0-{threads - 1}\n"
+    return files
+
+
+def auxiliary(layout: str, hwcap: int, hwcap2: int = 0) -> bytes:
+    return b"".join(struct.pack(layout, *entry) for entry in ((16, hwcap), (26, hwcap2), (0, 0)))
+
+
+def test_an_x86_without_avx512(tmp_path: Path) -> None:
+    facts = look(machine(tmp_path, "x86_64", x86(V3 + " avx_vnni", vendor="AuthenticAMD"))).facts
+    assert facts["x86_64_level"] == "x86-64-v3"
+    assert facts["capability"] == facts["hardware_capability"] == "AVX2"
+    assert facts["avx512"] == [] and facts["amx"] == []
+    assert facts["vnni"] is True and facts["avx_vnni"] is True
+    assert facts["hypervisor"] is False
+    assert facts["vendor"] == "AMD"
+
+
+def test_an_old_x86(tmp_path: Path) -> None:
+    facts = look(machine(tmp_path, "x86_64", x86(V2))).facts
+    assert facts["x86_64_level"] == "x86-64-v2"
+    assert facts["capability"] == "DEFAULT"
+
+
+def test_a_sapphire_rapids(tmp_path: Path) -> None:
+    more = " avx512_vnni avx512_bf16 avx512_fp16 avx_vnni amx_bf16 amx_int8 amx_tile hypervisor"
+    facts = look(machine(tmp_path, "x86_64", x86(V4 + more))).facts
+    assert facts["x86_64_level"] == "x86-64-v4"
+    assert facts["capability"] == "AVX512"
+    assert facts["amx"] == ["amx_bf16", "amx_int8", "amx_tile"]
+    assert facts["bf16"] is True and facts["fp16"] is True and facts["hypervisor"] is True
+
+
+def test_avx512_without_conflict_detection_is_torchs_avx512_and_not_v4(tmp_path: Path) -> None:
+    facts = look(machine(tmp_path, "x86_64", x86(V4.replace(" avx512cd", "")))).facts
+    assert facts["x86_64_level"] == "x86-64-v3"
+    assert facts["capability"] == "AVX512"
+
+
+def test_an_override_above_the_hardware_is_a_warning(tmp_path: Path) -> None:
+    environment = {"ATEN_CPU_CAPABILITY": "avx512"}
+    finding = look(machine(tmp_path, "x86_64", x86(V3), environment=environment))
+    assert finding.facts["capability"] == "AVX512"
+    assert finding.facts["hardware_capability"] == "AVX2"
+    assert finding.facts["environment"] == environment
+    assert [warning.code for warning in finding.warnings] == ["override-exceeds-hardware"]
+
+
+def test_an_override_in_capitals_is_ignored_with_a_warning(tmp_path: Path) -> None:
+    environment = {"ATEN_CPU_CAPABILITY": "AVX2"}
+    finding = look(machine(tmp_path, "x86_64", x86(V4), environment=environment))
+    assert finding.facts["capability"] == "AVX512"
+    assert [warning.code for warning in finding.warnings] == ["override-invalid"]
+
+
+def graviton(part: str, features: str, sve_bytes: int) -> dict[str, str | bytes]:
+    block = (
+        f"BogoMIPS\t: 2100.00\nFeatures\t: {features}\nCPU implementer\t: 0x41\n"
+        f"CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: {part}\nCPU revision\t: 1\n"
+    )
+    return {
+        "proc/cpuinfo": "\n".join(f"processor\t: {number}\n{block}" for number in range(4)),
+        "proc/sys/abi/sve_default_vector_length": f"{sve_bytes}\n",
+        f"{CPU}/online": "0-3\n",
+    }
+
+
+def test_a_graviton_3_runs_torchs_sve256(tmp_path: Path) -> None:
+    features = "fp asimd asimdhp asimddp sve bf16 i8mm svebf16"
+    facts = look(machine(tmp_path, "aarch64", graviton("0xd40", features, 32))).facts
+    assert facts["model_name"] == "Arm Neoverse-V1"
+    assert facts["sve_vector_bytes"] == 32
+    assert facts["capability"] == "SVE256"
+    assert facts["sve"] is True and facts["sve2"] is False and facts["i8mm"] is True
+    assert "x86_64_level" not in facts and "kinds" not in facts
+
+
+def test_a_graviton_4_has_shorter_vectors_and_does_not(tmp_path: Path) -> None:
+    features = "fp asimd asimdhp asimddp sve sve2 bf16 i8mm"
+    facts = look(machine(tmp_path, "aarch64", graviton("0xd4f", features, 16))).facts
+    assert facts["model_name"] == "Arm Neoverse-V2"
+    assert facts["sve_vector_bytes"] == 16
+    assert facts["capability"] == "DEFAULT"
+
+
+def test_sve_whose_length_is_not_told_claims_no_capability(tmp_path: Path) -> None:
+    files = graviton("0xd40", "fp asimd sve bf16", 32)
+    del files["proc/sys/abi/sve_default_vector_length"]
+    facts = look(machine(tmp_path, "aarch64", files)).facts
+    assert "sve_vector_bytes" not in facts and "capability" not in facts
+
+
+APPLE = """\
+kern.ostype: Darwin
+hw.ncpu: 12
+hw.packages: 1
+hw.physicalcpu: 12
+hw.logicalcpu: 12
+hw.cachelinesize: 128
+hw.nperflevels: 2
+hw.perflevel0.physicalcpu: 8
+hw.perflevel0.logicalcpu: 8
+hw.perflevel0.l1icachesize: 196608
+hw.perflevel0.l1dcachesize: 131072
+hw.perflevel0.l2cachesize: 16777216
+hw.perflevel0.cpusperl2: 4
+hw.perflevel0.name: Performance
+hw.perflevel1.physicalcpu: 4
+hw.perflevel1.logicalcpu: 4
+hw.perflevel1.l1icachesize: 131072
+hw.perflevel1.l1dcachesize: 65536
+hw.perflevel1.l2cachesize: 4194304
+hw.perflevel1.cpusperl2: 4
+hw.perflevel1.name: Efficiency
+hw.optional.AdvSIMD: 1
+hw.optional.arm.FEAT_DotProd: 1
+hw.optional.arm.FEAT_BF16: 1
+hw.optional.arm.FEAT_I8MM: 1
+hw.optional.arm.FEAT_FP16: 1
+hw.optional.arm.FEAT_SME: 0
+machdep.cpu.brand_string: Apple M2 Max
+sysctl.proc_translated: 0
+"""
+
+
+def apple(root: Path, text: str, name: str = "arm64") -> Host:
+    (root / "commands").mkdir()
+    (root / "commands/sysctl -a").write_text(text)
+    return machine(root, name, {}, platform="darwin")
+
+
+def test_an_apple_m2(tmp_path: Path) -> None:
+    facts = look(apple(tmp_path, APPLE)).facts
+    assert facts["architecture"] == "aarch64"
+    assert facts["model_name"] == "Apple M2 Max" and facts["vendor"] == "Apple"
+    assert (facts["cores"], facts["threads"], facts["threads_per_core"]) == (12, 12, 1)
+    assert facts["kinds"] == [
+        {"name": "performance", "threads": 8, "cores": 8},
+        {"name": "efficiency", "threads": 4, "cores": 4},
+    ]
+    assert facts["neon"] is True and facts["bf16"] is True and facts["sme"] is False
+    assert facts["capability"] == "DEFAULT"
+    assert "translated" not in facts
+    table = facts["caches"]
+    assert isinstance(table, list)
+    assert table[-2:] == [
+        {
+            "level": 2,
+            "type": "unified",
+            "size_bytes": 16 << 20,
+            "line_bytes": 128,
+            "instances": 2,
+            "shared_by_cpus": 4,
+        },
+        {
+            "level": 2,
+            "type": "unified",
+            "size_bytes": 4 << 20,
+            "line_bytes": 128,
+            "instances": 1,
+            "shared_by_cpus": 4,
+        },
+    ]
+
+
+def test_an_intel_mac(tmp_path: Path) -> None:
+    text = """\
+hw.physicalcpu: 8
+hw.logicalcpu: 16
+hw.packages: 1
+hw.cpufrequency: 2300000000
+hw.cachelinesize: 64
+hw.l1dcachesize: 32768
+hw.l3cachesize: 16777216
+hw.optional.avx512f: 0
+machdep.cpu.vendor: GenuineIntel
+machdep.cpu.brand_string: Intel(R) Core(TM) i9-9880H CPU @ 2.30GHz
+machdep.cpu.family: 6
+machdep.cpu.model: 158
+machdep.cpu.features: FPU CX8 CMOV MMX FXSR SSE SSE2 SSE3 SSSE3 FMA SSE4.1 SSE4.2 MOVBE POPCNT
+machdep.cpu.leaf7_features: BMI1 AVX2 BMI2
+machdep.cpu.extfeatures: SYSCALL EM64T LAHF LZCNT
+"""
+    text = text.replace("FPU ", "FPU CX16 XSAVE AVX1.0 F16C ")
+    facts = look(apple(tmp_path, text, "x86_64")).facts
+    assert facts["vendor"] == "Intel"
+    assert facts["x86_64_level"] == "x86-64-v3"
+    assert facts["capability"] == "AVX2"
+    assert (facts["cores"], facts["threads"], facts["threads_per_core"]) == (8, 16, 2)
+    assert facts["base_hertz"] == 2_300_000_000
+
+
+@pytest.mark.parametrize("text", ["", "\0\n", "hw.ncpu: many\nhw.nperflevels: 99999\n", ":::\n"])
+def test_a_mac_that_tells_nonsense(tmp_path: Path, text: str) -> None:
+    facts = look(apple(tmp_path, text)).facts
+    assert facts == {"architecture": "aarch64", "machine": "arm64"}
+
+
+def test_a_power9(tmp_path: Path) -> None:
+    block = "cpu\t\t: POWER9, altivec supported\nclock\t\t: 3800.000000MHz\nrevision\t: 2.3\n"
+    files: dict[str, str | bytes] = {
+        "proc/cpuinfo": "\n".join(f"processor\t: {number}\n{block}" for number in range(4)),
+        "proc/self/auxv": auxiliary("<QQ", 1 << 28 | 1 << 7, 1 << 31 | 1 << 23),
+        f"{CPU}/online": "0-3\n",
+        f"{CPU}/present": "0-7\n",
+    }
+    for number in range(4):
+        files[f"{CPU}/cpu{number}/topology/thread_siblings_list"] = "0-3\n"
+    facts = look(machine(tmp_path, "ppc64le", files)).facts
+    assert facts["power_generation"] == 9
+    assert facts["vsx"] is True and facts["mma"] is False
+    assert facts["capability"] == "VSX"
+    assert (facts["cores"], facts["threads_per_core"], facts["offline_cpus"]) == (1, 4, "4-7")
+
+
+def test_a_z15(tmp_path: Path) -> None:
+    text = (
+        "vendor_id       : IBM/S390\n# processors    : 2\n"
+        "features\t: esan3 zarch vx vxd vxe vxe2\n"
+        "cache0 : level=1 type=Data scope=Private size=128K line_size=256 associativity=8\n"
+        "processor 0: version = FF,  identification = 1133E8,  machine = 8561\n"
+    )
+    finding = look(machine(tmp_path, "s390x", {"proc/cpuinfo": text}))
+    facts = finding.facts
+    assert facts["model_name"] == "IBM z15" and facts["threads"] == 2
+    assert facts["vxe"] is True and facts["nnpa"] is False
+    assert facts["capability"] == "Z VECTOR"
+    assert facts["caches"] == [
+        {"level": 1, "type": "data", "size_bytes": 128 << 10, "line_bytes": 256, "ways": 8}
+    ]
+    assert b"1133E8" not in msgspec.json.encode(finding)
+
+
+def test_a_riscv_with_vectors(tmp_path: Path) -> None:
+    text = "processor\t: 0\nhart\t\t: 0\nisa\t\t: rv64imafdcv_zba_zvfh\nmvendorid\t: 0x710\n"
+    facts = look(machine(tmp_path, "riscv64", {"proc/cpuinfo": text})).facts
+    assert facts["vendor"] == "SpacemiT"
+    assert facts["riscv_vector"] is True and facts["fp16"] is True and facts["bf16"] is False
+    assert facts["riscv_vector_extensions"] == ["zvfh"]
+    assert facts["capability"] == "DEFAULT"
+
+
+def test_a_folder_of_proc_alone_is_a_machine(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\nflags : {V3}\n")
+    facts = look(Host(str(tmp_path))).facts
+    assert facts["architecture"] == "x86_64" and facts["capability"] == "AVX2"
+    assert facts["threads"] == 1
+    assert "machine" not in facts
+
+
+def test_mitigations_and_smt_are_told(tmp_path: Path) -> None:
+    files = x86(V3) | {
+        f"{CPU}/smt/control": "forceoff\n",
+        f"{CPU}/smt/active": "0\n",
+        f"{CPU}/vulnerabilities/gather_data_sampling": "Mitigation: Microcode\n",
+        f"{CPU}/vulnerabilities/l1tf": "Not affected\n",
+    }
+    finding = look(machine(tmp_path, "x86_64", files))
+    assert finding.facts["smt"] == "forceoff" and finding.facts["smt_active"] is False
+    assert finding.facts["costly_mitigations"] == ["gather_data_sampling"]
+    assert [warning.code for warning in finding.warnings] == ["mitigation-costs-speed"]
+
+
+def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
+    assert look(machine(tmp_path, "", {})).facts == {}
+
+
+READ = (
+    "proc/cpuinfo", "proc/self/auxv", "proc/sys/abi/sve_default_vector_length",
+    "sys/devices/cpu_core/cpus", "sys/devices/cpu_atom/cpus", f"{CPU}/online", f"{CPU}/present",
+    f"{CPU}/isolated", f"{CPU}/smt/control", f"{CPU}/smt/active", f"{CPU}/intel_pstate/no_turbo",
+    f"{CPU}/cpu0/cpu_capacity", f"{CPU}/cpu0/topology/core_cpus_list",
+    f"{CPU}/cpu0/topology/package_cpus_list", f"{CPU}/cpu0/topology/physical_package_id",
+    f"{CPU}/cpu0/topology/die_cpus_list", f"{CPU}/cpu0/cache/index0/level",
+    f"{CPU}/cpu0/cache/index0/size", f"{CPU}/cpu0/cache/index0/type",
+    f"{CPU}/cpu0/cache/index0/shared_cpu_list", f"{CPU}/cpu0/cpufreq/cpuinfo_min_freq",
+    f"{CPU}/cpu0/cpufreq/scaling_governor", f"{CPU}/cpufreq/policy0/cpuinfo_max_freq",
+    f"{CPU}/vulnerabilities/mds", "sys/devices/system/node/node0/cpulist",
+    "sys/devices/system/node/node0/meminfo", "sys/devices/system/node/node0/distance",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff\xfe", b"9" * 5000, b"-1", b"0-99999999999\n"])
+@pytest.mark.parametrize("name", ["x86_64", "aarch64", "ppc64le", "s390x", "riscv64", ""])
+def test_files_of_garbage_never_raise(tmp_path: Path, name: str, content: bytes) -> None:
+    look(machine(tmp_path, name, dict.fromkeys(READ, content)))
+
+
+@pytest.mark.parametrize("path", READ)
+def test_one_file_of_garbage_spoils_nothing_else(tmp_path: Path, path: str) -> None:
+    facts = look(machine(tmp_path, "x86_64", x86(V3) | {path: b"\0\xff garbage"})).facts
+    if path != "proc/cpuinfo":
+        assert facts["capability"] == "AVX2"
+        assert facts["threads"] == 2
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.binary(max_size=300), st.sampled_from(["x86_64", "aarch64", "s390x", "riscv64", ""]))
+def test_random_bytes_as_cpuinfo_never_raise(tmp_path: Path, data: bytes, name: str) -> None:
+    look(machine(tmp_path, name, {"proc/cpuinfo": data, "proc/self/auxv": data}))

@@ -1,0 +1,225 @@
+"""The memory probe on recorded machines."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import memory
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlbackends.model.records import Finding
+
+MM = "sys/kernel/mm"
+NODE = "sys/devices/system/node"
+MEMINFO = """\
+MemTotal:       527994244 kB
+MemFree:        402311116 kB
+MemAvailable:   498112044 kB
+SwapTotal:       8388604 kB
+SwapFree:        8000000 kB
+HardwareCorrupted:     0 kB
+HugePages_Total:    1024
+HugePages_Free:     1000
+Hugepagesize:       2048 kB
+"""
+
+
+def machine(root: Path, files: dict[str, str | bytes], **recorded: Any) -> Host:
+    for path, content in files.items():
+        at = root / "root" / path
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (root / "root").mkdir(exist_ok=True)
+    (root / "host.json").write_text(json.dumps(recorded))
+    return Host(str(root))
+
+
+def look(host: Host) -> Finding:
+    finding = memory.find(host)
+    assert finding.presence is Presence.FOUND
+    declared = {fact.name: fact.kind for fact in memory.FACTS}
+    for name, value in finding.facts.items():
+        assert name in declared, name
+        msgspec.convert(value, declared[name], strict=True)
+    msgspec.json.encode(finding)
+    return finding
+
+
+def test_sizes_are_in_bytes(tmp_path: Path) -> None:
+    facts = look(machine(tmp_path, {"proc/meminfo": MEMINFO})).facts
+    assert facts == {
+        "total_bytes": 527994244 << 10,
+        "free_bytes": 402311116 << 10,
+        "available_bytes": 498112044 << 10,
+        "swap_total_bytes": 8388604 << 10,
+        "swap_free_bytes": 8000000 << 10,
+        "default_huge_page_bytes": 2 << 20,
+        "corrupted_bytes": 0,
+    }
+
+
+def test_pools_of_huge_pages_come_smallest_first(tmp_path: Path) -> None:
+    small, large = f"{MM}/hugepages/hugepages-2048kB", f"{MM}/hugepages/hugepages-1048576kB"
+    files: dict[str, str | bytes] = {
+        f"{small}/nr_hugepages": "1024\n",
+        f"{small}/nr_overcommit_hugepages": "0\n",
+        f"{small}/free_hugepages": "1000\n",
+        f"{small}/resv_hugepages": "8\n",
+        f"{small}/surplus_hugepages": "0\n",
+        f"{large}/nr_hugepages": "2\n",
+        f"{MM}/hugepages/garbage/nr_hugepages": "7\n",
+    }
+    facts = look(machine(tmp_path, files)).facts
+    assert facts["huge_pages"] == [
+        {"page_bytes": 2 << 20, "count": 1024, "overcommit": 0},
+        {"page_bytes": 1 << 30, "count": 2},
+    ]
+    assert facts["huge_pages_in_use"] == [
+        {"page_bytes": 2 << 20, "free": 1000, "reserved": 8, "surplus": 0},
+        {"page_bytes": 1 << 30},
+    ]
+
+
+def test_settings_are_words_and_switches(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        f"{MM}/transparent_hugepage/enabled": "always [madvise] never\n",
+        f"{MM}/transparent_hugepage/defrag": "always defer [defer+madvise] madvise never\n",
+        f"{MM}/transparent_hugepage/shmem_enabled": "always within_size advise [never] deny\n",
+        f"{MM}/transparent_hugepage/hpage_pmd_size": "2097152\n",
+        f"{MM}/ksm/run": "1\n",
+        "proc/sys/vm/overcommit_memory": "2\n",
+        "proc/sys/vm/overcommit_ratio": "95\n",
+        "proc/sys/vm/swappiness": "10\n",
+        "proc/sys/vm/max_map_count": "65530\n",
+        "proc/sys/kernel/numa_balancing": "1\n",
+        "sys/module/zswap/parameters/enabled": "Y\n",
+        "sys/module/zswap/parameters/compressor": "zstd\n",
+    }
+    assert look(machine(tmp_path, files)).facts == {
+        "transparent_huge_pages": "madvise",
+        "transparent_huge_pages_defrag": "defer+madvise",
+        "transparent_huge_pages_shared": "never",
+        "transparent_huge_page_bytes": 2 << 20,
+        "kernel_samepage_merging": True,
+        "overcommit": "never",
+        "overcommit_ratio": 95,
+        "swappiness": 10,
+        "max_map_count": 65530,
+        "numa_balancing": True,
+        "zswap": True,
+        "zswap_compressor": "zstd",
+    }
+
+
+def test_each_swap_area_has_its_kind(tmp_path: Path) -> None:
+    text = (
+        "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+        "/dev/zram0                              partition\t8388604\t\t0\t\t100\n"
+        "/swap\\040file                           file\t\t2097148\t\t12\t\t-2\n"
+        "garbage\n"
+    )
+    assert look(machine(tmp_path, {"proc/swaps": text})).facts["swaps"] == [
+        {"path": "/dev/zram0", "kind": "zram", "size_bytes": 8388604 << 10, "priority": 100},
+        {"path": "/swap\\040file", "kind": "file", "size_bytes": 2097148 << 10, "priority": -2},
+    ]
+
+
+def test_each_node_has_its_memory(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {}
+    for node in (0, 1, 10):
+        text = f"Node {node} MemTotal:  1048576 kB\nNode {node} MemFree:   {node} kB\n"
+        files[f"{NODE}/node{node}/meminfo"] = text
+    facts = look(machine(tmp_path, files)).facts
+    assert facts["nodes"] == [{"node": node, "total_bytes": 1 << 30} for node in (0, 1, 10)]
+    assert facts["nodes_free"] == [{"node": node, "free_bytes": node << 10} for node in (0, 1, 10)]
+
+
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              unlimited            unlimited            seconds
+Max locked memory         {soft:<20} {soft:<20} bytes
+"""
+
+
+def test_a_small_limit_on_locked_memory_is_a_warning_only_with_rdma(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"proc/self/limits": LIMITS.format(soft="8388608")}
+    (tmp_path / "without").mkdir()
+    without = look(machine(tmp_path / "without", files))
+    assert without.facts["locked_memory_limit_bytes"] == 8 << 20
+    assert without.facts["locked_memory_unlimited"] is False
+    assert without.warnings == ()
+    (tmp_path / "with").mkdir()
+    rdma: dict[str, str | bytes] = files | {"sys/class/infiniband/mlx5_0/node_type": "1: CA\n"}
+    warnings = look(machine(tmp_path / "with", rdma)).warnings
+    assert [warning.code for warning in warnings] == ["limit-below-hardware"]
+    assert "mlx5_0" in warnings[0].message
+
+
+def test_no_limit_on_locked_memory_has_no_number(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"proc/self/limits": LIMITS.format(soft="unlimited")}
+    assert look(machine(tmp_path, files)).facts == {"locked_memory_unlimited": True}
+
+
+def test_faulty_memory_is_a_warning(tmp_path: Path) -> None:
+    text = MEMINFO.replace("HardwareCorrupted:     0 kB", "HardwareCorrupted:    64 kB")
+    warnings = look(machine(tmp_path, {"proc/meminfo": text})).warnings
+    assert [warning.code for warning in warnings] == ["degraded"]
+
+
+def test_the_page_size_is_the_recorded_machines(tmp_path: Path) -> None:
+    vector = b"".join(struct.pack("<QQ", *entry) for entry in ((6, 65536), (0, 0)))
+    assert look(machine(tmp_path, {"proc/self/auxv": vector})).facts == {"page_bytes": 65536}
+
+
+def test_a_mac_tells_total_swap_and_page(tmp_path: Path) -> None:
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands/sysctl -a").write_text(
+        "hw.memsize: 103079215104\nhw.pagesize: 16384\n"
+        "vm.swapusage: total = 2048.00M  used = 1024.00M  free = 1024.00M  (encrypted)\n"
+    )
+    assert look(machine(tmp_path, {}, platform="darwin")).facts == {
+        "total_bytes": 96 << 30,
+        "page_bytes": 16384,
+        "swap_total_bytes": 2 << 30,
+        "swap_free_bytes": 1 << 30,
+    }
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_an_empty_machine_tells_nothing(tmp_path: Path, platform: str) -> None:
+    assert look(machine(tmp_path, {}, platform=platform)).facts == {}
+
+
+READ = (
+    "proc/meminfo", "proc/swaps", "proc/self/limits", "proc/self/auxv",
+    "proc/sys/vm/overcommit_memory", "proc/sys/vm/overcommit_ratio", "proc/sys/vm/swappiness",
+    "proc/sys/vm/max_map_count", "proc/sys/kernel/numa_balancing", f"{MM}/ksm/run",
+    f"{MM}/transparent_hugepage/enabled", f"{MM}/transparent_hugepage/hpage_pmd_size",
+    f"{MM}/hugepages/hugepages-2048kB/nr_hugepages", f"{NODE}/node0/meminfo",
+    "sys/module/zswap/parameters/enabled",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\xff\xfe", b"9" * 5000, b"-1", b"MemTotal: lots\n[\n", b"x: " + b"9" * 25]
+)
+def test_files_of_garbage_never_raise(tmp_path: Path, content: bytes) -> None:
+    finding = look(machine(tmp_path, dict.fromkeys(READ, content)))
+    assert set(finding.facts) <= {"huge_pages", "huge_pages_in_use"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.binary(max_size=300))
+def test_random_bytes_as_meminfo_never_raise(tmp_path: Path, data: bytes) -> None:
+    look(machine(tmp_path, {"proc/meminfo": data, "proc/swaps": data, "proc/self/limits": data}))
