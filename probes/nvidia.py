@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
-from mlbackends.probing import nvml as nvml_records
+from mlbackends.probing import nvml as gpus_by_nvml
 from mlbackends.probing.cuda_versions import decode, driver_release
 from mlbackends.probing.host import Host
 from mlbackends.probing.nvidia_driver import (
@@ -25,6 +25,7 @@ from mlbackends.probing.nvidia_driver import (
     node_problems,
     on_wsl,
 )
+from mlbackends.probing.nvml_calls import bound, must, text_of, told_by_system
 from mlbackends.probing.pci import PciDevice, link_facts, of_vendor
 from mlbackends.probing.visible_devices import environment, visibility_warnings
 
@@ -61,7 +62,7 @@ FACTS = (
     ),
 )
 CODES = {
-    **nvml_records.CODES,
+    **gpus_by_nvml.CODES,
     "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev are not there.",
     "nouveau-bound": "The GPU is driven by nouveau, with which CUDA does not work.",
     "bound-elsewhere": "Another kernel driver holds the GPU, to give it to a virtual machine.",
@@ -105,44 +106,44 @@ def find(host: Host) -> Finding:
 
 def load(opened: "ctypes.CDLL", library: Library) -> Answer:
     """Ask for the library's own release, which needs no driver."""
-    nvml = nvml_records.bound(opened)
-    release = nvml_records.told_by_system(nvml, "nvmlSystemGetNVMLVersion")
+    nvml = bound(opened)
+    release = told_by_system(nvml, "nvmlSystemGetNVMLVersion")
     return Answer(library, facts={"nvml_version": release} if release else {})
 
 
 def use(opened: "ctypes.CDLL", library: Library) -> Answer:
     """Ask for everything that NVML tells of the driver and of each GPU."""
-    nvml = nvml_records.bound(opened)
-    nvml_records.must(nvml, "nvmlInit")
-    release = nvml_records.told_by_system(nvml, "nvmlSystemGetDriverVersion")
+    nvml = bound(opened)
+    must(nvml, "nvmlInit")
+    release = told_by_system(nvml, "nvmlSystemGetDriverVersion")
     facts: dict[str, FactValue] = {}
     if release:
         library = replace(library, version=release)
         facts["driver_release"] = release
-    cuda = nvml_records.told_by_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    cuda = told_by_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
     if cuda and decode(cuda):
         facts["cuda_version"] = decode(cuda)
-    branch = nvml_records.told_by_system(nvml, "nvmlSystemGetDriverBranch")
-    if branch is not None and (name := nvml_records.text_of(branch, "branch")):
+    branch = told_by_system(nvml, "nvmlSystemGetDriverBranch")
+    if branch is not None and (name := text_of(branch, "branch")):
         facts["driver_branch"] = name
-    count = nvml_records.must(nvml, "nvmlDeviceGetCount")
+    count = must(nvml, "nvmlDeviceGetCount")
     facts["gpu_count"] = count
     devices: list[Device] = []
     warnings: list[Reason] = []
-    answering: list[nvml_records.Gpu] = []
-    for index, handle in nvml_records.all_gpus(nvml, count):
+    answering: list[gpus_by_nvml.Gpu] = []
+    for index, handle in gpus_by_nvml.all_gpus(nvml, count):
         if isinstance(handle, Reason):
             devices.append(Device("cuda", index, reasons=(handle,)))
             continue
-        described, problems = nvml_records.described(nvml, index, handle)
+        described, problems = gpus_by_nvml.described(nvml, index, handle)
         devices += described
         warnings += problems
         if described[0].presence is Presence.LOADABLE:
             answering.append((index, handle))
     if len(answering) > 1:
-        facts["topology"] = nvml_records.topology(nvml, answering)
+        facts["topology"] = gpus_by_nvml.topology(nvml, answering)
     if answering:
-        facts["processes"] = nvml_records.processes(nvml, answering)
+        facts["processes"] = gpus_by_nvml.processes(nvml, answering)
     learned = Answer(library, tuple(devices), facts, tuple(warnings))
     if not count:
         said = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"

@@ -1,21 +1,23 @@
 """What NVML tells of GPUs, as records.
 
-`bound` points nvidia-ml-py, which knows every structure and constant, at the very file that was
-opened; by itself it would load whatever libnvidia-ml.so.1 the loader finds. A function that is
-missing, not supported or not permitted leaves its fact out; a GPU that does not answer any more
-stays a device, with the reason.
+A function that tells nothing leaves its fact out; a GPU that does not answer any more stays a
+device, with the reason.
 
 Source: NVML API reference.
 """
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Device, FactValue, Presence
-
-if TYPE_CHECKING:
-    import ctypes
+from mlbackends.probing.nvml_calls import (
+    NOT_AVAILABLE,
+    GpuGone,
+    must,
+    text_of,
+    told,
+    told_by_system,
+)
 
 CODES = {
     "gpu-lost": "The GPU fell off the bus and answers no more.",
@@ -28,27 +30,6 @@ CODES = {
     "fabric-not-ready": "The NVLink fabric between the GPUs is not set up yet.",
 }
 
-_REFUSALS = {
-    4: ("permission-denied", "this user may not ask", "look at the rights of /dev/nvidiactl"),
-    9: ("no-driver", "the nvidia kernel module is not loaded", "load it, or install the driver"),
-    10: ("timed-out", "the driver did not answer in its own time limit", ""),
-    12: ("missing-dependency", "a library that NVML opens is not there", ""),
-    13: ("missing-symbol", "the library lacks the function", ""),
-    15: ("gpu-lost", "the GPU fell off the bus", "power-cycle the machine; look for Xid 79"),
-    16: ("reset-required", "the GPU must be reset", "nvidia-smi --gpu-reset, or reboot"),
-    17: ("call-failed", "the operating system or a cgroup refused", "restart the container"),
-    18: (
-        "driver-mismatch",
-        "the kernel module and the library are of different versions",
-        "reboot, or reload the nvidia kernel modules",
-    ),
-    28: ("no-device", "no GPU was found", ""),
-    999: ("call-failed", "the driver does not say why", "restart the container, or reboot"),
-}
-_SILENT = (10, 11, 15, 16, 17, 999)
-"""Errors after which a GPU is not asked on."""
-
-_NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
 _PROHIBITED = 2
 _VIRTUALISATION = ("none", "passthrough", "vgpu", "host-vgpu", "host-vsga")
@@ -79,60 +60,6 @@ _AFFINITY_WORDS = 64  # 4096 CPUs
 
 Gpu = tuple[int, Any]
 """A GPU's index, and its handle; None where it gave none."""
-
-
-def bound(opened: "ctypes.CDLL") -> Any:
-    """Return nvidia-ml-py, using the library that was opened and no other."""
-    import pynvml
-
-    # The functions live in another module where the package of the old name is installed as well.
-    sys.modules[pynvml.nvmlInit.__module__].nvmlLib = opened  # type: ignore[attr-defined]
-    return pynvml
-
-
-def refused(function: str, code: int) -> NotUsable:
-    """Return what to raise where a function of NVML returned an error."""
-    reason, meaning, hint = _REFUSALS.get(code, ("call-failed", "", ""))
-    said = f"{function} returned {code}"
-    return NotUsable(reason, f"{said}: {meaning}" if meaning else said, hint)
-
-
-def must(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Call a function without which nothing can be told; raise NotUsable where it fails."""
-    try:
-        return getattr(nvml, function)(*arguments)
-    except nvml.NVMLError as error:
-        raise refused(function, error.value) from None
-
-
-def told(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function says, None where it cannot tell; raises GpuGone for a lost GPU."""
-    try:
-        value = getattr(nvml, function)(*arguments)
-    except nvml.NVMLError as error:
-        if error.value in _SILENT:
-            raise GpuGone(function, error.value) from None
-        return None
-    except (AttributeError, ValueError):
-        # An nvidia-ml-py that is older than the function; a name that is no UTF-8.
-        return None
-    return None if value in _NOT_AVAILABLE else value
-
-
-def told_by_system(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function that asks no GPU says, None where it cannot tell."""
-    try:
-        return told(nvml, function, *arguments)
-    except GpuGone:
-        return None
-
-
-class GpuGone(Exception):
-    """A GPU does not answer any more."""
-
-    def __init__(self, function: str, code: int) -> None:
-        super().__init__(function)
-        self.reason = refused(function, code).reason
 
 
 # ---- the GPUs ----------------------------------------------------------------------------------
@@ -416,15 +343,6 @@ def _remote_addresses(nvml: Any, handle: Any) -> list[str]:
     return [_address(info) for info in infos if info is not None]
 
 
-def text_of(structure: Any, field: str) -> str:
-    """Return a text field of one of nvidia-ml-py's structures, "" where it is no UTF-8."""
-    try:
-        value = getattr(structure, field)
-        return value.decode() if isinstance(value, bytes) else str(value)
-    except ValueError:
-        return ""
-
-
 def _address(pci: Any) -> str:
     """Return a PCI address as the kernel writes it: 00000000:17:00.0 is 0000:17:00.0."""
     domain, colon, rest = text_of(pci, "busId").lower().partition(":")
@@ -433,7 +351,7 @@ def _address(pci: Any) -> str:
 
 def _keep(facts: Facts, name: str, value: Any, factor: float = 1) -> None:
     """Write a number down in the fact's unit, where one was told."""
-    if isinstance(value, int) and value not in _NOT_AVAILABLE:
+    if isinstance(value, int) and value not in NOT_AVAILABLE:
         facts[name] = value * factor if isinstance(factor, int) else round(value * factor, 3)
 
 
