@@ -161,7 +161,7 @@ def _dpkg_version(host: Host, package: str) -> str:
         host.__dict__["_dpkg_status"] = status
     start = 0
     while (start := status.find(f"\nPackage: {name}\n", start)) >= 0:
-        paragraph = status[start : status.find("\n\n", start + 1)]
+        paragraph = status[start:].partition("\n\n")[0]
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         if not architecture or fields.get("Architecture") == architecture:
             return f"{name} {fields.get('Version', '')}".rstrip()

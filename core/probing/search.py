@@ -33,7 +33,7 @@ from mlbackends.probing.packages import conda_prefix, owner_of, python_folders
 _NAME = re.compile(
     r"(?P<stem>.+?)"
     r"(?:-[0-9a-f]{6,40}(?:\.[\w.]*?)?)?"  # auditwheel's hash, which may stand before a version
-    r"(?:\.so(?:\.[0-9][\w.]*)?|(?:\.[0-9][0-9.]*)?\.dylib|\.dll)$"
+    r"(?:\.so(?:\.[0-9]\w*)*|(?:\.[0-9][0-9.]*)?\.dylib|\.dll)$"
 )
 
 _WHY = {
