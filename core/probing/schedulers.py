@@ -18,7 +18,7 @@ _JOBS = {
 }
 """The variables that must be set for it to be this batch system; the first holds the job's name."""
 
-_NUMBERS = {
+_NUMBERS: dict[str, dict[str, tuple[str, ...]]] = {
     "slurm": {
         "scheduler_cpus": ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"),
         "scheduler_node_cpus": ("SLURM_CPUS_ON_NODE",),

@@ -1,0 +1,162 @@
+"""Environment: the variables that steer machine-learning libraries.
+
+Finds:    variables of a list of names and beginnings that are set; nothing else of the environment
+          is read into the report, no name that looks like a secret, and no password in a URL.
+Caveats:  they are those of this process, or of the one that --pid names; what a launcher or a
+          container sets later is not seen.
+Source:   the documentation of each library; ld.so(8) for LD_PRELOAD; CUDA C++ Programming Guide for
+          CUDA_VISIBLE_DEVICES; OpenMP 5.2, 21.2, for OMP_NUM_THREADS.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, Finding, Presence
+from mlbackends.probing.thread_counts import thread_counts
+from mlbackends.probing.visible_devices import hides_everything
+
+if TYPE_CHECKING:
+    from mlbackends.probing.host import Host
+
+GROUP = "machine"
+FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
+
+_BEGINNINGS = (
+    # devices and drivers
+    "CUDA_", "NVIDIA_", "NVRTC_", "NVSHMEM_", "NVTE_", "HIP_", "ROCR_", "ROCM_", "HSA_", "AMD_LOG_",
+    "AMD_SERIALIZE_", "GPU_", "ZE_", "ZES_", "ONEAPI_", "SYCL_", "IGC_", "UR_", "MTIA_",
+    "TPU_CHIPS", "TPU_VISIBLE_", "HABANA_VISIBLE_", "HL_", "PT_HPU_", "ASCEND_RT_", "NEURON_RT_",
+    "MTL_", "METAL_",
+    "OCL_ICD_", "POCL_", "VK_ICD_", "VK_DRIVER_", "CUBLAS_", "CUBLASLT_", "CUDNN_",
+    "CUSPARSELT_", "CUFFT_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_",
+    # processors and threads
+    "OMP_", "KMP_", "GOMP_", "LIBOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "GOTO_", "BLIS_",
+    "FLEXIBLAS", "VECLIB_", "NUMEXPR_", "TBB_", "ATEN_", "ARM_COMPUTE_", "XNNPACK_", "NPY_",
+    # frameworks
+    "TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "XLA_",
+    "PJRT_", "JAX_", "LIBTPU_", "TF_CPP_", "TF_ENABLE_", "TF_DISABLE_", "TF_XLA_", "TF_GPU_",
+    "TF_FORCE_", "TF_NUM_", "TF_CUDNN_", "TF_CUDA_", "TF_DETERMINISTIC_", "TF_ONEDNN_", "TF_USE_",
+    "ORT_", "CUPY_", "NUMBA_", "FLASH_ATTENTION_", "FLASHINFER_", "XFORMERS_", "BITSANDBYTES_",
+    # communication
+    "NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "I_MPI_", "CCL_", "OMPI_MCA_",
+    # the allocator and the loader
+    "MALLOC_", "TCMALLOC_", "DYLD_", "LD_BIND_", "GLIBC_TUNABLES",
+)  # fmt: skip
+_NAMES = frozenset({
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "MKLROOT",
+    "TBBROOT", "CMPLR_ROOT", "CPATH", "LIBRARY_PATH", "NCCLROOT", "VLLM_ATTENTION_BACKEND",
+    "NEURON_CC_FLAGS", "JEMALLOC_CONF", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE",
+    "SLURM_GPUS_ON_NODE", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_MEM_BIND", "SLURM_NTASKS",
+    "PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT",
+})  # fmt: skip
+_PYTHON = re.compile(r"PYTHON[A-Z0-9]{2,30}")
+_NAMES_OF_MACHINES = frozenset({
+    "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
+})  # fmt: skip
+"""On the list by their beginning; what they hold is an address."""
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
+_URL_LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
+
+_COUNTS = (
+    "OMP_NUM_THREADS",
+    "OMP_THREAD_LIMIT",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_HOMES = (
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDNN_PATH",
+    "ROCM_PATH",
+    "ROCM_HOME",
+    "HIP_PATH",
+    "ONEAPI_ROOT",
+    "MKLROOT",
+)
+
+
+def find(host: Host) -> Finding:
+    """Read the variables on the list, and warn of what can only be a mistake."""
+    variables = {
+        name: _shown(value) for name, value in sorted(host.environment.items()) if _is_wanted(name)
+    }
+    warnings = (
+        *_hidden_devices(host),
+        *_senseless_counts(host),
+        *_missing_preloads(host),
+        *_missing_homes(host),
+    )
+    return Finding(
+        presence=Presence.FOUND,
+        facts={"variables": variables} if host.environment else {},
+        warnings=warnings,
+    )
+
+
+def _is_wanted(name: str) -> bool:
+    if _SECRET.search(name.upper()) or name in _NAMES_OF_MACHINES:
+        return False
+    return name in _NAMES or name.startswith(_BEGINNINGS) or bool(_PYTHON.fullmatch(name))
+
+
+def _shown(value: str) -> str:
+    """Return a value without logins in URLs, and with what is no text replaced."""
+    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _URL_LOGIN.sub(r"\1***@", text)
+
+
+def _hidden_devices(host: Host) -> list[Reason]:
+    found = []
+    value = host.environment.get("CUDA_VISIBLE_DEVICES")
+    if value is not None and hides_everything(value):
+        said = f'CUDA_VISIBLE_DEVICES is "{_shown(value)}", which hides every GPU from CUDA'
+        found.append(Reason("hidden-by-variable", said, "unset it, or name GPUs: 0,1"))
+    if host.env("HIP_VISIBLE_DEVICES").strip() == "-1":
+        said = "HIP_VISIBLE_DEVICES is -1, which hides every GPU from HIP"
+        found.append(Reason("hidden-by-variable", said, "unset it, or name GPUs: 0,1"))
+    return found
+
+
+def _senseless_counts(host: Host) -> list[Reason]:
+    """Return a warning for each number of threads that is none; an empty one counts as not set."""
+    return [
+        Reason(
+            "override-invalid", f'{name} is "{_shown(value)[:80]}", which is no number of threads'
+        )
+        for name in _COUNTS
+        if (value := host.env(name).strip()) and not thread_counts(value)
+    ]
+
+
+def _missing_preloads(host: Host) -> list[Reason]:
+    found = []
+    for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
+        # A bare name is searched for, and $LIB and its like stand for folders of the loader's.
+        if path.startswith("/") and "$" not in path and not host.exists(path):
+            said = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
+            found.append(Reason("override-invalid", said, "correct or unset LD_PRELOAD"))
+    return found
+
+
+def _missing_homes(host: Host) -> list[Reason]:
+    found = []
+    for name in _HOMES:
+        path = host.env(name)
+        if path.startswith("/") and not host.is_dir(path):
+            said = f"{name} names {_shown(path)}, which is no folder here"
+            found.append(Reason("override-invalid", said, f"correct or unset {name}"))
+    home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
+    both_there = home and path and host.is_dir(home) and host.is_dir(path)
+    if both_there and host.realpath(home) != host.realpath(path):
+        said = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
+        hint = "set both to the same toolkit: some programs read one, some the other"
+        found.append(Reason("conflict", said, hint))
+    return found
