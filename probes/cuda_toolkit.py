@@ -175,11 +175,7 @@ def _surroundings(host: Host, nvcc: str) -> dict[str, FactValue]:
     }
     if wheels:
         facts["wheels"] = dict(sorted(wheels.items()))
-    told = {
-        name: host.env(name).encode(errors="replace").decode()
-        for name in (*HOMES, *STEERING)
-        if host.env(name)
-    }
+    told = {name: host.env(name) for name in (*HOMES, *STEERING) if host.env(name)}
     if told:
         facts["environment"] = dict(told)
     return facts

@@ -9,7 +9,7 @@ import os
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer
-from mlbackends.probing.visible_devices import VARIABLE, hides_everything, printable
+from mlbackends.probing.visible_devices import VARIABLE, hides_everything
 
 CODES = {
     "compat-unsupported": (
@@ -77,6 +77,7 @@ def refused(function: str, code: int, name: str = "", learned: Answer | None = N
     reason, meaning, hint = _MEANINGS.get(code, ("call-failed", "", ""))
     value = os.environ.get(VARIABLE)
     if code == NO_DEVICE and value is not None and hides_everything(value):
-        hint = f'{VARIABLE} is "{printable(value)}", which hides every GPU: unset it'
+        value = value.encode(errors="replace").decode()  # a report holds text only
+        hint = f'{VARIABLE} is "{value}", which hides every GPU: unset it'
     said = f"{function} returned {code}" + (f" ({name})" if name else "")
     return NotUsable(reason, f"{said}: {meaning}" if meaning else said, hint, learned)

@@ -49,14 +49,7 @@ def hides_everything(value: str) -> bool:
 
 def environment(host: Host) -> dict[str, str]:
     """Return the variables that decide which GPUs a program sees, those that are set."""
-    return {
-        name: printable(host.environment[name]) for name in VARIABLES if name in host.environment
-    }
-
-
-def printable(value: str) -> str:
-    """Return a variable's value as text for a report: bytes that are no text become "?"."""
-    return value.encode(errors="replace").decode()
+    return {name: host.environment[name] for name in VARIABLES if name in host.environment}
 
 
 def visibility_warnings(host: Host, count: int) -> tuple[Reason, ...]:

@@ -103,6 +103,12 @@ def test_an_empty_variable_is_the_hint_when_no_device_is_visible(asked: Asked) -
     assert reason.hint == 'CUDA_VISIBLE_DEVICES is "", which hides every GPU: unset it'
 
 
+def test_a_variable_that_is_no_text_does_not_spoil_the_hint(asked: Asked) -> None:
+    _, library = asked(FAKE_GPUS="0", CUDA_VISIBLE_DEVICES="\udcff")
+
+    assert library.reasons[0].hint == 'CUDA_VISIBLE_DEVICES is "?", which hides every GPU: unset it'
+
+
 def test_a_device_that_computes_wrong_is_not_usable(asked: Asked) -> None:
     report, library = asked(FAKE_RESULT="1")
 

@@ -59,7 +59,7 @@ def test_what_is_wrong_with_the_variables(
     assert [warning.code for warning in visibility_warnings(host, count)] == codes
 
 
-def test_bytes_that_are_no_text_do_not_reach_the_report() -> None:
-    assert environment(Host(environment={"CUDA_VISIBLE_DEVICES": "0\udcff"})) == {
-        "CUDA_VISIBLE_DEVICES": "0?"
-    }
+def test_an_empty_variable_is_set() -> None:
+    host = Host(environment={"CUDA_VISIBLE_DEVICES": "", "PATH": "/bin"})
+
+    assert environment(host) == {"CUDA_VISIBLE_DEVICES": ""}
