@@ -33,10 +33,12 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         raise UnknownName("probe", probe_name, tuple(report.probes))
     probe = report.probes[probe_name]
     if not rest:
-        raise BadInput(f"{name} names a probe, not a value", f"try {name}.presence or {name}.version")
+        hint = f"try {probe_name}.presence or {probe_name}.version"
+        raise BadInput(f"{name} names a probe, not a value", hint)
     head, *path = rest.split(".")
     if head in FIELDS:
         found: Any = msgspec.to_builtins(getattr(probe, head))
+        found = list(found) if isinstance(found, tuple) else found
         if head in ("version", "failure") and not found:
             raise NoValue(name, probe)
     elif head in probe.facts:
@@ -47,7 +49,7 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         raise UnknownName("value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS)))
     for step in path:
         try:
-            found = found[int(step)] if isinstance(found, list) else found[step]
+            found = found[int(step)] if isinstance(found, list | tuple) else found[step]
         except (KeyError, IndexError, ValueError, TypeError):
             raise NoValue(name, probe) from None
     return found

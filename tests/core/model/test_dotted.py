@@ -1,0 +1,68 @@
+"""Every value has one name; a wrong name and a missing value are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlbackends.model.dotted import NoValue, value
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
+
+REPORT = Report(
+    SCHEMA,
+    "backends 0",
+    Presence.FOUND,
+    "/",
+    "",
+    0.0,
+    False,
+    {
+        "cudnn": ProbeReport(
+            Presence.FOUND,
+            version="9.28.0",
+            facts={"sub_libraries": ["graph", "ops"], "table": {"a": 1}},
+            libraries=(Library("cudnn", "/lib/libcudnn.so.9"),),
+            devices=(Device("cuda", 0, name="H200"),),
+        ),
+        "nccl": ProbeReport(Presence.ABSENT),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cudnn.version", "9.28.0"),
+        ("cudnn.presence", "found"),
+        ("cudnn.sub_libraries", ["graph", "ops"]),
+        ("cudnn.sub_libraries.1", "ops"),
+        ("cudnn.table.a", 1),
+        ("cudnn.libraries.0.path", "/lib/libcudnn.so.9"),
+        ("cudnn.devices.0.name", "H200"),
+        ("nccl.libraries", []),
+        ("nccl.presence", "absent"),
+    ],
+)
+def test_a_name_leads_to_its_value(name: str, expected: Any) -> None:
+    assert value(REPORT, name) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nccl.version", "cudnn.declared", "cudnn.libraries.1.path", "cudnn.libraries.x", "cudnn.version.x"],
+)
+def test_a_right_name_without_a_value_here_is_no_value(name: str) -> None:
+    with pytest.raises(NoValue):
+        value(REPORT, name, declared=("declared",))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("cudn.version", "'cudnn'"), ("cudnn.versio", "'cudnn.version'"), ("cudnn.", "cudnn.presence")],
+)
+def test_a_wrong_name_is_told_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises((UnknownName, BadInput)) as caught:
+        value(REPORT, name)
+    assert hint in caught.value.hint

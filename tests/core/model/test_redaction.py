@@ -1,0 +1,80 @@
+"""What names the machine or its user is gone, what was equal stays equal, and the rest is untouched."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
+from mlbackends.model.redaction import redacted
+from mlbackends.probing.host import Host
+
+ENVIRONMENT = {"HOME": "/home/grace", "USER": "grace"}
+
+
+def report(**probes: ProbeReport) -> Report:
+    return Report(SCHEMA, "backends 0", Presence.FOUND, "/", "", 0.0, False, probes)
+
+
+def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
+    host = Host(environment=ENVIRONMENT)
+    return redacted(report(**{name: probe}), host).probes[name]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/home/grace/env/lib/libcudnn.so.9", "~/env/lib/libcudnn.so.9"),
+        ("/home/graceful/lib.so", "/home/graceful/lib.so"),
+        ("/scratch/grace/lib.so", "/scratch/USER/lib.so"),
+        ("http://grace:secret@proxy:80/", "http://redacted@proxy:80/"),
+        ("aa:bb:cc:dd:ee:ff", "redacted-1"),
+        ("0000:10:00.0", "0000:10:00.0"),
+        ("12.9.4.2", "12.9.4.2"),
+    ],
+)
+def test_texts_lose_names_and_keep_the_rest(before: str, after: str) -> None:
+    probe = ProbeReport(Presence.FOUND, libraries=(Library("x", before),))
+
+    assert hidden(probe).libraries[0].path == after
+
+
+def test_reasons_and_hints_are_cleaned_too() -> None:
+    reason = Reason("dlopen-failed", "/home/grace/x.so: no", "look into /home/grace")
+
+    cleaned = hidden(ProbeReport(Presence.FOUND, reasons=(reason,))).reasons[0]
+    assert (cleaned.message, cleaned.hint) == ("~/x.so: no", "look into ~")
+
+
+def test_equal_identities_stay_equal_and_different_ones_different() -> None:
+    uuid = "GPU-11111111-2222-3333-4444-555555555555"
+    devices = (
+        Device("cuda", 0, uuid=uuid, serial="1"),
+        Device("cuda", 1, uuid=uuid, serial="2"),
+    )
+
+    first, second = hidden(ProbeReport(Presence.FOUND, devices=devices)).devices
+    assert first.uuid == second.uuid
+    assert first.serial != second.serial
+    assert uuid[4:] not in str(first)
+
+
+def test_a_uuid_inside_a_variable_is_hidden() -> None:
+    value = "MIG-11111111-2222-3333-4444-555555555555"
+
+    facts = hidden(ProbeReport(Presence.FOUND, facts={"variables": {"CUDA_VISIBLE_DEVICES": value}})).facts
+    assert facts["variables"] == {"CUDA_VISIBLE_DEVICES": "MIG-redacted-1"}
+
+
+@given(st.recursive(st.text() | st.integers(-9, 9) | st.booleans(), lambda inner: st.lists(inner), max_leaves=9))
+def test_a_redacted_report_is_still_a_report(value: object) -> None:
+    before = report(cpu=ProbeReport(Presence.FOUND, facts={"features": value}))  # type: ignore[dict-item]
+
+    after = redacted(before, Host(environment=ENVIRONMENT))
+    assert after.redacted
+    assert msgspec.json.decode(msgspec.json.encode(after), type=Report) == after
+    again = redacted(after, Host(environment=ENVIRONMENT))
+    assert again == after
