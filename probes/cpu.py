@@ -36,7 +36,7 @@ GROUP = "machine"
 _TABLE = list[dict[str, FactValue]]
 
 LADDER = ("DEFAULT", "AVX2", "AVX512")
-"""torch's capabilities that are steps of one ladder; those of other processors have no second step."""
+"""torch's capabilities that are steps of one ladder; other processors' have no second step."""
 
 FACTS = (
     # what it is
@@ -215,8 +215,13 @@ def find(host: Host) -> Finding:
     states = facts.get("mitigations")
     slowed = gather_warning(states) if isinstance(states, dict) else None
     warnings = tuple(one for one in (wrong, governor_warning(facts), slowed) if one)
-    kept = {name: value for name, value in facts.items() if value != "" or name == "offline_cpus"}
-    return Finding(presence=Presence.FOUND, facts=kept, warnings=warnings)
+    return Finding(presence=Presence.FOUND, facts=_in_order(facts), warnings=warnings)
+
+
+def _in_order(facts: dict[str, FactValue]) -> dict[str, FactValue]:
+    """Return the facts that are known, in the order of FACTS. No CPU that is off is known too."""
+    known = {name for name, value in facts.items() if value != "" or name == "offline_cpus"}
+    return {fact.name: facts[fact.name] for fact in FACTS if fact.name in known}
 
 
 def _linux_facts(

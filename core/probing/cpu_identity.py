@@ -3,6 +3,7 @@
 import re
 
 from mlbackends.probing.arm_parts import IMPLEMENTERS, core_name
+from mlbackends.probing.cpulist import parse_cpu_list
 from mlbackends.probing.host import Host
 from mlbackends.probing.quantities import one_line, whole_number
 
@@ -60,12 +61,18 @@ def read_blocks(host: Host) -> list[Block]:
     """
     text = host.read("/proc/cpuinfo", _FIRST_READ)
     blocks = parse_blocks(text)
-    is_x86 = bool(blocks) and "flags" in blocks[0]
-    if is_x86 and len(text) > _FIRST_READ // 2 and host.exists("/sys/devices/system/cpu/online"):
+    if len(text) < _FIRST_READ // 2:
+        return blocks
+    if blocks and "flags" in blocks[0] and _has_topology(host):
         return blocks[:1]
-    if len(text) > _FIRST_READ // 2:
-        return parse_blocks(host.read("/proc/cpuinfo"))
-    return blocks
+    return parse_blocks(host.read("/proc/cpuinfo"))
+
+
+def _has_topology(host: Host) -> bool:
+    folder = "/sys/devices/system/cpu"
+    return bool(parse_cpu_list(host.read(f"{folder}/online"))) and host.exists(
+        f"{folder}/cpu0/topology"
+    )
 
 
 def parse_blocks(text: str) -> list[Block]:

@@ -64,7 +64,7 @@ def core_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Group
     if not cpus:
         return []
     by_file = sibling_groups(host, cpus, "core_cpus_list", "thread_siblings_list")
-    return by_file or _grouped(blocks, "physical id", "core id")
+    return by_file or _grouped(blocks, cpus, "physical id", "core id")
 
 
 def socket_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:
@@ -75,18 +75,19 @@ def socket_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Gro
     if package.startswith("-"):  # device trees without sockets: the list is of clusters then
         return []
     by_file = sibling_groups(host, cpus, "package_cpus_list", "core_siblings_list")
-    return by_file or _grouped(blocks, "physical id")
+    return by_file or _grouped(blocks, cpus, "physical id")
 
 
-def _grouped(blocks: list[Block], *keys: str) -> Groups:
-    """Group the CPUs of /proc/cpuinfo by these keys; [] unless every paragraph has them all."""
+def _grouped(blocks: list[Block], cpus: tuple[int, ...], *keys: str) -> Groups:
+    """Group the CPUs by these keys of /proc/cpuinfo; [] unless it has all of each."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for block in blocks:
         cpu = whole_number(block.get("processor", ""), highest=65535)
         if cpu is None or not all(block.get(key) for key in keys):
             return []
         groups.setdefault(tuple(block[key] for key in keys), []).append(cpu)
-    return [tuple(group) for group in groups.values()]
+    told = sorted(cpu for group in groups.values() for cpu in group)
+    return [tuple(group) for group in groups.values()] if told == list(cpus) else []
 
 
 def topology_facts(

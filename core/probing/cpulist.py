@@ -1,9 +1,11 @@
 """The kernel's lists of CPUs and nodes: "0-3,8,10-11" and back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-HIGHEST = 65536
+HIGHEST = 16384
 """No kernel numbers this many CPUs; a list that names a higher one is garbage there."""
+
+_ENOUGH = 4 * HIGHEST
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -13,8 +15,13 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     have them.
     """
     found: set[int] = set()
+    named = 0
     for item in text[: 16 * HIGHEST].replace(",", " ").split():
-        found.update(_item(item))
+        cpus = _item(item)
+        found.update(cpus)
+        named += len(cpus)
+        if named > _ENOUGH:  # a list that names everything over and over is garbage
+            break
     return tuple(sorted(found))
 
 
@@ -29,7 +36,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
     return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in pieces)
 
 
-def _item(item: str) -> Iterable[int]:
+def _item(item: str) -> Sequence[int]:
     span, _, stride = item.partition(":")
     first, dash, last = span.partition("-")
     low = _number(first)

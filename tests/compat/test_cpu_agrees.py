@@ -14,6 +14,9 @@ import psutil
 import pytest
 
 from mlbackends.probes import cpu, memory
+from mlbackends.probing.cpu_capability import hardware_capability
+from mlbackends.probing.cpu_elsewhere import other_facts
+from mlbackends.probing.cpu_features import x86_64_level
 from mlbackends.probing.cpulist import format_cpu_list, parse_cpu_list
 from mlbackends.probing.host import Host
 
@@ -198,6 +201,18 @@ def test_the_c_library_has_the_same_page_size_and_limit() -> None:
     assert facts["locked_memory_unlimited"] is (soft == resource.RLIM_INFINITY)
     if soft != resource.RLIM_INFINITY:
         assert facts["locked_memory_limit_bytes"] == soft
+
+
+@pytest.mark.slow
+def test_the_way_of_other_systems_comes_to_the_same(facts: dict[str, Any]) -> None:
+    told, features = other_facts(Host())
+    for name in ("vendor_id", "model_name", "family", "model", "stepping", "threads", "cores"):
+        if name in told and name in facts and facts["architecture"] == "x86_64":
+            assert told[name] == facts[name], name
+    if facts["architecture"] == "x86_64":
+        assert x86_64_level(features) == facts["x86_64_level"]
+        found = hardware_capability("x86_64", features, None, "linux")
+        assert found == facts["hardware_capability"]
 
 
 TORCH_NAMES = {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.records import Presence
 from mlbackends.probes import cpu
+from mlbackends.probing.cpu_features import FEATURE_FACTS
 from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:
@@ -315,6 +316,11 @@ def test_mitigations_and_smt_are_told(tmp_path: Path) -> None:
     assert finding.facts["smt"] == "forceoff" and finding.facts["smt_active"] is False
     assert finding.facts["costly_mitigations"] == ["gather_data_sampling"]
     assert [warning.code for warning in finding.warnings] == ["mitigation-costs-speed"]
+
+
+def test_every_feature_fact_is_declared() -> None:
+    names = {name for facts in FEATURE_FACTS.values() for name in facts}
+    assert names <= {fact.name for fact in cpu.FACTS}
 
 
 def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:

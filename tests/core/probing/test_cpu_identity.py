@@ -164,7 +164,8 @@ def test_of_many_x86_cpus_only_the_first_is_read(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("".join(block.format(cpu) for cpu in range(64)))
     assert len(read_blocks(Host(str(tmp_path)))) == 64
-    (tmp_path / "sys/devices/system/cpu").mkdir(parents=True)
+    (tmp_path / "sys/devices/system/cpu/cpu0/topology").mkdir(parents=True)
+    assert len(read_blocks(Host(str(tmp_path)))) == 64
     (tmp_path / "sys/devices/system/cpu/online").write_text("0-63\n")
     assert [block["processor"] for block in read_blocks(Host(str(tmp_path)))] == ["0"]
 

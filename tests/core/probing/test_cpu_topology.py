@@ -87,6 +87,13 @@ def test_proc_without_ids_leaves_cores_and_sockets_out(tmp_path: Path) -> None:
     assert facts == {"threads": 2, "online_cpus": "0-1"}
 
 
+def test_proc_that_tells_of_other_cpus_than_sys_is_not_believed(tmp_path: Path) -> None:
+    blocks = [{"processor": "0", "physical id": "0", "core id": "0"}]
+    host = machine(tmp_path, {f"{CPU}/online": "0-7"})
+    facts = topology_facts(host, blocks, online_cpus(host, blocks), [])
+    assert facts == {"threads": 8, "online_cpus": "0-7"}
+
+
 def test_a_device_tree_without_sockets_claims_none(tmp_path: Path) -> None:
     files = two_sockets() | {f"{CPU}/cpu0/topology/physical_package_id": "-1"}
     host = machine(tmp_path, files)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.probing.cpulist import format_cpu_list, parse_cpu_list
+from mlbackends.probing.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,10 @@ def test_a_good_item_beside_garbage_is_kept() -> None:
     assert parse_cpu_list("0-1,0-99999999999,x,4") == (0, 1, 4)
 
 
+def test_a_list_that_names_everything_over_and_over_ends() -> None:
+    assert parse_cpu_list("0-16383," * 20000) == tuple(range(HIGHEST))
+
+
 @given(st.sets(st.integers(0, 4096)))
 def test_what_is_written_is_read_back(cpus: set[int]) -> None:
     assert parse_cpu_list(format_cpu_list(cpus)) == tuple(sorted(cpus))
@@ -44,4 +48,4 @@ def test_what_is_written_is_read_back(cpus: set[int]) -> None:
 
 @given(st.text())
 def test_no_text_raises(text: str) -> None:
-    assert all(0 <= cpu < 65536 for cpu in parse_cpu_list(text))
+    assert all(0 <= cpu < HIGHEST for cpu in parse_cpu_list(text))
