@@ -199,9 +199,12 @@ def find(host: Host) -> Finding:
     else:
         told, features = other_facts(host)
         facts |= told
-    sve_bytes = whole_number(host.read("/proc/sys/abi/sve_default_vector_length", 64), 16, 256)
+    sve_bytes = _vector_bytes(host, "sve")
     if sve_bytes is not None and "sve" in features:
         facts["sve_vector_bytes"] = sve_bytes
+    sme_bytes = _vector_bytes(host, "sme")
+    if sme_bytes is not None and "sme" in features:
+        facts["sme_vector_bytes"] = sme_bytes
     facts |= feature_facts(architecture, features)
     if architecture == "x86_64":
         facts["x86_64_level"] = x86_64_level(features)
@@ -216,6 +219,10 @@ def find(host: Host) -> Finding:
     slowed = gather_warning(states) if isinstance(states, dict) else None
     warnings = tuple(one for one in (wrong, governor_warning(facts), slowed) if one)
     return Finding(presence=Presence.FOUND, facts=_in_order(facts), warnings=warnings)
+
+
+def _vector_bytes(host: Host, extension: str) -> int | None:
+    return whole_number(host.read(f"/proc/sys/abi/{extension}_default_vector_length", 64), 16, 256)
 
 
 def _in_order(facts: dict[str, FactValue]) -> dict[str, FactValue]:

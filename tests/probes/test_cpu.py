@@ -139,6 +139,15 @@ def test_a_graviton_4_has_shorter_vectors_and_does_not(tmp_path: Path) -> None:
     assert facts["capability"] == "DEFAULT"
 
 
+def test_an_olympus_tells_the_length_of_its_streaming_vectors(tmp_path: Path) -> None:
+    files = graviton("0x010", "fp asimd sve sve2 bf16 i8mm sme sme2", 16)
+    files["proc/cpuinfo"] = str(files["proc/cpuinfo"]).replace("0x41", "0x4e")
+    files["proc/sys/abi/sme_default_vector_length"] = "32\n"
+    facts = look(machine(tmp_path, "aarch64", files)).facts
+    assert facts["model_name"] == "NVIDIA Olympus"
+    assert facts["sme"] is True and facts["sme_vector_bytes"] == 32
+
+
 def test_sve_whose_length_is_not_told_claims_no_capability(tmp_path: Path) -> None:
     files = graviton("0xd40", "fp asimd sve bf16", 32)
     del files["proc/sys/abi/sve_default_vector_length"]
