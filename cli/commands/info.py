@@ -11,6 +11,7 @@ from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Report
+    from mlbackends.model.redaction import Names
     from mlbackends.probing.host import Host
 
 
@@ -169,7 +170,7 @@ def command(
     if wanted is not None:
         write(_bare(report, wanted), output)
     else:
-        shown = redacted(report, host) if redact in (None, True) else report
+        shown = redacted(report, _names(host)) if redact in (None, True) else report
         style = page(color, to_file=output not in ("", "-"), details=bool(names), timing=timing)
         write(registry.load("cli.render", form).report(shown, style), output)
     missing = [reason for need in needs if (reason := unmet(report, need))]
@@ -194,6 +195,14 @@ def _host(root: str | None, python: str | None, pid: int | None) -> "Host":
     if pid:
         return Host(pid=pid, python=of_process(pid))
     return Host(root or "/")
+
+
+def _names(host: "Host") -> "Names":
+    from mlbackends.model.redaction import Names
+
+    home = host.env("HOME") or host.env("USERPROFILE")
+    user = host.env("USER") or host.env("LOGNAME") or home.rstrip("/").rpartition("/")[2]
+    return Names(node=host.uname().get("nodename", ""), user=user, home=home)
 
 
 def _bare(report: "Report", name: str) -> str:

@@ -20,6 +20,8 @@ _MARKS = {
     Presence.ABSENT: (" ", " ", "dim"),
 }
 _BROKEN = ("✗", "x", "red")
+_NOT_ITS_FAULT = {"no-use-check", "no-driver", "no-device"}
+"""Reasons for which a library that opens is not called broken."""
 
 
 def report(report: Report, page: Page) -> str:
@@ -269,7 +271,7 @@ def _table(fact: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _device(device: Device, page: Page) -> RenderableType:
-    title = Text.assemble(_rung_mark(device.presence, bool(device.reasons), page), f" {device.kind} {device.index}  ")
+    title = Text.assemble(_rung_mark(device.presence, device.reasons, page), f" {device.kind} {device.index}  ")
     title.append(device.name)
     grid = _grid({"no_wrap": True, "style": "dim" if page.color else ""}, {"overflow": "fold"})
     shown = {
@@ -293,8 +295,7 @@ def _device(device: Device, page: Page) -> RenderableType:
 
 
 def _library(library: Library, page: Page) -> RenderableType:
-    broken = any(reason.code != "no-use-check" for reason in library.reasons)
-    title = Text.assemble(_rung_mark(library.presence, broken, page), " ", library.path)
+    title = Text.assemble(_rung_mark(library.presence, library.reasons, page), " ", library.path)
     grid = _grid({"no_wrap": True, "style": "dim" if page.color else ""}, {"overflow": "fold"})
     grid.add_row("rung", Text(str(library.presence)))
     for name in ("version", "soname", "owner", "found_by"):
@@ -317,13 +318,13 @@ def _library(library: Library, page: Page) -> RenderableType:
 def _mark(probe: ProbeReport, page: Page) -> Text:
     if probe.failure:
         return Text("?", style="red" if page.color else "")
-    codes = {reason.code for reason in probe.reasons} - {"no-use-check"}
-    waits = probe.presence is not Presence.USABLE and probe.presence is not Presence.ABSENT
-    return _rung_mark(probe.presence, bool(waits and codes), page)
+    return _rung_mark(probe.presence, probe.reasons, page)
 
 
-def _rung_mark(presence: Presence, broken: bool, page: Page) -> Text:
-    mark = _BROKEN if broken and presence is not Presence.USABLE else _MARKS[presence]
+def _rung_mark(presence: Presence, reasons: tuple[Reason, ...], page: Page) -> Text:
+    codes = {reason.code for reason in reasons} - _NOT_ITS_FAULT
+    here = presence not in (Presence.USABLE, Presence.ABSENT)
+    mark = _BROKEN if here and codes else _MARKS[presence]
     return Text(_symbol(mark, page), style=mark[2] if page.color else "")
 
 

@@ -88,7 +88,7 @@ class Library(Struct, frozen=True, omit_defaults=True):
 class Device(Struct, frozen=True, omit_defaults=True):
     """One accelerator, or a part of one (a MIG instance).
 
-    kind: cuda, rocm, xpu, mps, mtia, tpu, hpu, npu, opencl, vulkan.
+    kind: cuda, mig (an instance on a cuda device, which the fact `parent` names), rocm, xpu, mps, mtia, tpu, hpu, npu, opencl, vulkan.
     capability: what the vendor calls its instruction level: (9, 0), "gfx942", "Apple9".
     """
 

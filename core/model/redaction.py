@@ -5,17 +5,14 @@ number everywhere, so that what was equal stays equal. Host name, user name and 
 replaced wherever they stand in a text.
 """
 
-import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from mlbackends.model import registry
 from mlbackends.model.records import Device, Report
-
-if TYPE_CHECKING:
-    from mlbackends.probing.host import Host
 
 _DEVICE_IDENTITY = ("uuid", "serial")
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
@@ -23,9 +20,17 @@ _MAC = re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
 _URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s:@]+:[^/\s@]+@")
 
 
-def redacted(report: Report, host: "Host") -> Report:
+class Names(Struct, frozen=True):
+    """What names the machine and its user: the host's name, the user's, and the home folder."""
+
+    node: str = ""
+    user: str = ""
+    home: str = ""
+
+
+def redacted(report: Report, names: Names) -> Report:
     """Return the report without identifying values; `redacted` is then true in it."""
-    hide = _Replacer(host)
+    hide = _Replacer(names)
     tree = msgspec.to_builtins(report)
     for name, probe in tree["probes"].items():
         roles = {fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())}
@@ -44,15 +49,13 @@ def redacted(report: Report, host: "Host") -> Report:
 class _Replacer:
     """Replaces identifying values, the same by the same."""
 
-    def __init__(self, host: "Host") -> None:
+    def __init__(self, names: Names) -> None:
         self._numbers: dict[str, str] = {}
-        home = host.env("HOME") or host.env("USERPROFILE")
-        user = host.env("USER") or host.env("LOGNAME") or os.path.basename(home.rstrip("/"))
-        node = host.uname().get("nodename", "")
         self._texts: list[tuple[re.Pattern[str], str]] = []
+        home = names.home.rstrip("/")
         if len(home) > 2:
-            self._texts.append((re.compile(re.escape(home.rstrip("/")) + r"(?![\w.-])"), "~"))
-        for name, stand_in in ((node, "HOST"), (user, "USER")):
+            self._texts.append((re.compile(re.escape(home) + r"(?![\w.-])"), "~"))
+        for name, stand_in in ((names.node, "HOST"), (names.user, "USER")):
             # Very short or common names would be found in words that mean something else.
             if len(name) > 2 and name not in ("root", "localhost", "user", "linux"):
                 pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")

@@ -159,7 +159,8 @@ def _merged(
             libraries[i] = replace(library, facts={**library.facts, **other.answer.facts})
     devices = _merged_devices(finding.devices, answer.devices if answer else ())
     presence = finding.presence or _best(libraries, devices)
-    reasons = finding.reasons
+    # What find held against it is outdone where it was seen to work.
+    reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
         reasons += tuple(reason for reason in chosen.reasons if reason not in reasons)
     failures = [reply.failure for reply in replies.values() if reply.failure]
@@ -205,13 +206,21 @@ def _merged_devices(found: tuple[Device, ...], told: tuple[Device, ...]) -> tupl
     merged = []
     left = list(found)
     for device in told:
-        same = [one for one in left if one.pci_address and one.pci_address == device.pci_address]
-        same = same or [one for one in left if not one.pci_address and one.index == device.index]
+        same = [one for one in left if _is_same(one, device)]
         for one in same[:1]:
             left.remove(one)
             device = _joined_device(one, device)
         merged.append(device)
     return (*merged, *left)
+
+
+def _is_same(one: Device, other: Device) -> bool:
+    """Tell whether two records are of one device: by address, or by number where one has no address."""
+    if one.kind != other.kind:
+        return False
+    if one.pci_address and other.pci_address:
+        return one.pci_address == other.pci_address
+    return one.index == other.index
 
 
 def _joined_device(found: Device, told: Device) -> Device:

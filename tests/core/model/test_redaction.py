@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
-from mlbackends.model.redaction import redacted
-from mlbackends.probing.host import Host
+from mlbackends.model.redaction import Names, redacted
 
-ENVIRONMENT = {"HOME": "/home/grace", "USER": "grace"}
+NAMES = Names(node="node-17", user="grace", home="/home/grace/")
 
 
 def report(**probes: ProbeReport) -> Report:
@@ -20,8 +19,7 @@ def report(**probes: ProbeReport) -> Report:
 
 
 def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
-    host = Host(environment=ENVIRONMENT)
-    return redacted(report(**{name: probe}), host).probes[name]
+    return redacted(report(**{name: probe}), NAMES).probes[name]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +30,7 @@ def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
         ("/scratch/grace/lib.so", "/scratch/USER/lib.so"),
         ("http://grace:secret@proxy:80/", "http://redacted@proxy:80/"),
         ("aa:bb:cc:dd:ee:ff", "redacted-1"),
+        ("node-17: no, node-178", "HOST: no, node-178"),
         ("0000:10:00.0", "0000:10:00.0"),
         ("12.9.4.2", "12.9.4.2"),
     ],
@@ -73,8 +72,8 @@ def test_a_uuid_inside_a_variable_is_hidden() -> None:
 def test_a_redacted_report_is_still_a_report(value: object) -> None:
     before = report(cpu=ProbeReport(Presence.FOUND, facts={"features": value}))  # type: ignore[dict-item]
 
-    after = redacted(before, Host(environment=ENVIRONMENT))
+    after = redacted(before, NAMES)
     assert after.redacted
     assert msgspec.json.decode(msgspec.json.encode(after), type=Report) == after
-    again = redacted(after, Host(environment=ENVIRONMENT))
+    again = redacted(after, NAMES)
     assert again == after
