@@ -10,7 +10,6 @@ Source:   cuBLAS documentation, cublasGetProperty, cublasSgemm, cublasLtMatmul, 
 
 from __future__ import annotations
 
-import ctypes
 import re
 from typing import TYPE_CHECKING
 
@@ -18,19 +17,19 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
 from mlbackends.probing.cuda_libraries import (
     COPY_FACTS,
     ENVIRONMENT,
-    Calls,
     agree,
     answered,
     environment,
     find_libraries,
-    property_version,
 )
 
 if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -77,12 +76,17 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version; unlike cublasGetVersion this needs no handle, and so no device."""
+    from mlbackends.probing.cuda_calls import Calls, property_version
+
     function = "cublasLtGetProperty" if library.name == "cublasLt" else "cublasGetProperty"
     return answered(library, property_version(Calls(opened, names=STATUSES), function))
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Multiply two matrices on the device."""
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, names=STATUSES)
     device = first_device(int(library.version.split(".")[0]))
     left, right, product = device.floats(*LEFT), device.floats(*RIGHT), device.floats(0, 0, 0, 0)
@@ -95,6 +99,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 def _multiply(
     call: Calls, left: ctypes.c_void_p, right: ctypes.c_void_p, product: ctypes.c_void_p
 ) -> None:
+    import ctypes
+
     handle, two, no = ctypes.c_void_p(), ctypes.c_int(2), ctypes.c_int(0)
     one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
     call("cublasCreate_v2", ctypes.byref(handle))
@@ -105,6 +111,8 @@ def _multiply(
 def _multiply_with_lt(
     call: Calls, left: ctypes.c_void_p, right: ctypes.c_void_p, product: ctypes.c_void_p
 ) -> None:
+    import ctypes
+
     handle, operation, layout = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
     kind, two, none = ctypes.c_int(REAL_32F), ctypes.c_uint64(2), ctypes.c_void_p()

@@ -11,7 +11,6 @@ Source:   cuDNN API reference, cudnnGetVersion, cudnnGetMaxDeviceVersion, cudnnS
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,9 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
 from mlbackends.probing.cuda_libraries import (
     COPY_FACTS,
     ENVIRONMENT,
-    Calls,
     agree,
     answered,
     environment,
@@ -32,6 +29,8 @@ from mlbackends.probing.cuda_libraries import (
 )
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -103,6 +102,8 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask versions, after a look whether the sub-library that tells them is there."""
+    import ctypes
+
     major = _major(library)
     needed = NEEDED.get(major)
     if needed in _strings(library, "missing_sub_libraries"):
@@ -120,6 +121,11 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Create a handle on the device and, if the operations are there, compute a softmax."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, "cudnnGetErrorString")
     device = first_device(_number(opened, "cudnnGetCudartVersion") // 1000)
     handle, shape = ctypes.c_void_p(), ctypes.c_void_p()
@@ -174,6 +180,8 @@ def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
 
 def _open_elsewhere(library: Library, file_name: str) -> None:
     """Open a sub-library that is not beside the library where the loader finds it, or give up."""
+    import ctypes
+
     try:
         ctypes.CDLL(file_name)
     except OSError:
@@ -185,18 +193,24 @@ def _open_elsewhere(library: Library, file_name: str) -> None:
 
 def _mismatches(opened: ctypes.CDLL, library: Library) -> tuple[Reason, ...]:
     """Let each sub-library that is there compare its version with the one of the library."""
+    from mlbackends.probing.cuda_calls import Calls
+
     call = Calls(opened, "cudnnGetErrorString")
     there = _strings(library, "sub_libraries")
     warnings = []
     for name, function in CHECKS.get(_major(library), {}).items():
         if name in there and hasattr(opened, function) and (status := call.status(function)):
-            said = f"{function} returned {status} ({call.name_of(status)}) for {library.path}"
-            warnings.append(Reason("sub-library-mismatch", said, "keep one cuDNN in that folder"))
+            named = call.name_of(status)
+            code = "sub-library-mismatch" if "MISMATCH" in named else "sub-library-missing"
+            said = f"{function} returned {status} ({named}) for {library.path}"
+            warnings.append(Reason(code, said, "keep one whole cuDNN in that folder"))
     return tuple(warnings)
 
 
 def _number(opened: ctypes.CDLL, function: str) -> int:
     """Return what a function without arguments returns; 0 where this version lacks it."""
+    import ctypes
+
     if not hasattr(opened, function):
         return 0
     entry = getattr(opened, function)

@@ -8,20 +8,14 @@ Source:   cuFFT documentation, cufftGetProperty, cufftPlan1d, cufftExecC2C.
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
-from mlbackends.probing.cuda_libraries import (
-    COPY_FACTS,
-    Calls,
-    answered,
-    find_libraries,
-    property_version,
-)
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -63,11 +57,18 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
+    from mlbackends.probing.cuda_calls import Calls, property_version
+
     return answered(library, property_version(Calls(opened, names=STATUSES), "cufftGetProperty"))
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Transform four numbers on the device."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, names=STATUSES)
     device = first_device()
     numbers, result = device.floats(*NUMBERS), device.floats(*[0] * 8)

@@ -9,14 +9,14 @@ Source:   CUPTI documentation, cuptiGetVersion, cuptiActivityEnable.
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import first_device
-from mlbackends.probing.cuda_libraries import COPY_FACTS, Calls, answered, find_libraries
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -44,6 +44,11 @@ def find(host: Host) -> Finding:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Start to record kernels."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import first_device
+
     first_device()
     call = Calls(opened)
     number = ctypes.c_uint32()

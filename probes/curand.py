@@ -10,21 +10,16 @@ Source:   cuRAND documentation, curandGetProperty, curandCreateGeneratorHost, cu
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
-from mlbackends.probing.cuda_libraries import (
-    COPY_FACTS,
-    Calls,
-    answered,
-    find_libraries,
-    property_version,
-)
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -65,11 +60,18 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
+    from mlbackends.probing.cuda_calls import Calls, property_version
+
     return answered(library, property_version(Calls(opened, names=STATUSES), "curandGetProperty"))
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Draw numbers of a known sequence, on the host and then on the device."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, names=STATUSES)
     count = len(SEQUENCE)
     numbers = (ctypes.c_float * count)()
@@ -77,7 +79,9 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     expect("Sobol's sequence on the host", list(numbers), SEQUENCE)
     try:
         device = first_device()
-    except NotUsable:  # a generator on the host is of use without a device
+    except NotUsable as stop:
+        if stop.reason.code not in ("no-driver", "no-device"):
+            raise
         return Answer(library, facts={"checked_on": "host"})
     result = device.floats(*[0] * count)
     _draw(call, "curandCreateGenerator", result, count)
@@ -86,6 +90,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 
 
 def _draw(call: Calls, create: str, numbers: object, count: int) -> None:
+    import ctypes
+
     generator = ctypes.c_void_p()
     call(create, ctypes.byref(generator), ctypes.c_int(SOBOL32))
     call("curandGenerateUniform", generator, numbers, ctypes.c_size_t(count))

@@ -9,20 +9,14 @@ Source:   cuSOLVER documentation, cusolverGetProperty, cusolverDnSpotrf.
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
-from mlbackends.probing.cuda_libraries import (
-    COPY_FACTS,
-    Calls,
-    answered,
-    find_libraries,
-    property_version,
-)
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -57,12 +51,19 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
+    from mlbackends.probing.cuda_calls import Calls, property_version
+
     call = Calls(opened, names=STATUSES)
     return answered(library, property_version(call, "cusolverGetProperty"))
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Factor [[4, 2], [2, 5]] on the device; the factor is [[2, 0], [1, 2]]."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, names=STATUSES)
     device = first_device()
     matrix, told = device.floats(4, 2, 2, 5), device.integers(0)

@@ -8,20 +8,14 @@ Source:   cuSPARSE documentation, cusparseGetProperty, cusparseCreateSpVec, cusp
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
-from mlbackends.probing.cuda_libraries import (
-    COPY_FACTS,
-    Calls,
-    answered,
-    find_libraries,
-    property_version,
-)
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -45,12 +39,19 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version; unlike cusparseGetVersion this needs no handle."""
+    from mlbackends.probing.cuda_calls import Calls, property_version
+
     call = Calls(opened, "cusparseGetErrorName")
     return answered(library, property_version(call, "cusparseGetProperty"))
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Gather numbers 1 and 3 of 10, 20, 30, 40 on the device."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, "cusparseGetErrorName")
     device = first_device()
     dense, values = device.floats(10, 20, 30, 40), device.floats(0, 0)

@@ -9,25 +9,23 @@ Source:   cuSPARSELt documentation, cusparseLtGetProperty, cusparseLtInit.
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import first_device
 from mlbackends.probing.cuda_libraries import (
     COPY_FACTS,
     ENVIRONMENT,
-    Calls,
     answered,
     environment,
     find_libraries,
-    property_version,
 )
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -47,7 +45,7 @@ def find(host: Host) -> Finding:
         headers=("cusparseLt.h",),
         macros=tuple(f"CUSPARSELT_VER_{part}" for part in ("MAJOR", "MINOR", "PATCH", "BUILD")),
         homes=("CUSPARSELT_PATH", "CUSPARSELT_ROOT"),
-        folders=("/usr/lib/*-linux-gnu/libcusparseLt/*",),
+        folders=(f"/usr/lib/{host.machine}-linux-gnu/libcusparseLt/*",),
         wheels=("cusparselt/lib",),  # before 0.7 the wheel lay beside nvidia's folder
     )
     return replace(found, facts=environment(host, "CUSPARSELT_LOG_LEVEL", "CUSPARSELT_LOG_MASK"))
@@ -55,12 +53,19 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version; unlike cusparseLtGetVersion this needs no handle."""
+    from mlbackends.probing.cuda_calls import Calls, property_version
+
     call = Calls(opened, "cusparseLtGetErrorName")
     return answered(library, property_version(call, "cusparseLtGetProperty"))
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Let it look at the device."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import first_device
+
     call = Calls(opened, "cusparseLtGetErrorName")
     first_device()
     handle = (ctypes.c_longdouble * (HANDLE_BYTES // ctypes.sizeof(ctypes.c_longdouble)))()

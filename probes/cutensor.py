@@ -9,14 +9,14 @@ Source:   cuTENSOR documentation, cutensorGetVersion, cutensorGetCudartVersion, 
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_device import first_device
-from mlbackends.probing.cuda_libraries import COPY_FACTS, Calls, answered, find_libraries
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -32,13 +32,15 @@ def find(host: Host) -> Finding:
         headers=("cutensor.h", "cutensor/types.h"),
         macros=("CUTENSOR_MAJOR", "CUTENSOR_MINOR", "CUTENSOR_PATCH"),
         homes=("CUTENSOR_PATH", "CUTENSOR_ROOT"),
-        folders=("/usr/lib/*-linux-gnu/libcutensor/*",),
+        folders=(f"/usr/lib/{host.machine}-linux-gnu/libcutensor/*",),
         wheels=("cutensor/lib",),
     )
 
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask its version, and that of the CUDA runtime it was built with."""
+    import ctypes
+
     opened.cutensorGetVersion.restype = ctypes.c_size_t
     opened.cutensorGetCudartVersion.restype = ctypes.c_size_t
     number = int(opened.cutensorGetVersion())
@@ -49,6 +51,11 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Create a handle on the device."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import first_device
+
     device_needed = int(opened.cutensorGetCudartVersion()) // 1000
     first_device(device_needed)
     handle = ctypes.c_void_p()

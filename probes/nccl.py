@@ -9,17 +9,14 @@ Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, en
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_device import expect, first_device
 from mlbackends.probing.cuda_libraries import (
     COPY_FACTS,
     ENVIRONMENT,
-    Calls,
     answered,
     environment,
     find_libraries,
@@ -27,6 +24,8 @@ from mlbackends.probing.cuda_libraries import (
 from mlbackends.probing.search import inside
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -62,6 +61,10 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+
     number = ctypes.c_int()
     Calls(opened, "ncclGetErrorString")("ncclGetVersion", ctypes.byref(number))
     return answered(library, decoded(number.value))
@@ -69,6 +72,11 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Sum numbers over the one device."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda_device import expect, first_device
+
     call = Calls(opened, "ncclGetErrorString")
     device = first_device()
     numbers, result = device.floats(1, 2, 3), device.floats(0, 0, 0)

@@ -8,14 +8,15 @@ Source:   nvJitLink documentation, nvJitLinkVersion, nvJitLinkCreate, nvJitLinkC
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, Calls, answered, find_libraries
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -41,6 +42,10 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the CUDA version."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+
     if not hasattr(opened, "nvJitLinkVersion"):
         return Answer(library)
     major, minor = ctypes.c_uint(), ctypes.c_uint()
@@ -50,6 +55,10 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Link PTX and look whether an ELF file comes of it."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+
     call = Calls(opened, names=STATUSES)
     linker, size = ctypes.c_void_p(), ctypes.c_size_t()
     options = (ctypes.c_char_p * 1)(b"-arch=sm_90")

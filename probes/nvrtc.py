@@ -8,14 +8,16 @@ Source:   NVRTC documentation, nvrtcVersion, nvrtcGetSupportedArchs, nvrtcCompil
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, Calls, answered, find_libraries
+from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -26,6 +28,9 @@ FACTS = (
 
 KERNEL = b'extern "C" __global__ void seven(float *x) { x[threadIdx.x] = 7.0f; }'
 
+NO_BUILTINS = 7
+"""NVRTC_ERROR_BUILTIN_OPERATION_FAILURE: libnvrtc-builtins does not open."""
+
 
 def find(host: Host) -> Finding:
     """Look for every libnvrtc."""
@@ -35,6 +40,10 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the CUDA version and the architectures it knows."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+
     call = Calls(opened, "nvrtcGetErrorString")
     major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
@@ -50,6 +59,10 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Compile a kernel and look for its entry in the PTX."""
+    import ctypes
+
+    from mlbackends.probing.cuda_calls import Calls
+
     call = Calls(opened, "nvrtcGetErrorString")
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     none = ctypes.c_void_p()
@@ -57,7 +70,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     call("nvrtcCreateProgram", ctypes.byref(program), source, name, ctypes.c_int(0), none, none)
     if status := call.status("nvrtcCompileProgram", program, ctypes.c_int(0), none):
         said = f"nvrtcCompileProgram returned {status} ({call.name_of(status)})"
-        raise NotUsable("call-failed", f"{said}: {_log(call, program)}")
+        code = "missing-dependency" if status == NO_BUILTINS else "call-failed"
+        raise NotUsable(code, f"{said}: {_log(call, program)}")
     call("nvrtcGetPTXSize", program, ctypes.byref(size))
     ptx = ctypes.create_string_buffer(size.value)
     call("nvrtcGetPTX", program, ptx)
@@ -67,6 +81,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 
 
 def _log(call: Calls, program: ctypes.c_void_p) -> str:
+    import ctypes
+
     size = ctypes.c_size_t()
     call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
     log = ctypes.create_string_buffer(max(size.value, 1))

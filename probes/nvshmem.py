@@ -9,7 +9,6 @@ Source:   NVSHMEM documentation, nvshmemx_vendor_get_version_info, environment v
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,6 +23,8 @@ from mlbackends.probing.cuda_libraries import (
 )
 
 if TYPE_CHECKING:
+    import ctypes
+
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -45,13 +46,18 @@ def find(host: Host) -> Finding:
         headers=("non_abi/nvshmem_version.h", "common/nvshmem_version.h"),
         macros=tuple(f"NVSHMEM_VENDOR_{part}_VERSION" for part in parts),
         homes=("NVSHMEM_HOME", "NVSHMEM_PREFIX"),
-        folders=("/usr/lib/*-linux-gnu/nvshmem/*", "/opt/nvidia/hpc_sdk/*/*/comm_libs/nvshmem/lib"),
+        folders=(
+            f"/usr/lib/{host.machine}-linux-gnu/nvshmem/*",
+            "/opt/nvidia/hpc_sdk/*/*/comm_libs/nvshmem/lib",
+        ),
     )
     return replace(found, facts=environment(host, *VARIABLES))
 
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
+    import ctypes
+
     if not hasattr(opened, "nvshmemx_vendor_get_version_info"):
         return Answer(library)
     numbers = [ctypes.c_int(-1) for _ in range(3)]

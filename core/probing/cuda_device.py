@@ -27,8 +27,8 @@ def first_device(cuda_major: int = 0) -> "CudaDevice":
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         driver = ctypes.CDLL(name)
-    except OSError:
-        said = f"it computes on a CUDA device only, and the driver's {name} is not found"
+    except OSError as error:
+        said = f"it computes on a CUDA device only, and the driver's library does not open: {error}"
         raise NotUsable("no-driver", said, "install NVIDIA's driver") from None
     device = CudaDevice(driver)
     device.reach(cuda_major)

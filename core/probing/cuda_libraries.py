@@ -1,28 +1,28 @@
-"""NVIDIA's libraries: where they lie, what tells their version, and how their calls are checked.
+"""NVIDIA's libraries: where they lie, and what tells their version.
 
 The version of a copy is told, in this order of trust, by its file's name (libcufft.so.12.5.0.14),
 by the header beside it and by the package that installed it; the opened library has the last word.
 What is told by two of them and does not agree is a warning: two packages that wrote one folder.
 """
 
-import ctypes
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import distributions
-from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.search import absent, libraries_named, stem_of
 
-HOMES = ("CUDA_HOME", "CUDA_PATH")
+HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
 FOLDERS = (
     "/usr/local/cuda*/lib64",
     "/usr/local/cuda*/targets/*/lib",
+    "/usr/lib/cuda/lib64",
     "/opt/cuda*/lib64",
     "/opt/cuda*/targets/*/lib",
     "/opt/nvidia/hpc_sdk/*/*/cuda/*/lib64",
@@ -67,7 +67,7 @@ def find_libraries(
     is one number. parts: how many numbers the library itself tells.
     """
     homes = (*homes, *HOMES)
-    here = (*folders, *toolkit_folders(host))
+    here = (*folders, *toolkit_folders(host, stems))
     found = libraries_named(host, name, *stems, homes=homes, folders=here, wheels=wheels)
     if not found:
         reason = absent(host, f"{stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
@@ -82,13 +82,18 @@ def find_libraries(
     return Finding(libraries=tuple(libraries), version=winner.version, warnings=tuple(warnings))
 
 
-def toolkit_folders(host: Host) -> list[str]:
-    """Return the library folders of every toolkit in a customary place, once a host."""
+def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
+    """Return the library folders of toolkits in customary places that hold one of these stems."""
     cached = host.__dict__.get("_cuda_folders")
     if cached is None:
-        cached = [folder for pattern in FOLDERS for folder in host.glob(pattern)]
+        # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
+        found = [folder for pattern in FOLDERS for folder in host.glob(pattern)]
+        once = {host.realpath(folder): folder for folder in reversed(found)}
+        cached = {
+            at: {stem_of(name) for name in host.listdir(at)} for at in reversed(once.values())
+        }
         host.__dict__["_cuda_folders"] = cached
-    return cached
+    return [folder for folder, held in cached.items() if not held.isdisjoint(stems)]
 
 
 def environment(host: Host, *names: str) -> dict[str, dict[str, str]]:
@@ -210,9 +215,6 @@ def _without_files(host: Host, word: str, stem: str) -> list[Reason]:
     ]
 
 
-# ---- in the child: what the opened library tells ----------------------------------------------
-
-
 def answered(library: Library, version: str, **facts: object) -> Answer:
     """Return what an opened library told of itself, with a warning where files told otherwise."""
     warnings: tuple[Reason, ...] = ()
@@ -223,53 +225,3 @@ def answered(library: Library, version: str, **facts: object) -> Answer:
     own = {**library.facts, "version_source": "library"}
     told = replace(library, version=version, facts=own)
     return Answer(told, facts=facts, warnings=warnings)  # type: ignore[arg-type]
-
-
-class Calls:
-    """Calls a library's functions that return a status, and stops at the first that is not 0.
-
-    Every argument must be a ctypes object, because no argument types are declared. namer: the
-    library's function that names a status, used where it is there. names: names for those without.
-    """
-
-    def __init__(
-        self, opened: ctypes.CDLL, namer: str = "", names: Mapping[int, str] | None = None
-    ) -> None:
-        self._opened = opened
-        self._namer = namer
-        self._names = names or {}
-
-    def __call__(self, function: str, *arguments: object, about: str = "") -> None:
-        """Call a function. about: what to add to the message if it fails.
-
-        Raises NotUsable where the status is not 0, AttributeError where the function is missing.
-        """
-        status = self.status(function, *arguments)
-        if status:
-            said = f"{function} returned {status} ({self.name_of(status)}){about and ': '}{about}"
-            raise NotUsable("call-failed", said)
-
-    def status(self, function: str, *arguments: object) -> int:
-        """Call a function and return its status."""
-        entry = getattr(self._opened, function)
-        entry.restype = ctypes.c_int
-        return int(entry(*arguments))
-
-    def name_of(self, status: int) -> str:
-        """Return the name of a status, "an unnamed status" where nothing tells."""
-        if self._namer and hasattr(self._opened, self._namer):
-            namer = getattr(self._opened, self._namer)
-            namer.restype = ctypes.c_char_p
-            if name := namer(ctypes.c_int(status)):
-                return str(name.decode(errors="replace"))
-        return self._names.get(status, "an unnamed status")
-
-
-def property_version(call: Calls, function: str) -> str:
-    """Return "MAJOR.MINOR.PATCH" as a library's GetProperty function tells it, without a handle."""
-    value = ctypes.c_int(-1)
-    numbers = []
-    for kind in range(3):  # libraryPropertyType: major, minor, patch
-        call(function, ctypes.c_int(kind), ctypes.byref(value))
-        numbers.append(str(value.value))
-    return ".".join(numbers)
