@@ -52,8 +52,14 @@ def glance(name: str, probe: ProbeReport) -> str:
         except KeyError:
             continue
         if text:
-            shown.append(text)
+            shown.append(_one(text))
     return " · ".join(shown)
+
+
+def _one(text: str) -> str:
+    """Return "1 core" for "1 cores"; every other text as it is."""
+    number, _, word = text.partition(" ")
+    return text[:-1] if number == "1" and word.isalpha() and word.endswith("s") else text
 
 
 def amount(name: str, value: Any) -> str:
@@ -71,7 +77,7 @@ def amount(name: str, value: Any) -> str:
 
 def quantity(name: str, value: float) -> str:
     """Return a number with the unit that its fact's name ends in."""
-    if name.endswith("_bytes") and value >= 1024:
+    if name.endswith("_bytes"):
         return binary_size(value)
     if name.endswith("_hertz") and value >= 1000:
         for scale, unit in ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz")):

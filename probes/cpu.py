@@ -38,6 +38,14 @@ _TABLE = list[dict[str, FactValue]]
 LADDER = ("DEFAULT", "AVX2", "AVX512")
 """torch's capabilities that are steps of one ladder; other processors' have no second step."""
 
+SUMMARY = (
+    "model_name",
+    "{sockets} sockets",
+    "{cores} cores",
+    "{threads} threads",
+    "capability",
+    "x86_64_level",
+)
 FACTS = (
     # what it is
     Fact("architecture", str, "The processor family: x86_64, aarch64, ppc64le, s390x, riscv64."),

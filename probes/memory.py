@@ -25,6 +25,12 @@ GROUP = "machine"
 
 _TABLE = list[dict[str, FactValue]]
 
+SUMMARY = (
+    "{total_bytes} in all",
+    "{available_bytes} available",
+    "{swap_total_bytes} swap",
+    "transparent huge pages: {transparent_huge_pages}",
+)
 FACTS = (
     Fact(
         "total_bytes", int, "The memory that the kernel has; a little less than what is plugged in."
