@@ -150,12 +150,7 @@ def _gnu_version(definitions: tuple[str, ...]) -> dict[str, FactValue]:
 def _too_many_threads(host: Host) -> tuple[Reason, ...]:
     first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
     allowed = host.affinity()
-    if (
-        not first.isdecimal()
-        or len(first) > len("999999999")
-        or not allowed
-        or int(first) <= len(allowed)
-    ):
+    if whole(1)(first) or not allowed or int(first) <= len(allowed):
         return ()
     said = f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
     return (Reason("override-exceeds-hardware", said),)

@@ -1,5 +1,6 @@
 """Environment variables that steer a library: which are set, and which hold what it cannot take."""
 
+import re
 from collections.abc import Callable, Mapping
 
 from mlbackends.model.reasons import Reason
@@ -70,7 +71,6 @@ def cpu_flags(host: Host) -> frozenset[str]:
 
 
 def _at_least(value: str, minimum: int) -> bool:
-    try:
-        return int(value) >= minimum
-    except ValueError:
-        return False
+    # C reads no other digits than these, and no more of them than fit.
+    fits = re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value)
+    return fits is not None and int(value) >= minimum

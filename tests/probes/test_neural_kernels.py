@@ -1,0 +1,235 @@
+"""nnpack, qnnpack, xnnpack, kleidiai, acl: kernels for neural networks, most inside torch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import acl, kleidiai
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+
+NNPACK = """
+#include <stddef.h>
+typedef struct { size_t width, height; } size;
+typedef struct { size_t top, right, bottom, left; } padding;
+int nnp_initialize(void) { return STATUS; }
+int nnp_convolution_inference(int algorithm, int strategy, size_t inputs, size_t outputs,
+                              size image, padding around, size window, size step,
+                              const float *input, const float *kernel, const float *bias, float *output, void *room,
+                              size_t *room_size, int activation, const void *parameters,
+                              void *threads, void *profile) {
+    if (algorithm != 4 || strategy != 1 || inputs != 1 || outputs != 1 || step.width != 1) return 2;
+    if (around.left || room || room_size || activation || parameters) return 3;
+    if (threads || profile) return 4;
+    size_t across = image.width - window.width + 1, down = image.height - window.height + 1;
+    for (size_t y = 0; y < down; y++)
+        for (size_t x = 0; x < across; x++) {
+            float sum = bias[0] SPOIL;
+            for (size_t i = 0; i < window.height; i++)
+                for (size_t j = 0; j < window.width; j++)
+                    sum += input[(y + i) * image.width + x + j] * kernel[i * window.width + j];
+            output[y * across + x] = sum;
+        }
+    return 0;
+}
+"""
+
+QNNPACK = """
+#include <stddef.h>
+#include <stdint.h>
+static struct { size_t channels; uint8_t low, high; const uint8_t *from; uint8_t *into; } op;
+int PREFIX_initialize(void) { return STATUS; }
+int PREFIX_create_clamp_nc_u8(size_t channels, uint8_t low, uint8_t high, uint32_t flags,
+                              void **made) {
+    op.channels = channels; op.low = low; op.high = high;
+    *made = &op;
+    return flags ? 2 : 0;
+}
+int PREFIX_setup_clamp_nc_u8(void *made, size_t batch, const uint8_t *from, size_t from_stride,
+                             uint8_t *into, size_t into_stride) {
+    op.from = from; op.into = into;
+    return made == &op && batch == 1 && from_stride == into_stride ? 0 : 2;
+}
+int PREFIX_run_operator(void *made, void *threads) {
+    for (size_t i = 0; i < op.channels; i++) {
+        uint8_t one = op.from[i];
+        op.into[i] = one < op.low ? op.low : one > op.high ? op.high : one;
+    }
+    return made == &op && !threads ? 0 : 2;
+}
+"""
+
+
+def asked(name: str, path: Path) -> tuple[ProbeReport, Library]:
+    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
+    report = survey((name,), host, Presence.USABLE).probes[name]
+    (library,) = (one for one in report.libraries if one.path == str(path))
+    return report, library
+
+
+def test_nnpack_convolves(fake_library: FakeLibrary) -> None:
+    code = NNPACK.replace("STATUS", "0").replace("SPOIL", "")
+
+    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=code))
+
+    assert library.presence is Presence.USABLE
+
+
+def test_a_wrong_convolution_is_not_usable(fake_library: FakeLibrary) -> None:
+    code = NNPACK.replace("STATUS", "0").replace("SPOIL", "+ 1")
+
+    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=code))
+
+    assert [reason.code for reason in library.reasons] == ["wrong-result"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "word"),
+    [(51, "unsupported-hardware", "level-3 cache"), (52, "call-failed", "out of memory")],
+)
+def test_nnpack_says_why_it_refuses_a_processor(
+    fake_library: FakeLibrary, status: int, code: str, word: str
+) -> None:
+    source = NNPACK.replace("STATUS", str(status)).replace("SPOIL", "")
+
+    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=source))
+
+    assert library.presence is Presence.LOADABLE
+    (reason,) = library.reasons
+    assert reason.code == code
+    assert word in reason.message
+
+
+@pytest.mark.parametrize("prefix", ["pytorch_qnnp", "qnnp"])
+def test_qnnpack_clamps_under_either_name(fake_library: FakeLibrary, prefix: str) -> None:
+    code = QNNPACK.replace("STATUS", "0").replace("PREFIX", prefix)
+
+    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source=code))
+
+    assert library.presence is Presence.USABLE
+
+
+def test_qnnpack_that_refuses_the_processor_is_unsupported_hardware(
+    fake_library: FakeLibrary,
+) -> None:
+    code = QNNPACK.replace("STATUS", "4").replace("PREFIX", "qnnp")
+
+    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source=code))
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == ["unsupported-hardware"]
+
+
+def test_a_qnnpack_without_its_functions_misses_a_symbol(fake_library: FakeLibrary) -> None:
+    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source="int a;\n"))
+
+    assert [reason.code for reason in library.reasons] == ["missing-symbol"]
+
+
+@pytest.mark.parametrize(
+    ("status", "presence", "code"),
+    [
+        (0, Presence.LOADABLE, "no-use-check"),
+        (5, Presence.FOUND, "unsupported-hardware"),
+        (6, Presence.FOUND, "call-failed"),
+    ],
+)
+def test_xnnpack_is_initialised_and_not_said_to_compute(
+    fake_library: FakeLibrary, status: int, presence: Presence, code: str
+) -> None:
+    source = f"int xnn_initialize(const void *a) {{ return a ? 2 : {status}; }}\n"
+
+    _, library = asked("xnnpack", fake_library("xnnpack", "libXNNPACK.so", source=source))
+
+    assert library.presence is presence
+    assert [reason.code for reason in library.reasons] == [code]
+
+
+@pytest.mark.parametrize(
+    ("probe", "function"),
+    [
+        ("nnpack", "nnp_initialize"),
+        ("qnnpack", "pytorch_qnnp_initialize"),
+        ("xnnpack", "xnn_initialize"),
+    ],
+)
+def test_what_torch_has_built_in_is_found_by_its_functions(
+    tmp_path: Path, fake_library: FakeLibrary, probe: str, function: str
+) -> None:
+    site = tmp_path / "root" / "site"
+    (site / "torch" / "lib").mkdir(parents=True)
+    carrier = site / "torch" / "lib" / "libtorch_cpu.so"
+    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+    source = f"int {function}(void) {{ return 0; }}\n"
+    shutil.copy(fake_library("torch", "libtorch_cpu.so", source=source), carrier)
+    with_it = survey((probe,), Host(str(tmp_path))).probes[probe]
+    shutil.copy(fake_library("torch", "libtorch_cpu.so", source="int other;\n"), carrier)
+    without_it = survey((probe,), Host(str(tmp_path))).probes[probe]
+
+    assert with_it.presence is Presence.FOUND
+    assert with_it.libraries[0].path == "/site/torch/lib/libtorch_cpu.so"
+    assert without_it.presence is Presence.ABSENT
+    assert "inside torch" in without_it.reasons[0].message
+
+
+def test_kleidiai_is_only_for_arm(tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text(json.dumps({"uname": {"machine": "x86_64"}}))
+    elsewhere = kleidiai.find(Host(str(tmp_path)))
+    (tmp_path / "host.json").write_text(json.dumps({"uname": {"machine": "aarch64"}}))
+    on_arm = kleidiai.find(Host(str(tmp_path)))
+
+    assert [reason.code for reason in elsewhere.reasons] == ["not-this-platform"]
+    assert [reason.code for reason in on_arm.reasons] == ["not-found"]
+
+
+def test_the_compute_library_tells_its_release_by_its_build(fake_library: FakeLibrary) -> None:
+    source = """
+    typedef struct { int major, minor, patch; const char *build; } version_t;
+    const version_t *AclVersionInfo(void) {
+        static version_t told = {0, 1, 0, "arm_compute_version=v23.11 Build options: {}"};
+        return &told;
+    }
+    int AclCreateContext(void **context, int target, const void *options) {
+        *context = (void *)1;
+        return target || options ? 6 : 0;
+    }
+    """
+
+    report, library = asked("acl", fake_library("acl", "libarm_compute.so", source=source))
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "23.11")
+    assert report.facts["interface_version"] == "0.1.0"
+    assert [reason.code for reason in library.reasons] == ["no-use-check"]
+
+
+def test_a_context_that_is_refused_keeps_what_was_learned(fake_library: FakeLibrary) -> None:
+    source = """
+    typedef struct { int major, minor, patch; const char *build; } version_t;
+    const version_t *AclVersionInfo(void) { static version_t told = {0, 1, 0, 0}; return &told; }
+    int AclCreateContext(void) { return 4; }
+    """
+
+    report, library = asked("acl", fake_library("acl", "libarm_compute.so", source=source))
+
+    assert library.presence is Presence.FOUND
+    assert library.reasons[0].message == "AclCreateContext returned 4 (unsupported target)"
+    assert report.facts == {"interface_version": "0.1.0"}
+
+
+def test_the_compute_library_is_only_for_arm(tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text(json.dumps({"uname": {"machine": "ppc64le"}}))
+
+    (reason,) = acl.find(Host(str(tmp_path))).reasons
+
+    assert (reason.code, "ppc64le" in reason.message) == ("not-this-platform", True)

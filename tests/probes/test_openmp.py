@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import openmp
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+
+QUESTIONS = """
+int omp_get_max_threads(void) { return 8; }
+int omp_get_num_procs(void) { return 4; }
+static __thread int number;
+int omp_get_thread_num(void) { return number; }
+int omp_get_num_threads(void) { return 2; }
+"""
+
+GNU = (
+    QUESTIONS
+    + """
+#include <pthread.h>
+#include <stdio.h>
+static void (*region)(void *);
+static void *other(void *nothing) { number = SECOND; region(nothing); return 0; }
+void GOMP_barrier(void) {}
+void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags) {
+    pthread_t thread;
+    (void)threads; (void)flags;
+    region = run;
+    pthread_create(&thread, 0, other, data);
+    run(data);
+    pthread_join(thread, 0);
+}
+void omp_display_env(int all) {
+    (void)all;
+    fprintf(stderr, "OPENMP DISPLAY ENVIRONMENT BEGIN\\n  _OPENMP = '201511'\\n");
+}
+"""
+)
+
+LLVM = (
+    QUESTIONS.replace("return 8;", 'if (getenv("KMP_VERSION")) fputs(BANNER, stderr); return 8;')
+    + """
+int __kmpc_global_thread_num(void *place) { return place != 0; }
+void __kmpc_push_num_threads(void *place, int thread, int count) {
+    (void)place; (void)thread; (void)count;
+}
+void __kmpc_fork_call(void *place, int count, void (*run)(int *, int *)) {
+    (void)place; (void)count;
+    for (number = 0; number < 2; number++) run(&number, &number);
+}
+"""
+)
+
+
+def llvm(banner: str) -> str:
+    return f'#include <stdio.h>\n#include <stdlib.h>\n#define BANNER "{banner}"\n' + LLVM
+
+
+def asked(path: Path) -> tuple[ProbeReport, Library]:
+    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
+    report = survey(("openmp",), host, Presence.USABLE).probes["openmp"]
+    (library,) = (one for one in report.libraries if one.path == str(path))
+    return report, library
+
+
+def test_a_gnu_runtime_runs_a_region_in_two_threads(fake_library: FakeLibrary) -> None:
+    path = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
+
+    report, library = asked(path)
+
+    assert library.presence is Presence.USABLE
+    assert report.facts == {
+        "runtime": "gnu",
+        "max_threads": 8,
+        "processors": 4,
+        "specification_date": 201511,
+    }
+
+
+def test_threads_that_share_a_number_are_wrong(fake_library: FakeLibrary) -> None:
+    path = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "0"))
+
+    _, library = asked(path)
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == ["wrong-result"]
+
+
+def test_intels_runtime_tells_its_version_on_stderr(fake_library: FakeLibrary) -> None:
+    banner = "Intel(R) OMP version: 5.0.20260828\\nIntel(R) OMP API version: 5.2 (202111)\\n"
+    path = fake_library("iomp", "libiomp5.so", source=llvm(banner))
+
+    report, library = asked(path)
+
+    assert (library.presence, library.version) == (Presence.USABLE, "5.0.20260828")
+    assert report.facts["runtime"] == "intel"
+    assert report.facts["specification_date"] == 202111
+
+
+def test_the_date_that_llvms_runtime_always_gives_is_no_version(fake_library: FakeLibrary) -> None:
+    banner = "LLVM OMP version: 5.0.20140926\\nLLVM OMP API version: 5.1 (202011)\\n"
+    path = fake_library("omp", "libomp.so.5", source=llvm(banner))
+
+    report, library = asked(path)
+
+    assert (library.presence, library.version) == (Presence.USABLE, "")
+    assert report.facts["runtime"] == "llvm"
+    assert report.facts["specification_date"] == 202011
+
+
+def test_a_runtime_of_llvm_under_the_name_of_gnus_is_llvms(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    built = fake_library("omp", "libomp.so", source=llvm(""))
+    shutil.copy(built, tmp_path / "libgomp.so.1")
+    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(tmp_path)})
+
+    finding = openmp.find(host)
+
+    (library,) = (one for one in finding.libraries if one.path.startswith(str(tmp_path)))
+    assert library.facts == {"runtime": "llvm"}
+
+
+@pytest.mark.parametrize(
+    ("versions", "facts"),
+    [
+        (
+            ["GOMP_1.0", "GOMP_4.5", "GOMP_5.0.1", "GOMP_5.0"],
+            {"symbol_version": "GOMP_5.0.1", "gcc_interface": "11"},
+        ),
+        (["GOMP_4.0", "GOMP_9.10", "GOMP_9.2"], {"symbol_version": "GOMP_9.10"}),
+        (["OTHER_1"], {}),
+    ],
+)
+def test_the_highest_symbol_version_of_a_gnu_runtime_is_told(
+    tmp_path: Path, versions: list[str], facts: dict[str, str]
+) -> None:
+    import subprocess
+
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) to make the fake library with")
+    (tmp_path / "gomp.c").write_text("void GOMP_barrier(void) {}\n")
+    script = "".join(f"{name} {{ }};\n" for name in versions[:-1])
+    (tmp_path / "gomp.map").write_text(f"{script}{versions[-1]} {{ global: GOMP_barrier; }};\n")
+    path = tmp_path / "libgomp.so.1"
+    flags = ["-shared", "-fPIC", f"-Wl,--version-script={tmp_path}/gomp.map"]
+    subprocess.run([compiler, *flags, "-o", path, tmp_path / "gomp.c"], check=True)
+    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(tmp_path)})
+
+    finding = openmp.find(host)
+
+    (library,) = (one for one in finding.libraries if one.path == str(path))
+    assert library.facts == {"runtime": "gnu", **facts}
+
+
+def wheel(site: Path, name: str, files: dict[str, Path]) -> None:
+    """Lay out an installed distribution that brings these files, as a recorded host has it."""
+    record = ""
+    for relative, built in files.items():
+        path = site / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(built, path)
+        record += f"{relative},,\n"
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "RECORD").write_text(record)
+
+
+def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    code = GNU.replace("SECOND", "1")
+    first = fake_library("gomp", "libgomp-aaaaaa11.so.1.0.0", source=code)
+    second = fake_library("gomp", "libgomp-bbbbbb22.so.1.0.0", source=code)
+    site = tmp_path / "root" / "site"
+    wheel(site, "alpha", {f"alpha.libs/{first.name}": first})
+    wheel(site, "beta", {f"beta.libs/{second.name}": second})
+    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+
+    (warning,) = openmp.find(Host(str(tmp_path))).warnings
+
+    assert warning.code == "conflict"
+    assert "alpha brings libgomp-aaaaaa11.so.1.0.0" in warning.message
+    assert "beta brings libgomp-bbbbbb22.so.1.0.0" in warning.message
+    assert "each copy has threads of its own" in warning.message
+
+
+def test_wheels_with_one_soname_share_a_runtime(tmp_path: Path, fake_library: FakeLibrary) -> None:
+    built = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
+    site = tmp_path / "root" / "site"
+    wheel(site, "alpha", {"alpha.libs/libgomp.so.1": built})
+    wheel(site, "beta", {"beta.libs/libgomp.so.1": built})
+    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+
+    assert openmp.find(Host(str(tmp_path))).warnings == ()
+
+
+def test_a_runtime_of_torch_that_its_library_does_not_need_is_no_conflict(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    code = GNU.replace("SECOND", "1")
+    ours = fake_library("gomp", "libgomp.so.1", source=code)
+    theirs = fake_library("gomp", "libgomp-bbbbbb22.so.1.0.0", source=code)
+    carrier = fake_library("torch", "libtorch_cpu.so", source="int nothing;\n")
+    site = tmp_path / "root" / "site"
+    wheel(site, "torch", {"torch/lib/libgomp.so.1": ours, "torch/lib/libtorch_cpu.so": carrier})
+    wheel(site, "beta", {f"beta.libs/{theirs.name}": theirs})
+    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+
+    assert openmp.find(Host(str(tmp_path))).warnings == ()
+
+
+def test_runtimes_of_different_makers_are_named(tmp_path: Path, fake_library: FakeLibrary) -> None:
+    first = fake_library("omp", "libomp-aaaaaa11.so.5", source=llvm(""))
+    second = fake_library("iomp", "libiomp5-bbbbbb22.so", source=llvm(""))
+    site = tmp_path / "root" / "site"
+    wheel(site, "alpha", {f"alpha.libs/{first.name}": first})
+    wheel(site, "beta", {f"beta.libs/{second.name}": second})
+    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+
+    (warning,) = openmp.find(Host(str(tmp_path))).warnings
+
+    assert "different makers (intel, llvm)" in warning.message
+    assert "share a runtime" in warning.hint
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "codes"),
+    [
+        ("OMP_NUM_THREADS", "2", []),
+        ("OMP_NUM_THREADS", "2,1", []),
+        ("OMP_NUM_THREADS", "64", ["override-exceeds-hardware"]),
+        ("OMP_NUM_THREADS", "0", ["override-invalid"]),
+        ("OMP_NUM_THREADS", "9" * 4000, ["override-invalid"]),
+        ("OMP_NUM_THREADS", "\u0664", ["override-invalid"]),
+        ("OMP_PROC_BIND", "close,spread", []),
+        ("OMP_PROC_BIND", "near", ["override-invalid"]),
+        ("OMP_PLACES", "cores(4)", []),
+        ("OMP_PLACES", "{0:4}:2", []),
+        ("OMP_PLACES", "core", ["override-invalid"]),
+        ("OMP_SCHEDULE", "nonmonotonic:dynamic,16", []),
+        ("OMP_SCHEDULE", "dynamic,x", ["override-invalid"]),
+        ("OMP_STACKSIZE", "64M", []),
+        ("OMP_STACKSIZE", "64 potatoes", ["override-invalid"]),
+        ("OMP_WAIT_POLICY", "PASSIVE", []),
+        ("KMP_BLOCKTIME", "infinite", []),
+        ("KMP_BLOCKTIME", "long", ["override-invalid"]),
+        ("KMP_AFFINITY", "granularity=fine,compact,1,0", []),
+    ],
+)
+def test_variables_of_openmp_are_facts_and_held_against_what_they_take(
+    tmp_path: Path, fake_library: FakeLibrary, variable: str, value: str, codes: list[str]
+) -> None:
+    built = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
+    (tmp_path / "root" / "usr" / "lib").mkdir(parents=True)
+    shutil.copy(built, tmp_path / "root" / "usr" / "lib")
+    host = {"environment": {variable: value}, "affinity": [0, 1, 2, 3]}
+    (tmp_path / "host.json").write_text(json.dumps(host))
+
+    finding = openmp.find(Host(str(tmp_path)))
+
+    assert finding.facts == {"environment": {variable: value}}
+    assert [warning.code for warning in finding.warnings] == codes
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff", b"\x7fELF", b"!<arch>\n"])
+def test_a_file_that_is_no_runtime_is_a_reason(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "usr" / "lib").mkdir(parents=True)
+    (tmp_path / "usr" / "lib" / "libomp.so.5").write_bytes(content)
+
+    (library,) = openmp.find(Host(str(tmp_path))).libraries
+
+    assert [reason.code for reason in library.reasons] == ["not-a-library"]
+
+
+def test_a_machine_without_openmp_says_so(tmp_path: Path) -> None:
+    finding = openmp.find(Host(str(tmp_path)))
+
+    assert finding.libraries == ()
+    assert [reason.code for reason in finding.reasons] == ["not-found"]
