@@ -51,7 +51,7 @@ VARIABLES = dict.fromkeys(
     ),
     anything,
 )
-_STEMS = ("libmpi", "libmpich", "libmpi_cray", "msmpi", "impi")
+_STEMS = ("libmpi", "libmpich", "libmpi_abi", "libmpi_cray", "msmpi", "impi")
 _LAUNCHERS = ("mpirun", "mpiexec")
 _TEXT_BYTES = 16384  # MPICH's limit for the text is 8192, Open MPI's 256
 

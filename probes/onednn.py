@@ -205,6 +205,10 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Compute, where its functions can be reached."""
     if not hasattr(opened, "dnnl_engine_create"):
         said = f"{os.path.basename(library.path)} hides oneDNN's functions, so nothing was computed"
+        if not library.version:
+            said += (
+                "; it tells its version as a C++ string, which can be received on x86-64 Linux only"
+            )
         raise NotUsable("no-use-check", said)
     if _told(opened, library, "dnnl").facts.get("cpu_runtime") == "sycl":
         said = "its CPU runtime is SYCL, which needs an OpenCL device; nothing was computed"

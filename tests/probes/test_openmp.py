@@ -290,3 +290,23 @@ def test_a_machine_without_openmp_says_so(tmp_path: Path) -> None:
 
     assert finding.libraries == ()
     assert [reason.code for reason in finding.reasons] == ["not-found"]
+
+
+@pytest.mark.parametrize(("mapped", "codes"), [(2, ["conflict"]), (1, [])])
+def test_two_runtimes_that_a_process_has_mapped_are_a_conflict(
+    tmp_path: Path, fake_library: FakeLibrary, mapped: int, codes: list[str]
+) -> None:
+    root = tmp_path / "root"
+    (root / "usr" / "lib").mkdir(parents=True)
+    (root / "proc" / "321").mkdir(parents=True)
+    names = ("libgomp.so.1", "libiomp5.so")
+    shutil.copy(fake_library("gomp", names[0], source=GNU.replace("SECOND", "1")), root / "usr/lib")
+    shutil.copy(fake_library("iomp", names[1], source=llvm("")), root / "usr/lib")
+    maps = [f"7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/{name}\n" for name in names]
+    (root / "proc" / "321" / "maps").write_text("".join(maps[:mapped]))
+
+    finding = openmp.find(Host(str(tmp_path), pid=321))
+
+    assert [library.used for library in finding.libraries] == [True, mapped == 2]
+    assert [warning.code for warning in finding.warnings] == codes
+    assert all("process 321 has mapped" in warning.message for warning in finding.warnings)
