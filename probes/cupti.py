@@ -28,8 +28,6 @@ KERNELS = 3
 def find(host: Host) -> Finding:
     """Look for every libcupti."""
     homes = [home for name in ("CUDA_HOME", "CUDA_PATH") if (home := host.env(name).rstrip("/"))]
-    extras = [f"{home}/extras/CUPTI/lib64" for home in homes]
-    folders = (*extras, "/usr/local/cuda*/extras/CUPTI/lib64")
     return find_libraries(
         host,
         "cupti",
@@ -38,7 +36,7 @@ def find(host: Host) -> Finding:
         macros=("CUPTI_API_VERSION",),
         decode=decoded,
         parts=2,
-        folders=folders,
+        folders=[f"{home}/extras/CUPTI/lib64" for home in homes],
     )
 
 

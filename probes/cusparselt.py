@@ -45,7 +45,6 @@ def find(host: Host) -> Finding:
         headers=("cusparseLt.h",),
         macros=tuple(f"CUSPARSELT_VER_{part}" for part in ("MAJOR", "MINOR", "PATCH", "BUILD")),
         homes=("CUSPARSELT_PATH", "CUSPARSELT_ROOT"),
-        folders=(f"/usr/lib/{host.machine}-linux-gnu/libcusparseLt/*",),
         wheels=("cusparselt/lib",),  # before 0.7 the wheel lay beside nvidia's folder
     )
     return replace(found, facts=environment(host, "CUSPARSELT_LOG_LEVEL", "CUSPARSELT_LOG_MASK"))

@@ -32,7 +32,6 @@ def find(host: Host) -> Finding:
         headers=("cutensor.h", "cutensor/types.h"),
         macros=("CUTENSOR_MAJOR", "CUTENSOR_MINOR", "CUTENSOR_PATCH"),
         homes=("CUTENSOR_PATH", "CUTENSOR_ROOT"),
-        folders=(f"/usr/lib/{host.machine}-linux-gnu/libcutensor/*",),
         wheels=("cutensor/lib",),
     )
 

@@ -51,7 +51,6 @@ def find(host: Host) -> Finding:
         headers=("nccl.h",),
         macros=("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"),
         homes=("NCCL_HOME", "NCCL_ROOT"),
-        folders=("/opt/nvidia/hpc_sdk/*/*/comm_libs/nccl/lib",),
     )
     built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
     reasons = () if built_in else found.reasons

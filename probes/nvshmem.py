@@ -46,10 +46,6 @@ def find(host: Host) -> Finding:
         headers=("non_abi/nvshmem_version.h", "common/nvshmem_version.h"),
         macros=tuple(f"NVSHMEM_VENDOR_{part}_VERSION" for part in parts),
         homes=("NVSHMEM_HOME", "NVSHMEM_PREFIX"),
-        folders=(
-            f"/usr/lib/{host.machine}-linux-gnu/nvshmem/*",
-            "/opt/nvidia/hpc_sdk/*/*/comm_libs/nvshmem/lib",
-        ),
     )
     return replace(found, facts=environment(host, *VARIABLES))
 

@@ -19,16 +19,14 @@ from mlbackends.probing.search import absent, libraries_named, stem_of
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
-FOLDERS = (
-    "/usr/local/cuda*/lib64",
-    "/usr/local/cuda*/targets/*/lib",
-    "/usr/lib/cuda/lib64",
-    "/opt/cuda*/lib64",
-    "/opt/cuda*/targets/*/lib",
-    "/opt/nvidia/hpc_sdk/*/*/cuda/*/lib64",
-    "/opt/nvidia/hpc_sdk/*/*/math_libs/*/lib64",
-    "/opt/nvidia/hpc_sdk/*/*/comm_libs/*/lib",
-)
+_PREFIXES = ("/usr/local", "/opt")
+"""Where toolkits have folders of their own, whose names begin with "cuda"."""
+
+_HPC_SDK = "/opt/nvidia/hpc_sdk"
+_HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
+
+_VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
+"""Below the system's library folder: those that have a folder for each CUDA version."""
 
 PACKAGE_VERSION = Fact(
     "package_version", str, "The version of the package that installed this copy, in full."
@@ -83,17 +81,35 @@ def find_libraries(
 
 
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
-    """Return the library folders of toolkits in customary places that hold one of these stems."""
+    """Return the library folders in customary places that hold one of these stems."""
     cached = host.__dict__.get("_cuda_folders")
     if cached is None:
         # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
-        found = [folder for pattern in FOLDERS for folder in host.glob(pattern)]
-        once = {host.realpath(folder): folder for folder in reversed(found)}
+        once = {host.realpath(at): at for at in reversed(_customary_folders(host))}
         cached = {
             at: {stem_of(name) for name in host.listdir(at)} for at in reversed(once.values())
         }
         host.__dict__["_cuda_folders"] = cached
     return [folder for folder, held in cached.items() if not held.isdisjoint(stems)]
+
+
+def _customary_folders(host: Host) -> list[str]:
+    roots = [
+        f"{prefix}/{name}"
+        for prefix in _PREFIXES
+        for name in host.listdir(prefix)
+        if name.startswith("cuda")
+    ]
+    folders = []
+    for root in (*roots, "/usr/lib/cuda"):
+        folders += [f"{root}/lib64", f"{root}/extras/CUPTI/lib64"]
+        folders += [f"{root}/targets/{name}/lib" for name in host.listdir(f"{root}/targets")]
+    if host.is_dir(_HPC_SDK):
+        folders += [at for part in _HPC_SDK_PARTS for at in host.glob(f"{_HPC_SDK}/*/*/{part}")]
+    for name in _VERSIONED:
+        above = f"/usr/lib/{host.machine}-linux-gnu/{name}"
+        folders += [f"{above}/{version}" for version in host.listdir(above)]
+    return [folder for folder in folders if host.is_dir(folder)]
 
 
 def environment(host: Host, *names: str) -> dict[str, dict[str, str]]:
@@ -202,7 +218,6 @@ def _version_beside(
 
 def _without_files(host: Host, word: str, stem: str) -> list[Reason]:
     """Return a reason for each installed wheel of the library that lacks its file."""
-    whole = re.compile(rf"(?:nvidia-(?:cuda-)?)?(?:lib)?{word}(?:-jit)?(?:-cu\d+)?")
     return [
         Reason(
             "metadata-only",
@@ -210,9 +225,17 @@ def _without_files(host: Host, word: str, stem: str) -> list[Reason]:
             f"reinstall {dist.name}",
         )
         for name, all_of in distributions(host).items()
-        if whole.fullmatch(name)
+        if word in name and _is_wheel_of(name, word)
         for dist in all_of[:1]
     ]
+
+
+def _is_wheel_of(name: str, word: str) -> bool:
+    """Tell whether a distribution is a library's: nvidia-cudnn-jit-cu13, cutensor-cu12."""
+    stem = name.removeprefix("nvidia-").removeprefix("cuda-")
+    head, _, cuda = stem.rpartition("-cu")
+    stem = head if head and cuda.isdecimal() else stem
+    return stem.removesuffix("-jit") == word
 
 
 def answered(library: Library, version: str, **facts: object) -> Answer:

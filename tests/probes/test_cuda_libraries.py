@@ -309,6 +309,32 @@ def test_a_toolkit_under_two_names_is_one_copy(machine: Machine) -> None:
     assert (library.version, library.found_by) == ("10.3.5", "well-known-folder")
 
 
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("cupti", "/usr/local/cuda-12.4/extras/CUPTI/lib64/libcupti.so.12"),
+        ("cusparselt", "/usr/lib/x86_64-linux-gnu/libcusparseLt/13/libcusparseLt.so.0"),
+        ("cutensor", "/usr/lib/x86_64-linux-gnu/libcutensor/12/libcutensor.so.2"),
+        ("nvshmem", "/usr/lib/x86_64-linux-gnu/nvshmem/12/libnvshmem_host.so.3"),
+        ("nccl", "/opt/nvidia/hpc_sdk/Linux_x86_64/25.1/comm_libs/nccl/lib/libnccl.so.2"),
+        ("cufft", "/opt/cuda/targets/x86_64-linux/lib/libcufft.so.12"),
+        ("curand", "/usr/lib/cuda/lib64/libcurand.so.10"),
+    ],
+)
+def test_a_customary_folder_is_searched(name: str, path: str, machine: Machine) -> None:
+    machine.library(path)
+
+    library = only(find(name, machine.host()))
+
+    assert (library.path, library.found_by) == (path, "well-known-folder")
+
+
+def test_cupti_of_the_toolkit_that_a_variable_names_is_found(machine: Machine) -> None:
+    machine.library("/tools/cuda/extras/CUPTI/lib64/libcupti.so.12")
+
+    assert only(cupti.find(machine.host(CUDA_HOME="/tools/cuda/"))).wins
+
+
 def test_every_copy_has_its_own_version(machine: Machine) -> None:
     machine.library("/opt/mine/lib/libnvrtc.so.12.4.127", "libnvrtc.so.12")
     machine.library(f"{CU13}/lib/libnvrtc.so.13")
