@@ -27,8 +27,8 @@ int nnp_initialize(void) { return STATUS; }
 int nnp_convolution_inference(int algorithm, int strategy, size_t inputs, size_t outputs,
                               size image, padding around, size window, size step,
                               const float *input, const float *kernel, const float *bias,
-                              float *output, void *room, size_t *room_size, int activation, const void *parameters,
-                              void *threads, void *profile) {
+                              float *output, void *room, size_t *room_size, int activation,
+                              const void *parameters, void *threads, void *profile) {
     if (algorithm != 4 || strategy != 1 || inputs != 1 || outputs != 1 || step.width != 1) return 2;
     if (around.left || room || room_size || activation || parameters) return 3;
     if (threads || profile) return 4;
