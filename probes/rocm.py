@@ -248,6 +248,8 @@ def _device_reasons(host: Host, card: AmdGpu) -> tuple[Reason, ...]:
 
 def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
     if not cards:
+        if host.exists("/dev/dxg"):  # below WSL the GPU is behind that, not on PCI
+            return ()
         said = "no AMD GPU is on PCI or in the KFD topology; HIP needs one"
         return (Reason("no-device", said),)
     if all(card.node is None for card in cards):

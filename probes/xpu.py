@@ -90,6 +90,7 @@ def find(host: Host) -> Finding:
     libraries = libraries_named(
         host, "Level Zero", "libze_loader", "ze_loader", homes=_HOMES, folders=("/opt/intel/lib",)
     )
+    libraries = [_with_version(host, library) for library in libraries]
     cards = [card for card in of_vendor(host, "8086") if card.is_display]
     if not libraries and not cards:
         return Finding(reasons=(_nothing(host),))
@@ -105,7 +106,8 @@ def find(host: Host) -> Finding:
     devices = tuple(_device(host, index, card) for index, card in enumerate(cards))
     reasons: tuple[Reason, ...] = ()
     if not cards:
-        reasons = (Reason("no-device", "no Intel GPU is on PCI; Level Zero needs one"),)
+        if not host.exists("/dev/dxg"):  # below WSL the GPU is behind that, not on PCI
+            reasons = (Reason("no-device", "no Intel GPU is on PCI; Level Zero needs one"),)
     elif all(device.reasons for device in devices):
         reasons = devices[0].reasons
     if not libraries:
@@ -117,6 +119,12 @@ def _nothing(host: Host) -> Reason:
     if host.platform == "darwin":
         return Reason("not-this-platform", "Level Zero exists for Linux and Windows, not macOS")
     return absent(host, "Intel GPU on PCI and no libze_loader.so.1", _HOMES)
+
+
+def _with_version(host: Host, library: Library) -> Library:
+    """Take the version from the file's full name: libze_loader.so.1.8.0."""
+    match = re.search(r"\.so\.(\d+\.\d+[\d.]*)$", host.realpath(library.path))
+    return replace(library, version=match[1]) if match else library
 
 
 def _device(host: Host, index: int, card: PciDevice) -> Device:
@@ -246,8 +254,9 @@ def _ask(opened: ctypes.CDLL, function: str, handle: int, kind: int, size: int) 
     from ctypes import c_void_p
 
     buffer = _structure(kind, size)
-    opened[function].argtypes = [c_void_p, c_void_p]
-    return b"" if opened[function](handle, buffer) else buffer.raw
+    ask = opened[function]
+    ask.argtypes = [c_void_p, c_void_p]
+    return b"" if ask(handle, buffer) else buffer.raw
 
 
 def _driver_version(opened: ctypes.CDLL, driver: int) -> str:

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import opencl
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_driver_without_a_loader_says_what_is_missing(tmp_path: Path) -> None:
+    write(tmp_path, {"/etc/OpenCL/vendors/intel.icd": "libigdrcl.so\n"})
+
+    found = opencl.find(Host(str(tmp_path)))
+
+    row = {"file": "/etc/OpenCL/vendors/intel.icd", "library": "libigdrcl.so"}
+    assert found.facts["drivers"] == [row]
+    assert found.presence is Presence.FOUND
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+    assert found.warnings == ()
+
+
+def test_a_driver_file_that_names_nothing_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, {"/etc/OpenCL/vendors/gone.icd": "/opt/gone/libgone.so"})
+
+    assert [one.code for one in opencl.find(Host(str(tmp_path))).warnings] == ["dangling-link"]
+
+
+def test_a_loader_without_drivers_says_so(tmp_path: Path) -> None:
+    write(tmp_path, {"/usr/lib/libOpenCL.so.1": "x"})
+
+    assert [one.code for one in opencl.find(Host(str(tmp_path))).reasons] == ["no-driver"]
+
+
+def test_a_variable_replaces_the_folder_of_drivers(tmp_path: Path) -> None:
+    write(tmp_path, {"/etc/OpenCL/vendors/a.icd": "liba.so", "/icd/b.icd": "libb.so"})
+    write(tmp_path, {"host.json": json.dumps({"environment": {"OCL_ICD_VENDORS": "/icd/"}})})
+
+    rows = opencl.find(Host(str(tmp_path))).facts["drivers"]
+
+    assert rows == [{"file": "/icd/b.icd", "library": "libb.so"}]
+
+
+@pytest.mark.parametrize("garbage", ["", "\0\x01\ufffd", "\n\n"])
+def test_garbage_in_a_driver_file_is_no_driver(tmp_path: Path, garbage: str) -> None:
+    write(tmp_path, {"/etc/OpenCL/vendors/bad.icd": garbage})
+
+    assert "drivers" not in opencl.find(Host(str(tmp_path))).facts
+
+
+@pytest.fixture
+def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Survey opencl with the fake in front of whatever this machine has."""
+
+    def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
+        path = fake_library("opencl", "libOpenCL.so.1")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        for name, value in told.items():
+            monkeypatch.setenv(name, value)
+        report = survey(("opencl",), Host(), Presence.USABLE, timeout=timeout).probes["opencl"]
+        (library,) = (one for one in report.libraries if one.path == str(path))
+        return report, library
+
+    return ask
+
+
+def test_a_device_that_fills_a_buffer_is_usable(asked: Asked) -> None:
+    report, library = asked(FAKE_GPUS="2")
+
+    assert library.presence is Presence.USABLE
+    assert report.facts["platforms"] == [
+        {"name": "Fake Platform", "vendor": "Nobody", "version": "OpenCL 3.0 fake"}
+    ]
+    first, second = report.devices
+    assert (first.name, first.driver, first.capability) == ("Fake Device", "1.2.3", "OpenCL 3.0")
+    assert first.memory_bytes == 8 << 30
+    assert first.facts == {
+        "platform": "Fake Platform",
+        "device_type": "gpu",
+        "compute_units": 32,
+        "max_clock_hertz": 2_000_000_000,
+        "float64": True,
+    }
+    assert (second.presence, second.pci_address) == (Presence.USABLE, "0000:04:00.0")
+
+
+def test_a_processor_is_told_from_a_gpu(asked: Asked) -> None:
+    report, _ = asked(FAKE_TYPE="2")
+
+    assert report.devices[0].facts["device_type"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"FAKE_PLATFORMS": "0"}, "no-driver"),
+        ({"FAKE_GPUS": "0"}, "no-device"),
+        ({"FAKE_AVAILABLE": "0"}, "no-device"),
+        ({"FAKE_RESULT": "1"}, "wrong-result"),
+        ({"FAKE_INIT": "-6"}, "call-failed"),
+    ],
+    ids=str,
+)
+def test_what_stops_it_below_usable(asked: Asked, told: dict[str, str], code: str) -> None:
+    _, library = asked(**told)
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == [code]
+
+
+def test_a_driver_that_hangs_leaves_the_rung_before(asked: Asked) -> None:
+    _, library = asked(timeout=0.5, FAKE_BEHAVIOUR="hang")
+
+    assert library.presence is Presence.FOUND
+    assert [reason.code for reason in library.reasons] == ["timed-out"]

@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import rocblas, rocm
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+PCI = "/sys/bus/pci/devices"
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def variables(root: Path, **told: str) -> None:
+    write(root, {"host.json": json.dumps({"platform": "linux", "environment": told})})
+
+
+def instinct_node(root: Path, gpus: int = 8) -> None:
+    """Two CPU nodes, then MI300X cards that are all linked to each other."""
+    for node in range(2):
+        write(root, {f"{NODES}/{node}/properties": "cpu_cores_count 96\nsimd_count 0\n"})
+    for i in range(gpus):
+        node, bus = 2 + i, 5 + 0x10 * i
+        at = f"{PCI}/0000:{bus:02x}:00.0"
+        files = {
+            f"{NODES}/{node}/properties": (
+                "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\nwave_front_size 64\n"
+                f"gfx_target_version 90402\nlocation_id {bus << 8}\ndomain 0\nnum_xcc 8\n"
+                f"unique_id {0xDEADBEEF00 + i}\nmax_engine_clk_fcompute 2100\n"
+            ),
+            f"{NODES}/{node}/mem_banks/0/properties": (
+                "heap_type 1\nsize_in_bytes 206141652992\nflags 0\nwidth 8192\n"
+            ),
+            f"{at}/uevent": "DRIVER=amdgpu\nPCI_CLASS=120000\nPCI_ID=1002:74A1\n",
+            f"{at}/numa_node": f"{i // 4}\n",
+            f"{at}/product_name": "AMD Instinct MI300X OAM\n",
+            f"{at}/current_compute_partition": "SPX\n",
+            f"{at}/current_memory_partition": "NPS1\n",
+            f"{at}/mem_info_vram_used": "300000000\n",
+            f"{at}/drm/renderD{128 + i}/uevent": "",
+        }
+        others = [0, *(2 + j for j in range(gpus) if j != i)]
+        for link, other in enumerate(others):
+            kind, speed = (11, 50000) if other >= 2 else (2, 64000)
+            files[f"{NODES}/{node}/io_links/{link}/properties"] = (
+                f"type {kind}\nnode_from {node}\nnode_to {other}\nweight 15\nmax_bandwidth {speed}\n"
+            )
+        write(root, files)
+    write(root, {"/dev/kfd": "", "/sys/module/amdgpu/version": "6.10.5\n"})
+    write(root, {"/opt/rocm/.info/version": "6.4.1-83\n"})
+
+
+def consumer_card(root: Path, node: str = "110000") -> None:
+    at = f"{PCI}/0000:03:00.0"
+    told = f"simd_count 192\nsimd_per_cu 2\ngfx_target_version {node}\nlocation_id 768\n"
+    files = {
+        f"{NODES}/1/properties": told,
+        f"{NODES}/1/mem_banks/0/properties": "heap_type 1\nsize_in_bytes 25753026560\n",
+        f"{at}/uevent": "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_ID=1002:744C\n",
+        f"{at}/revision": "0xc8\n",
+        "/usr/share/libdrm/amdgpu.ids": "# names\n1.0.0\n744C,\tC8,\tAMD Radeon RX 7900 XTX\n",
+    }
+    write(root, files)
+
+
+def test_eight_instinct_cards_and_their_links(tmp_path: Path) -> None:
+    instinct_node(tmp_path)
+
+    found = rocm.find(Host(str(tmp_path)))
+
+    assert found.version == "6.4.1-83"
+    assert found.facts["gpu_count"] == found.facts["visible_gpu_count"] == 8
+    assert found.facts["targets"] == ["gfx942"]
+    assert found.facts["driver_version"] == "6.10.5"
+    assert found.facts["installations"] == [{"path": "/opt/rocm", "version": "6.4.1-83"}]
+    links = found.facts["links"]
+    assert isinstance(links, list) and len(links) == 28
+    assert links[0] == {
+        "from": 0,
+        "to": 1,
+        "kind": "xgmi",
+        "weight": 15,
+        "max_bytes_per_second": 50_000_000_000,
+    }
+    last = found.devices[7]
+    assert (last.name, last.capability) == ("AMD Instinct MI300X OAM", "gfx942")
+    assert last.memory_bytes == 206141652992
+    assert (last.pci_address, last.numa_node) == ("0000:75:00.0", 1)
+    assert last.uuid == "GPU-000000deadbeef07"
+    assert last.facts == {
+        "compute_units": 304,
+        "wavefront_size": 64,
+        "chiplets": 8,
+        "max_clock_hertz": 2_100_000_000,
+        "compute_partition": "SPX",
+        "memory_partition": "NPS1",
+    }
+    assert last.volatile == {"memory_used_bytes": 300000000}
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+    assert found.warnings == ()
+
+
+def test_a_consumer_card_has_its_name_from_libdrm(tmp_path: Path) -> None:
+    consumer_card(tmp_path)
+
+    (device,) = rocm.find(Host(str(tmp_path))).devices
+
+    assert (device.name, device.capability) == ("AMD Radeon RX 7900 XTX", "gfx1100")
+    assert device.facts["compute_units"] == 96
+    assert "links" not in rocm.find(Host(str(tmp_path))).facts
+
+
+def test_a_letter_in_a_target_is_a_digit_above_nine(tmp_path: Path) -> None:
+    consumer_card(tmp_path, node="90010")
+
+    assert rocm.find(Host(str(tmp_path))).devices[0].capability == "gfx90a"
+
+
+def test_a_card_without_driver_is_told_from_one_that_is_given_away(tmp_path: Path) -> None:
+    for bus, driver in ((1, ""), (2, "vfio-pci"), (3, "amdgpu")):
+        bound = f"DRIVER={driver}\n" if driver else ""
+        text = f"{bound}PCI_CLASS=30000\nPCI_ID=1002:744C\n"
+        write(tmp_path, {f"{PCI}/0000:0{bus}:00.0/uevent": text})
+
+    found = rocm.find(Host(str(tmp_path)))
+
+    reasons = [device.reasons[0] for device in found.devices]
+    assert [reason.code for reason in reasons] == ["no-driver", "no-driver", "unsupported-hardware"]
+    assert "vfio-pci" in reasons[1].message
+    assert "KFD" in reasons[2].message
+    assert found.reasons[0].code == "no-driver"
+
+
+def test_a_container_without_the_node_is_told_what_to_give(tmp_path: Path) -> None:
+    instinct_node(tmp_path, gpus=1)
+    (tmp_path / "dev/kfd").unlink()
+    write(tmp_path, {"/dev/null": ""})
+
+    reason = rocm.find(Host(str(tmp_path))).reasons[0]
+
+    assert reason.code == "no-device"
+    assert "--device=/dev/kfd" in reason.hint
+
+
+def test_gpus_that_the_container_may_not_use_are_counted(tmp_path: Path) -> None:
+    instinct_node(tmp_path, gpus=2)
+    write(tmp_path, {f"{NODES}/3/properties": ""})
+
+    facts = rocm.find(Host(str(tmp_path))).facts
+
+    assert facts["unreadable_node_count"] == 1
+
+
+def test_an_installation_without_a_gpu_says_what_is_missing(tmp_path: Path) -> None:
+    write(tmp_path, {"/opt/rocm-6.2.0/.info/version": "6.2.0-66\n"})
+
+    found = rocm.find(Host(str(tmp_path)))
+
+    assert (found.presence, found.version) == (Presence.FOUND, "6.2.0-66")
+    assert found.reasons[0].code == "no-device"
+
+
+@pytest.mark.parametrize(
+    ("told", "count"),
+    [
+        ({"HIP_VISIBLE_DEVICES": "0,2"}, 2),
+        ({"HIP_VISIBLE_DEVICES": "0,9,1"}, 1),
+        ({"HIP_VISIBLE_DEVICES": ""}, 4),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, 1),
+        ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1"}, 1),
+        ({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"}, 0),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-000000DEADBEEF03"}, 1),
+        ({"ROCR_VISIBLE_DEVICES": ""}, 0),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, 0),
+    ],
+    ids=str,
+)
+def test_variables_leave_gpus_visible(tmp_path: Path, told: dict[str, str], count: int) -> None:
+    instinct_node(tmp_path, gpus=4)
+    variables(tmp_path, **told)
+
+    found = rocm.find(Host(str(tmp_path)))
+
+    assert found.facts["visible_gpu_count"] == count
+    codes = [warning.code for warning in found.warnings]
+    assert ("hidden-by-variable" in codes) is (count == 0)
+
+
+def test_two_variables_that_differ_are_a_conflict(tmp_path: Path) -> None:
+    consumer_card(tmp_path)
+    variables(tmp_path, HIP_VISIBLE_DEVICES="0", CUDA_VISIBLE_DEVICES="0,1")
+
+    assert [one.code for one in rocm.find(Host(str(tmp_path))).warnings] == ["conflict"]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [("10.3.0", "target-overridden"), ("gfx1100", "override-invalid"), ("11.0.0", None)],
+)
+def test_an_override_of_the_target(tmp_path: Path, value: str, code: str | None) -> None:
+    consumer_card(tmp_path)
+    variables(tmp_path, HSA_OVERRIDE_GFX_VERSION=value)
+
+    found = rocm.find(Host(str(tmp_path)))
+
+    assert [one.code for one in found.warnings] == ([code] if code else [])
+    assert found.facts["environment"] == {"HSA_OVERRIDE_GFX_VERSION": value}
+
+
+@pytest.mark.parametrize(
+    "garbage", ["", "\0\ufffd", "9" * 100_000, "simd_count -5\n", "simd_count"]
+)
+def test_garbage_in_the_topology_never_raises(tmp_path: Path, garbage: str) -> None:
+    instinct_node(tmp_path, gpus=2)
+    for path in list((tmp_path / "sys").rglob("*")) + list((tmp_path / "opt").rglob("*")):
+        if path.is_file() and path.name != "uevent":
+            path.write_text(garbage)
+
+    found = rocm.find(Host(str(tmp_path)))
+
+    assert [device.capability for device in found.devices] == ["", ""]
+    assert all(device.memory_bytes is None for device in found.devices)
+
+
+def test_numbers_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
+    told = (
+        "simd_count 10\nsimd_per_cu 0\ngfx_target_version 99999999999\nlocation_id 18446744073709551615\n"
+        "num_xcc 99999999\nmax_engine_clk_fcompute 9999999999\nunique_id 0\ndomain 1\n"
+    )
+    write(tmp_path, {f"{NODES}/0/properties": told})
+
+    (device,) = rocm.find(Host(str(tmp_path))).devices
+
+    assert device.facts == {"partition": 15}
+    assert (device.capability, device.uuid) == ("", "")
+
+
+def test_an_empty_machine_has_no_rocm(tmp_path: Path) -> None:
+    found = rocm.find(Host(str(tmp_path)))
+
+    assert (found.libraries, found.devices, found.facts) == ((), (), {})
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+
+
+# ---- load and use, with a fake of the runtime --------------------------------------------------
+
+
+@pytest.fixture
+def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Survey a probe with a fake in front of whatever this machine has."""
+
+    def ask(
+        probe: str = "rocm",
+        fake: tuple[str, str] = ("hip", "libamdhip64.so.6"),
+        timeout: float = 5.0,
+        **told: str,
+    ) -> tuple[ProbeReport, Library]:
+        path = fake_library(*fake)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        for name, value in told.items():
+            monkeypatch.setenv(name, value)
+        report = survey((probe,), Host(), Presence.USABLE, timeout=timeout).probes[probe]
+        (library,) = (one for one in report.libraries if one.path == str(path))
+        return report, library
+
+    return ask
+
+
+def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
+    report, library = asked(FAKE_GPUS="2", FAKE_NAME="AMD Instinct MI300X")
+
+    assert (library.presence, library.version) == (Presence.USABLE, "6.4.43483")
+    assert report.facts["runtime_version"] == "6.4.43483"
+    first, second = report.devices[:2]
+    assert (first.name, first.presence) == ("AMD Instinct MI300X", Presence.USABLE)
+    assert second.presence is Presence.LOADABLE
+    assert (second.pci_address, second.memory_bytes) == ("0000:15:00.0", 192 << 30)
+
+
+def test_a_gpu_that_brings_back_other_bytes_is_wrong(asked: Asked) -> None:
+    _, library = asked(FAKE_RESULT="1")
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == ["wrong-result"]
+
+
+@pytest.mark.parametrize("told", [{"FAKE_INIT": "100"}, {"FAKE_GPUS": "0"}, {"FAKE_INIT": "101"}])
+def test_a_runtime_without_gpus_is_loadable(asked: Asked, told: dict[str, str]) -> None:
+    _, library = asked(**told)
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "6.4.43483")
+    assert [reason.code for reason in library.reasons] == ["no-device"]
+
+
+def test_an_error_is_told_with_function_code_and_name(asked: Asked) -> None:
+    _, library = asked(FAKE_MEMORY_STATUS="2")
+
+    (reason,) = library.reasons
+    assert reason.code == "call-failed"
+    assert reason.message == "hipMalloc returned 2 (hipErrorOutOfMemory)"
+
+
+def test_an_old_runtime_that_refuses_its_version_without_a_gpu_is_loadable(asked: Asked) -> None:
+    _, library = asked(FAKE_RUNTIME_STATUS="100", FAKE_INIT="100")
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "")
+
+
+def test_a_runtime_that_crashes_keeps_its_rung(asked: Asked) -> None:
+    _, library = asked(FAKE_BEHAVIOUR="segfault")
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == ["crashed"]
+
+
+ROCBLAS = ("rocblas", "librocblas.so.4")
+
+
+def test_rocblas_multiplies(asked: Asked) -> None:
+    _, library = asked("rocblas", ROCBLAS)
+
+    assert (library.presence, library.version) == (Presence.USABLE, "4.2.0.8a3b6c1")
+
+
+def test_rocblas_that_multiplies_wrongly_is_not_usable(asked: Asked) -> None:
+    _, library = asked("rocblas", ROCBLAS, FAKE_RESULT="1")
+
+    assert [reason.code for reason in library.reasons] == ["wrong-result"]
+
+
+def test_rocblas_without_a_handle_says_so(asked: Asked) -> None:
+    _, library = asked("rocblas", ROCBLAS, FAKE_INIT="1")
+
+    assert library.presence is Presence.LOADABLE
+    assert library.reasons[0].message == "rocblas_create_handle returned 1"
+
+
+@pytest.mark.parametrize(
+    ("probe", "file", "version", "presence"),
+    [
+        ("miopen", "libMIOpen.so.1", "3.2.0", Presence.USABLE),
+        ("hipblaslt", "libhipblaslt.so.0", "0.12.3", Presence.USABLE),
+        ("rccl", "librccl.so.1", "2.21.6", Presence.LOADABLE),
+    ],
+)
+def test_the_other_libraries_tell_their_version(
+    asked: Asked, probe: str, file: str, version: str, presence: Presence
+) -> None:
+    _, library = asked(probe, (probe, file))
+
+    assert (library.version, library.presence) == (version, presence)
+
+
+@pytest.mark.parametrize(
+    ("probe", "file"), [("miopen", "libMIOpen.so.1"), ("hipblaslt", "libhipblaslt.so.0")]
+)
+def test_a_library_that_gets_no_handle_stays_below_usable(
+    asked: Asked, probe: str, file: str
+) -> None:
+    _, library = asked(probe, (probe, file), FAKE_INIT="1")
+
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == ["call-failed"]
+
+
+def test_rocblas_without_code_for_this_gpu_is_a_warning(tmp_path: Path) -> None:
+    consumer_card(tmp_path, node="100306")
+    write(tmp_path, {"/opt/rocm/lib/librocblas.so.4": "no library, but it has the name"})
+    for target in ("gfx942", "gfx90a"):
+        write(tmp_path, {f"/opt/rocm/lib/rocblas/library/Kernels.so-000-{target}.hsaco": ""})
+
+    found = rocblas.find(Host(str(tmp_path)))
+
+    assert found.facts["targets"] == ["gfx90a", "gfx942"]
+    (warning,) = found.warnings
+    assert warning.code == "unsupported-hardware"
+    assert "gfx1036" in warning.message

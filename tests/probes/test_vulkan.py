@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import vulkan
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+FOLDER = "/usr/share/vulkan/icd.d"
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def manifest(library: str) -> str:
+    inner = {"library_path": library, "api_version": "1.3.230"}
+    return json.dumps({"file_format_version": "1.0.0", "ICD": inner})
+
+
+def test_manifests_in_the_usual_folder(tmp_path: Path) -> None:
+    write(tmp_path, {f"{FOLDER}/radeon.json": manifest("libvulkan_radeon.so")})
+
+    found = vulkan.find(Host(str(tmp_path)))
+
+    assert found.facts["drivers"] == [
+        {
+            "file": f"{FOLDER}/radeon.json",
+            "library": "libvulkan_radeon.so",
+            "api_version": "1.3.230",
+        }
+    ]
+    assert found.presence is Presence.FOUND
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+
+
+@pytest.mark.parametrize("name", ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"])
+def test_a_variable_replaces_the_folders(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {f"{FOLDER}/a.json": manifest("liba.so"), "/icd/b.json": manifest("libb.so")})
+    write(tmp_path, {"host.json": json.dumps({"environment": {name: "/icd/b.json"}})})
+
+    rows = vulkan.find(Host(str(tmp_path))).facts["drivers"]
+
+    assert [row["library"] for row in rows] == ["libb.so"]  # type: ignore[index,union-attr]
+
+
+def test_a_manifest_that_names_nothing_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, {f"{FOLDER}/gone.json": manifest("../../lib/libgone.so")})
+    write(tmp_path, {f"{FOLDER}/left-to-the-loader.json": manifest("libfine.so")})
+
+    (warning,) = vulkan.find(Host(str(tmp_path))).warnings
+
+    assert warning.code == "dangling-link"
+    assert "libgone.so" in warning.message
+
+
+@pytest.mark.parametrize(
+    "garbage", ["", "\0\ufffd", "[]", '{"ICD": 3}', "[" * 100_000, '{"ICD": {}}']
+)
+def test_garbage_in_a_manifest_is_no_driver(tmp_path: Path, garbage: str) -> None:
+    write(tmp_path, {f"{FOLDER}/bad.json": garbage})
+
+    assert "drivers" not in vulkan.find(Host(str(tmp_path))).facts
+
+
+@pytest.fixture
+def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Survey vulkan with the fake in front of whatever this machine has."""
+
+    def ask(**told: str) -> tuple[ProbeReport, Library]:
+        path = fake_library("vulkan", "libvulkan.so.1")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        for name, value in told.items():
+            monkeypatch.setenv(name, value)
+        report = survey(("vulkan",), Host(), Presence.USABLE).probes["vulkan"]
+        (library,) = (one for one in report.libraries if one.path == str(path))
+        return report, library
+
+    return ask
+
+
+def test_devices_answer_and_nothing_more_is_claimed(asked: Asked) -> None:
+    report, library = asked(FAKE_GPUS="2")
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "1.3.296")
+    assert [reason.code for reason in library.reasons] == ["no-use-check"]
+    assert len(report.devices) == 2
+    device = report.devices[0]
+    assert (device.name, device.capability) == ("Fake Vulkan Device", "1.4.303")
+    assert (device.driver, device.memory_bytes) == ("25.2.1", 24 << 30)
+    assert device.facts == {"vendor_id": "1002", "device_type": "discrete_gpu"}
+
+
+def test_a_processor_that_draws_is_no_gpu(asked: Asked) -> None:
+    report, _ = asked(FAKE_TYPE="4", FAKE_NAME="llvmpipe (LLVM 15.0.6, 256 bits)")
+
+    assert report.devices[0].facts["device_type"] == "cpu"
+
+
+def test_nvidia_packs_its_version_in_its_own_way(asked: Asked) -> None:
+    number = 580 << 22 | 65 << 14 | 6 << 6
+    report, _ = asked(FAKE_VENDOR="0x10de", FAKE_DRIVER_NUMBER=str(number))
+
+    assert report.devices[0].driver == "580.65.06"
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"FAKE_INIT": "-9"}, "no-driver"),
+        ({"FAKE_INIT": "-3"}, "call-failed"),
+        ({"FAKE_GPUS": "0"}, "no-device"),
+        ({"FAKE_BEHAVIOUR": "segfault"}, "crashed"),
+    ],
+    ids=str,
+)
+def test_what_stops_it(asked: Asked, told: dict[str, str], code: str) -> None:
+    _, library = asked(**told)
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "1.3.296")
+    assert [reason.code for reason in library.reasons] == [code]

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.probes import sycl, xpu
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+PCI = "/sys/bus/pci/devices"
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def arc(root: Path, driver: str = "xe") -> None:
+    at = f"{PCI}/0000:03:00.0"
+    bound = f"DRIVER={driver}\n" if driver else ""
+    files = {
+        f"{at}/uevent": f"{bound}PCI_CLASS=30000\nPCI_ID=8086:56A0\n",
+        f"{at}/drm/renderD128/uevent": "",
+        "/usr/share/misc/pci.ids": "8086  Intel\n\t56a0  DG2 [Arc A770]\n",
+        f"{PCI}/0000:00:1f.3/uevent": "PCI_CLASS=40100\nPCI_ID=8086:7A50\n",
+    }
+    write(root, files)
+
+
+def test_an_arc_with_xe(tmp_path: Path) -> None:
+    arc(tmp_path)
+
+    found = xpu.find(Host(str(tmp_path)))
+
+    (device,) = found.devices
+    assert (device.name, device.driver) == ("DG2 [Arc A770]", "xe")
+    assert device.facts == {"pci_id": "8086:56a0"}
+    assert device.reasons == ()
+    assert found.facts == {"gpu_count": 1, "driver": "xe"}
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+
+
+@pytest.mark.parametrize("driver", ["", "vfio-pci"])
+def test_a_gpu_that_no_compute_driver_has(tmp_path: Path, driver: str) -> None:
+    arc(tmp_path, driver)
+
+    found = xpu.find(Host(str(tmp_path)))
+
+    assert found.devices[0].reasons[0].code == "no-driver"
+    assert found.reasons[0].code == "no-driver"
+
+
+def test_the_memory_on_the_card_where_the_driver_tells_it(tmp_path: Path) -> None:
+    arc(tmp_path, "i915")
+    write(tmp_path, {f"{PCI}/0000:03:00.0/drm/card1/lmem_total_bytes": "17095983104\n"})
+
+    assert xpu.find(Host(str(tmp_path))).devices[0].memory_bytes == 17095983104
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE", "composite"),
+        ("ZE_AFFINITY_MASK", "0.0,1", "gpu0"),
+        ("ONEAPI_DEVICE_SELECTOR", "level_zero:gpu;opencl:*", "gpu"),
+        ("ONEAPI_DEVICE_SELECTOR", "!level_zero:0", "level_zero:"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_a_warning(
+    tmp_path: Path, name: str, good: str, bad: str
+) -> None:
+    arc(tmp_path)
+    for value, codes in ((good, []), (bad, ["override-invalid"])):
+        write(tmp_path, {"host.json": json.dumps({"environment": {name: value}})})
+        found = xpu.find(Host(str(tmp_path)))
+        assert [warning.code for warning in found.warnings] == codes
+        assert found.facts["environment"] == {name: value}
+
+
+@pytest.mark.parametrize("garbage", ["", "\0\ufffd", "-1", "9" * 100_000])
+def test_garbage_never_raises(tmp_path: Path, garbage: str) -> None:
+    arc(tmp_path)
+    card = tmp_path / PCI.lstrip("/") / "0000:03:00.0"
+    write(card, {"numa_node": garbage, "drm/card0/lmem_total_bytes": garbage})
+    write(tmp_path, {"/usr/share/misc/pci.ids": garbage})
+
+    (device,) = xpu.find(Host(str(tmp_path))).devices
+
+    assert (device.name, device.memory_bytes, device.numa_node) == ("", None, None)
+
+
+def test_an_empty_machine_has_no_xpu(tmp_path: Path) -> None:
+    found = xpu.find(Host(str(tmp_path)))
+
+    assert (found.libraries, found.devices, found.facts) == ((), (), {})
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+
+
+def test_sycl_takes_its_version_and_adapters_from_file_names(tmp_path: Path) -> None:
+    folder = "/opt/intel/oneapi/compiler/2025.1/lib"
+    names = ("libsycl.so.8.0.0", "libur_adapter_level_zero.so.0", "libur_adapter_opencl.so.0")
+    write(tmp_path, {f"{folder}/{name}": "x" for name in names})
+
+    found = sycl.find(Host(str(tmp_path)))
+
+    assert found.libraries[0].version == "8.0.0"
+    assert found.facts["adapters"] == ["level_zero", "opencl"]
+
+
+# ---- load and use, with a fake of Level Zero ---------------------------------------------------
+
+
+@pytest.fixture
+def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Survey xpu with the fake in front of whatever this machine has."""
+
+    def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
+        path = fake_library("level_zero", "libze_loader.so.1")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        for name, value in told.items():
+            monkeypatch.setenv(name, value)
+        report = survey(("xpu",), Host(), Presence.USABLE, timeout=timeout).probes["xpu"]
+        (library,) = (one for one in report.libraries if one.path == str(path))
+        return report, library
+
+    return ask
+
+
+def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
+    report, library = asked(FAKE_GPUS="2")
+
+    assert (library.presence, library.version) == (Presence.USABLE, "1.20.2")
+    first, second = report.devices[:2]
+    assert first.name == "Intel(R) Arc(TM) A770 Graphics"
+    assert first.presence is Presence.USABLE
+    assert second.presence is Presence.LOADABLE
+    assert (second.pci_address, second.memory_bytes) == ("0000:04:00.0", 16 << 30)
+    assert first.facts == {
+        "is_integrated": False,
+        "pci_id": "8086:56a0",
+        "max_clock_hertz": 2_400_000_000,
+        "level_zero_driver_version": "1.6.33578",
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"FAKE_INIT": "0x78000001"}, "no-driver"),
+        ({"FAKE_INIT": "0x70010000"}, "permission-denied"),
+        ({"FAKE_INIT": "0x70000001"}, "call-failed"),
+        ({"FAKE_GPUS": "0"}, "no-device"),
+        ({"FAKE_KIND": "5"}, "no-device"),
+        ({"FAKE_RESULT": "1"}, "wrong-result"),
+        ({"FAKE_BEHAVIOUR": "abort"}, "crashed"),
+    ],
+    ids=str,
+)
+def test_what_stops_it_below_usable(asked: Asked, told: dict[str, str], code: str) -> None:
+    _, library = asked(**told)
+
+    assert (library.presence, library.version) == (Presence.LOADABLE, "1.20.2")
+    assert [reason.code for reason in library.reasons] == [code]
