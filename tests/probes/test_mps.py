@@ -148,7 +148,7 @@ def test_another_system_has_no_mps(tmp_path: Path) -> None:
     found = mps.find(Host(str(tmp_path)))
 
     assert [reason.code for reason in found.reasons] == ["not-this-platform"]
-    assert found.devices == found.libraries == ()
+    assert (found.devices, found.libraries) == ((), ())
 
 
 # ---- Metal, with a fake of it and of Objective-C -----------------------------------------------
