@@ -29,9 +29,8 @@ _BEGINNINGS = (
     "CUDA_", "NVIDIA_", "NVRTC_", "NVSHMEM_", "NVTE_", "HIP_", "ROCR_", "ROCM_", "HSA_", "AMD_LOG_",
     "AMD_SERIALIZE_", "GPU_", "ZE_", "ZES_", "ONEAPI_", "SYCL_", "IGC_", "UR_", "MTIA_",
     "TPU_CHIPS", "TPU_VISIBLE_", "HABANA_VISIBLE_", "HL_", "PT_HPU_", "ASCEND_RT_", "NEURON_RT_",
-    "MTL_", "METAL_",
-    "OCL_ICD_", "POCL_", "VK_ICD_", "VK_DRIVER_", "CUBLAS_", "CUBLASLT_", "CUDNN_",
-    "CUSPARSELT_", "CUFFT_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_",
+    "MTL_", "METAL_", "OCL_ICD_", "POCL_", "VK_ICD_", "VK_DRIVER_", "CUBLAS_", "CUBLASLT_",
+    "CUDNN_", "CUSPARSELT_", "CUFFT_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_",
     # processors and threads
     "OMP_", "KMP_", "GOMP_", "LIBOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "GOTO_", "BLIS_",
     "FLEXIBLAS", "VECLIB_", "NUMEXPR_", "TBB_", "ATEN_", "ARM_COMPUTE_", "XNNPACK_", "NPY_",
@@ -108,9 +107,8 @@ def _is_wanted(name: str) -> bool:
 
 
 def _shown(value: str) -> str:
-    """Return a value without logins in URLs, and with what is no text replaced."""
-    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return _URL_LOGIN.sub(r"\1***@", text)
+    """Return a value without the logins in its URLs."""
+    return _URL_LOGIN.sub(r"\1***@", value)
 
 
 def _hidden_devices(host: Host) -> list[Reason]:

@@ -133,8 +133,7 @@ def find(host: Host) -> Finding:
             facts["pci_accelerators"] = [_accelerator(one) for one in devices if _computes(one)]
         warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
     kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
-    version = str(kept.get("os_version", ""))
-    return Finding(presence=Presence.FOUND, version=version, facts=kept, warnings=tuple(warnings))
+    return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))
 
 
 _UNAME = {

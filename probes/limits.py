@@ -126,7 +126,8 @@ def find(host: Host) -> Finding:
             {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in told
         ]
         warnings += _too_many(told, cpus, facts, machine)
-    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
+    in_order = {fact.name: facts[fact.name] for fact in FACTS if fact.name in facts}
+    return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
 
 
 # ---- processors --------------------------------------------------------------------------------

@@ -117,9 +117,7 @@ def find(host: Host) -> Finding:
     threaded = _free_threaded(folders, version)
     if threaded is not None:
         facts["free_threaded"] = threaded
-    variables = {
-        name: _plain(host.environment[name]) for name in _VARIABLES if name in host.environment
-    }
+    variables = {name: host.environment[name] for name in _VARIABLES if name in host.environment}
     if variables:
         facts["environment"] = variables
     return Finding(
@@ -195,10 +193,8 @@ def _other_environment(host: Host, prefix: str, base: str) -> list[Reason]:
             return []
         programs = (f"{named}/bin/python", f"{named}/python.exe", f"{named}/Scripts/python.exe")
         program = next((one for one in programs if host.exists(one)), "")
-        said = f"{variable} names {_plain(named)}; the environment that is looked at is {prefix}"
-        hint = (
-            f"look at that one with --python {_plain(program)}" if program else f"unset {variable}"
-        )
+        said = f"{variable} names {named}; the environment that is looked at is {prefix}"
+        hint = f"look at that one with --python {program}" if program else f"unset {variable}"
         return [Reason("other-environment", said, hint)]
     return []
 
@@ -211,13 +207,6 @@ def _other_version(host: Host, version: str) -> list[Reason]:
     for folder in host.env("PYTHONPATH").split(":"):
         match = _VERSIONED.search(folder)
         if match and match[1] != ours and folder.endswith(("/site-packages", "/dist-packages")):
-            said = (
-                f"PYTHONPATH names {_plain(folder)}, for Python {match[1]}; this is Python {ours}"
-            )
+            said = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
             return [Reason("conflict", said, "unset PYTHONPATH, or start that Python")]
     return []
-
-
-def _plain(value: str) -> str:
-    """Return a variable's value with what is no text replaced."""
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -160,11 +160,13 @@ def _text(host: Host, folder: str, name: str) -> str:
 
 def _quota(text: str) -> float | None:
     amount, _, rest = text.strip().partition(" ")
+    period = whole_number(rest, lowest=1) if rest else _PERIOD_MICROSECONDS
+    if period is None:
+        return None
     if amount == "max":
         return inf
     quota = whole_number(amount, lowest=1)
-    period = whole_number(rest, lowest=1) if rest else _PERIOD_MICROSECONDS
-    return None if quota is None or period is None else quota / period
+    return None if quota is None else quota / period
 
 
 def _quota_of_version_1(host: Host, folder: str) -> float | None:

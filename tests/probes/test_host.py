@@ -1,0 +1,377 @@
+"""The host probe on composed machines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import host as probe
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+
+
+def machine(folder: Path, files: dict[str, str] | None = None, **told: Any) -> Host:
+    (folder / "root").mkdir(parents=True, exist_ok=True)
+    for name, text in (files or {}).items():
+        path = folder / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+def facts_of(folder: Path, files: dict[str, str] | None = None, **told: Any) -> dict[str, Any]:
+    return probe.find(machine(folder, files, **told)).facts
+
+
+def test_os_release_is_read_as_the_shell_would(tmp_path: Path) -> None:
+    text = '# a comment\nNAME="Red \\"Hat\\""\nID=\'rhel\'\nVERSION_ID=9.4\nBROKEN\n'
+    facts = facts_of(tmp_path, {"etc/os-release": text})
+    assert (facts["os_id"], facts["os_name"], facts["os_version"]) == ("rhel", 'Red "Hat"', "9.4")
+
+
+def test_os_release_has_a_second_place(tmp_path: Path) -> None:
+    assert facts_of(tmp_path, {"usr/lib/os-release": "ID=arch\n"})["os_id"] == "arch"
+
+
+def test_kernel_and_names_come_from_uname(tmp_path: Path) -> None:
+    uname = {
+        "sysname": "Linux",
+        "nodename": "gpu17",
+        "release": "6.8.0",
+        "version": "#1 SMP",
+        "machine": "aarch64",
+    }
+    facts = facts_of(tmp_path, uname=uname)
+    assert (facts["kernel_name"], facts["kernel_release"]) == ("Linux", "6.8.0")
+    assert (facts["machine"], facts["host_name"]) == ("aarch64", "gpu17")
+    roles = {fact.name: fact.role for fact in probe.FACTS}
+    assert roles["host_name"] == roles["boot_id"] == "identity"
+
+
+def test_boot_id_and_uptime_are_read(tmp_path: Path) -> None:
+    boot = "57234faa-c287-4668-b6bd-1746759ca7fd"
+    facts = facts_of(
+        tmp_path,
+        {"proc/sys/kernel/random/boot_id": f"{boot}\n", "proc/uptime": "350735.47 234388.90\n"},
+    )
+    assert (facts["boot_id"], facts["uptime_seconds"]) == (boot, 350735.47)
+
+
+def test_glibc_tells_its_version_by_its_banner(tmp_path: Path) -> None:
+    # Some releases define no new symbols: the versions of the symbols alone would say 2.36.
+    text = "\x7fELF...GNU C Library (Fedora) stable release version 2.37.\nGLIBC_2.36\0"
+    facts = facts_of(tmp_path, {"lib64/libc.so.6": text})
+    assert (facts["libc"], facts["libc_version"]) == ("glibc", "2.37")
+
+
+def test_a_libc_that_is_no_elf_file_has_no_version(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, {"lib/x86_64-linux-gnu/libc.so.6": "garbage"})
+    assert facts["libc"] == "glibc"
+    assert "libc_version" not in facts
+
+
+def test_what_the_machine_recorded_of_its_libc_goes_first(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, {"lib64/libc.so.6": ""}, system={"libc": "glibc 2.28"})
+    assert facts["libc_version"] == "2.28"
+
+
+def test_musl_is_told_by_its_loader_and_alpines_list(tmp_path: Path) -> None:
+    installed = "C:Q1\nP:busybox\nV:1.36.1-r2\n\nC:Q2\nP:musl\nV:1.2.5-r0\nA:x86_64\n"
+    facts = facts_of(tmp_path, {"lib/ld-musl-x86_64.so.1": "", "lib/apk/db/installed": installed})
+    assert (facts["libc"], facts["libc_version"]) == ("musl", "1.2.5")
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "kind", "sign"),
+    [
+        ({".dockerenv": ""}, {}, "docker", "docker: /.dockerenv"),
+        ({"run/.containerenv": ""}, {}, "podman", "podman: /run/.containerenv"),
+        ({".singularity.d/x": ""}, {}, "apptainer", "apptainer: /.singularity.d"),
+        ({}, {"APPTAINER_CONTAINER": "a.sif"}, "apptainer", "apptainer: APPTAINER_CONTAINER"),
+        ({}, {"KUBERNETES_SERVICE_HOST": "1"}, "kubernetes", "kubernetes: KUBERNETES_SERVICE_HOST"),
+        ({}, {"container": "lxc"}, "lxc", "lxc: the variable container"),
+        (
+            {"run/systemd/container": "systemd-nspawn\n"},
+            {},
+            "systemd-nspawn",
+            "systemd-nspawn: /run/systemd/container",
+        ),
+        (
+            {"proc/self/cgroup": "0::/kubepods.slice/cri-containerd-ab.scope\n"},
+            {},
+            "kubernetes",
+            "kubernetes: /proc/self/cgroup, /kubepods",
+        ),
+        (
+            {
+                "proc/self/mountinfo": "1 0 0:1 / / rw - overlay overlay "
+                "rw,lowerdir=/a,upperdir=/var/lib/docker/overlay2/x/diff"
+            },
+            {},
+            "docker",
+            "docker: the overlay mounted at /",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_container_is_named_with_what_showed_it(
+    tmp_path: Path, files: dict[str, str], environment: dict[str, str], kind: str, sign: str
+) -> None:
+    facts = facts_of(tmp_path, files, environment=environment)
+    assert facts["container"] == kind
+    assert sign in facts["container_evidence"]
+
+
+def test_all_signs_of_a_container_are_listed(tmp_path: Path) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "container": "nonsense"}
+    facts = facts_of(tmp_path, {".dockerenv": ""}, environment=environment)
+    assert facts["container_evidence"] == [
+        "docker: /.dockerenv",
+        "kubernetes: KUBERNETES_SERVICE_HOST",
+    ]
+
+
+def test_without_a_sign_there_is_no_container(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, {"proc/self/cgroup": "0::/user.slice/session-3.scope\n"})
+    assert facts["container"] == "none"
+    assert "container_evidence" not in facts
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "expected"),
+    [
+        ({"proc/sys/kernel/osrelease": "4.4.0-19041-Microsoft\n"}, {}, 1),
+        ({"proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n"}, {}, 2),
+        ({"proc/sys/kernel/osrelease": "6.6.0-mine\n", "dev/dxg": ""}, {"WSL_DISTRO_NAME": "U"}, 2),
+        ({"proc/sys/kernel/osrelease": "6.6.0-mine\n", "dev/dxg": ""}, {}, None),
+        ({"proc/sys/kernel/osrelease": "6.8.0-1015-azure\n"}, {}, None),
+    ],
+)
+def test_wsl_is_told_from_its_kernel_and_its_signs(
+    tmp_path: Path, files: dict[str, str], environment: dict[str, str], expected: int | None
+) -> None:
+    assert facts_of(tmp_path, files, environment=environment).get("wsl_version") == expected
+
+
+GUEST = "processor\t: 0\nflags\t\t: fpu hypervisor lahf_lm\n"
+METAL = "processor\t: 0\nflags\t\t: fpu lahf_lm\n"
+
+
+@pytest.mark.parametrize(
+    ("dmi", "cpuinfo", "hypervisor", "cloud"),
+    [
+        ({"sys_vendor": "QEMU", "product_name": "Standard PC"}, GUEST, "qemu", ""),
+        ({"sys_vendor": "VMware, Inc."}, GUEST, "vmware", ""),
+        ({"sys_vendor": "innotek GmbH", "product_name": "VirtualBox"}, GUEST, "virtualbox", ""),
+        (
+            {"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"},
+            GUEST,
+            "hyperv",
+            "",
+        ),
+        (
+            {
+                "sys_vendor": "Microsoft Corporation",
+                "product_name": "Virtual Machine",
+                "chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77",
+            },
+            GUEST,
+            "hyperv",
+            "azure",
+        ),
+        ({"sys_vendor": "Microsoft Corporation", "product_name": "Surface"}, METAL, "none", ""),
+        ({"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"}, GUEST, "unknown", "ec2"),
+        ({"sys_vendor": "Amazon EC2", "product_name": "m5.metal"}, METAL, "none", "ec2"),
+        ({"sys_vendor": "Xen", "bios_version": "4.11.amazon"}, GUEST, "xen", "ec2"),
+        ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, GUEST, "kvm", "gce"),
+        ({"sys_vendor": "Dell Inc.", "product_name": "PowerEdge"}, METAL, "none", ""),
+    ],
+)
+def test_hypervisor_and_cloud_are_told_by_the_firmware(
+    tmp_path: Path, dmi: dict[str, str], cpuinfo: str, hypervisor: str, cloud: str
+) -> None:
+    files = {f"sys/class/dmi/id/{name}": f"{value}\n" for name, value in dmi.items()}
+    facts = facts_of(tmp_path, {"proc/cpuinfo": cpuinfo} | files)
+    assert facts["virtualisation"] == hypervisor
+    assert facts.get("cloud", "") == cloud
+    assert facts["vendor"] == dmi["sys_vendor"]
+
+
+@pytest.mark.parametrize(
+    ("files", "hypervisor"),
+    [
+        (
+            {
+                "proc/cpuinfo": GUEST,
+                "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc kvm-clock",
+            },
+            "kvm",
+        ),
+        ({"sys/hypervisor/type": "xen\n"}, "xen"),
+        ({"proc/device-tree/hypervisor/compatible": "linux,kvm\0"}, "kvm"),
+        ({"proc/device-tree/ibm,partition-name": "lpar1\0"}, "powervm"),
+        ({"proc/sysinfo": "VM00 Control Program: z/VM    7.3.0\n"}, "zvm"),
+        ({"proc/sysinfo": "VM00 Control Program: KVM/Linux\n"}, "kvm"),
+        ({}, ""),
+    ],
+)
+def test_hypervisors_without_a_firmware_table_are_told_by_the_kernel(
+    tmp_path: Path, files: dict[str, str], hypervisor: str
+) -> None:
+    assert facts_of(tmp_path, files).get("virtualisation", "") == hypervisor
+
+
+def test_small_shared_memory_is_a_warning(tmp_path: Path) -> None:
+    files = {"proc/meminfo": "MemTotal: 268435456 kB\n"}
+    found = probe.find(machine(tmp_path, files, disks={"/dev/shm": [64 * MIB, 60 * MIB]}))
+    assert found.facts["shared_memory_bytes"] == 64 * MIB
+    assert found.facts["shared_memory_free_bytes"] == 60 * MIB
+    (warning,) = found.warnings
+    assert warning.code == "shared-memory-small"
+    assert "64 MiB" in warning.message
+    assert "--shm-size" in warning.hint
+
+
+def test_half_of_a_small_machines_memory_is_no_warning(tmp_path: Path) -> None:
+    files = {"proc/meminfo": "MemTotal: 1048576 kB\n"}
+    assert not probe.find(
+        machine(tmp_path, files, disks={"/dev/shm": [512 * MIB, 512 * MIB]})
+    ).warnings
+
+
+def test_a_plain_folder_at_dev_shm_has_no_size_of_its_own(tmp_path: Path) -> None:
+    files = {"proc/self/mountinfo": "1 0 0:1 / / rw - ext4 /dev/vda rw\n"}
+    facts = facts_of(tmp_path, files, disks={"/dev/shm": [64 * MIB, 1]})
+    assert "shared_memory_bytes" not in facts
+
+
+def test_boot_parameters_that_matter_are_kept_and_init_has_the_rest(tmp_path: Path) -> None:
+    line = (
+        "BOOT_IMAGE=/vmlinuz root=UUID=1-2 isolcpus=2-7 nohz_full=2-7 quiet hugepagesz=1G "
+        "hugepages=16 hugepagesz=2M hugepages=64 nosmt iommu=pt -- mitigations=off\n"
+    )
+    assert facts_of(tmp_path, {"proc/cmdline": line})["kernel_parameters"] == {
+        "isolcpus": "2-7",
+        "nohz_full": "2-7",
+        "hugepagesz": "1G 2M",
+        "hugepages": "16 64",
+        "nosmt": "",
+        "iommu": "pt",
+    }
+
+
+def pci(address: str, class_code: str, identity: str, driver: str = "") -> dict[str, str]:
+    text = f"PCI_CLASS={class_code}\nPCI_ID={identity}\nPCI_SLOT_NAME={address}\n"
+    folder = f"sys/bus/pci/devices/{address}"
+    files = {f"{folder}/uevent": f"DRIVER={driver}\n{text}" if driver else text}
+    return files | {f"{folder}/numa_node": "1\n"}
+
+
+def test_gpus_and_accelerators_on_pci_are_listed(tmp_path: Path) -> None:
+    files = (
+        pci("0000:65:00.0", "30200", "10DE:2330", "nvidia")
+        | pci("0000:05:00.0", "30000", "1A03:2000", "ast")
+        | pci("0000:19:00.0", "120000", "1DA3:1020")
+        | pci("0000:00:04.0", "88000", "1AE0:005E", "vfio-pci")
+        | pci("0000:00:1f.0", "60100", "8086:1B81")
+        | pci("0000:3b:00.0", "20000", "15B3:101D", "mlx5_core")
+        | pci("0000:00:05.0", "10802", "1D0F:8061", "nvme")
+    )
+    told = facts_of(tmp_path, files)["pci_accelerators"]
+    assert [(row["address"], row.get("vendor_name"), row.get("driver")) for row in told] == [
+        ("0000:00:04.0", "Google", "vfio-pci"),
+        ("0000:05:00.0", "ASPEED", "ast"),
+        ("0000:19:00.0", "Habana", None),
+        ("0000:65:00.0", "NVIDIA", "nvidia"),
+    ]
+    assert told[3] == {
+        "address": "0000:65:00.0",
+        "vendor": "10de",
+        "vendor_name": "NVIDIA",
+        "device": "2330",
+        "class": "030200",
+        "driver": "nvidia",
+        "numa_node": 1,
+    }
+
+
+def test_confinement_is_told_where_it_is_on(tmp_path: Path) -> None:
+    files = {
+        "sys/fs/selinux/enforce": "1",
+        "sys/module/apparmor/parameters/enabled": "Y\n",
+        "proc/self/attr/apparmor/current": "docker-default (enforce)\n",
+    }
+    facts = facts_of(tmp_path, files)
+    assert (facts["selinux"], facts["apparmor_profile"]) == (
+        "enforcing",
+        "docker-default (enforce)",
+    )
+
+
+def test_macos_is_read_from_its_version_file_and_settings(tmp_path: Path) -> None:
+    plist = (
+        "<plist><dict><key>ProductBuildVersion</key>\n\t<string>24F74</string>"
+        "<key>ProductName</key><string>macOS</string>"
+        "<key>ProductVersion</key>\t<string>15.5</string></dict></plist>"
+    )
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "sysctl -a").write_text(
+        "hw.model: Mac15,9\nkern.hv_vmm_present: 0\nsysctl.proc_translated: 1\n"
+    )
+    facts = facts_of(
+        tmp_path,
+        {"System/Library/CoreServices/SystemVersion.plist": plist},
+        platform="darwin",
+        uname={"sysname": "Darwin", "machine": "x86_64"},
+    )
+    assert (facts["os_id"], facts["os_name"], facts["os_version"]) == ("macos", "macOS", "15.5")
+    assert (facts["os_build"], facts["product"]) == ("24F74", "Mac15,9")
+    assert (facts["virtualisation"], facts["rosetta"]) == ("none", True)
+    assert "container" not in facts
+
+
+def test_windows_tells_what_uname_does(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, platform="win32", uname={"sysname": "Windows", "release": "11"})
+    assert facts == {"platform": "win32", "kernel_name": "Windows", "kernel_release": "11"}
+
+
+GARBAGE = ["", "\0\udcff\n", "9" * 5000, "=", "a=b=c", "<key>"]
+
+
+@pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:8]))
+def test_garbage_in_every_file_never_raises(tmp_path: Path, text: str) -> None:
+    names = [
+        "etc/os-release",
+        "lib64/libc.so.6",
+        "proc/cmdline",
+        "proc/cpuinfo",
+        "proc/meminfo",
+        "proc/uptime",
+        "proc/self/mountinfo",
+        "proc/self/cgroup",
+        "proc/sys/kernel/random/boot_id",
+        "proc/sys/kernel/osrelease",
+        "sys/class/dmi/id/sys_vendor",
+        "sys/fs/selinux/enforce",
+        "sys/bus/pci/devices/0000:00:00.0/uevent",
+        "run/systemd/container",
+    ]
+    found = probe.find(machine(tmp_path, dict.fromkeys(names, text)))
+    assert found.presence is Presence.FOUND
+    assert not {"boot_id", "uptime_seconds", "wsl_version", "selinux", "cloud"} & set(found.facts)
+
+
+def test_an_empty_machine_has_a_platform_and_no_sign_of_a_container(tmp_path: Path) -> None:
+    assert facts_of(tmp_path) == {"platform": "linux", "container": "none"}
+
+
+def test_every_fact_that_is_told_is_declared() -> None:
+    assert probe.find(Host()).facts.keys() <= {fact.name for fact in probe.FACTS}

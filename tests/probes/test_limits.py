@@ -1,0 +1,333 @@
+"""The limits probe on composed machines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import limits
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIB = 1 << 30
+V2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
+
+
+def machine(folder: Path, files: dict[str, str], cpus: int = 8, **told: Any) -> Host:
+    """Compose a machine of some CPUs, two threads a core, and 32 GiB."""
+    files = {
+        "sys/devices/system/cpu/online": f"0-{cpus - 1}\n",
+        "sys/devices/system/cpu/smt/active": "1\n",
+        "proc/meminfo": f"MemTotal:       {32 * GIB // 1024} kB\nMemFree: 1 kB\n",
+    } | files
+    for cpu in range(cpus):
+        pair = f"{cpu % (cpus // 2)},{cpu % (cpus // 2) + cpus // 2}\n"
+        files[f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"] = pair
+    for name, text in files.items():
+        path = folder / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    record = {"uname": {"machine": "x86_64"}, "affinity": list(range(cpus))} | told
+    (folder / "host.json").write_text(json.dumps(record))
+    return Host(str(folder))
+
+
+def in_v2(**files: str) -> dict[str, str]:
+    return {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2} | {
+        f"sys/fs/cgroup/{name.replace('__', '.')}": text for name, text in files.items()
+    }
+
+
+def cpus_by_runtime(facts: dict[str, Any]) -> dict[str, int]:
+    return {row["runtime"]: row["cpus"] for row in facts["beliefs"]}
+
+
+def test_a_quota_is_floored_for_threads_and_kept_exact_beside(tmp_path: Path) -> None:
+    host = machine(tmp_path, in_v2(cpu__max="250000 100000", memory__max=str(4 * GIB)))
+    facts = limits.find(host).facts
+    assert facts["cgroup_version"] == "v2"
+    assert facts["effective_cpus"] == 2
+    assert facts["effective_cpus_exact"] == 2.5
+    assert facts["effective_cpus_because"] == "quota"
+    assert facts["cpu_quota_group"] == "/sys/fs/cgroup"
+    assert facts["effective_memory_bytes"] == facts["memory_limit_bytes"] == 4 * GIB
+    assert facts["effective_memory_because"] == "memory_limit"
+
+
+def test_half_a_cpu_is_still_one_thread(tmp_path: Path) -> None:
+    facts = limits.find(machine(tmp_path, in_v2(cpu__max="50000 100000"))).facts
+    assert (facts["effective_cpus"], facts["effective_cpus_exact"]) == (1, 0.5)
+
+
+def test_a_cpuset_smaller_than_the_quota_counts(tmp_path: Path) -> None:
+    files = in_v2(cpu__max="600000 100000", cpuset__cpus__effective="0-2\n")
+    facts = limits.find(machine(tmp_path, files)).facts
+    assert facts["cpuset"] == "0-2"
+    assert facts["effective_cpus"] == 3
+    assert facts["effective_cpus_because"] == "cpuset"
+
+
+def test_memory_high_below_the_limit_is_what_is_left(tmp_path: Path) -> None:
+    files = in_v2(memory__max=str(8 * GIB), memory__high=str(6 * GIB))
+    facts = limits.find(machine(tmp_path, files)).facts
+    assert facts["effective_memory_bytes"] == 6 * GIB
+    assert facts["effective_memory_because"] == "memory_high"
+
+
+def test_a_limit_above_the_machine_leaves_the_machine(tmp_path: Path) -> None:
+    files = in_v2(memory__max=str(64 * GIB), cpu__max="6400000 100000")
+    facts = limits.find(machine(tmp_path, files)).facts
+    assert facts["effective_memory_bytes"] == 32 * GIB
+    assert facts["effective_memory_because"] == "machine"
+    assert facts["effective_cpus"] == 8
+    assert facts["memory_limit_bytes"] == 64 * GIB
+
+
+def test_limits_that_were_read_and_are_not_set_are_listed(tmp_path: Path) -> None:
+    host = machine(tmp_path, in_v2(cpu__max="max 100000", memory__max="max", pids__max="max"))
+    facts = limits.find(host).facts
+    assert facts["unlimited"] == ["cpu_quota", "process_limit", "memory_limit_bytes"]
+    assert "cpu_quota" not in facts
+
+
+def test_every_runtime_is_told_to_ignore_the_quota(tmp_path: Path) -> None:
+    finding = limits.find(machine(tmp_path, in_v2(cpu__max="200000 100000")))
+    assert cpus_by_runtime(finding.facts) == {
+        "os.cpu_count": 8,
+        "nproc": 8,
+        "OpenMP": 8,
+        "OpenBLAS": 8,
+        "MKL": 4,
+        "torch": 4,
+    }
+    (warning,) = finding.warnings
+    assert warning.code == "limit-below-hardware"
+    assert "OpenMP (8)" in warning.message
+    assert "the 2 CPUs that the CPU quota of 2.0 leaves" in warning.message
+    assert warning.hint == "set OMP_NUM_THREADS=2"
+
+
+def test_a_fitting_thread_count_quiets_all_but_python(tmp_path: Path) -> None:
+    environment = {"OMP_NUM_THREADS": "2"}
+    host = machine(tmp_path, in_v2(cpu__max="200000 100000"), environment=environment)
+    (warning,) = limits.find(host).warnings
+    assert warning.message == (
+        "os.cpu_count (8) takes more threads than the 2 CPUs that the CPU quota of 2.0 leaves"
+    )
+    assert not warning.hint
+
+
+def test_python_3_13_has_a_variable_and_a_count_of_its_own(tmp_path: Path) -> None:
+    environment = {"OMP_NUM_THREADS": "2", "PYTHON_CPU_COUNT": "2"}
+    host = machine(
+        tmp_path,
+        in_v2(cpu__max="200000 100000"),
+        environment=environment,
+        python={"version": "3.13.1", "prefix": "/usr"},
+    )
+    finding = limits.find(host)
+    told = cpus_by_runtime(finding.facts)
+    assert (told["os.cpu_count"], told["os.process_cpu_count"]) == (2, 2)
+    assert not finding.warnings
+
+
+def test_python_3_12_does_not_know_the_variable(tmp_path: Path) -> None:
+    environment = {"PYTHON_CPU_COUNT": "2"}
+    host = machine(tmp_path, {}, environment=environment, python={"version": "3.12.4"})
+    told = cpus_by_runtime(limits.find(host).facts)
+    assert told["os.cpu_count"] == 8
+    assert "os.process_cpu_count" not in told
+
+
+def test_a_small_affinity_mask_binds_all_but_os_cpu_count(tmp_path: Path) -> None:
+    finding = limits.find(machine(tmp_path, {}, affinity=[0, 4]))
+    assert finding.facts["affinity"] == "0,4"
+    assert finding.facts["effective_cpus_because"] == "affinity"
+    told = cpus_by_runtime(finding.facts)
+    assert told == {
+        "os.cpu_count": 8,
+        "nproc": 2,
+        "OpenMP": 2,
+        "OpenBLAS": 2,
+        "MKL": 1,  # 0 and 4 are two threads of one core
+        "torch": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"OMP_NUM_THREADS": "4,2"}, {"OpenMP": 4, "OpenBLAS": 4, "MKL": 4, "nproc": 4}),
+        ({"OMP_NUM_THREADS": "20"}, {"OpenMP": 20, "OpenBLAS": 8, "MKL": 4, "torch": 4}),
+        ({"OMP_NUM_THREADS": "x"}, {"OpenMP": 8, "OpenBLAS": 8, "MKL": 4}),
+        ({"OMP_NUM_THREADS": "0"}, {"OpenMP": 8, "OpenBLAS": 8}),
+        ({"OMP_NUM_THREADS": ""}, {"OpenMP": 8, "MKL": 4}),
+        ({"OMP_NUM_THREADS": "9" * 5000}, {"OpenMP": 8}),
+        ({"OMP_NUM_THREADS": "6", "OMP_THREAD_LIMIT": "3"}, {"OpenMP": 3, "nproc": 3}),
+        ({"OPENBLAS_NUM_THREADS": "5"}, {"OpenBLAS": 5, "OpenMP": 8, "MKL": 4}),
+        ({"OPENBLAS_NUM_THREADS": "0", "GOTO_NUM_THREADS": "3"}, {"OpenBLAS": 3}),
+        ({"MKL_NUM_THREADS": "2", "OMP_NUM_THREADS": "7"}, {"MKL": 2, "torch": 2, "OpenMP": 7}),
+        ({"MKL_NUM_THREADS": "6", "MKL_DYNAMIC": "FALSE"}, {"MKL": 6, "torch": 6}),
+    ],
+    ids=str,
+)
+def test_variables_steer_each_runtime_by_its_own_rule(
+    tmp_path: Path, environment: dict[str, str], expected: dict[str, int]
+) -> None:
+    told = cpus_by_runtime(limits.find(machine(tmp_path, {}, environment=environment)).facts)
+    assert {name: told[name] for name in expected} == expected
+
+
+def test_what_mkl_makes_of_a_senseless_value_is_not_guessed(tmp_path: Path) -> None:
+    host = machine(tmp_path, {}, environment={"MKL_NUM_THREADS": "many"})
+    assert not {"MKL", "torch"} & cpus_by_runtime(limits.find(host).facts).keys()
+
+
+def test_arm_has_no_mkl_and_an_uncertain_torch(tmp_path: Path) -> None:
+    host = machine(tmp_path, {}, uname={"machine": "aarch64"})
+    assert not {"MKL", "torch"} & cpus_by_runtime(limits.find(host).facts).keys()
+
+
+def test_a_variable_above_an_unlimited_machine_is_named_as_such(tmp_path: Path) -> None:
+    (warning,) = limits.find(machine(tmp_path, {}, environment={"OMP_NUM_THREADS": "64"})).warnings
+    assert warning.code == "override-exceeds-hardware"
+    assert "nproc (64), OpenMP (64) take more threads than the 8 CPUs" in warning.message
+
+
+def test_frequent_throttling_is_a_warning(tmp_path: Path) -> None:
+    stat = "nr_periods 1000\nnr_throttled 950\nthrottled_usec 42000000\n"
+    host = machine(tmp_path, in_v2(cpu__max="800000 100000", cpu__stat=stat))
+    finding = limits.find(host)
+    assert finding.facts["cpu_throttled_periods"] == 950
+    assert finding.facts["cpu_throttled_seconds"] == 42.0
+    assert [warning.code for warning in finding.warnings] == ["throttled"]
+    assert "95% of its periods" in finding.warnings[0].message
+
+
+def test_throttling_in_a_few_periods_is_no_warning(tmp_path: Path) -> None:
+    stat = "nr_periods 20\nnr_throttled 19\nthrottled_usec 42\n"
+    host = machine(tmp_path, in_v2(cpu__max="800000 100000", cpu__stat=stat))
+    assert not limits.find(host).warnings
+
+
+def test_affinity_comes_from_the_status_file_where_it_was_not_recorded(tmp_path: Path) -> None:
+    files = {"proc/self/status": "Name:\tcat\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3\n"}
+    facts = limits.find(machine(tmp_path, files, affinity=None)).facts
+    assert (facts["affinity"], facts["effective_cpus"]) == ("0-3", 4)
+
+
+def test_ulimits_are_soft_limits_in_plain_numbers(tmp_path: Path) -> None:
+    text = (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max stack size            8388608              unlimited            bytes     \n"
+        "Max processes             4096                 8192                 processes \n"
+        "Max open files            1024                 524288               files     \n"
+        "Max locked memory         unlimited            unlimited            bytes     \n"
+        "Max address space         garbage\n"
+        "Max\n"
+    )
+    facts = limits.find(machine(tmp_path, {"proc/self/limits": text})).facts
+    assert facts["stack_limit_bytes"] == 8388608
+    assert facts["user_processes_limit"] == 4096
+    assert (facts["open_files_limit"], facts["open_files_hard_limit"]) == (1024, 524288)
+    assert facts["unlimited"] == ["locked_memory_limit_bytes"]
+    assert "address_space_limit_bytes" not in facts
+
+
+def test_slurm_tells_cpus_tasks_memory_and_gpus(tmp_path: Path) -> None:
+    environment = {
+        "SLURM_JOB_ID": "4711",
+        "SLURM_CPUS_PER_TASK": "4",
+        "SLURM_CPUS_ON_NODE": "16",
+        "SLURM_NTASKS": "4",
+        "SLURM_MEM_PER_NODE": "2048",
+        "SLURM_MEM_PER_GPU": "nonsense",
+        "SLURM_GPUS_ON_NODE": "2",
+    }
+    facts = limits.find(machine(tmp_path, {}, environment=environment)).facts
+    told = {name: value for name, value in facts.items() if name.startswith("scheduler")}
+    assert told == {
+        "scheduler": "slurm",
+        "scheduler_job": "4711",
+        "scheduler_cpus": 4,
+        "scheduler_node_cpus": 16,
+        "scheduler_tasks": 4,
+        "scheduler_memory_bytes": 2 * GIB,
+        "scheduler_gpus": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"LSB_JOBID": "1", "LSB_DJOB_NUMPROC": "8"}, {"scheduler": "lsf", "scheduler_slots": 8}),
+        ({"PBS_JOBID": "1.x", "NCPUS": "6"}, {"scheduler": "pbs", "scheduler_cpus": 6}),
+        (
+            {"JOB_ID": "1", "SGE_TASK_ID": "undefined", "NSLOTS": "3"},
+            {"scheduler": "sge", "scheduler_slots": 3},
+        ),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {"kubernetes": True}),
+    ],
+    ids=str,
+)
+def test_other_schedulers_are_known_by_their_variables(
+    tmp_path: Path, environment: dict[str, str], expected: dict[str, Any]
+) -> None:
+    facts = limits.find(machine(tmp_path, {}, environment=environment)).facts
+    assert {name: facts[name] for name in expected} == expected
+
+
+def test_a_job_id_alone_is_no_grid_engine(tmp_path: Path) -> None:
+    facts = limits.find(machine(tmp_path, {}, environment={"JOB_ID": "7"})).facts
+    assert "scheduler" not in facts
+
+
+def test_an_empty_machine_has_no_effective_numbers(tmp_path: Path) -> None:
+    finding = limits.find(Host(str(tmp_path)))
+    assert finding.presence is Presence.FOUND
+    assert finding.facts == {"cgroup_version": "none"}
+    assert not finding.warnings
+
+
+@pytest.mark.parametrize("text", ["", "\0\udcff", "9" * 5000, "-1", "a b c", "0-99999999999"])
+def test_garbage_in_every_file_never_raises(tmp_path: Path, text: str) -> None:
+    names = [
+        "proc/self/cgroup",
+        "proc/self/mountinfo",
+        "proc/self/limits",
+        "proc/self/status",
+        "proc/meminfo",
+        "sys/devices/system/cpu/online",
+        "sys/devices/system/cpu/smt/active",
+        "sys/fs/cgroup/cgroup.controllers",
+        "sys/fs/cgroup/cpu.max",
+        "sys/fs/cgroup/memory.max",
+        "sys/fs/cgroup/cpuset.cpus.effective",
+    ]
+    host = machine(tmp_path, dict.fromkeys(names, text), affinity=["x", -1, 10**30])
+    facts = limits.find(host).facts
+    assert "effective_memory_bytes" not in facts
+    assert "effective_cpus" not in facts
+
+
+def test_every_fact_that_is_told_is_declared() -> None:
+    declared = {fact.name for fact in limits.FACTS}
+    assert limits.find(Host()).facts.keys() <= declared
+
+
+def test_macos_tells_cpus_and_memory_by_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "sysctl -a").write_text("hw.activecpu: 10\nhw.memsize: 34359738368\n")
+    (tmp_path / "host.json").write_text(
+        json.dumps({"platform": "darwin", "uname": {"machine": "arm64"}})
+    )
+    facts = limits.find(Host(str(tmp_path))).facts
+    assert facts["effective_cpus"] == 10
+    assert facts["effective_memory_bytes"] == 32 * GIB
+    assert "cgroup_version" not in facts
