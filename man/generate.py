@@ -1,8 +1,8 @@
 """Make the man pages, the completion scripts and the report's JSON Schema from the code itself.
 
-    python man/generate.py           say which files would change
-    python man/generate.py --write   write them
-    python man/generate.py --check   the same as without, but exit 1 where one is stale or left over
+python man/generate.py           say which files would change
+python man/generate.py --write   write them
+python man/generate.py --check   the same as without, but exit 1 where one is stale or left over
 """
 
 from __future__ import annotations
@@ -95,14 +95,28 @@ def page(command: click.Command, context: click.Context) -> str:
         for sub in command.list_commands(context):
             below = command.get_command(context, sub)
             assert below is not None
-            lines += [".TP", f".BR {escaped(f'{name}-{sub}')} (1)", escaped(below.get_short_help_str(200))]
-    lines += [".SH EXIT STATUS", *definitions({str(code): text for code, text in exits.MEANINGS.items()})]
+            lines += [
+                ".TP",
+                f".BR {escaped(f'{name}-{sub}')} (1)",
+                escaped(below.get_short_help_str(200)),
+            ]
+    lines += [
+        ".SH EXIT STATUS",
+        *definitions({str(code): text for code, text in exits.MEANINGS.items()}),
+    ]
     lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT), ".SH FILES", *definitions(FILES)]
     examples = [each for each in (command.epilog or "").split("\n\n") if "Examples:" in each]
     if isinstance(command, click.Group):
-        examples = [f"\b\nExamples:\n{text}" for text in (command.help or "").split("Start with:\n")[1:]]
+        examples = [
+            f"\b\nExamples:\n{text}" for text in (command.help or "").split("Start with:\n")[1:]
+        ]
     for text in examples:
-        lines += [".SH EXAMPLES", ".nf", escaped(inspect.cleandoc(text.split("Examples:\n")[1])), ".fi"]
+        lines += [
+            ".SH EXAMPLES",
+            ".nf",
+            escaped(inspect.cleandoc(text.split("Examples:\n")[1])),
+            ".fi",
+        ]
     others = ["backends", *(f"backends-{each}" for each in group.list_commands(context))]
     also = [f".BR {escaped(each)} (1)" for each in others if each != name]
     lines += [".SH SEE ALSO", ",\n".join([*also, ".BR backends\\-facts (7)"])]

@@ -46,7 +46,9 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
     elif head in declared:
         raise NoValue(name, probe)
     else:
-        raise UnknownName("value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS)))
+        raise UnknownName(
+            "value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS))
+        )
     for step in path:
         try:
             found = found[int(step)] if isinstance(found, list | tuple) else found[step]

@@ -33,7 +33,9 @@ def redacted(report: Report, names: Names) -> Report:
     hide = _Replacer(names)
     tree = msgspec.to_builtins(report)
     for name, probe in tree["probes"].items():
-        roles = {fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())}
+        roles = {
+            fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())
+        }
         for fact, value in probe.get("facts", {}).items():
             if roles.get(fact) == "identity":
                 probe["facts"][fact] = hide.whole(value)

@@ -55,7 +55,9 @@ def _added(package: str) -> dict[str, str]:
             if not entry.endswith(".dist-info"):
                 continue
             try:
-                with open(os.path.join(folder, entry, "entry_points.txt"), encoding="utf-8") as file:
+                with open(
+                    os.path.join(folder, entry, "entry_points.txt"), encoding="utf-8"
+                ) as file:
                     text = file.read()
             except (OSError, UnicodeDecodeError):
                 continue

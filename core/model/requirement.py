@@ -10,7 +10,9 @@ from mlbackends.model import dotted, registry
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
 
-_FORM = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.\w+)*)\s*(?P<spec>(?:[<>=!~]=?=?\s*[^,<>=!~]+,?\s*)*)$")
+_FORM = re.compile(
+    r"(?P<name>[A-Za-z]\w*(?:\.\w+)*)\s*(?P<spec>(?:[<>=!~]=?=?\s*[^,<>=!~]+,?\s*)*)$"
+)
 _CLAUSE = re.compile(r"(===|==|~=|!=|>=|<=|>|<)\s*([^,]+)")
 
 
@@ -51,7 +53,9 @@ def unmet(report: Report, need: Requirement) -> str:
         if not need.clauses:
             return ""
         if not probe.version:
-            return f"{need.text}: {need.probe} is {probe.presence}, and its version could not be told"
+            return (
+                f"{need.text}: {need.probe} is {probe.presence}, and its version could not be told"
+            )
         return _unfit(need, probe.version, None)
     facts = {fact.name: fact for fact in getattr(registry.load("probes", need.probe), "FACTS", ())}
     try:
@@ -121,7 +125,9 @@ def _version_fits(value: str, sign: str, wanted: str) -> bool:
             return value == wanted
         if sign == "!=":
             return value != wanted
-        raise BadInput(f"{value!r} and {wanted!r} are not both versions, so {sign} means nothing") from None
+        raise BadInput(
+            f"{value!r} and {wanted!r} are not both versions, so {sign} means nothing"
+        ) from None
 
 
 def _shown(value: Any) -> str:

@@ -60,7 +60,14 @@ def _facts(declared: tuple[Fact, ...]) -> dict[str, Any]:
 
 def _kind(kind: Any) -> dict[str, Any]:
     """Return the schema of a fact's Python type."""
-    plain = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
+    plain = {
+        str: "string",
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        dict: "object",
+        list: "array",
+    }
     if kind in plain:
         return {"type": plain[kind]}
     origin, inner = get_origin(kind), get_args(kind)

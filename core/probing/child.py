@@ -262,7 +262,9 @@ def _obituary(process: _Process, job: Job, status: int) -> Reply:
         reason = Reason("timed-out", f"{doing} it gave no answer within {limit}, and was stopped")
     elif os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        reason = Reason("crashed", f"{doing} it ended the process with {name}{_last_words(process)}")
+        reason = Reason(
+            "crashed", f"{doing} it ended the process with {name}{_last_words(process)}"
+        )
     else:
         code = os.waitstatus_to_exitcode(status)
         said = f"{doing} it ended the process with exit code {code}{_last_words(process)}"

@@ -28,7 +28,11 @@ def first_device(cuda_major: int = 0) -> "CudaDevice":
     try:
         driver = ctypes.CDLL(name)
     except OSError as error:
-        said = f"it computes on a CUDA device only, and the driver's library does not open: {error}"
+        missing = "No such file" in str(error)
+        why = (
+            f"the driver's {name} is not found" if missing else f"the driver does not open: {error}"
+        )
+        said = f"it computes on a CUDA device only, and {why}"
         raise NotUsable("no-driver", said, "install NVIDIA's driver") from None
     device = CudaDevice(driver)
     device.reach(cuda_major)

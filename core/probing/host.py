@@ -57,7 +57,9 @@ class Host:
         else:
             variables = _strings(self._recorded.get("environment"))
         # A record holds text only; what is not UTF-8 is no path that we could search.
-        self.environment = {name: value for name, value in variables.items() if _is_text(name + value)}
+        self.environment = {
+            name: value for name, value in variables.items() if _is_text(name + value)
+        }
 
     def _open_recorded(self, folder: str) -> str:
         if not os.path.isdir(folder):
@@ -120,7 +122,9 @@ class Host:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
         try:
             # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
-            handle = os.open(self.real(path), os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+            handle = os.open(
+                self.real(path), os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
+            )
         except PermissionError:
             if path not in self.denied:
                 self.denied.append(path)
@@ -170,7 +174,7 @@ class Host:
         """Return a file's size in bytes, 0 where it is not there."""
         try:
             return os.stat(self.real(path)).st_size
-        except OSError:
+        except (OSError, ValueError):
             return 0
 
     def listdir(self, path: str) -> list[str]:
@@ -184,7 +188,7 @@ class Host:
         except PermissionError:
             if path not in self.denied:
                 self.denied.append(path)
-        except OSError:
+        except (OSError, ValueError):
             pass
         return []
 
@@ -210,7 +214,7 @@ class Host:
         folder, name = os.path.split(path)
         try:
             return os.readlink(os.path.join(self.real(folder), name))
-        except OSError:
+        except (OSError, ValueError):
             return ""
 
     def realpath(self, path: str) -> str:

@@ -96,7 +96,9 @@ class Child:
 def _lost(job: int, process: "subprocess.Popen[bytes]") -> Reply:
     code = process.poll()
     said = "still runs and is silent" if code is None else f"ended with exit code {code}"
-    return Reply(job, Presence.FOUND, reason=Reason("exited", f"the process that asks libraries {said}"))
+    return Reply(
+        job, Presence.FOUND, reason=Reason("exited", f"the process that asks libraries {said}")
+    )
 
 
 class Spawner:
@@ -139,7 +141,11 @@ def _ask_alone(request: Request) -> list[Reply]:
             kill_group(process)
             late = True
             output, noise = _what_came(process)
-        said = [msgspec.json.decode(line, type=Reply) for line in output.splitlines() if line[-1:] == b"}"]
+        said = [
+            msgspec.json.decode(line, type=Reply)
+            for line in output.splitlines()
+            if line[-1:] == b"}"
+        ]
         finished = {reply.id for reply in said if reply.final}
         replies += [reply for reply in said if reply.final]
         jobs = [job for job in jobs if job.id not in finished]

@@ -43,7 +43,9 @@ def climb(job: int, probe: str, library: Library, depth: Presence) -> Iterator[R
     except OSError as error:
         yield reply(_refused(library, str(error)))
     except AttributeError as error:
-        if symbol := re.search(r"undefined symbol: (\w+)|dlsym\([^,]*, (\w+)\)|function '(\w+)'", str(error)):
+        if symbol := re.search(
+            r"undefined symbol: (\w+)|dlsym\([^,]*, (\w+)\)|function '(\w+)'", str(error)
+        ):
             name = next(group for group in symbol.groups() if group)
             yield reply(Reason("missing-symbol", f"{library.path} has no function {name}"))
         else:
@@ -76,5 +78,7 @@ def _refused(library: Library, said: str) -> Reason:
     missing = re.match(r"(\S+): cannot open shared object file: No such file", said)
     if missing and missing[1] != library.path:
         hint = f"install what brings {missing[1]}, or name its folder in LD_LIBRARY_PATH"
-        return Reason("missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint)
+        return Reason(
+            "missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint
+        )
     return Reason("dlopen-failed", f"the loader says: {said}")

@@ -28,7 +28,8 @@ from mlbackends.model.records import Library
 from mlbackends.probing.elf import NotElf, defined_symbols, read_elf
 from mlbackends.probing.host import Host
 from mlbackends.probing.loader_cache import architecture_of, read_cache
-from mlbackends.probing.packages import conda_prefix, owner_of, python_folders
+from mlbackends.probing.owners import owner_of
+from mlbackends.probing.packages import conda_prefix, python_folders
 
 _NAME = re.compile(
     r"(?P<stem>.+?)"
@@ -81,8 +82,15 @@ def libraries_named(
     """
     wanted = frozenset(stems)
     everywhere = _everywhere(host)
-    places = [place for _, place in sorted(hit for stem in wanted for hit in everywhere.get(stem, ()))]
-    for folder in (at for pattern in wheels for base in python_folders(host) for at in host.glob(f"{base}/{pattern}")):
+    places = [
+        place for _, place in sorted(hit for stem in wanted for hit in everywhere.get(stem, ()))
+    ]
+    for folder in (
+        at
+        for pattern in wheels
+        for base in python_folders(host)
+        for at in host.glob(f"{base}/{pattern}")
+    ):
         places += _in_folder(host, folder, "site-packages", wanted)
     for variable in homes:
         if home := host.env(variable).rstrip("/"):
@@ -136,7 +144,7 @@ def _mapped(host: Host) -> Iterator[Place]:
 
 def mapped_files(host: Host) -> list[str]:
     """Return the files that the process which is looked at has mapped as code, each once."""
-    found = {}
+    found: dict[str, None] = {}
     for line in host.read("/proc/self/maps", 32 << 20).splitlines():
         parts = line.split(None, 5)
         if len(parts) == 6 and parts[5].startswith("/"):
@@ -145,13 +153,15 @@ def mapped_files(host: Host) -> list[str]:
 
 
 def _preloaded(host: Host) -> Iterator[Place]:
-    for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
+    for path in host.env("LD_PRELOAD").replace(":", " ").split():
         if path.startswith("/"):
             yield path, "LD_PRELOAD"
 
 
 def _library_path(host: Host) -> Iterator[Place]:
-    variable = {"darwin": "DYLD_LIBRARY_PATH", "win32": "PATH"}.get(host.platform, "LD_LIBRARY_PATH")
+    variable = {"darwin": "DYLD_LIBRARY_PATH", "win32": "PATH"}.get(
+        host.platform, "LD_LIBRARY_PATH"
+    )
     separator = ";" if host.platform == "win32" else ":"
     for folder in host.env(variable).split(separator):
         # An empty item means the current folder to the loader; a report must not depend on it.
@@ -206,7 +216,7 @@ def _system_folders(host: Host) -> Iterator[Place]:
         return
     listed = []
     for path in host.glob("/etc/ld-musl-*.path"):
-        listed += re.split(r"[:\n]+", host.read(path))
+        listed += host.read(path).replace(":", "\n").splitlines()
     usual = ["/lib", "/usr/local/lib", "/usr/lib", "/lib64", "/usr/lib64", "/opt/homebrew/lib"]
     usual += host.glob("/usr/lib/*-linux-gnu*")
     for folder in listed or usual:
@@ -233,7 +243,9 @@ def _home_folders(host: Host, home: str) -> list[str]:
 def _in_folder(
     host: Host, folder: str, step: str, wanted: frozenset[str] = frozenset()
 ) -> list[Place]:
-    names = [name for name in host.listdir(folder) if ".so" in name or ".dylib" in name or ".dll" in name]
+    names = [
+        name for name in host.listdir(folder) if ".so" in name or ".dylib" in name or ".dll" in name
+    ]
     return [
         (f"{folder}/{name}", step)
         for name in names
@@ -249,11 +261,19 @@ def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
         real = host.realpath(path)
         if real in found:
             continue
-        library = _describe(host, Library(name=name, path=path, found_by=step), real)
+        library = replace(_described(host, path, real), name=name, found_by=step)
         if mapped is not None:
             library = replace(library, used=path in mapped or real in mapped)
         found[real] = library
     return list(found.values())
+
+
+def _described(host: Host, path: str, real: str) -> Library:
+    """Remember a file's description: several probes ask for what is built into one library."""
+    known: dict[str, Library] = host.__dict__.setdefault("_described", {})
+    if path not in known:
+        known[path] = _describe(host, Library(name="", path=path), real)
+    return known[path]
 
 
 def _describe(host: Host, library: Library, real: str) -> Library:

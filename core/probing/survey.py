@@ -102,7 +102,7 @@ def survey(
             for i, (asker, library) in enumerate(asked)
             if asker == name and i in replies
         }
-        reports[name] = _merged(reports[name], finding, own, modules[name], depth)
+        reports[name] = _merged(name, reports[name], finding, own, depth)
     return Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -142,15 +142,19 @@ def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
 
 
 def _merged(
+    name: str,
     report: ProbeReport,
     finding: Finding,
     replies: dict[str, Reply],
-    module: object,
     depth: Presence,
 ) -> ProbeReport:
     """Put together what was found and what the child answered."""
-    libraries = [_answered(library, replies.get(library.path), module, depth) for library in finding.libraries]
-    chosen = _chosen(libraries)
+    libraries = [
+        _answered(library, replies.get(library.path), depth) for library in finding.libraries
+    ]
+    # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
+    own = [library for library in libraries if library.name == name] or libraries
+    chosen = _chosen(own)
     reply = replies.get(chosen.path) if chosen else None
     answer = reply.answer if reply and reply.answer else Answer(chosen) if chosen else None
     for i, library in enumerate(libraries):
@@ -158,7 +162,7 @@ def _merged(
         if library is not chosen and other and other.answer and other.answer.facts:
             libraries[i] = replace(library, facts={**library.facts, **other.answer.facts})
     devices = _merged_devices(finding.devices, answer.devices if answer else ())
-    presence = finding.presence or _best(libraries, devices)
+    presence = finding.presence or _best(own, devices)
     # What find held against it is outdone where it was seen to work.
     reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
@@ -178,7 +182,7 @@ def _merged(
     )
 
 
-def _answered(library: Library, reply: Reply | None, module: object, depth: Presence) -> Library:
+def _answered(library: Library, reply: Reply | None, depth: Presence) -> Library:
     if reply is None:
         return library
     told = reply.answer.library if reply.answer else library

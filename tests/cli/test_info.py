@@ -114,14 +114,25 @@ def test_output_is_whole_or_not_at_all(recorded: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert "cpu" in json.loads(file.read_text())["probes"]
     assert file.stat().st_mode & 0o777 == 0o640
-    assert os.listdir(tmp_path) == sorted(["machine", "report.json"]) or len(os.listdir(tmp_path)) == 2
+    assert (
+        os.listdir(tmp_path) == sorted(["machine", "report.json"]) or len(os.listdir(tmp_path)) == 2
+    )
 
 
 def test_a_link_as_output_keeps_being_a_link(recorded: str, tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("")
     (tmp_path / "link.json").symlink_to("real.json")
 
-    backends("info", "cpu", "--root", recorded, "--format", "json", "--output", str(tmp_path / "link.json"))
+    backends(
+        "info",
+        "cpu",
+        "--root",
+        recorded,
+        "--format",
+        "json",
+        "--output",
+        str(tmp_path / "link.json"),
+    )
 
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "real.json").read_text())["probes"]
@@ -134,12 +145,18 @@ def test_timing_shows_each_probe_s_time(recorded: str) -> None:
 
 
 def test_pid_tells_what_a_process_has_mapped(fake_library) -> None:  # type: ignore[no-untyped-def]
-    library = fake_library("mapped", "libnccl.so.2", source="int ncclGetVersion(int *v) { *v = 22005; return 0; }")
+    library = fake_library(
+        "mapped", "libnccl.so.2", source="int ncclGetVersion(int *v) { *v = 22005; return 0; }"
+    )
     program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print('ready', flush=True); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=PLAIN) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, env=PLAIN
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        done = backends("info", "nccl", "--pid", str(process.pid), "--format", "json", "--no-redact")
+        done = backends(
+            "info", "nccl", "--pid", str(process.pid), "--format", "json", "--no-redact"
+        )
         process.kill()
 
     (found,) = json.loads(done.stdout)["probes"]["nccl"]["libraries"]
@@ -180,7 +197,9 @@ def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
         "m.find = find\n"
         "from mlbackends.cli import run; run()"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=PLAIN, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=PLAIN, capture_output=True, text=True, check=False
+    )
 
     assert done.returncode == 3
     assert done.stderr == "backends: could not tell: memory\n"

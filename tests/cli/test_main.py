@@ -90,8 +90,12 @@ def test_a_wrong_question_is_one_clear_message_and_exit_2(arguments: tuple[str, 
 
 
 def test_a_reader_that_goes_away_is_no_error_message() -> None:
-    shell = f"{sys.executable} -m mlbackends info --format json | head -c 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False)
+    shell = (
+        f"{sys.executable} -m mlbackends info --format json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False
+    )
 
     assert done.stdout == "{"
     assert done.stderr == ""
@@ -210,6 +214,10 @@ def test_completion_knows_commands_probes_and_dotted_names() -> None:
 def test_the_exit_codes_of_the_readme_are_those_of_the_program() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     section = readme.partition("## Exit codes")[2].partition("\n## ")[0]
-    told = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", section, re.M) for code in row.split(",")}
+    told = {
+        int(code)
+        for row in re.findall(r"^\| ([\d, ]+) \|", section, re.M)
+        for code in row.split(",")
+    }
 
     assert told == set(exits.MEANINGS)

@@ -32,7 +32,9 @@ def test_a_missing_file_reads_as_nothing(root: Path) -> None:
     assert not host.exists("/proc")
 
 
-@pytest.mark.parametrize("path", ["/folder", "/fifo", "/null\0byte", "/loop", "/gone", "/" + "x" * 5000])
+@pytest.mark.parametrize(
+    "path", ["/folder", "/fifo", "/null\0byte", "/loop", "/gone", "/" + "x" * 5000]
+)
 def test_what_is_no_file_reads_as_nothing_and_never_waits(root: Path, path: str) -> None:
     (root / "folder").mkdir()
     os.mkfifo(root / "fifo")
@@ -115,7 +117,12 @@ def test_a_recorded_host_has_its_own_environment_and_answers(root: Path) -> None
     )
 
     host = Host(str(root))
-    assert (host.platform, host.machine, host.env("A"), host.env("PATH")) == ("darwin", "arm64", "1", "")
+    assert (host.platform, host.machine, host.env("A"), host.env("PATH")) == (
+        "darwin",
+        "arm64",
+        "1",
+        "",
+    )
     assert host.affinity() == (1, 3)
     assert host.disk("/dev/shm") == (100, 50)
     assert host.disk("/") is None
@@ -128,7 +135,15 @@ def test_a_recorded_host_has_its_own_environment_and_answers(root: Path) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "null", "{", "\0", '{"environment": 1, "uname": [], "affinity": {}, "disks": []}', "[" * 10000],
+    [
+        "",
+        "[]",
+        "null",
+        "{",
+        "\0",
+        '{"environment": 1, "uname": [], "affinity": {}, "disks": []}',
+        "[" * 10000,
+    ],
 )
 def test_a_broken_host_json_is_one_error_or_no_facts(root: Path, text: str) -> None:
     (root / "host.json").write_text(text)

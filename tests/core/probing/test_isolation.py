@@ -46,7 +46,7 @@ GOOD = "int fake_version(void) { return 7; } void fake_use(void) {}"
 SOURCES = {
     "good": GOOD,
     "crashes_when_opened": "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { abort(); }",
-    "crashes_in_use": '#include <stdio.h>\n#include <stdlib.h>\nint fake_version(void) { return 7; }'
+    "crashes_in_use": "#include <stdio.h>\n#include <stdlib.h>\nint fake_version(void) { return 7; }"
     'void fake_use(void) { fprintf(stderr, "no such engine\\n"); abort(); }',
     "segfaults": "int fake_version(void) { return *(volatile int *)8; }",
     "hangs_when_opened": "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }",
@@ -54,7 +54,7 @@ SOURCES = {
     "ignores_signals": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) { sigset_t all; sigfillset(&all);"
     " sigprocmask(SIG_BLOCK, &all, 0); signal(SIGTERM, SIG_IGN); for (;;) pause(); }",
     "exits": "#include <stdlib.h>\nint fake_version(void) { exit(0); }",
-    "prints": '#include <stdio.h>\nint fake_version(void) { for (int i = 0; i < 200000; ++i)'
+    "prints": "#include <stdio.h>\nint fake_version(void) { for (int i = 0; i < 200000; ++i)"
     ' puts("{\\"id\\": 0, \\"presence\\": \\"usable\\"}"); fflush(stdout); return 7; } void fake_use(void) {}',
     "forks": "#include <unistd.h>\nint fake_version(void) { if (fork() == 0) for (;;) pause(); return 7; }"
     " void fake_use(void) {}",
@@ -186,7 +186,9 @@ def processes_that_map(folder: Path) -> list[int]:
     return found
 
 
-def test_a_survey_in_many_threads_gives_each_its_whole_answer(fake_probe: Callable[..., Path]) -> None:
+def test_a_survey_in_many_threads_gives_each_its_whole_answer(
+    fake_probe: Callable[..., Path],
+) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     fake_probe("good", "crashes_in_use")
@@ -197,7 +199,9 @@ def test_a_survey_in_many_threads_gives_each_its_whole_answer(fake_probe: Callab
     assert reports == [{"good": ("usable", ""), "crashes_in_use": ("loadable", "crashed")}] * 4
 
 
-def test_a_broken_find_is_a_failure_and_the_others_are_there(fake_probe: Callable[..., Path]) -> None:
+def test_a_broken_find_is_a_failure_and_the_others_are_there(
+    fake_probe: Callable[..., Path],
+) -> None:
     folder = fake_probe()
     folder.rmdir()
     module = registry.load("probes", "fake")
@@ -210,7 +214,9 @@ def test_a_broken_find_is_a_failure_and_the_others_are_there(fake_probe: Callabl
     assert report.probes["python"].failure is None
 
 
-def test_the_time_limit_bounds_the_whole_command(fake_probe: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_time_limit_bounds_the_whole_command(
+    fake_probe: Callable[..., Path], tmp_path: Path
+) -> None:
     """Several that hang do so beside one another; the margin is wide, since the machine may be busy."""
     fake_probe("hangs_when_opened", "hangs_in_use", "ignores_signals")
     start = time.monotonic()
