@@ -28,7 +28,9 @@ def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) 
         return choice == "always"
     if environment.get("NO_COLOR"):
         return False
-    if any(environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+    if any(
+        environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")
+    ):
         return True
     if environment.get("CLICOLOR") == "0" or environment.get("TERM") == "dumb":
         return False

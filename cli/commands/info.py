@@ -15,12 +15,18 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 
-def _complete_probes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_probes(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     del ctx, param
-    return [CompletionItem(name) for name in registry.names("probes") if name.startswith(incomplete)]
+    return [
+        CompletionItem(name) for name in registry.names("probes") if name.startswith(incomplete)
+    ]
 
 
-def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_values(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     del ctx, param
     from mlbackends.model.dotted import FIELDS
 
@@ -189,7 +195,9 @@ def _host(root: str | None, python: str | None, pid: int | None) -> "Host":
     from mlbackends.probing.interpreter import ask, of_process
 
     if root and (pid or python):
-        raise BadInput("--root looks at a recorded machine; it goes with neither --pid nor --python")
+        raise BadInput(
+            "--root looks at a recorded machine; it goes with neither --pid nor --python"
+        )
     if python:
         return Host(pid=pid, python=ask(python))
     if pid:

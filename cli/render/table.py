@@ -64,7 +64,9 @@ def _overview(report: Report, page: Page) -> list[RenderableType]:
     for name, probe in report.probes.items():
         by_group[catalogue.group(name)][name] = probe
     here = {name: probe for name, probe in by_group["library"].items() if _is_here(probe)}
-    accelerators = {name: probe for name, probe in by_group["accelerator"].items() if _is_here(probe)}
+    accelerators = {
+        name: probe for name, probe in by_group["accelerator"].items() if _is_here(probe)
+    }
     parts: list[RenderableType] = []
     _section(parts, "Machine", _machine(by_group["machine"], page))
     _section(parts, "Accelerators", _accelerators(accelerators, page))
@@ -202,7 +204,9 @@ def _warnings(report: Report, page: Page) -> RenderableType | None:
     grid = _grid({"no_wrap": True}, {"no_wrap": True}, {"overflow": "fold"})
     for name, probe in report.probes.items():
         for warning in probe.warnings:
-            grid.add_row(Text("!", style="yellow" if page.color else ""), name, Text(warning.message))
+            grid.add_row(
+                Text("!", style="yellow" if page.color else ""), name, Text(warning.message)
+            )
     return grid if grid.rows else None
 
 
@@ -271,7 +275,9 @@ def _table(fact: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _device(device: Device, page: Page) -> RenderableType:
-    title = Text.assemble(_rung_mark(device.presence, device.reasons, page), f" {device.kind} {device.index}  ")
+    title = Text.assemble(
+        _rung_mark(device.presence, device.reasons, page), f" {device.kind} {device.index}  "
+    )
     title.append(device.name)
     grid = _grid({"no_wrap": True, "style": "dim" if page.color else ""}, {"overflow": "fold"})
     shown = {

@@ -54,7 +54,11 @@ def main() -> None:
         "backends info": [BACKENDS, "info"],
     }  # fmt: skip
     if chosen.torch:
-        commands["python -m torch.utils.collect_env"] = [chosen.torch, "-m", "torch.utils.collect_env"]
+        commands["python -m torch.utils.collect_env"] = [
+            chosen.torch,
+            "-m",
+            "torch.utils.collect_env",
+        ]
     completion = {
         "_BACKENDS_COMPLETE": "bash_complete",
         "COMP_WORDS": "backends info cud",
@@ -77,11 +81,21 @@ def main() -> None:
         for name, measured_rows in rows.items()
     }
     bare = medians["python -c pass"][0]
-    model = next(
-        (line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    ) if Path("/proc/cpuinfo").exists() else platform.processor()
-    print(f"{model}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {platform.system()} {platform.release()}")
+    model = (
+        next(
+            (
+                line.partition(": ")[2]
+                for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if "model name" in line
+            ),
+            platform.processor(),
+        )
+        if Path("/proc/cpuinfo").exists()
+        else platform.processor()
+    )
+    print(
+        f"{model}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    )
     print(f"medians of {chosen.rounds} rounds\n")
     print("| command | CPU ms | times bare Python | wall ms | peak MiB |")
     print("| --- | ---: | ---: | ---: | ---: |")
@@ -91,7 +105,9 @@ def main() -> None:
         env = medians["python -m torch.utils.collect_env"]
         found = medians["backends info --depth found --format json"]
         full = medians["backends info"]
-        print(f"\ncollect_env takes {env[0] / found[0]:.0f} times the CPU of `info --depth found --format json`")
+        print(
+            f"\ncollect_env takes {env[0] / found[0]:.0f} times the CPU of `info --depth found --format json`"
+        )
         print(f"and {env[1] / full[1]:.0f} times the wall time of `info`.")
 
 

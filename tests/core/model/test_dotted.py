@@ -51,7 +51,13 @@ def test_a_name_leads_to_its_value(name: str, expected: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["nccl.version", "cudnn.declared", "cudnn.libraries.1.path", "cudnn.libraries.x", "cudnn.version.x"],
+    [
+        "nccl.version",
+        "cudnn.declared",
+        "cudnn.libraries.1.path",
+        "cudnn.libraries.x",
+        "cudnn.version.x",
+    ],
 )
 def test_a_right_name_without_a_value_here_is_no_value(name: str) -> None:
     with pytest.raises(NoValue):
@@ -60,7 +66,11 @@ def test_a_right_name_without_a_value_here_is_no_value(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("cudn.version", "'cudnn'"), ("cudnn.versio", "'cudnn.version'"), ("cudnn.", "cudnn.presence")],
+    [
+        ("cudn.version", "'cudnn'"),
+        ("cudnn.versio", "'cudnn.version'"),
+        ("cudnn.", "cudnn.presence"),
+    ],
 )
 def test_a_wrong_name_is_told_the_nearest(name: str, hint: str) -> None:
     with pytest.raises((UnknownName, BadInput)) as caught:

@@ -64,11 +64,17 @@ def test_equal_identities_stay_equal_and_different_ones_different() -> None:
 def test_a_uuid_inside_a_variable_is_hidden() -> None:
     value = "MIG-11111111-2222-3333-4444-555555555555"
 
-    facts = hidden(ProbeReport(Presence.FOUND, facts={"variables": {"CUDA_VISIBLE_DEVICES": value}})).facts
+    facts = hidden(
+        ProbeReport(Presence.FOUND, facts={"variables": {"CUDA_VISIBLE_DEVICES": value}})
+    ).facts
     assert facts["variables"] == {"CUDA_VISIBLE_DEVICES": "MIG-redacted-1"}
 
 
-@given(st.recursive(st.text() | st.integers(-9, 9) | st.booleans(), lambda inner: st.lists(inner), max_leaves=9))
+@given(
+    st.recursive(
+        st.text() | st.integers(-9, 9) | st.booleans(), lambda inner: st.lists(inner), max_leaves=9
+    )
+)
 def test_a_redacted_report_is_still_a_report(value: object) -> None:
     before = report(cpu=ProbeReport(Presence.FOUND, facts={"features": value}))  # type: ignore[dict-item]
 

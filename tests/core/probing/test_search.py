@@ -87,7 +87,9 @@ def test_the_order_of_the_steps_is_the_order_in_which_a_process_meets_the_copies
     machine.add("/pre/libthing.so.1", "libthing.so.1")
 
     found = libraries_named(
-        machine.host(LD_LIBRARY_PATH="/ld", LD_PRELOAD="/pre/libthing.so.1", THING_HOME="/opt/home"),
+        machine.host(
+            LD_LIBRARY_PATH="/ld", LD_PRELOAD="/pre/libthing.so.1", THING_HOME="/opt/home"
+        ),
         "thing",
         "libthing",
         homes=("THING_HOME",),
@@ -112,7 +114,10 @@ def test_copies_with_different_sonames_do_not_compete(machine: Machine) -> None:
 
     found = libraries_named(machine.host(), "thing", "libthing")
 
-    assert [(one.soname, one.wins) for one in found] == [("libthing.so.1", True), ("libthing.so.2", True)]
+    assert [(one.soname, one.wins) for one in found] == [
+        ("libthing.so.1", True),
+        ("libthing.so.2", True),
+    ]
 
 
 def test_several_names_of_one_file_are_one_copy(machine: Machine) -> None:
@@ -137,7 +142,9 @@ def test_what_is_no_library_says_what_it_is(machine: Machine) -> None:
     machine.link("/usr/lib/libthing.so.2", "libthing.so.2.0")
     machine.add("/usr/local/lib/stubs/libthing.so", "libthing.so.1")
 
-    found = libraries_named(machine.host(LD_LIBRARY_PATH="/usr/local/lib/stubs"), "thing", "libthing")
+    found = libraries_named(
+        machine.host(LD_LIBRARY_PATH="/usr/local/lib/stubs"), "thing", "libthing"
+    )
 
     assert {one.path: one.reasons[0].code for one in found} == {
         "/usr/lib/libthing.so": "not-a-library",
@@ -172,7 +179,9 @@ def test_the_wheel_that_brought_a_file_owns_it(machine: Machine) -> None:
 
 def test_conda_owns_what_its_records_list(machine: Machine) -> None:
     machine.add("/conda/lib/libthing.so.1", "libthing.so.1")
-    machine.write("/conda/conda-meta/libthing-4.5-h0.json", json.dumps({"files": ["lib/libthing.so.1"]}))
+    machine.write(
+        "/conda/conda-meta/libthing-4.5-h0.json", json.dumps({"files": ["lib/libthing.so.1"]})
+    )
 
     (found,) = libraries_named(machine.host(CONDA_PREFIX="/conda"), "thing", "libthing")
 
