@@ -1,0 +1,188 @@
+"""PyTorch: the machine-learning framework, as it is installed.
+
+Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
+Loadable: libtorch_cpu opens by itself, and tells its CPU capability (on x86-64 Linux).
+Caveats:  torch is not imported, and its CUDA, HIP and XPU libraries are never opened: that takes
+          seconds and hundreds of MiB. libtorch without Python is found as well.
+Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,
+          "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
+from mlbackends.probing.cuda_versions import driver_release, driver_warning
+from mlbackends.probing.python_packages import (
+    PACKAGE_FACTS,
+    assigned_flag,
+    assigned_text,
+    entry_points,
+    found,
+    gpu_unused,
+    package,
+)
+from mlbackends.probing.search import libraries_named, stem_of
+from mlbackends.probing.variables import anything, not_valid, one_of, steering
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.model.reasons import Reason
+    from mlbackends.model.records import Library
+    from mlbackends.probing.host import Host
+    from mlbackends.probing.python_packages import Package
+
+GROUP = "framework"
+SUMMARY = (
+    "torch {version}",
+    "CUDA {cuda_version}",
+    "HIP {hip_version}",
+    "XPU {xpu_version}",
+    "kernels for {cpu_capability}",
+)
+FACTS = (
+    *PACKAGE_FACTS,
+    Fact("built_for", str, "What it computes on besides the CPU (cuda, rocm, xpu), or cpu."),
+    Fact("cuda_version", str, "The CUDA release that it was built for."),
+    Fact("hip_version", str, "The HIP release that it was built for."),
+    Fact("rocm_version", str, "The ROCm release that it was built for."),
+    Fact("xpu_version", str, "The oneAPI compiler release that its XPU part was built with."),
+    Fact("debug", bool, "Whether it is a debug build."),
+    Fact("git_version", str, "The commit that it was built from."),
+    Fact("libraries_present", list[str], "The libraries of its own in torch/lib."),
+    Fact(
+        "cpu_capability",
+        str,
+        "The kernels that libtorch_cpu takes on this processor, by its own word.",
+    ),
+    Fact(
+        "backend_plugins",
+        dict[str, str],
+        "What registers itself when torch is imported: the entry points of torch.backends.",
+    ),
+    Fact("environment", dict[str, str], "The variables that steer PyTorch and are set."),
+)
+
+_NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
+_OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
+_FLAG = one_of("0", "1")
+_RULES = {
+    "PYTORCH_CUDA_ALLOC_CONF": anything,
+    "PYTORCH_HIP_ALLOC_CONF": anything,
+    "PYTORCH_ALLOC_CONF": anything,
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": anything,
+    "PYTORCH_NVML_BASED_CUDA_CHECK": anything,
+    "PYTORCH_ENABLE_MPS_FALLBACK": _FLAG,
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO": anything,
+    "PYTORCH_JIT": _FLAG,
+    "TORCH_BLAS_PREFER_CUBLASLT": _FLAG,
+    "TORCH_BLAS_PREFER_HIPBLASLT": _FLAG,
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": _FLAG,
+    "TORCH_CUDNN_V8_API_DISABLED": anything,
+    "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT": anything,
+    "TORCH_CUDNN_SDPA_ENABLED": anything,
+    "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": anything,
+    "TORCH_CUDA_ARCH_LIST": anything,
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": _FLAG,
+    "TORCH_COMPILE_DISABLE": anything,
+    "TORCHDYNAMO_DISABLE": anything,
+    "TORCHINDUCTOR_CACHE_DIR": anything,
+    "TORCHINDUCTOR_FREEZING": anything,
+    "TORCHINDUCTOR_MAX_AUTOTUNE": anything,
+    "TORCH_EXTENSIONS_DIR": anything,
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": anything,
+    "TORCH_NCCL_BLOCKING_WAIT": anything,
+    "TORCH_SHOW_CPP_STACKTRACES": anything,
+    "NVIDIA_TF32_OVERRIDE": anything,
+}
+
+
+def find(host: Host) -> Finding:
+    """Read what the package says of itself, and look for libtorch_cpu."""
+    torch = package(host, _NAMES, "torch", "version.py")
+    libraries = [
+        _with_version(host, library)
+        for library in libraries_named(host, "torch", "libtorch_cpu", "torch_cpu")
+    ]
+    if torch is None and not libraries:
+        return found(host, None, "torch")
+    told = _told(host, torch)
+    facts = told | steering(host, _RULES)
+    if torch is None:
+        return Finding(libraries=tuple(libraries), facts=facts)
+    if plugins := entry_points(host, "torch.backends"):
+        facts["backend_plugins"] = dict[str, object](plugins)
+    finding = found(
+        host,
+        torch,
+        "torch",
+        facts=facts,
+        warnings=(*_warnings(host, torch, told), *not_valid(host, _RULES)),
+    )
+    # With libraries, how far they go is how far torch goes.
+    presence = None if libraries else Presence.FOUND
+    return replace(finding, libraries=tuple(libraries), presence=presence)
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask which kernels it takes on this processor."""
+    from mlbackends.probing.cxx_string import returned_string
+
+    told = returned_string(opened, "_ZN2at18get_cpu_capability")
+    return Answer(library, facts={"cpu_capability": told} if told else {})
+
+
+def _told(host: Host, torch: Package | None) -> dict[str, FactValue]:
+    """Return what version.py and the library folder tell."""
+    facts: dict[str, FactValue] = {}
+    if torch is None or not torch.location:
+        return facts
+    text = host.read(f"{torch.location}/version.py", 1 << 16)
+    for name in ("cuda", "hip", "rocm", "xpu"):
+        if version := assigned_text(text, name):
+            facts[f"{name}_version"] = version
+    # Without a version.py that makes sense, nothing is known, not even that it is for the CPU.
+    if assigned_text(text, "__version__"):
+        kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
+        facts["built_for"] = next(
+            (kind for kind, name in kinds if f"{name}_version" in facts), "cpu"
+        )
+    if (debug := assigned_flag(text, "debug")) is not None:
+        facts["debug"] = debug
+    if commit := assigned_text(text, "git_version"):
+        facts["git_version"] = commit
+    present = [
+        name
+        for name in host.listdir(f"{torch.location}/lib")
+        if (stem := stem_of(name)).startswith(_OWN) and "test" not in stem
+    ]
+    if present:
+        facts["libraries_present"] = list[object](present)
+    return facts
+
+
+def _warnings(host: Host, torch: Package, told: dict[str, FactValue]) -> list[Reason | None]:
+    what = f"torch {torch.version}"
+    built_for = told.get("built_for")
+    if built_for == "cuda":
+        cuda = str(told["cuda_version"])
+        built = f"{what}, built for CUDA {cuda},"
+        return [driver_warning(driver_release(host), cuda, built)]
+    if built_for == "cpu" and host.platform != "darwin":
+        return [gpu_unused(host, what, "install a build of torch for CUDA")]
+    return []
+
+
+def _with_version(host: Host, library: Library) -> Library:
+    """Add the version: a package's beside its lib folder, or that of libtorch without Python."""
+    above = os.path.dirname(os.path.dirname(library.path))
+    version = assigned_text(host.read(f"{above}/version.py", 1 << 16), "__version__")
+    if not version:
+        version = host.read(f"{above}/build-version", 200).strip()
+    fits = version and "\n" not in version and version.isprintable()
+    return replace(library, version=version) if fits else library
