@@ -41,7 +41,8 @@ def guarded_main(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nobody sees a traceback."""
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a program may be started with its streams closed
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

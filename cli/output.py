@@ -17,6 +17,8 @@ def write(text: str, path: str = "") -> None:
     if path not in ("", "-"):
         _replace(path, text)
         return
+    if sys.stdout is None:  # closed before we were started: nobody reads
+        return
     encoding = sys.stdout.encoding or "ascii"
     data = text.encode(encoding, "replace")
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """The page for people: what is usable, what is here but not usable and why, what is not here."""
 
 import io
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -150,11 +150,16 @@ def _device_line(count: int, device: Device) -> Text:
 
 def _rows(probes: dict[str, ProbeReport], page: Page) -> RenderableType | None:
     grid = _grid({"no_wrap": True}, {"no_wrap": True}, {"no_wrap": True}, {"overflow": "fold"})
-    order = sorted(probes, key=lambda name: (-probes[name].presence.rung, name))
+    order = sorted(probes, key=lambda name: (-rung(probes[name]), name))
     for name in order:
         probe = probes[name]
         grid.add_row(_mark(probe, page), name, probe.version, _library_line(name, probe, page))
     return grid if probes else None
+
+
+def rung(probe: ProbeReport) -> int:
+    """Return the rung's number; what could not be told stands below all."""
+    return probe.presence.rung if probe.presence else -1
 
 
 def _library_line(name: str, probe: ProbeReport, page: Page) -> Text:
@@ -238,13 +243,11 @@ def _details(report: Report, page: Page) -> list[RenderableType]:
             grid.add_row("because", _reason(reason))
         for warning in probe.warnings:
             grid.add_row("look at", _reason(warning))
-        if probe.failure:
-            grid.add_row("could not tell", Text(probe.failure.message))
         if grid.rows:
             parts.append(Padding(grid, (0, 0, 0, 2)))
         for fact, value in probe.facts.items():
             if _is_table(value):
-                parts.append(Padding(_table(fact, value), (0, 0, 0, 2)))
+                parts.append(Padding(_table(fact, cast("list[dict[str, Any]]", value)), (0, 0, 0, 2)))
         parts += [Padding(_device(device, page), (0, 0, 0, 2)) for device in probe.devices]
         parts += [Padding(_library(library, page), (0, 0, 0, 2)) for library in probe.libraries]
     return parts
@@ -254,7 +257,7 @@ def _headline(name: str, probe: ProbeReport, page: Page) -> Text:
     title = Text.assemble(_mark(probe, page), " ", (catalogue.label(name), "bold"))
     if probe.version:
         title.append(f" {probe.version}")
-    title.append(f"  {probe.presence}")
+    title.append(f"  {probe.presence or _could_not_tell(probe)}")
     title.append(_time(probe, page), style="dim")
     title.append(f"  {catalogue.meaning(name)}", style="dim")
     return title
@@ -324,7 +327,7 @@ def _library(library: Library, page: Page) -> RenderableType:
 def _mark(probe: ProbeReport, page: Page) -> Text:
     if probe.failure:
         return Text("?", style="red" if page.color else "")
-    return _rung_mark(probe.presence, probe.reasons, page)
+    return _rung_mark(probe.presence or Presence.ABSENT, probe.reasons, page)
 
 
 def _rung_mark(presence: Presence, reasons: tuple[Reason, ...], page: Page) -> Text:

@@ -47,7 +47,6 @@ CODES = {
     "wrong-architecture": "The file is built for another processor than this process runs on.",
     "not-a-library": "The file has a library's name, and is none: a linker script, a stub, an empty file.",
     "dangling-link": "The name is a symbolic link to a file that is not there.",
-    "shadowed": "Another copy of the same soname is found first.",
     "metadata-only": "A package says that it is installed; its files were not found.",
     # opening
     "dlopen-failed": "The dynamic loader refused to open it; its own words are in the message.",

@@ -144,10 +144,10 @@ class Answer(Struct, frozen=True):
 class ProbeReport(Struct, frozen=True, omit_defaults=True):
     """Everything one probe can say.
 
-    reasons: why it is not on the next rung. warnings: what is wrong although it is there.
+    presence: None where the probe could not tell, which `failure` then says. reasons: why it is not on the next rung. warnings: what is wrong although it is there.
     """
 
-    presence: Presence
+    presence: Presence | None
     version: str = ""
     facts: dict[str, FactValue] = {}
     libraries: tuple[Library, ...] = ()

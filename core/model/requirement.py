@@ -45,10 +45,11 @@ class Requirement(Struct, frozen=True):
 def unmet(report: Report, need: Requirement) -> str:
     """Return why a requirement is not met, one sentence; "" where it is."""
     probe = report.probes[need.probe]
-    if probe.failure:
-        return f"{need.text}: {need.probe} could not be told: {probe.failure.message}"
+    if probe.presence is None:
+        why = probe.failure.message if probe.failure else ""
+        return f"{need.text}: {need.probe} could not be told: {why}"
     if "." not in need.name:
-        if why := _below(probe, report.depth):
+        if why := _below(probe, probe.presence, report.depth):
             return f"{need.text}: {need.probe} is {probe.presence}{why}"
         if not need.clauses:
             return ""
@@ -68,11 +69,11 @@ def unmet(report: Report, need: Requirement) -> str:
     return _unfit(need, value, facts.get(need.name.partition(".")[2]))
 
 
-def _below(probe: ProbeReport, depth: Presence) -> str:
+def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
     """Say why a probe is below the rung that was asked for; one that has no higher check is not below."""
-    only_a_fact = probe.presence is Presence.FOUND and not probe.libraries and not probe.reasons
+    only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
     no_check = any(reason.code == "no-use-check" for reason in probe.reasons)
-    if probe.presence.rung >= depth.rung or only_a_fact or no_check:
+    if presence.rung >= depth.rung or only_a_fact or no_check:
         return ""
     return f": {probe.reasons[0].message}" if probe.reasons else f", not {depth}"
 

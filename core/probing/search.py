@@ -133,7 +133,7 @@ def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
         for i, place in enumerate(place for step in _STEPS for place in step(host)):
             cached.setdefault(stem_of(os.path.basename(place[0])), []).append((i, place))
         host.__dict__["_libraries"] = cached
-    return cached  # type: ignore[no-any-return]
+    return cached
 
 
 def _mapped(host: Host) -> Iterator[Place]:
@@ -208,7 +208,7 @@ def _cache(host: Host) -> list[str]:
             if not ours or architecture_of(entry.flags) in ("", ours)
         ]
         host.__dict__["_loader_cache"] = cached
-    return cached  # type: ignore[no-any-return]
+    return cached
 
 
 def _system_folders(host: Host) -> Iterator[Place]:
