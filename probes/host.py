@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from mlbackends.probing.pci import PciDevice
 
 GROUP = "machine"
+SUMMARY = (
+    "{os_name} {os_version}",
+    "{kernel_name} {kernel_release}",
+    "{libc} {libc_version}",
+    "container: {container}",
+    "WSL {wsl_version}",
+    "virtualisation: {virtualisation}",
+)
 FACTS = (
     Fact("platform", str, "The kind of system, as Python spells it: linux, darwin, win32."),
     Fact("os_id", str, "The distribution's short name: debian, ubuntu, rhel, macos."),

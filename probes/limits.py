@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "machine"
+SUMMARY = (
+    "{effective_cpus} CPUs usable, set by {effective_cpus_because}",
+    "{effective_memory_bytes} usable, set by {effective_memory_because}",
+    "cgroup {cgroup_version}",
+    "{scheduler}",
+)
 FACTS = (
     Fact(
         "effective_cpus", int, "Threads that can run at once: affinity, cpuset, floor of the quota."

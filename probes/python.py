@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "machine"
+SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
 FACTS = (
     Fact("implementation", str, "The kind of interpreter: cpython, pypy."),
     Fact("executable", str, "The interpreter's program."),
