@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
 from mlbackends.probing.drm import denied, device_nodes
@@ -57,7 +58,7 @@ _VARIABLES = (
     "TASK_QUEUE_ENABLE",
     "HCCL_CONNECT_TIMEOUT",
 )
-_VERSION = re.compile(
+_VERSION = pattern(
     r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE
 )
 _NAMES = {"d100": "Ascend 310", "d500": "Ascend 310P"}

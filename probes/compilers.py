@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.owners import owner_of
@@ -60,10 +61,10 @@ _RULES = dict.fromkeys(
 )
 _LINKS_LIMIT = 20
 _SCRIPT_LIMIT = 1024
-_SCRIPT = re.compile(r'#!/bin/(?:ba)?sh\s+exec "?(/[^\s"$]+)"? "\$@"\s*')
-_DEBIAN = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)+)")
-_NUMBERED = re.compile(r"-(\d+(?:\.\d+)*)$")
-_IN_FOLDER = re.compile(r"/(?:cuda|rocm|compiler|llvm)[-/](\d+\.\d+(?:\.\d+)*)/")
+_SCRIPT = pattern(r'#!/bin/(?:ba)?sh\s+exec "?(/[^\s"$]+)"? "\$@"\s*')
+_DEBIAN = pattern(r"(?:\d+:)?(\d+(?:\.\d+)+)")
+_NUMBERED = pattern(r"-(\d+(?:\.\d+)*)$")
+_IN_FOLDER = pattern(r"/(?:cuda|rocm|compiler|llvm)[-/](\d+\.\d+(?:\.\d+)*)/")
 
 
 def find(host: Host) -> Finding:

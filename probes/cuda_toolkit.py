@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 from mlbackends.probing.cuda_versions import decode, driver_release, driver_warning
@@ -41,12 +42,12 @@ FOLDERS = (
     "/usr/lib/cuda",
     "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*",
 )
-WHEELS = re.compile(r"nvidia-(cuda-\w+|nvvm|nvjitlink|nvtx)(-cu\d+)?|cuda-toolkit")
+WHEELS = pattern(r"nvidia-(cuda-\w+|nvvm|nvjitlink|nvtx)(-cu\d+)?|cuda-toolkit")
 
 _HEAD_BYTES = 64 << 10  # CUDA_VERSION stands in the first 16 KiB of cuda.h's megabyte
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
-_VERSION = re.compile(r"\d{1,2}\.\d{1,3}(?:\.\d{1,4})*")
-_WRAPPED = re.compile(r"(/[^\s\"']+)/bin/nvcc\b")
+_DEFINE = pattern(r"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
+_VERSION = pattern(r"\d{1,2}\.\d{1,3}(?:\.\d{1,4})*")
+_WRAPPED = pattern(r"(/[^\s\"']+)/bin/nvcc\b")
 
 Toolkit = dict[str, str]
 

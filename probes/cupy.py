@@ -7,9 +7,9 @@ Source:   CuPy documentation, "Installation", "Environment variables".
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact
 from mlbackends.probing.cuda_versions import driver_release, driver_warning
 from mlbackends.probing.python_packages import PACKAGE_FACTS, found, package
@@ -29,8 +29,8 @@ FACTS = (
 )
 
 _NAMES = ("cupy", "cupy-cuda*", "cupy-rocm*")
-_CUDA = re.compile(r"cupy-cuda(\d{2})(\d|x)")
-_ROCM = re.compile(r"cupy-rocm-(\d+)-(\d+|x)")
+_CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")
+_ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")
 _RULES = {
     "CUPY_CACHE_DIR": anything,
     "CUPY_CACHE_IN_MEMORY": anything,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.thread_counts import thread_counts
@@ -51,13 +52,13 @@ _NAMES = frozenset({
     "SLURM_GPUS_ON_NODE", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_MEM_BIND", "SLURM_NTASKS",
     "PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT",
 })  # fmt: skip
-_PYTHON = re.compile(r"PYTHON[A-Z0-9]{2,30}")
+_PYTHON = pattern(r"PYTHON[A-Z0-9]{2,30}")
 _NAMES_OF_MACHINES = frozenset({
     "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
 })  # fmt: skip
 """On the list by their beginning; what they hold is an address."""
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
-_URL_LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
+_SECRET = pattern(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
+_URL_LOGIN = pattern(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
 
 _COUNTS = (
     "OMP_NUM_THREADS",

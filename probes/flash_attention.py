@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
 from mlbackends.probing.packages import distribution
@@ -34,7 +35,7 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer them and are set."),
 )
 
-_LOCAL = re.compile(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
+_LOCAL = pattern(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _PARTS = ("flashinfer-cubin", "flashinfer-jit-cache")
 _RULES = {
     "FLASH_ATTENTION_TRITON_AMD_ENABLE": anything,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.c_library import c_library
@@ -114,9 +115,9 @@ _OTHER_ACCELERATORS = {
 """Accelerators whose class says nothing of it, by maker."""
 
 _SMALL_SHARED_MEMORY = 1 << 30
-_PLIST_ENTRY = re.compile(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
-_BOOT_ID = re.compile(r"[0-9A-Fa-f-]{8,40}")
-_BOOT_TIME = re.compile(r"sec = (\d{1,12})")
+_PLIST_ENTRY = pattern(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
+_BOOT_ID = pattern(r"[0-9A-Fa-f-]{8,40}")
+_BOOT_TIME = pattern(r"sec = (\d{1,12})")
 
 
 def find(host: Host) -> Finding:

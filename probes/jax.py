@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
 from mlbackends.probing.cuda_versions import driver_release, driver_warning
@@ -55,7 +56,7 @@ _PLUGINS = (
     "libtpu-nightly",
     "intel-extension-for-openxla",
 )
-_CUDA = re.compile(r"jax-cuda(\d+)-plugin")
+_CUDA = pattern(r"jax-cuda(\d+)-plugin")
 _TRUTH = one_of("0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f")
 _RULES = {
     "JAX_PLATFORMS": anything,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding
 from mlbackends.probing.blas_symbols import require_product
@@ -50,9 +51,7 @@ FACTS = (
 
 HOMES = ("MKLROOT",)
 _STEMS = ("libmkl_rt", "mkl_rt", "mkl_rt.1", "mkl_rt.2", "mkl_rt.3", "libmklml_intel")
-_KERNEL = re.compile(
-    r"libmkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|\d+\.dylib|dylib)"
-)
+_KERNEL = pattern(r"libmkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|\d+\.dylib|dylib)")
 _TRUTH = one_of("0", "1", "true", "false", "yes", "no", "on", "off")
 
 

@@ -9,9 +9,9 @@ Source:   ONNX Runtime documentation, "Install", "Execution Providers".
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact
 from mlbackends.probing.cuda_versions import driver_release, driver_warning
 from mlbackends.probing.python_packages import PACKAGE_FACTS, assigned_text, found, package
@@ -54,7 +54,7 @@ _NAMES = (
     "ort-nightly-gpu",
     "ort-nightly-directml",
 )
-_PROVIDER = re.compile(r"(?:lib)?onnxruntime_providers_(\w+)")
+_PROVIDER = pattern(r"(?:lib)?onnxruntime_providers_(\w+)")
 _RULES = {
     "ORT_TENSORRT_ENGINE_CACHE_ENABLE": anything,
     "ORT_TENSORRT_CACHE_PATH": anything,

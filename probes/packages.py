@@ -10,9 +10,9 @@ Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.file_ownership import shared_files
@@ -48,7 +48,7 @@ FACTS = (
     Fact("leftovers", list[str], 'What a broken uninstall left: names that begin with "~".'),
 )
 
-_CUDA_NAMED = re.compile(r"nvidia-[a-z0-9-]+-cu(\d{2})")
+_CUDA_NAMED = pattern(r"nvidia-[a-z0-9-]+-cu(\d{2})")
 _CUDA_VERSIONED = (
     "nvidia-cublas",
     "nvidia-cuda-crt",

@@ -14,6 +14,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.packages import distributions, python_folders
@@ -77,8 +78,8 @@ _BASES = (
     ("nix", "/nix/store/"),
     ("spack", "/spack/"),
 )
-_VERSIONED = re.compile(r"/python(\d\.\d{1,2})(t?)(?:/|$)")
-_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,4}){1,2}\w{0,12}")
+_VERSIONED = pattern(r"/python(\d\.\d{1,2})(t?)(?:/|$)")
+_VERSION = pattern(r"\d{1,3}(?:\.\d{1,4}){1,2}\w{0,12}")
 _FREE_THREADING = (3, 13)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
 from mlbackends.probing.amd import (
@@ -78,7 +79,7 @@ _VARIABLES = (
     "GPU_MAX_HW_QUEUES",
     "PYTORCH_ROCM_ARCH",
 )
-_TARGET = re.compile(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
+_TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
 _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions say "none"
 _DEVICES_LIMIT = 64
 _CHECK_BYTES = 4096

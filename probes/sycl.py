@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding
 from mlbackends.probing.search import absent, libraries_named
 
@@ -37,7 +38,7 @@ _VARIABLES = (
     "SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS",
     "SYCL_ENABLE_DEFAULT_CONTEXTS",
 )
-_ADAPTER = re.compile(r"lib(?:ur_adapter|pi)_(\w+)\.so")
+_ADAPTER = pattern(r"lib(?:ur_adapter|pi)_(\w+)\.so")
 
 
 def find(host: Host) -> Finding:

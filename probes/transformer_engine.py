@@ -7,9 +7,9 @@ Source:   Transformer Engine documentation, "Installation"; transformer_engine/c
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
 from mlbackends.probing.python_modules import module_location
@@ -43,7 +43,7 @@ _PARTS = (
     "transformer-engine-jax",
     "transformer-engine-paddle",
 )
-_CUDA = re.compile(r"transformer-engine-cu(\d+)")
+_CUDA = pattern(r"transformer-engine-cu(\d+)")
 _RULES = {
     "NVTE_FLASH_ATTN": one_of("0", "1"),
     "NVTE_FUSED_ATTN": one_of("0", "1"),

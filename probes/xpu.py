@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
 from mlbackends.probing.drm import denied, render_node
@@ -52,8 +53,8 @@ _VARIABLES = (
 )
 _HOMES = ("LEVEL_ZERO_ROOT",)
 _HIERARCHIES = ("FLAT", "COMPOSITE", "COMBINED")
-_SELECTOR = re.compile(r"!?[A-Za-z_*]+:[^:;]+(;!?[A-Za-z_*]+:[^:;]+)*;?")
-_MASK = re.compile(r"\d+(\.\d+)*(,\d+(\.\d+)*)*")
+_SELECTOR = pattern(r"!?[A-Za-z_*]+:[^:;]+(;!?[A-Za-z_*]+:[^:;]+)*;?")
+_MASK = pattern(r"\d+(\.\d+)*(,\d+(\.\d+)*)*")
 _COMPUTE_DRIVERS = ("i915", "xe")
 _LIMIT = 64
 

@@ -12,12 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Report
 
 _DEVICE_IDENTITY = ("uuid", "serial")
-_UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
-_MAC = re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
-_URL_CREDENTIALS = re.compile(r"(\w+://)[^/\s:@]+:[^/\s@]+@")
+_UUID = pattern(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+_MAC = pattern(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
+_URL_CREDENTIALS = pattern(r"(\w+://)[^/\s:@]+:[^/\s@]+@")
 
 
 class Names(Struct, frozen=True):

@@ -1,19 +1,17 @@
 """What a user requires of a report: `cudnn`, `cudnn>=9.10`, `cpu.cores>=8`, `cpu.capability==AVX512`."""
 
 import math
-import re
 from typing import Any
 
 from msgspec import Struct
 
 from mlbackends.model import dotted, registry
 from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
 
-_FORM = re.compile(
-    r"(?P<name>[A-Za-z]\w*(?:\.\w+)*)\s*(?P<spec>(?:[<>=!~]=?=?\s*[^,<>=!~]+,?\s*)*)$"
-)
-_CLAUSE = re.compile(r"(===|==|~=|!=|>=|<=|>|<)\s*([^,]+)")
+_FORM = pattern(r"(?P<name>[A-Za-z]\w*(?:\.\w+)*)\s*(?P<spec>(?:[<>=!~]=?=?\s*[^,<>=!~]+,?\s*)*)$")
+_CLAUSE = pattern(r"(===|==|~=|!=|>=|<=|>|<)\s*([^,]+)")
 
 
 class Requirement(Struct, frozen=True):

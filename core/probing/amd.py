@@ -4,10 +4,9 @@ Source: Linux include/uapi/linux/kfd_sysfs.h and drivers/gpu/drm/amd/amdkfd/kfd_
 Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 """
 
-import re
-
 from msgspec import Struct
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
 from mlbackends.probing.host import Host, to_int
@@ -23,7 +22,7 @@ _LINKS_LIMIT = 256
 _FRAME_BUFFER = (1, 2)  # heap types of a memory bank that is on the card
 _LINK_KINDS = {2: "pcie", 11: "xgmi"}
 _MEGAHERTZ = 1_000_000
-_TARGET = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
+_TARGET = pattern(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
 _HIGHEST_TARGET = 999_999  # gfx_target_version is major * 10000 + minor * 100 + stepping
 
 

@@ -1,15 +1,15 @@
 """Which C library this machine's programs use: glibc or musl, and its version."""
 
 import os
-import re
 
+from mlbackends.model.patterns import bytes_pattern, pattern
 from mlbackends.probing.elf import NotElf, version_definitions
 from mlbackends.probing.host import Host
 
 _GLIBC = ("/lib/*-linux-gnu*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6")
 _MUSL = "/lib/ld-musl-*.so.1"
-_BANNER = re.compile(rb"GNU C Library [^\n\0]{0,200}version ([0-9]+\.[0-9]+)")
-_SYMBOL_VERSION = re.compile(r"GLIBC_([0-9]{1,3})\.([0-9]{1,3})")
+_BANNER = bytes_pattern(rb"GNU C Library [^\n\0]{0,200}version ([0-9]+\.[0-9]+)")
+_SYMBOL_VERSION = pattern(r"GLIBC_([0-9]{1,3})\.([0-9]{1,3})")
 _ALPINE = "/lib/apk/db/installed"
 
 

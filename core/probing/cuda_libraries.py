@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 from mlbackends.probing.host import Host
@@ -41,7 +42,7 @@ COPY_FACTS = (PACKAGE_VERSION, VERSION_SOURCE)
 """The facts of every copy; each probe of a library has them."""
 
 _HEADER_READ = 1 << 16
-_NUMBERS = re.compile(r"\d{1,6}(?:\.\d{1,6})*")
+_NUMBERS = pattern(r"\d{1,6}(?:\.\d{1,6})*")
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"
 
 

@@ -7,8 +7,7 @@ features that came later ("minor version compatibility").
 Source: CUDA Toolkit release notes, tables 2 and 3 (Linux); CUDA Compatibility, tables 1 and 2.
 """
 
-import re
-
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.probing.host import Host
 
@@ -49,8 +48,8 @@ _LEAST = {11: (450,), 12: (525,), 13: (580,)}
 """Major version of CUDA -> the oldest driver that runs anything of it."""
 
 _MAJOR_LIMIT = 100
-_RELEASE = re.compile(r"(?<!\d)(?<!\d\.)(\d{3})\.(\d{1,4})(?:\.(\d{1,4}))?(?![\d.]*\d)")
-_NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})(?!\d)")
+_RELEASE = pattern(r"(?<!\d)(?<!\d\.)(\d{3})\.(\d{1,4})(?:\.(\d{1,4}))?(?![\d.]*\d)")
+_NUMBER = pattern(r"(\d{1,2})\.(\d{1,2})(?!\d)")
 
 
 def decode(number: int) -> str:

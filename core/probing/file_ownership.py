@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from mlbackends.model.patterns import bytes_pattern
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import Distribution
 
-_LINE = re.compile(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
-_TOP = re.compile(rb"^\"?([^/,\n]+[/,])", re.MULTILINE)
-_IGNORED_TOPS = (b"../", b"./", b"__pycache__/", b"/")
+_LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
+# Takes all the lines in a row that begin alike as one: half the time of looking at each line.
+_RUN = re.compile(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
+_IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
 _RECORD_LIMIT = 32 << 20
 
 
@@ -92,22 +94,8 @@ def _with_tops_in_common(records: dict[Distribution, bytes]) -> list[Distributio
 
 
 def _tops(data: bytes) -> set[bytes]:
-    """Return the first parts of the paths in a RECORD.
-
-    Installers write RECORD in order, so a top-level folder is one block, and the lines within are
-    not looked at: that takes a fifth of the time.
-    """
-    data = b"\n" + data
-    tops = set()
-    at = 0
-    while match := _TOP.search(data, at):
-        top = b"\n" + match[1]
-        tops.add(match[1])
-        end = data.rfind(top)
-        at = match.end()
-        if end > at and data.count(top, at) == data.count(b"\n", at, end + 1):
-            at = end + len(top)
-    return tops.difference(_IGNORED_TOPS)
+    """Return the first parts of the paths in a RECORD, with the "/" or "," that ends them."""
+    return set(_RUN.findall(data)) - _IGNORED_TOPS
 
 
 def _is_counted(path: bytes) -> bool:

@@ -3,14 +3,13 @@
 Source: proc_pid_mountinfo(5).
 """
 
-import re
-
 from msgspec import Struct
 
+from mlbackends.model.patterns import pattern
 from mlbackends.probing.host import Host
 
 _MOUNTS_LIMIT = 16384
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_ESCAPED = pattern(r"\\([0-7]{3})")
 
 
 class Mount(Struct, frozen=True):

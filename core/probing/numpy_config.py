@@ -8,6 +8,7 @@ Source: numpy and scipy, __config__.py.in; numpy.distutils.system_info for numpy
 
 import re
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, FactValue
 from mlbackends.probing.host import Host
 
@@ -24,9 +25,9 @@ CONFIG_FACTS = (
 """The facts that `config_facts` reports."""
 
 _SECTION = r"""['"]{name}['"]\s*:\s*\{{(.*?)\}}"""
-_ITEM = re.compile(r"""['"]([\w +]+)['"]\s*:\s*r?(['"])(.*?)\2""")
-_OLD = re.compile(r"^(?:blas_opt_info|blas_ilp64_opt_info)\s*=\s*\{(.*?)\}\s*$", re.MULTILINE)
-_OLD_LIBRARIES = re.compile(r"""['"]libraries['"]\s*:\s*\[\s*['"]([^'"]+)['"]""")
+_ITEM = pattern(r"""['"]([\w +]+)['"]\s*:\s*r?(['"])(.*?)\2""")
+_OLD = pattern(r"^(?:blas_opt_info|blas_ilp64_opt_info)\s*=\s*\{(.*?)\}\s*$", re.MULTILINE)
+_OLD_LIBRARIES = pattern(r"""['"]libraries['"]\s*:\s*\[\s*['"]([^'"]+)['"]""")
 _EXTENSIONS = (".so", ".dylib", ".dll")
 
 

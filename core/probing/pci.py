@@ -12,15 +12,16 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.probing.host import Host
 
 FOLDER = "/sys/bus/pci/devices"
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
+_ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
 _NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _DEVICES_LIMIT = 4096
 _WIDEST = 32  # 255 stands for "unknown"
-_SPEED = re.compile(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
+_SPEED = pattern(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
 _DETAILED = ("02", "03", "0b40", "12")
 """Beginnings of the class codes whose devices are worth the extra reads: network, display,
 co-processor, processing accelerator."""

@@ -7,10 +7,11 @@ mode" (the finder of an editable install).
 import re
 from typing import Any
 
+from mlbackends.model.patterns import pattern
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import Distribution, python_folders
 
-_CREDENTIALS = re.compile(r"^(\w[\w+.-]*://)[^/@]*@")
+_CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
 _FINDERS_LIMIT = 200
 
 

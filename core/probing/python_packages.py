@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 from mlbackends.probing.host import Host
@@ -51,7 +52,7 @@ SET_FACTS = (
 """The facts that `found_set` reports of several packages."""
 
 _ASSIGNED = r"^[ \t]*{name}[ \t]*(?::[^=\n]*)?=[ \t]*([^\n#]*)"
-_TEXT = re.compile(r"""[rbu]?(['"])(.*?)\1""")
+_TEXT = pattern(r"""[rbu]?(['"])(.*?)\1""")
 
 
 class Package(Struct, frozen=True):

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from mlbackends.model.patterns import pattern
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import Distribution, distribution, normalised, requirements
 from mlbackends.probing.python_versions import satisfies
 
-_LINE = re.compile(
+_LINE = pattern(
     r"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*"
     r"(?P<clauses>\([^()]*\)|[^;()@]*?)\s*(?:;\s*(?P<marker>.*))?"
 )
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"\s*(\(|\)|and\b|or\b|not\s+in\b|in\b|===|[<>=!~]=|<|>|'[^']*'|\"[^\"]*\"|[a-z_.]+)"
 )
 _LONGEST_MARKER = 500

@@ -7,7 +7,9 @@ Source: PyPA, "Version specifiers" (PEP 440).
 
 import re
 
-_VERSION = re.compile(
+from mlbackends.model.patterns import pattern
+
+_VERSION = pattern(
     r"v?(?:(?P<epoch>\d{1,9})!)?(?P<release>\d{1,18}(?:\.\d{1,18})*)"
     r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre_number>\d{1,18})?)?"
     r"(?:-(?P<implicit_post>\d{1,18})|[-_.]?(?P<post>post|rev|r)[-_.]?(?P<post_number>\d{1,18})?)?"
@@ -15,7 +17,7 @@ _VERSION = re.compile(
     r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?"
 )
 _PRE = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
-_CLAUSE = re.compile(r"(===|==|~=|!=|>=|<=|>|<)\s*([^\s,]+)")
+_CLAUSE = pattern(r"(===|==|~=|!=|>=|<=|>|<)\s*([^\s,]+)")
 _LONGEST = 200
 
 _FINAL = (3, 0)

@@ -2,13 +2,14 @@
 
 import re
 
+from mlbackends.model.patterns import pattern
 from mlbackends.probing.host import to_int
 
 LARGEST = (1 << 63) - 1
 
 _FASTEST_CLOCK = 20_000_000_000
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"\s*([0-9]{1,19})(?:\.[0-9]+)?\s*([BKMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_SIZE = pattern(r"\s*([0-9]{1,19})(?:\.[0-9]+)?\s*([BKMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 
 
 def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | None:

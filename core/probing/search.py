@@ -18,11 +18,11 @@ Source: ld.so(8), the order of LD_LIBRARY_PATH, RUNPATH, cache and default folde
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
 from mlbackends.probing.elf import NotElf, defined_symbols, read_elf
@@ -31,7 +31,7 @@ from mlbackends.probing.loader_cache import architecture_of, read_cache
 from mlbackends.probing.owners import owner_of
 from mlbackends.probing.packages import conda_prefix, python_folders
 
-_NAME = re.compile(
+_NAME = pattern(
     r"(?P<stem>.+?)"
     r"(?:-[0-9a-f]{6,40}(?:\.[\w.]*?)?)?"  # auditwheel's hash, which may stand before a version
     r"(?:\.so(?:\.[0-9]\w*)*|(?:\.[0-9][0-9.]*)?\.dylib|\.dll)$"

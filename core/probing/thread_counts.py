@@ -18,14 +18,13 @@ OpenBLAS USAGE.md and driver/others/memory.c; oneMKL developer guide, MKL_NUM_TH
 MKL_DYNAMIC; ATen/ParallelOpenMP.cpp, init_num_threads.
 """
 
-import re
-
 from msgspec import Struct
 
+from mlbackends.model.patterns import pattern
 from mlbackends.probing.host import Host
 
 _MOST = 1 << 20
-_LEADING = re.compile(r"\s*\+?([0-9]{1,9})")
+_LEADING = pattern(r"\s*\+?([0-9]{1,9})")
 _OFF = ("false", "0", "f", "no", "off", ".false.")
 
 

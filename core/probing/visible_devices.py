@@ -6,8 +6,7 @@ that stands there twice hides everything. A number is read as far as it goes: "1
 Source: CUDA C++ Programming Guide, CUDA environment variables; NVIDIA Container Toolkit.
 """
 
-import re
-
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.probing.host import Host
 
@@ -22,7 +21,7 @@ VARIABLES = (
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
 )
 
-_ENTRY = re.compile(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")
+_ENTRY = pattern(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")
 
 
 def visible(value: str) -> tuple[tuple[str, ...], str]:

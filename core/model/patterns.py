@@ -1,0 +1,31 @@
+"""Regular expressions that are compiled when they are first used.
+
+There are a hundred of them in the probes, most for files that a machine does not have; compiling them all
+would be a tenth of a survey.
+"""
+
+import re
+from typing import Any, cast
+
+
+class _Lazy:
+    """Stands for a compiled pattern until somebody asks it something."""
+
+    def __init__(self, text: str | bytes, flags: int) -> None:
+        self._text, self._flags = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(re.compile(self._text, self._flags), name)
+        # The next call finds the method here, and does not come by again.
+        self.__dict__[name] = asked
+        return asked
+
+
+def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Return what behaves as `re.compile(text, flags)` does, except in `isinstance`."""
+    return cast("re.Pattern[str]", _Lazy(text, flags))
+
+
+def bytes_pattern(text: bytes, flags: int = 0) -> re.Pattern[bytes]:
+    """Return the same for bytes."""
+    return cast("re.Pattern[bytes]", _Lazy(text, flags))
