@@ -1,0 +1,125 @@
+"""Recorded machines: what the probes tell of each is what is expected, and what is true.
+
+`expected.json` is all that we print; `facts.json` is what is known of such a machine without us.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.model import registry
+from mlbackends.model.dotted import NoValue, value
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from mlbackends.model.records import Report
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+NAMES = sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+LARGEST_FILE = 256 << 10
+
+
+@cache
+def rewriter() -> ModuleType:
+    """Import tests/hosts/rewrite.py, which says what of a report lasts."""
+    specification = importlib.util.spec_from_file_location("rewrite", HOSTS / "rewrite.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@cache
+def report_of(name: str) -> Report:
+    report: Report = rewriter().looked_at(name)
+    return report
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_survey_of_a_recorded_machine_is_the_expected_one(name: str) -> None:
+    told = json.loads(json.dumps(rewriter().lasting(report_of(name))))
+
+    expected = json.loads((HOSTS / name / "expected.json").read_text(encoding="utf-8"))
+
+    assert told == expected, f"if that is right: python tests/hosts/rewrite.py {name}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_probe_fails_on_a_recorded_machine(name: str) -> None:
+    failures = {
+        probe: told.failure for probe, told in report_of(name).probes.items() if told.failure
+    }
+
+    assert failures == {}
+
+
+def told_by(report: Report, name: str) -> Any:
+    """Return the value under a dotted name; None where the machine has none."""
+    probe = registry.load("probes", name.partition(".")[0])
+    try:
+        return value(report, name, tuple(fact.name for fact in probe.FACTS))
+    except NoValue:
+        return None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_known_of_a_machine_is_told(name: str) -> None:
+    known = json.loads((HOSTS / name / "facts.json").read_text(encoding="utf-8"))
+
+    told = {fact: told_by(report_of(name), fact) for fact in known}
+
+    assert known
+    assert told == known
+
+
+def test_there_are_machines_of_every_kind() -> None:
+    kinds = {told_by(report_of(name), "cpu.architecture") for name in NAMES}
+    capabilities = {told_by(report_of(name), "cpu.capability") for name in NAMES}
+
+    assert kinds >= {"x86_64", "aarch64", "ppc64le", "s390x", "riscv64", "arm64"} - {"arm64"}
+    assert capabilities >= {"DEFAULT", "AVX2", "AVX512", "SVE256", "VSX", "Z VECTOR"}
+    assert len(NAMES) >= 14
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_machine_says_what_it_is(name: str) -> None:
+    about = (HOSTS / name / "about.txt").read_text(encoding="utf-8")
+
+    assert "Composed" in about or "Recorded" in about
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="git makes no links there")
+@pytest.mark.parametrize("name", NAMES)
+def test_links_are_relative_and_stay_inside(name: str) -> None:
+    folder = HOSTS / name
+    outside = []
+    for base, folders, files in os.walk(folder):
+        for path in (os.path.join(base, entry) for entry in (*folders, *files)):
+            if not os.path.islink(path):
+                continue
+            text = os.readlink(path)
+            target = os.path.normpath(os.path.join(base, text))
+            if os.path.isabs(text) or not target.startswith(f"{folder}{os.sep}"):
+                outside.append(path)
+
+    assert outside == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_small(name: str) -> None:
+    sizes = {
+        os.path.relpath(path, HOSTS): os.lstat(path).st_size
+        for base, _, files in os.walk(HOSTS / name)
+        for path in (os.path.join(base, file) for file in files)
+    }
+
+    assert max(sizes.values()) < LARGEST_FILE
