@@ -39,17 +39,26 @@ def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) 
 
 def page(color: str, *, to_file: bool, details: bool = False, timing: bool = False) -> Page:
     """Describe what standard output, or a file, can show."""
-    import shutil
-
     terminal = not to_file and is_terminal(sys.stdout)
     encoding = (getattr(sys.stdout, "encoding", "") or "ascii").lower().replace("-", "")
     return Page(
-        width=max(40, shutil.get_terminal_size((80, 24)).columns),
+        width=max(40, columns(os.environ)),
         color=wants_color(color, terminal, os.environ),
         unicode=to_file or encoding.startswith("utf"),
         details=details,
         timing=timing,
     )
+
+
+def columns(environment: Mapping[str, str]) -> int:
+    """Return how wide the page is: COLUMNS, else the terminal, else 80."""
+    told = environment.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
+        return 80
 
 
 def is_terminal(stream: object) -> bool:

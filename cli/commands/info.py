@@ -3,13 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from mlbackends.cli import exits
 from mlbackends.model import registry
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from click.shell_completion import CompletionItem
+
     from mlbackends.model.records import Report
     from mlbackends.model.redaction import Names
     from mlbackends.probing.host import Host
@@ -17,28 +20,27 @@ if TYPE_CHECKING:
 
 def _complete_probes(
     ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+) -> "list[CompletionItem]":
     del ctx, param
-    return [
-        CompletionItem(name) for name in registry.names("probes") if name.startswith(incomplete)
-    ]
+    return _items(registry.names("probes"), incomplete)
 
 
 def _complete_values(
     ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+) -> "list[CompletionItem]":
     del ctx, param
     from mlbackends.model.dotted import FIELDS
 
     probe, dot, _ = incomplete.partition(".")
-    if not dot:
-        return [
-            CompletionItem(name) for name in registry.names("probes") if name.startswith(incomplete)
-        ]
-    if probe not in registry.names("probes"):
-        return []
+    if not dot or probe not in registry.names("probes"):
+        return _items(registry.names("probes"), incomplete)
     facts = [fact.name for fact in getattr(registry.load("probes", probe), "FACTS", ())]
-    names = [f"{probe}.{name}" for name in (*FIELDS, *facts)]
+    return _items([f"{probe}.{name}" for name in (*FIELDS, *facts)], incomplete)
+
+
+def _items(names: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 

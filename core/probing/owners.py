@@ -93,17 +93,21 @@ def _dpkg_lists(host: Host, file_name: str) -> Iterator[str]:
             yield name
 
 
+_DPKG_STATUS = "/var/lib/dpkg/status"
 _DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
 
 
 def _dpkg_version(host: Host, package: str) -> str:
     name, _, architecture = package.partition(":")
     # As bytes: decoding a megabyte costs more than finding a line in it.
-    status = host.read_bytes("/var/lib/dpkg/status", 32 << 20)
+    status: bytes | None = host.__dict__.get("_dpkg_status")
+    if status is None:
+        status = host.__dict__["_dpkg_status"] = host.read_bytes(_DPKG_STATUS, 32 << 20)
     opening = f"Package: {name}\n".encode()
     start = 0
     while (start := status.find(opening, start)) >= 0:
-        paragraph = status[start:].partition(b"\n\n")[0].decode(errors="replace")
+        end = status.find(b"\n\n", start)
+        paragraph = status[start : end if end >= 0 else None].decode(errors="replace")
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         if fields.get("Package") == name and fields.get("Architecture") in (architecture, "all"):
             return f"{name} {fields.get('Version', '')}".rstrip()
