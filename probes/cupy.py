@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "framework"
-SUMMARY = ("cupy {version}", "CUDA {cuda_version}", "ROCm {rocm_version}")
+SUMMARY = ("cupy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("cuda_version", str, 'The CUDA releases that the wheel is for: "12.x", "11.2".'),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.packages import Distribution
 
 GROUP = "framework"
-SUMMARY = ("jax {version}", "jaxlib {jaxlib_version}", "{plugins}")
+SUMMARY = ("jax {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("jaxlib_version", str, "The version of jaxlib, which holds the compiled part."),

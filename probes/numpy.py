@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "framework"
-SUMMARY = ("numpy {version}", "{blas} {blas_version}")
+SUMMARY = ("numpy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     *CONFIG_FACTS,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.python_packages import Package
 
 GROUP = "framework"
-SUMMARY = ("{built_as} {version}", "CUDA {cuda_version}", "{providers}")
+SUMMARY = ("onnxruntime {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("built_as", str, "The flavour whose files are there, by their own word."),

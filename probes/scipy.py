@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "framework"
-SUMMARY = ("scipy {version}", "{blas} {blas_version}")
+SUMMARY = ("scipy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     *CONFIG_FACTS,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.python_packages import Package
 
 GROUP = "framework"
-SUMMARY = ("tensorflow {version}", "CUDA {cuda_version}", "cuDNN {cudnn_version}")
+SUMMARY = ("tensorflow {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("is_cuda_build", bool, "Whether it was built for CUDA."),

@@ -43,7 +43,6 @@ SUMMARY = (
     "CUDA {cuda_version}",
     "HIP {hip_version}",
     "XPU {xpu_version}",
-    "kernels for {cpu_capability}",
 )
 FACTS = (
     *PACKAGE_FACTS,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.packages import Distribution
 
 GROUP = "framework"
-SUMMARY = ("transformer-engine {version}", "{parts}")
+SUMMARY = ("transformer-engine {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("parts", dict[str, str], "Its other packages, with their versions."),

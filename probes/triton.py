@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "framework"
-SUMMARY = ("triton {version}", "{backends}")
+SUMMARY = ("triton {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("backends", list[str], "The back ends in triton/backends and those that are registered."),

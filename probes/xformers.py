@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "framework"
-SUMMARY = ("xformers {version}", "for torch {built_for_torch}")
+SUMMARY = ("xformers {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("built_for_torch", str, "The torch that its operators were built for."),
