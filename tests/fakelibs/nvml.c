@@ -106,7 +106,9 @@ Result nvmlDeviceGetPciInfo_v3(void *device, void *info) {
     return alive(device);
 }
 Result nvmlDeviceGetPersistenceMode(void *device, u32 *mode) { return number(device, mode, 1); }
-Result nvmlDeviceGetComputeMode(void *device, u32 *mode) { return number(device, mode, 3); }
+Result nvmlDeviceGetComputeMode(void *device, u32 *mode) {
+    return number(device, mode, value("FAKE_COMPUTE_MODE", 3));
+}
 Result nvmlDeviceGetMaxPcieLinkGeneration(void *device, u32 *out) { return number(device, out, 5); }
 Result nvmlDeviceGetCurrPcieLinkGeneration(void *device, u32 *out) { return number(device, out, 1); }
 Result nvmlDeviceGetMaxPcieLinkWidth(void *device, u32 *out) { return number(device, out, 16); }

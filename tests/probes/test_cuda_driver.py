@@ -79,6 +79,11 @@ def test_devices_that_compute_are_usable(asked: Asked) -> None:
             "cuInit returned 802 (CUDA_ERROR_SYSTEM_NOT_READY): the system",
         ),
         ("803", "driver-mismatch", "cuInit returned 803 (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH): the"),
+        (
+            "805",
+            "mps-unreachable",
+            "cuInit returned 805: the multi-process service does not answer",
+        ),
         ("804", "compat-unsupported", "cuInit returned 804 (CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_"),
         ("999", "call-failed", "cuInit returned 999: the driver does not say why"),
         ("777", "call-failed", "cuInit returned 777"),

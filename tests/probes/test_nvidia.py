@@ -157,6 +157,7 @@ def test_how_gpus_are_joined(asked: Asked) -> None:
         ({"FAKE_ECC": "2"}, ["ecc-errors", "row-remap-failed", "row-remap-pending"]),
         ({"FAKE_FABRIC": "1"}, ["fabric-not-ready"]),
         ({"FAKE_FABRIC": "3"}, []),
+        ({"FAKE_COMPUTE_MODE": "2"}, ["compute-prohibited"]),
     ],
 )
 def test_what_is_wrong_with_a_gpu_that_answers(
@@ -192,6 +193,7 @@ def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
         ("9", "no-driver"),
         ("12", "missing-dependency"),
         ("15", "gpu-lost"),
+        ("16", "reset-required"),
         ("18", "driver-mismatch"),
         ("999", "call-failed"),
         ("77", "call-failed"),

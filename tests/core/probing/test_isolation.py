@@ -138,6 +138,20 @@ def test_each_misbehaviour_keeps_its_own_rung_and_reason(fake_probe: Callable[..
 
 
 @pytest.mark.usefixtures("way")
+def test_a_bug_in_a_probe_is_named_as_ours(fake_probe: Callable[..., Path], tmp_path: Path) -> None:
+    fake_probe("good")
+    module = tmp_path / "site" / "fake_probe_module.py"
+    module.write_text(module.read_text().replace("opened.fake_use()", "1 / 0"))
+
+    probe = asked()
+
+    assert probe.libraries[0].reasons[0].code == "probe-error"
+    assert probe.libraries[0].presence is Presence.LOADABLE
+    assert probe.failure is not None
+    assert "ZeroDivisionError" in probe.failure.traceback
+
+
+@pytest.mark.usefixtures("way")
 def test_what_it_printed_last_stands_in_the_reason(fake_probe: Callable[..., Path]) -> None:
     fake_probe("crashes_in_use")
 
