@@ -1,8 +1,10 @@
 """What the renderers say of probes: label, group, and the facts that show at a glance."""
 
+from types import ModuleType
 from typing import Any
 
 from mlbackends.model import registry
+from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import Fact, ProbeReport
 
 GROUPS = {
@@ -24,17 +26,26 @@ def meaning(name: str) -> str:
 
 
 def _doc(name: str) -> str:
-    return (registry.load("probes", name).__doc__ or name).splitlines()[0]
+    probe = _probe(name)
+    return ((probe.__doc__ if probe else "") or name).splitlines()[0]
+
+
+def _probe(name: str) -> ModuleType | None:
+    """Return a probe; None for one that a saved report has and this installation has not."""
+    try:
+        return registry.load("probes", name)
+    except UnknownName:
+        return None
 
 
 def group(name: str) -> str:
     """Return the group that a probe declares, "library" where it declares none."""
-    return getattr(registry.load("probes", name), "GROUP", "library")
+    return getattr(_probe(name), "GROUP", "library")
 
 
 def facts(name: str) -> dict[str, Fact]:
     """Return the facts that a probe declares, by name."""
-    return {fact.name: fact for fact in getattr(registry.load("probes", name), "FACTS", ())}
+    return {fact.name: fact for fact in getattr(_probe(name), "FACTS", ())}
 
 
 def glance(name: str, probe: ProbeReport) -> str:
@@ -44,11 +55,11 @@ def glance(name: str, probe: ProbeReport) -> str:
     not there.
     """
     shown = []
-    for item in getattr(registry.load("probes", name), "SUMMARY", ()):
+    for item in getattr(_probe(name), "SUMMARY", ()):
         template = item if "{" in item else f"{{{item}}}"
         values = {fact: amount(fact, value) for fact, value in probe.facts.items()}
         try:
-            text = template.format(**values, version=probe.version)
+            text = template.format(**{"version": probe.version, **values})
         except KeyError:
             continue
         if text:
@@ -85,7 +96,7 @@ def quantity(name: str, value: float) -> str:
                 return f"{value / scale:.4g} {unit}"
     if name.endswith("_seconds"):
         return f"{value:.4g} s"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
 def binary_size(value: float) -> str:

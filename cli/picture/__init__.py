@@ -1,0 +1,1 @@
+"""A picture of the machine, drawn from a report as SVG."""

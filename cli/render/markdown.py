@@ -1,0 +1,221 @@
+"""Markdown, as GitHub reads it: to be pasted into an issue."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mlbackends.cli import catalogue, verdict
+from mlbackends.cli.plain import one_line, shortened
+from mlbackends.cli.terminal import Page
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import ProbeReport, Report
+
+_MOST_CHARACTERS = 2000
+_MOST_ROWS = 200
+
+
+def report(report: Report, page: Page) -> str:
+    """Return the overview; where the page asks for details, every probe in full."""
+    parts = _details(report, page) if page.details else _overview(report)
+    told = verdict.provenance(report)
+    ends = [f"{name} {_said(value)}" for name, value in told.items() if value and name in _ENDS]
+    took = [f"took {report.duration_seconds:.2f} s"] if page.timing else []
+    redacted = ["redacted"] if report.redacted else []
+    return "\n\n".join(part for part in [*parts, " · ".join(ends + took + redacted)] if part) + "\n"
+
+
+_ENDS = ("tool", "schema", "created", "depth")
+
+
+# ---- the overview --------------------------------------------------------------------------
+
+
+def _overview(report: Report) -> list[str]:
+    groups = verdict.grouped(report)
+    libraries = [
+        (name, probe)
+        for group, probes in groups.items()
+        if group not in ("machine", "accelerator", "framework")
+        for name, probe in verdict.by_rung(probes).items()
+    ]
+    missing = [
+        name
+        for name, probe in report.probes.items()
+        if not verdict.is_here(probe) and catalogue.group(name) != "machine"
+    ]
+    return [
+        "## What is in this machine",
+        _section("Machine", _machine(groups["machine"])),
+        _section("Accelerators", _accelerators(verdict.by_rung(groups["accelerator"]))),
+        _section("Libraries", _libraries(libraries)),
+        _section("Packages", _libraries(list(verdict.by_rung(groups["framework"]).items()))),
+        _section("Not here", ", ".join(_said(name) for name in missing)),
+        _section("Look at", _warnings(report)),
+    ]
+
+
+def _section(title: str, content: str) -> str:
+    return f"### {title}\n\n{content}" if content else ""
+
+
+def _machine(probes: Mapping[str, ProbeReport]) -> str:
+    rows = []
+    for name, probe in probes.items():
+        said = verdict.why(probe) if probe.failure else catalogue.glance(name, probe)
+        if said:
+            rows.append((_said(name), _said(said)))
+    return _table(("part", "what it is"), rows)
+
+
+def _accelerators(probes: Mapping[str, ProbeReport]) -> str:
+    rows = []
+    for name, probe in probes.items():
+        lines = [verdict.device_line(count, each) for count, each in verdict.alike(probe.devices)]
+        said = catalogue.glance(name, probe)
+        lines += [each for each in ("" if lines else said, verdict.why(probe)) if each]
+        first, *rest = lines or [""]
+        rows.append((_rung(probe), _said(name), _said(probe.version), _said(first)))
+        rows += [("", "", "", _said(line)) for line in rest]
+    return (
+        _table(("rung", "name", "version", "what it is, or why it is not usable"), rows)
+        or "none found"
+    )
+
+
+def _libraries(probes: Sequence[tuple[str, ProbeReport]]) -> str:
+    rows = []
+    for name, probe in probes:
+        said = catalogue.glance(name, probe) or verdict.where(probe)
+        files = f"{len(probe.libraries)} files" if len(probe.libraries) > 1 else ""
+        place = " · ".join(part for part in (said, files) if part)
+        rows.append(
+            (
+                _rung(probe),
+                _said(name),
+                _said(probe.version),
+                _said(place),
+                _said(verdict.why(probe)),
+            )
+        )
+    return _table(("rung", "name", "version", "where", "why not usable"), rows)
+
+
+def _rung(probe: ProbeReport) -> str:
+    state = verdict.state_of(probe)
+    return f"{verdict.MARKS[state]} {'could not tell' if state == 'unknown' else state}"
+
+
+def _warnings(report: Report) -> str:
+    return "\n".join(
+        f"- **{_said(name)}**: {_reason(warning)}"
+        for name, probe in report.probes.items()
+        for warning in probe.warnings
+    )
+
+
+def _reason(reason: Reason) -> str:
+    hint = f" → {_said(reason.hint)}" if reason.hint else ""
+    return f"{_said(reason.message)} ({_code(reason.code)}){hint}"
+
+
+# ---- everything about the probes that were named -------------------------------------------
+
+
+def _details(report: Report, page: Page) -> list[str]:
+    return [_probe(name, probe, page) for name, probe in report.probes.items()]
+
+
+def _probe(name: str, probe: ProbeReport, page: Page) -> str:
+    version = f" {probe.version}" if probe.version else ""
+    took = f" · {probe.duration_seconds * 1000:.1f} ms" if page.timing else ""
+    meaning = catalogue.meaning(name)
+    about = f"{catalogue.label(name)}: {meaning}" if meaning else ""
+    parts = [
+        f"## {_said(name + version)}",
+        f"{_rung(probe)}{took}" + (f" · {_said(about)}" if about else ""),
+        f"could not tell: {_said(probe.failure.message)}" if probe.failure else "",
+        _list(probe.reasons) if not probe.libraries else "",
+        _section("Look at", _list(probe.warnings)),
+    ]
+    facts = {key: value for key, value in probe.facts.items() if not verdict.is_table(value)}
+    parts.append(_section("Facts", _known(facts)))
+    for fact, value in probe.facts.items():
+        if verdict.is_table(value) and isinstance(value, list):
+            parts.append(_section(_said(fact), _records(value)))
+    for device in probe.devices:
+        title = f"{device.kind} {device.index}: {device.name}".removesuffix(": ")
+        state = verdict.state_of(device)
+        rows = {k: v for k, v in verdict.device_rows(device).items() if not verdict.is_table(v)}
+        parts.append(_section(f"{verdict.MARKS[state]} {_said(title)}", _known(rows)))
+        parts.append(_list(device.reasons))
+    for library in probe.libraries:
+        state = verdict.state_of(library)
+        rows = {"rung": str(library.presence), **verdict.library_rows(library)}
+        parts.append(_section(f"{verdict.MARKS[state]} {_code(library.path)}", _known(rows)))
+        parts.append(_list(library.reasons))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _list(reasons: Iterable[Reason]) -> str:
+    return "\n".join(f"- {_reason(reason)}" for reason in reasons)
+
+
+def _known(rows: Mapping[str, object]) -> str:
+    told = [(_code(name), _code(catalogue.amount(name, value))) for name, value in rows.items()]
+    return _table(("name", "value"), told)
+
+
+def _records(rows: list[dict[str, object]]) -> str:
+    names = verdict.columns(rows)[:40]
+    body = [
+        [_code(catalogue.amount(name, row[name])) if name in row else "" for name in names]
+        for row in rows[:_MOST_ROWS]
+    ]
+    more = len(rows) - _MOST_ROWS
+    rest = f"\n\nand {more} more; `--format json` has all" if more > 0 else ""
+    return _table([_said(name) for name in names], body) + rest
+
+
+# ---- words that mean nothing to Markdown ---------------------------------------------------
+
+_MEANT = str.maketrans({
+    **{letter: f"\\{letter}" for letter in "\\`*_{}[]|~"},
+    "<": "&lt;",
+    ">": "&gt;",
+    "&": "&amp;",
+    # A word joiner: GitHub would tell whom it names, and link what has the number.
+    "@": "@\u2060",
+    "#": "#\u2060",
+})  # fmt: skip
+
+
+def _said(text: str) -> str:
+    """Return text on one line that reads as it is, in a table's cell too."""
+    return one_line(shortened(text, _MOST_CHARACTERS)).translate(_MEANT)
+
+
+def _code(text: str) -> str:
+    """Return text on one line as code, in a table's cell too."""
+    text = one_line(shortened(text, _MOST_CHARACTERS))
+    if not text:
+        return ""
+    longest = max((len(run) for run in _runs_of_backticks(text)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}".replace("|", "\\|")
+
+
+def _runs_of_backticks(text: str) -> list[str]:
+    return "".join(letter if letter == "`" else " " for letter in text).split()
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; columns in which no row says anything are left out, "" without rows."""
+    rows = list(rows)
+    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    if not used:
+        return ""
+    lines = [
+        [head[i] for i in used],
+        ["---"] * len(used),
+        *([row[i] for i in used] for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

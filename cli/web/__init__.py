@@ -1,0 +1,1 @@
+"""What an HTML page is made of: style, script, and elements from records."""
