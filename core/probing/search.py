@@ -329,7 +329,14 @@ def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[
     """
     found = []
     for library in libraries_named(host, name, carrier):
-        if not library.reasons and defined_symbols(host.real(host.realpath(library.path)), symbols):
+        if not library.reasons and _defines_any(host.real(host.realpath(library.path)), symbols):
             owner = library.owner.split(" ")[0] or carrier
             found.append(replace(library, found_by=f"inside {owner}", wins=False, wins_because=""))
     return found
+
+
+def _defines_any(path: str, symbols: Sequence[str]) -> bool:
+    try:
+        return bool(defined_symbols(path, symbols))
+    except (NotElf, OSError):  # macOS and Windows have other formats; damage shows only here
+        return False
