@@ -2,7 +2,7 @@
 
 import os
 import sys
-import time
+import threading
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -70,26 +70,36 @@ def is_terminal(stream: object) -> bool:
 
 
 class ProgressLine:
-    """One line on standard error that says how far a survey is; only on a terminal, after half a second."""
+    """One line on standard error that says how far a survey is; on a terminal only, after half a second.
+
+    It is drawn by a thread of its own, since a library that hangs lets nobody else speak.
+    """
 
     DELAY_SECONDS = 0.5
 
     def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._shown = False
-        self._enabled = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+        self._text = "looking at this machine"
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._draw, daemon=True)
+        if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+            self._thread.start()
 
-    def __call__(self, done: int, total: int, name: str) -> None:
-        """Show that `done` of `total` libraries were asked."""
-        if not self._enabled or time.monotonic() - self._start < self.DELAY_SECONDS:
-            return
-        self._shown = True
-        sys.stderr.write(f"\r\033[Kasked {done} of {total} libraries, {name} last")
-        sys.stderr.flush()
+    def __call__(self, done: int, total: int, waited_for: str) -> None:
+        """Say that `done` of `total` libraries have answered, and which probe is waited for."""
+        self._text = f"{done} of {total} libraries have answered, waiting for {waited_for}"
+
+    def _draw(self) -> None:
+        shown = False
+        while not self._done.wait(self.DELAY_SECONDS):
+            sys.stderr.write(f"\r\033[K{self._text}")
+            sys.stderr.flush()
+            shown = True
+        if shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
-            self._shown = False
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()

@@ -31,7 +31,7 @@ TIMEOUT = 5.0
 """Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with how many libraries were asked, of how many, and the probe that was answered last."""
+"""Called with how many libraries have answered, of how many, and a probe that is still waited for."""
 
 
 def probe_names() -> tuple[str, ...]:
@@ -89,10 +89,13 @@ def survey(
             )
         replies = {}
         if child is not None:
+            if progress is not None:
+                progress(0, len(asked), asked[0][0])
             for reply in child.ask(_requests(host, asked, depth, timeout)):
                 replies[reply.id] = reply
                 if progress is not None:
-                    progress(len(replies), len(asked), asked[reply.id][0])
+                    waited_for = [name for i, (name, _) in enumerate(asked) if i not in replies]
+                    progress(len(replies), len(asked), waited_for[0] if waited_for else "")
     finally:
         if child is not None:
             child.close()
