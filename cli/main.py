@@ -73,7 +73,7 @@ def _say(message: str, hint: str = "") -> None:
 
 
 def _close_quietly() -> int:
-    """The reader of our output has gone: end as a program that SIGPIPE killed does."""
+    """End as a program that SIGPIPE killed does: the reader of our output has gone."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     return exits.CLOSED_PIPE

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Page(Struct, frozen=True):
-    """What a renderer may use. width: columns. details: the probes were named, so show everything."""
+    """What a renderer may use. width: columns. details: probes were named, so show everything."""
 
     width: int = 80
     color: bool = False
@@ -19,8 +19,10 @@ class Page(Struct, frozen=True):
 
 
 def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
-    """Decide on colour: the option, then NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, CLICOLOR, TERM, the terminal.
+    """Decide on colour.
 
+    The first that speaks decides: the option, NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, CLICOLOR,
+    TERM, the terminal.
     choice: "auto", "always" or "never". An empty NO_COLOR is as good as none (no-color.org); an empty
     FORCE_COLOR or one of "0" forces nothing.
     """

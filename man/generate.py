@@ -33,8 +33,8 @@ ENVIRONMENT = {
     "FORCE_COLOR, CLICOLOR_FORCE": "Anything but empty or 0: colour, also into a pipe.",
     "CLICOLOR, TERM": "CLICOLOR=0 or TERM=dumb: no colour.",
     "COLUMNS": "The width of the page, where standard output is no terminal.",
-    "LD_LIBRARY_PATH, LD_PRELOAD": "Searched as the dynamic loader does, and reported where they shadow a copy.",
-    "CONDA_PREFIX, CUDA_HOME, CUDA_PATH, CUDNN_PATH, ROCM_PATH, ...": "Folders in which libraries are looked for.",
+    "LD_LIBRARY_PATH, LD_PRELOAD": "Searched as the loader does, and reported where they shadow a copy.",
+    "CONDA_PREFIX, CUDA_HOME, CUDA_PATH, CUDNN_PATH, ROCM_PATH, ...": "Folders that are searched too.",
 }
 FILES = {
     "/proc, /sys": "What the kernel exports; most facts come from there.",
@@ -51,7 +51,7 @@ def escaped(text: str) -> str:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a help text; one that click's \\b opens keeps its lines."""
+    r"""Yield the paragraphs of a help text; one that click's \\b opens keeps its lines."""
     for block in inspect.cleandoc(text.replace("\f", "")).split("\n\n"):
         lines = block.splitlines()
         if lines and lines[0].strip() == "\b":
@@ -135,9 +135,10 @@ def facts_page() -> str:
         ".B backends info \\-\\-get",
         "and",
         ".BR \\-\\-require .",
-        "Below every probe stand also presence, version, libraries, devices, reasons, warnings, failure and source,",
-        "such as cudnn.version or nvidia.devices.0.name. The word in brackets is the role: a fact is compared,",
-        "a metric is compared after rounding, an identity is hidden by \\-\\-redact, and what is volatile is never compared.",
+        "Below every probe stand also presence, version, libraries, devices, reasons, warnings,",
+        "failure and source, such as cudnn.version or nvidia.devices.0.name.",
+        "The word in brackets is the role: a fact is compared, a metric is compared after rounding,",
+        "an identity is hidden by \\-\\-redact, and what is volatile is never compared.",
     ]
     codes = dict(CODES)
     for name in registry.names("probes"):

@@ -86,9 +86,9 @@ def _places(host: Host, nvcc: str) -> list[tuple[str, str]]:
     if prefix := conda_prefix(host):
         places.append((prefix, "conda"))
     for folder in python_folders(host):
-        for pattern in ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc", "nvidia/cuda_runtime"):
+        for part in ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc", "nvidia/cuda_runtime"):
             if host.is_dir(f"{folder}/nvidia"):
-                places += [(path, "site-packages") for path in host.glob(f"{folder}/{pattern}")]
+                places += [(path, "site-packages") for path in host.glob(f"{folder}/{part}")]
     if host.is_file("/usr/include/cuda.h"):
         places.append(("/usr", "system-folder"))
     return [(root, step) for root, step in places if root.startswith("/")]

@@ -67,7 +67,7 @@ _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
 
 def find(host: Host) -> Finding:
     """List what is installed, and compare what each says that it owns."""
-    everything = distributions(host)
+    everything = {name: all_of for name, all_of in distributions(host).items() if name}
     if not everything:
         folders = ", ".join(python_folders(host))
         said = f"no distribution in {folders}" if folders else "there is no Python to look in"

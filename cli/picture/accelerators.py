@@ -48,11 +48,16 @@ class Link(Struct, frozen=True):
 
 
 class Accelerators(Struct, frozen=True):
-    """All of it. switch: what stands between those that are linked through one, "" if none does."""
+    """All of it.
+
+    hub: what joins the cards of `joined`, any two of them alike: a switch, or links between all.
+    more: how many cards there are beside these.
+    """
 
     cards: tuple[Accelerator, ...]
     links: tuple[Link, ...]
-    switch: str
+    hub: str
+    joined: tuple[int, ...]
     more: int
 
 
@@ -60,11 +65,28 @@ def accelerators(report: Report) -> Accelerators:
     """Return what the picture shows of accelerators; it may be nothing."""
     chosen = _chosen(report)
     cards = [_card(probe, device, report) for probe, device in chosen]
-    linked = [card for card in cards if card.switch]
-    count = number(report.probes["nvidia"].facts, "nvswitches") if "nvidia" in report.probes else 0
-    switch = (f"{count} NVSwitches" if count > 1 else "NVSwitch") if linked else ""
     shown = tuple(cards[:MOST])
-    return Accelerators(shown, tuple(_links(report, shown)), switch, len(cards) - len(shown))
+    links = tuple(_links(report, shown))
+    hub, joined = _hub(report, shown, links)
+    return Accelerators(shown, () if hub else links, hub, joined, len(cards) - len(shown))
+
+
+def _hub(
+    report: Report, cards: tuple[Accelerator, ...], links: tuple[Link, ...]
+) -> tuple[str, tuple[int, ...]]:
+    """Return what joins any two of some cards alike, and which; "" and () where nothing does."""
+    if switched := tuple(i for i, card in enumerate(cards) if card.switch):
+        nvidia = report.probes.get("nvidia")
+        count = number(nvidia.facts, "nvswitches") if nvidia else 0
+        return (f"{count} NVSwitches" if count > 1 else "NVSwitch"), switched
+    ends = tuple(sorted({end for link in links for end in (link.one, link.other)}))
+    kinds = {(link.kind, link.count) for link in links}
+    pairs = {(link.one, link.other) for link in links}
+    if len(ends) < 4 or len(kinds) != 1 or len(pairs) != len(ends) * (len(ends) - 1) // 2:
+        return "", ()
+    kind, count = kinds.pop()
+    many = f"{count} {kind}s" if count > 1 else kind
+    return f"{many} between any two", ends
 
 
 def _chosen(report: Report) -> list[tuple[str, Device]]:
@@ -100,10 +122,12 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
         if one.kind == "mig" and one.facts.get("parent") == device.index
     )
     state = state_of(best)
+    if state == "broken" and best.reasons:
+        told.append(best.reasons[0].message)
     return Accelerator(
         probe,
         device.index,
-        f"{MARKS[state]} {device.kind} {device.index}  {device.name or best.name}".rstrip(),
+        f"{MARKS[state]} {device.kind} {device.index} {device.name or best.name}".rstrip(),
         state,
         " · ".join(told),
         _bus(device.facts),
@@ -146,7 +170,7 @@ def _links(report: Report, cards: tuple[Accelerator, ...]) -> list[Link]:
         for row in rows(probe.facts, "topology"):
             pair, count = numbers(row, "gpus"), number(row, "nvlinks")
             ends = [place.get((name, gpu)) for gpu in pair]
-            if len(ends) == 2 and None not in ends and count:
+            if len(ends) == 2 and None not in ends and ends[0] != ends[1] and count:
                 found.append(Link(min(ends), max(ends), "NVLink", count))  # type: ignore[type-var, arg-type]
         for row in rows(probe.facts, "links"):
             one, other = index(row, "from"), index(row, "to")

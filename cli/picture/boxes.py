@@ -11,7 +11,6 @@ _LINE = 17
 _BAR = 18
 _SQUARE, _STEP = 11, 14
 _MOST_SQUARES = 256
-_MOST_SEGMENTS = 16
 
 
 def package(
@@ -127,9 +126,9 @@ def _label(cache: Cache) -> str:
 
 def _cache_row(drawing: Drawing, same: list[Cache], x: float, y: float, width: float) -> None:
     """Draw caches of one level side by side, those of one size together."""
-    total = sum(cache.count for cache in same)
+    total = sum(cache.count * cache.size_bytes for cache in same)
     for cache in same:
-        part = (width - 4 * (len(same) - 1)) * cache.count / total
+        part = (width - 4 * (len(same) - 1)) * cache.count * cache.size_bytes / total
         _segments(drawing, _label(cache), cache.count, x, y, part, "cache")
         x += part + 4
 
@@ -137,28 +136,37 @@ def _cache_row(drawing: Drawing, same: list[Cache], x: float, y: float, width: f
 def _segments(
     drawing: Drawing, label: str, count: int, x: float, y: float, width: float, kind: str
 ) -> None:
-    """Draw a bar of `count` pieces with a label in each, or in the middle where they are narrow."""
-    pieces = count if 1 < count <= _MOST_SEGMENTS else 1
-    piece = (width - 3 * (pieces - 1)) / pieces
-    fits = width_of(label, "small") + 8 <= piece
-    for i in range(pieces):
+    """Draw a bar of `count` pieces with a label in each; where they are too narrow, one and their count."""
+    piece = (width - 3 * (count - 1)) / count
+    if count > 1 and width_of(label, "small") + 8 > piece:
+        count, piece, label = 1, width, f"{count} × {label}"
+    for i in range(count):
         left = x + i * (piece + 3)
-        drawing.box(left, y, piece, _BAR, kind, "" if fits else label)
-        if fits and (pieces > 1 or count == 1):
-            drawing.words(left + piece / 2, y + 13, label, piece - 4, "small", "middle")
-    if not fits or (count > 1 and pieces == 1):
-        whole = f"{count} × {label}" if count > 1 else label
-        drawing.words(x + width / 2, y + 13, whole, width - 4, "small halo", "middle")
+        drawing.box(left, y, piece, _BAR, kind)
+        drawing.words(left + piece / 2, y + 13, label, piece - 4, "small", "middle")
 
 
-def card_height(one: Accelerator) -> float:
-    """Return how tall a card is drawn."""
-    return CARD + (20 if one.parts else 0)
+def card_height(one: Accelerator, more: str = "") -> float:
+    """Return how tall a card is drawn, with one more line where there is more to tell."""
+    return CARD + (20 if one.parts else 0) + (_LINE if more else 0)
 
 
-def card(drawing: Drawing, one: Accelerator, x: float, y: float, width: float, where: str) -> None:
-    """Draw an accelerator, and the instances into which it is split. where: told beside its memory."""
-    drawing.box(x, y, width, card_height(one), f"card {one.state}")
+def card(
+    drawing: Drawing,
+    one: Accelerator,
+    x: float,
+    y: float,
+    width: float,
+    where: str,
+    more: str = "",
+) -> None:
+    """Draw an accelerator, and the instances into which it is split.
+
+    where: told beside its memory. more: told on a line of its own, the last.
+    """
+    height = card_height(one, more)
+    drawing.box(x, y, width, height, f"card {one.state}")
+    drawing.words(x + GAP, y + height - 11, more, width - 2 * GAP, "small")
     drawing.words(x + GAP, y + 18, one.title, width - 2 * GAP, "bold")
     told = " · ".join(part for part in (one.told, where) if part)
     drawing.words(x + GAP, y + 35, told, width - 2 * GAP, "small")
@@ -170,4 +178,4 @@ def card(drawing: Drawing, one: Accelerator, x: float, y: float, width: float, w
         left = x + GAP + i * (piece + 3)
         held = f" · {binary_size(part.memory_bytes)}" if part.memory_bytes else ""
         drawing.box(left, y + CARD - 3, piece, 16, "part", f"MIG {part.name}{held}")
-        drawing.words(left + piece / 2, y + CARD + 9, part.name, piece - 2, "small", "middle")
+        drawing.words(left + piece / 2, y + CARD + 8.5, part.name, piece, "tiny", "middle")

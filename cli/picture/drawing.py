@@ -1,19 +1,19 @@
 """The whole picture: processors on the left, accelerators on the right or below, links between."""
 
-from mlbackends.cli.picture.accelerators import Accelerator, Accelerators, Link, accelerators
+from mlbackends.cli.picture import wires
+from mlbackends.cli.picture.accelerators import Accelerator, Accelerators, accelerators
 from mlbackends.cli.picture.boxes import CARD, GAP, card, card_height, package
 from mlbackends.cli.picture.machine import Package, Processors
 from mlbackends.cli.picture.processors import processors
 from mlbackends.cli.picture.svg import Drawing
 from mlbackends.model.records import Report
 
-_WIRE = 70
+_WIRE = 112
 """Between a node and its cards, where their PCI Express links run."""
-_LANE = 8
-_MOST_LANES = 14
-_CARD_WIDTH = 330
+_CARD_WIDTH = 310
 _SIDE_BY_SIDE = 700
 """From this width on, cards stand beside the processors."""
+_TWO_COLUMNS = 440
 _MOST_PACKAGES = 32
 
 
@@ -49,8 +49,9 @@ def _notes(found: Processors, cards: Accelerators) -> list[str]:
         notes.append(f"and {cards.more} more accelerators")
     if cards.links:
         kinds = dict.fromkeys((link.kind, link.count) for link in cards.links)
-        said = [f"{count} {kind}s" if count > 1 else kind for kind, count in sorted(kinds)]
-        notes.append(f"each line between cards: {' or '.join(said)}; thicker is more")
+        said = [f"{n} {kind}{'s' if n > 1 else ''}" if n else kind for kind, n in sorted(kinds)]
+        more = "; thicker is more" if len(said) > 1 else ""
+        notes.append(f"each line between cards: {' or '.join(said)}{more}")
     return notes
 
 
@@ -81,7 +82,7 @@ def _above(
     for start in range(0, len(packages), across):
         tall = 0.0
         for place, one in enumerate(packages[start : start + across]):
-            columns = 2 if len(one.nodes) > 1 and column >= 440 else 1
+            columns = 2 if len(one.nodes) > 1 and column >= _TWO_COLUMNS else 1
             left = x + place * (column + GAP)
             tall = max(tall, package(drawing, one, left, y, column, columns))
         y += tall + GAP
@@ -90,16 +91,21 @@ def _above(
 
 def _column(drawing: Drawing, cards: Accelerators, y: float, width: float) -> float:
     """Draw the cards below each other, each with its node in words, and the links at the right."""
-    lanes = _lanes(cards)
-    room = width - _margin(cards, lanes)
-    middles = []
-    for each in cards.cards:
-        where = f"NUMA node {each.place}" if each.place is not None else ""
-        card(drawing, each, 0, y, room, " · ".join(part for part in (each.bus, where) if part))
-        middles.append(y + CARD / 2)
-        y += card_height(each) + GAP
-    _wires(drawing, cards, lanes, middles, room, width)
+    room = width - wires.margin(cards, list(range(len(cards.cards))))
+    middles = {}
+    for i, each in enumerate(cards.cards):
+        more = _place(each, each.bus, "NUMA node")
+        card(drawing, each, 1, y, room - 1, "", more)
+        middles[i] = y + CARD / 2
+        y += card_height(each, more) + GAP
+    if middles:
+        wires.draw(drawing, cards, middles, room, width)
     return y
+
+
+def _place(one: Accelerator, bus: str, node: str) -> str:
+    where = f"{node} {one.place}" if one.place is not None else ""
+    return " · ".join(part for part in (bus, where) if part)
 
 
 # ---- with the cards beside -----------------------------------------------------------------
@@ -109,109 +115,51 @@ def _beside(
     drawing: Drawing, found: Processors, cards: Accelerators, y: float, width: float
 ) -> float:
     """Draw each socket with the cards of its nodes at its right; return where all ends."""
-    lanes = _lanes(cards)
-    room = width - _margin(cards, lanes)
+    packages = found.packages[:_MOST_PACKAGES]
+    # With one node there is no other that a card's bus could lead to.
+    lone = len(packages) == 1 and len(packages[0].nodes) == 1
+    todo = dict(enumerate(cards.cards))
+    own: list[dict[int, Accelerator]] = []
+    for one in packages:
+        numbers = {node.number for node in one.nodes} - {None}
+        own.append({i: todo.pop(i) for i in list(todo) if lone or todo[i].place in numbers})
+    room = width - wires.margin(cards, [i for mine in (*own, todo) for i in mine])
     right = room - _CARD_WIDTH
     left_width = right - _WIRE
     middles: dict[int, float] = {}
-    todo = dict(enumerate(cards.cards))
-    packages = found.packages[:_MOST_PACKAGES]
-    for one in packages:
-        numbers = {node.number for node in one.nodes}
-        alone = len(packages) == 1 and numbers <= {None, 0}
-        mine = [i for i, each in todo.items() if each.place in numbers and each.place is not None]
-        if alone:
-            mine = list(todo)
-        columns = 2 if len(one.nodes) > 1 and left_width >= 440 else 1
+    for one, mine in zip(packages, own, strict=True):
+        columns = 2 if len(one.nodes) > 1 and left_width >= _TWO_COLUMNS else 1
         tall = package(drawing, one, 0, y, left_width, columns)
-        middles |= _stack(drawing, {i: todo.pop(i) for i in mine}, y, tall, right, left_width)
-        y = max([y + tall, *(middles[i] + card_height(cards.cards[i]) - CARD / 2 for i in mine)])
-        y += GAP
+        need = sum(card_height(each) + GAP for each in mine.values()) - GAP
+        top = y + max(0, (tall - need) / 2)
+        foot = y + tall
+        for i, each in mine.items():
+            middles[i] = top + CARD / 2
+            said = _place(each, "", "NUMA node")
+            card(drawing, each, right, top, _CARD_WIDTH, said if not lone else "")
+            if each.place is not None or each.bus:
+                _bus(drawing, each, left_width, right, middles[i], (y, y + tall))
+            foot = max(foot, top + card_height(each))
+            top += card_height(each) + GAP
+        y = foot + GAP
     for i, each in todo.items():
-        card(drawing, each, right, y, _CARD_WIDTH, _unplaced(each))
+        card(drawing, each, right, y, _CARD_WIDTH, _place(each, each.bus, "NUMA node"))
         middles[i] = y + CARD / 2
         y += card_height(each) + GAP
-    _wires(drawing, cards, lanes, [middles[i] for i in range(len(middles))], room, width)
+    wires.draw(drawing, cards, middles, room, width)
     return y
 
 
-def _unplaced(one: Accelerator) -> str:
-    where = f"NUMA node {one.place}" if one.place is not None else ""
-    return " · ".join(part for part in (one.bus, where) if part)
-
-
-def _stack(
+def _bus(
     drawing: Drawing,
-    mine: dict[int, Accelerator],
-    y: float,
-    tall: float,
-    right: float,
+    one: Accelerator,
     left: float,
-) -> dict[int, float]:
-    """Draw the cards of one socket below each other, joined to it; return their middles."""
-    need = sum(card_height(each) + GAP for each in mine.values()) - GAP
-    top = y + max(0, (tall - need) / 2)
-    middles = {}
-    for i, each in mine.items():
-        middle = top + CARD / 2
-        where = f"node {each.place}" if each.place is not None else ""
-        card(drawing, each, right, top, _CARD_WIDTH, " · ".join(w for w in (each.bus, where) if w))
-        if each.place is not None:
-            bend = (left + right) / 2
-            start = min(max(middle, y + 12), y + tall - 12)
-            steps = f"M{left:.0f} {start:.1f}H{bend:.0f}V{middle:.1f}H{right:.0f}"
-            drawing.path(steps, "wire", each.bus)
-        middles[i] = middle
-        top += card_height(each) + GAP
-    return middles
-
-
-# ---- what joins the cards ------------------------------------------------------------------
-
-
-def _lanes(cards: Accelerators) -> dict[Link, int]:
-    """Give each link a lane in which no other runs over it, the shortest next to the cards."""
-    ends: list[list[tuple[int, int]]] = []
-    lanes = {}
-    for link in cards.links:
-        free = [all(link.other <= a or link.one >= b for a, b in taken) for taken in ends]
-        lane = free.index(True) if True in free else len(ends)
-        ends[lane:] = ends[lane:] or [[]]
-        ends[lane].append((link.one, link.other))
-        lanes[link] = lane
-    return lanes
-
-
-def _margin(cards: Accelerators, lanes: dict[Link, int]) -> int:
-    if cards.switch:
-        return 60
-    return _LANE * min(_MOST_LANES, max(lanes.values()) + 1) + 14 if lanes else 0
-
-
-def _wires(
-    drawing: Drawing,
-    cards: Accelerators,
-    lanes: dict[Link, int],
-    middles: list[float],
-    x: float,
-    width: float,
+    right: float,
+    middle: float,
+    span: tuple[float, float],
 ) -> None:
-    """Draw what joins the cards: a switch, or a line for each pair."""
-    if cards.switch:
-        joined = [(i, each) for i, each in enumerate(cards.cards) if each.switch]
-        bar = width - 24
-        top, foot = middles[joined[0][0]] - 20, middles[joined[-1][0]] + 20
-        for i, each in joined:
-            drawing.path(f"M{x:.0f} {middles[i]:.1f}H{bar:.0f}", "link", f"{each.links} NVLinks", 3)
-        drawing.box(bar, top, 22, foot - top, "switch", cards.switch)
-        drawing.upright(bar + 15, (top + foot) / 2, cards.switch, foot - top)
-        return
-    for link, lane in lanes.items():
-        lane_x = x + 10 + _LANE * min(lane, _MOST_LANES - 1)
-        one, other = middles[link.one], middles[link.other]
-        # Lines that end at one card end at different heights, so that each can be followed.
-        one, other = one + min(lane, 5) * 3, other - min(lane, 5) * 3
-        said = f"{link.count or ''} {link.kind}".strip()
-        stroke = min(1 + link.count / 3, 5) if link.count else 2
-        steps = f"M{x:.0f} {one:.1f}H{lane_x:.0f}V{other:.1f}H{x:.0f}"
-        drawing.path(steps, "link", said, stroke)
+    """Draw the line from a socket to a card, which leaves the socket where that is."""
+    bend = left + 12
+    start = min(max(middle, span[0] + 12), span[1] - 12)
+    drawing.path(f"M{left:.0f} {start:.1f}H{bend:.0f}V{middle:.1f}H{right:.0f}", "wire", one.bus)
+    drawing.words((bend + right) / 2, middle - 5, one.bus, right - bend, "small", "middle")

@@ -4,7 +4,7 @@ from html import escape
 
 from mlbackends.cli.plain import one_line
 
-_WIDTHS = {"small": 5.7, "small halo": 5.7, "bold": 7.1, "": 6.4}
+_WIDTHS = {"small": 5.7, "bold": 7.8, "tiny": 5, "": 6.4}
 """How wide a letter is on average, in each size of text; a little too wide, so that words fit."""
 
 

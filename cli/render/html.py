@@ -164,7 +164,9 @@ def _details(report: Report, page: Page) -> str:
     box = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">'
     parts = [
         details(name, probe, is_open=page.details, timing=page.timing)
-        for name, probe in report.probes.items()
+        for name, probe in sorted(
+            report.probes.items(), key=lambda item: not verdict.is_here(item[1])
+        )
     ]
     return f"{box}\n{''.join(parts)}" if parts else ""
 

@@ -247,7 +247,9 @@ def _details(report: Report, page: Page) -> list[RenderableType]:
             parts.append(Padding(grid, (0, 0, 0, 2)))
         for fact, value in probe.facts.items():
             if _is_table(value):
-                parts.append(Padding(_table(fact, cast("list[dict[str, Any]]", value)), (0, 0, 0, 2)))
+                parts.append(
+                    Padding(_table(fact, cast("list[dict[str, Any]]", value)), (0, 0, 0, 2))
+                )
         parts += [Padding(_device(device, page), (0, 0, 0, 2)) for device in probe.devices]
         parts += [Padding(_library(library, page), (0, 0, 0, 2)) for library in probe.libraries]
     return parts

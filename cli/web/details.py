@@ -22,8 +22,10 @@ _MOST = 200
 def details(name: str, probe: ProbeReport, *, is_open: bool, timing: bool) -> str:
     """Return a probe with its facts and what they mean, its devices, and every copy of a library."""
     meaning = catalogue.meaning(name)
+    state = state_of(probe)
     title = [
-        badge(state_of(probe)),
+        # Of a machine's parts, "found" would sound as if something were missing.
+        badge(state) if state != "found" or catalogue.group(name) != "machine" else "",
         words("strong", name),
         words("span", probe.version) if probe.version else "",
         words("span", f"{catalogue.label(name)}: {meaning}" if meaning else "", "dim"),

@@ -32,6 +32,7 @@ th{font-weight:600;white-space:nowrap}
 thead th{color:var(--dim);font-size:.82rem;font-weight:600}
 tbody tr:last-child>*{border-bottom:0}
 td.version{white-space:nowrap}
+.stack td:last-child{width:100%}
 .wide{overflow-x:auto}
 .wide td,.wide th{overflow-wrap:normal}
 .badge{display:inline-block;min-width:5.4rem;font-size:.8rem;line-height:1.5;padding:0 .5rem;
@@ -61,7 +62,7 @@ svg{display:block;width:100%;height:auto;font:12px system-ui,-apple-system,"Sego
 svg text{fill:var(--ink)}
 svg .bold{font-weight:600;font-size:12.5px}
 svg .small{font-size:11px}
-svg .halo{paint-order:stroke;stroke:var(--cache);stroke-width:3px}
+svg .tiny{font-size:9.5px}
 svg .frame{fill:var(--frame);stroke:var(--line)}
 svg .node{fill:var(--node);stroke:var(--line)}
 svg .core{fill:var(--core)}svg .small-core{fill:var(--small-core)}

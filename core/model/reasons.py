@@ -72,7 +72,7 @@ CODES = {
     "override-exceeds-hardware": "A variable asks for more than the hardware has.",
     "override-invalid": "A variable holds a value that is ignored or refused.",
     "hidden-by-variable": "A variable hides devices that are there.",
-    "limit-below-hardware": "A limit of the container, the scheduler or the user leaves less than the machine has.",
+    "limit-below-hardware": "A limit leaves less than the machine has, and programs may not know.",
     "conflict": "Two things are here that do not go together.",
     "mitigation-costs-speed": "A kernel mitigation is on that costs speed.",
     "degraded": "It works, but below what it could do.",

@@ -88,7 +88,8 @@ class Library(Struct, frozen=True, omit_defaults=True):
 class Device(Struct, frozen=True, omit_defaults=True):
     """One accelerator, or a part of one (a MIG instance).
 
-    kind: cuda, mig (an instance on a cuda device, which the fact `parent` names), rocm, xpu, mps, mtia, tpu, hpu, npu, opencl, vulkan.
+    kind: cuda, mig (an instance on a cuda device, which the fact `parent` names), rocm, xpu, mps,
+    mtia, tpu, hpu, neuron, npu, opencl, vulkan.
     capability: what the vendor calls its instruction level: (9, 0), "gfx942", "Apple9".
     """
 
@@ -144,7 +145,8 @@ class Answer(Struct, frozen=True):
 class ProbeReport(Struct, frozen=True, omit_defaults=True):
     """Everything one probe can say.
 
-    presence: None where the probe could not tell, which `failure` then says. reasons: why it is not on the next rung. warnings: what is wrong although it is there.
+    presence: None where the probe could not tell, which `failure` then says.
+    reasons: why it is not on the next rung. warnings: what is wrong although it is there.
     """
 
     presence: Presence | None

@@ -176,7 +176,7 @@ def _start(request: Request) -> _Process:
 
 
 def forget_core_dumps() -> None:
-    """A library that crashes here is expected to; it leaves no core file in the user's folder."""
+    """Let a library that crashes leave no core file in the user's folder."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

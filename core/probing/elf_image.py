@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class NotElf(ValueError):  # noqa: N818 - named for what the file is, as callers say it
+class NotElf(ValueError):
     """The file is not an ELF library or program that could be read; the message is one sentence."""
 
 

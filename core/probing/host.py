@@ -4,8 +4,8 @@
 /sys and friends, or one with `root/`, `host.json` and `commands/` as `Recording` writes them.
 A probe that uses nothing else works on both, and its `find` is tested on recorded machines.
 
-What no file tells stands in `host.json`: {"platform": "linux", "uname": {...}, "environment":
-{...}, "affinity": [0, 1], "disks": {"/dev/shm": [total_bytes, free_bytes]}, "python": {...}, "system": {...}}.
+What no file tells stands in `host.json`: {"platform": "linux", "uname": {...}, "environment": {...},
+"affinity": [0, 1], "disks": {"/dev/shm": [total_bytes, free_bytes]}, "python": {...}, "system": {...}}.
 A recorded host without it has an empty environment, and `None` where only the live machine could tell.
 """
 

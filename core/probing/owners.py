@@ -26,9 +26,9 @@ def owner_of(host: Host, path: str) -> str:
     if own and path.startswith(own + "/"):
         # Some wheels put their libraries there; their RECORD says ../../../lib/libmkl_rt.so.2.
         for folder in python_folders(host):
-            if folder.startswith(own + "/"):
-                if owner := _python_owner(host, folder, os.path.relpath(path, folder)):
-                    return owner
+            inside = folder.startswith(own + "/")
+            if inside and (owner := _python_owner(host, folder, os.path.relpath(path, folder))):
+                return owner
     prefix = conda_prefix(host)
     if prefix and path.startswith(prefix + "/"):
         return _conda_owner(host, prefix, path[len(prefix) + 1 :])
@@ -38,7 +38,7 @@ def owner_of(host: Host, path: str) -> str:
 
 
 def _python_owner(host: Host, folder: str, relative: str) -> str:
-    words = normalised(relative.split(".libs/")[0])
+    words = normalised(relative.partition(".libs/")[0])
     here = [
         dist for all_of in distributions(host).values() for dist in all_of if dist.folder == folder
     ]

@@ -87,17 +87,17 @@ def libraries_named(
     ]
     for folder in (
         at
-        for pattern in wheels
+        for wheel in wheels
         for base in python_folders(host)
-        for at in host.glob(f"{base}/{pattern}")
+        for at in host.glob(f"{base}/{wheel}")
     ):
         places += _in_folder(host, folder, "site-packages", wanted)
     for variable in homes:
         if home := host.env(variable).rstrip("/"):
             for folder in _home_folders(host, home):
                 places += _in_folder(host, folder, variable, wanted)
-    for pattern in folders:
-        for folder in host.glob(pattern):
+    for customary in folders:
+        for folder in host.glob(customary):
             places += _in_folder(host, folder, "well-known-folder", wanted)
     return _mark_winners(_distinct(host, name, places))
 
@@ -323,9 +323,9 @@ def _mark_winners(libraries: list[Library]) -> list[Library]:
 
 
 def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[Library]:
-    """Return a record for each copy of `carrier` (a stem such as "libtorch_cpu") that has the library built in.
+    """Return a record for each copy of another library that has this one built in.
 
-    symbols: the dynamic symbols of which one must be defined. No other file of the carrier is read.
+    carrier: the stem of the other, such as "libtorch_cpu". symbols: the dynamic symbols of which one must be defined. No other file of the carrier is read.
     """
     found = []
     for library in libraries_named(host, name, carrier):

@@ -139,9 +139,7 @@ def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
 
     trace = "".join(traceback.format_exception(error))
     failure = Failure(f"{type(error).__name__}: {error}", trace)
-    return ProbeReport(
-        None, failure=failure, source=_source(module), duration_seconds=seconds
-    )
+    return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
 
 
 def _merged(

@@ -7,9 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from running import PLAIN, backends, machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    FakeLibrary = Callable[..., Path]
 
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -19,7 +25,7 @@ model name\t: Intel(R) Xeon(R) Gold 6248
 flags\t\t: fpu sse sse2 ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm movbe avx avx2 bmi1 bmi2 f16c fma abm
 """
 HOST = """{"platform": "linux",
- "uname": {"sysname": "Linux", "nodename": "secret-node", "release": "6.1", "version": "#1", "machine": "x86_64"},
+ "uname": {"sysname": "Linux", "nodename": "secret-node", "release": "6.1", "machine": "x86_64"},
  "environment": {"HOME": "/home/grace", "USER": "grace", "VIRTUAL_ENV": "/home/grace/env"},
  "affinity": [0]}"""
 
@@ -144,11 +150,14 @@ def test_timing_shows_each_probe_s_time(recorded: str) -> None:
     assert " ms" in done.stdout.splitlines()[0]
 
 
-def test_pid_tells_what_a_process_has_mapped(fake_library) -> None:  # type: ignore[no-untyped-def]
+def test_pid_tells_what_a_process_has_mapped(fake_library: FakeLibrary) -> None:
     library = fake_library(
         "mapped", "libnccl.so.2", source="int ncclGetVersion(int *v) { *v = 22005; return 0; }"
     )
-    program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print('ready', flush=True); time.sleep(600)"
+    program = (
+        f"import ctypes, time; ctypes.CDLL({str(library)!r})\n"
+        "print('ready', flush=True); time.sleep(600)"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, env=PLAIN
     ) as process:

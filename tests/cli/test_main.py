@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from running import PLAIN, backends
@@ -16,6 +17,11 @@ from running import PLAIN, backends
 import mlbackends
 from mlbackends.cli import exits
 from mlbackends.model import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    FakeLibrary = Callable[..., Path]
 
 
 def test_version_is_one_line() -> None:
@@ -117,7 +123,7 @@ def test_closed_standard_streams_are_survived() -> None:
     assert subprocess.run(["bash", "-c", shell], env=PLAIN, check=False).returncode == 0
 
 
-def test_an_interrupt_is_exit_130(fake_library) -> None:  # type: ignore[no-untyped-def]
+def test_an_interrupt_is_exit_130(fake_library: FakeLibrary) -> None:
     hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
     library = fake_library("hang", "libnccl.so.2", source=hang)
     process = subprocess.Popen(
@@ -216,7 +222,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_program() -> None:
     section = readme.partition("## Exit codes")[2].partition("\n## ")[0]
     told = {
         int(code)
-        for row in re.findall(r"^\| ([\d, ]+) \|", section, re.M)
+        for row in re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE)
         for code in row.split(",")
     }
 

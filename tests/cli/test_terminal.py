@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
-from running import backends
+from running import PLAIN, backends
 
 from mlbackends.cli.terminal import wants_color
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
 
 
 @pytest.mark.parametrize(
@@ -61,3 +73,40 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert done.returncode == 0
     assert done.stdout.isascii()
     assert "+ computed something right" in done.stdout
+
+
+def test_a_terminal_is_told_what_is_waited_for_and_a_pipe_is_not(fake_library: FakeLibrary) -> None:
+    hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
+    library = fake_library("hang", "libnccl.so.2", source=hang)
+    environment = {"LD_LIBRARY_PATH": str(library.parent), "TERM": "xterm", "NO_COLOR": "1"}
+    arguments = ("info", "nccl", "--timeout", "2")
+
+    on_terminal, shown = in_terminal(*arguments, environment=environment)
+    assert on_terminal == 0
+    assert "0 of 1 libraries have answered, waiting for nccl" in shown
+    assert shown.rstrip("\r\n").rpartition("\r\x1b[K")[2].startswith("✗ NCCL")
+    assert backends(*arguments, environment=environment).stderr == ""
+
+
+def in_terminal(*arguments: str, environment: dict[str, str]) -> tuple[int, str]:
+    """Run the command on a pseudo-terminal of its own; return its exit code and all that it wrote."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**PLAIN, **environment},
+    )
+    os.close(slave)
+    written = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # the other end is closed: Linux says EIO
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(master)
+    return process.wait(60), written.decode()

@@ -31,7 +31,7 @@ def schema() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def live() -> Report:
-    """This machine, whatever it is, up to the highest rung."""
+    """Survey this machine, whatever it is, up to the highest rung."""
     return survey(timeout=60)
 
 
@@ -109,7 +109,7 @@ def test_a_library_is_usable_exactly_when_it_gives_no_reason(live: Report) -> No
 
 
 def codes_in(path: Path) -> set[str]:
-    """The codes that a file gives to Reason and NotUsable, as far as they are written out."""
+    """Return the codes that a file gives to Reason and NotUsable, as far as they are written out."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name):

@@ -70,11 +70,7 @@ def test_a_uuid_inside_a_variable_is_hidden() -> None:
     assert facts["variables"] == {"CUDA_VISIBLE_DEVICES": "MIG-redacted-1"}
 
 
-@given(
-    st.recursive(
-        st.text() | st.integers(-9, 9) | st.booleans(), lambda inner: st.lists(inner), max_leaves=9
-    )
-)
+@given(st.recursive(st.text() | st.integers(-9, 9) | st.booleans(), st.lists, max_leaves=9))
 def test_a_redacted_report_is_still_a_report(value: object) -> None:
     before = report(cpu=ProbeReport(Presence.FOUND, facts={"features": value}))  # type: ignore[dict-item]
 
