@@ -135,7 +135,7 @@ def _beside(
         foot = y + tall
         for i, each in mine.items():
             middles[i] = top + CARD / 2
-            said = _place(each, "", "NUMA node")
+            said = _place(each, "", "node")
             card(drawing, each, right, top, _CARD_WIDTH, said if not lone else "")
             if each.place is not None or each.bus:
                 _bus(drawing, each, left_width, right, middles[i], (y, y + tall))
