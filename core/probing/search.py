@@ -325,7 +325,8 @@ def _mark_winners(libraries: list[Library]) -> list[Library]:
 def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[Library]:
     """Return a record for each copy of another library that has this one built in.
 
-    carrier: the stem of the other, such as "libtorch_cpu". symbols: the dynamic symbols of which one must be defined. No other file of the carrier is read.
+    carrier: the stem of the other, such as "libtorch_cpu". symbols: the dynamic symbols of which one
+    must be defined. No other file of the carrier is read.
     """
     found = []
     for library in libraries_named(host, name, carrier):
