@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.probes import cupy, jax, onnxruntime, tensorflow
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
+    """Compose an x86-64 Linux machine whose only import folder is /site."""
+    for name, data in files.items():
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(data if isinstance(data, bytes) else data.encode())
+    told = {
+        "platform": "linux",
+        "uname": {"machine": "x86_64"},
+        "environment": environment,
+        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
+    }
+    (folder / "root").mkdir(exist_ok=True)
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+GPU = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
+OLD_DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.54.03  Release Build\n"
+
+
+def installed(*names: str, **metadata: str) -> dict[str, str | bytes]:
+    """Return the metadata of distributions such as "jax-0.10.2"; by keyword its METADATA's text."""
+    return {
+        f"site/{name}.dist-info/METADATA": metadata.get(name.partition("-")[0], "") + "\n\n"
+        for name in names
+    }
+
+
+# ---- JAX -----------------------------------------------------------------------------------------
+
+JAX: dict[str, str | bytes] = {"site/jax/__init__.py": ""}
+ITS_JAXLIB = "Requires-Dist: jaxlib<=0.10.2,>=0.10.2"
+
+
+def test_jax_tells_jaxlib_and_plugins(tmp_path: Path) -> None:
+    names = ("jax-0.10.2", "jaxlib-0.10.2", "jax_cuda13_plugin-0.10.2", "jax_cuda13_pjrt-0.10.2")
+    files = JAX | installed(*names, jax=ITS_JAXLIB)
+    files["site/jax_cuda13_plugin-0.10.2.dist-info/entry_points.txt"] = (
+        "[jax_plugins]\nxla_cuda13 = jax_plugins.xla_cuda13\n"
+    )
+
+    finding = jax.find(machine(tmp_path, files))
+
+    assert finding.version == "0.10.2"
+    assert finding.facts == {
+        "distribution": "jax",
+        "location": "/site/jax",
+        "jaxlib_version": "0.10.2",
+        "plugins": {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"},
+        "plugin_entry_points": {"xla_cuda13": "jax_plugins.xla_cuda13"},
+    }
+    assert finding.warnings == ()
+
+
+def test_a_jaxlib_that_jax_does_not_take_is_a_conflict(tmp_path: Path) -> None:
+    files = JAX | installed("jax-0.10.2", "jaxlib-0.9.0", jax=ITS_JAXLIB)
+
+    (warning,) = jax.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "conflict"
+    assert warning.message.startswith("jax 0.10.2 needs jaxlib <=0.10.2,>=0.10.2, and 0.9.0")
+
+
+def test_jax_without_jaxlib_cannot_start(tmp_path: Path) -> None:
+    (warning,) = jax.find(machine(tmp_path, JAX | installed("jax-0.10.2"))).warnings
+
+    assert warning.message == "jax is installed without jaxlib, and cannot start"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pjrt", "said"),
+    [
+        ("0.10.1", "0.10.1", "jax-cuda13-plugin is 0.10.1, and jaxlib is 0.10.2"),
+        ("0.10.2", "0.10.1", "jax-cuda13-plugin is 0.10.2, and jax-cuda13-pjrt is 0.10.1"),
+        ("0.10.2", "", "jax-cuda13-plugin is installed without jax-cuda13-pjrt, and cannot start"),
+    ],
+)
+def test_a_plugin_of_another_version_is_a_conflict(
+    tmp_path: Path, plugin: str, pjrt: str, said: str
+) -> None:
+    names = ["jax-0.10.2", "jaxlib-0.10.2", f"jax_cuda13_plugin-{plugin}"]
+    names += [f"jax_cuda13_pjrt-{pjrt}"] if pjrt else []
+
+    warnings = jax.find(machine(tmp_path, JAX | installed(*names))).warnings
+
+    assert [(one.code, one.message) for one in warnings] == [("conflict", said)]
+
+
+def test_a_plugin_release_of_its_own_goes_with_jaxlib(tmp_path: Path) -> None:
+    names = (
+        "jax-0.4.31",
+        "jaxlib-0.4.31",
+        "jax_cuda12_plugin-0.4.31.post1",
+        "jax_cuda12_pjrt-0.4.31",
+    )
+
+    assert jax.find(machine(tmp_path, JAX | installed(*names))).warnings == ()
+
+
+def test_plugins_for_two_majors_are_a_conflict(tmp_path: Path) -> None:
+    names = ["jax-0.10.2", "jaxlib-0.10.2"]
+    names += [f"jax_cuda{n}_{part}-0.10.2" for n in (12, 13) for part in ("plugin", "pjrt")]
+
+    (warning,) = jax.find(machine(tmp_path, JAX | installed(*names))).warnings
+
+    assert "plugins for CUDA 12 and 13" in warning.message
+
+
+def test_jax_beside_a_gpu_wants_a_plugin(tmp_path: Path) -> None:
+    files = JAX | installed("jax-0.10.2", "jaxlib-0.10.2")
+    files["sys/bus/pci/devices/0000:65:00.0/uevent"] = GPU
+
+    (warning,) = jax.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "degraded"
+
+
+def test_a_plugin_that_the_driver_does_not_run_is_a_warning(tmp_path: Path) -> None:
+    names = ("jax-0.10.2", "jaxlib-0.10.2", "jax_cuda13_plugin-0.10.2", "jax_cuda13_pjrt-0.10.2")
+    files = JAX | installed(*names) | {"proc/driver/nvidia/version": OLD_DRIVER}
+
+    (warning,) = jax.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "driver-too-old"
+    assert warning.message.startswith("jax-cuda13-plugin needs driver 580")
+
+
+# ---- TensorFlow ----------------------------------------------------------------------------------
+
+BUILD_INFO = (
+    "import collections\nbuild_info = collections.OrderedDict(["
+    "('cpu_compiler', '/usr/lib/llvm-18/bin/clang'), "
+    "('cuda_compute_capabilities', ['sm_60', 'sm_70', 'compute_90']), "
+    "('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True), "
+    "('is_rocm_build', False), ('is_tensorrt_build', False)])\n"
+)
+TENSORFLOW: dict[str, str | bytes] = {"site/tensorflow/__init__.py": ""}
+AT = "site/tensorflow/python/platform/build_info.py"
+
+
+def test_tensorflow_tells_its_build(tmp_path: Path) -> None:
+    files = TENSORFLOW | installed("tensorflow-2.20.0", "keras-3.12.0") | {AT: BUILD_INFO}
+
+    finding = tensorflow.find(machine(tmp_path, files))
+
+    assert finding.version == "2.20.0"
+    assert finding.facts == {
+        "distribution": "tensorflow",
+        "location": "/site/tensorflow",
+        "is_cuda_build": True,
+        "is_rocm_build": False,
+        "is_tensorrt_build": False,
+        "cuda_version": "12.5.1",
+        "cudnn_version": "9",
+        "compute_capabilities": ["sm_60", "sm_70", "compute_90"],
+        "compiler": "/usr/lib/llvm-18/bin/clang",
+        "keras_version": "3.12.0",
+    }
+    assert finding.warnings == ()
+
+
+def test_a_cpu_build_of_tensorflow_beside_a_gpu_is_a_warning(tmp_path: Path) -> None:
+    told = "build_info = {'is_cuda_build': False, 'is_rocm_build': False}\n"
+    files = TENSORFLOW | installed("tensorflow_cpu-2.20.0") | {AT: told}
+    files["sys/bus/pci/devices/0000:65:00.0/uevent"] = GPU
+
+    finding = tensorflow.find(machine(tmp_path, files))
+
+    assert finding.facts["distribution"] == "tensorflow-cpu"
+    assert [one.code for one in finding.warnings] == ["degraded"]
+
+
+def test_tensorflow_on_windows_is_but_tensorflow_intel(tmp_path: Path) -> None:
+    names = ("tensorflow-2.18.0", "tensorflow_intel-2.18.0")
+    files = TENSORFLOW | installed(*names, tensorflow="Requires-Dist: tensorflow-intel==2.18.0")
+
+    assert tensorflow.find(machine(tmp_path, files)).warnings == ()
+
+
+def test_two_flavours_of_tensorflow_are_a_conflict(tmp_path: Path) -> None:
+    files = TENSORFLOW | installed("tensorflow-2.20.0", "tf_nightly-2.21.0.dev20260101")
+
+    (warning,) = tensorflow.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "conflict"
+
+
+# ---- ONNX Runtime --------------------------------------------------------------------------------
+
+RUNTIME: dict[str, str | bytes] = {
+    "site/onnxruntime/__init__.py": "",
+    "site/onnxruntime/capi/build_and_package_info.py": (
+        "package_name = 'onnxruntime-gpu'\n__version__ = '1.24.0'\n"
+        "cuda_version = '12.8'\ncudnn_version = '9'\n"
+    ),
+    "site/onnxruntime/capi/libonnxruntime_providers_cuda.so": "",
+    "site/onnxruntime/capi/libonnxruntime_providers_tensorrt.so": "",
+    "site/onnxruntime/capi/libonnxruntime_providers_shared.so": "",
+}
+
+
+def test_onnxruntime_tells_its_providers(tmp_path: Path) -> None:
+    finding = onnxruntime.find(machine(tmp_path, RUNTIME | installed("onnxruntime_gpu-1.24.0")))
+
+    assert finding.version == "1.24.0"
+    assert finding.facts == {
+        "distribution": "onnxruntime-gpu",
+        "location": "/site/onnxruntime",
+        "built_as": "onnxruntime-gpu",
+        "providers": ["cuda", "tensorrt"],
+        "cuda_version": "12.8",
+        "cudnn_version": "9",
+    }
+
+
+def test_two_flavours_of_onnxruntime_are_a_conflict(tmp_path: Path) -> None:
+    files = RUNTIME | installed("onnxruntime-1.24.0", "onnxruntime_gpu-1.24.0")
+
+    (warning,) = onnxruntime.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "conflict"
+    assert "one wrote over the other" in warning.message
+
+
+# ---- CuPy ----------------------------------------------------------------------------------------
+
+CUPY: dict[str, str | bytes] = {
+    "site/cupy/__init__.py": "",
+    "site/cupy/_version.py": "__version__ = '13.6.0'\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        ("cupy_cuda12x", ("cuda_version", "12.x")),
+        ("cupy_cuda13x", ("cuda_version", "13.x")),
+        ("cupy_cuda112", ("cuda_version", "11.2")),
+        ("cupy_rocm_5_0", ("rocm_version", "5.0")),
+    ],
+)
+def test_a_flavour_of_cupy_names_what_it_is_for(
+    tmp_path: Path, name: str, fact: tuple[str, str]
+) -> None:
+    finding = cupy.find(machine(tmp_path, CUPY | installed(f"{name}-13.6.0")))
+
+    assert finding.version == "13.6.0"
+    assert finding.facts[fact[0]] == fact[1]
+
+
+def test_two_flavours_of_cupy_are_a_conflict(tmp_path: Path) -> None:
+    files = CUPY | installed("cupy_cuda12x-13.6.0", "cupy_cuda13x-13.6.0")
+
+    (warning,) = cupy.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "conflict"
+
+
+def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(tmp_path: Path) -> None:
+    files = CUPY | installed("cupy_cuda13x-13.6.0") | {"proc/driver/nvidia/version": OLD_DRIVER}
+
+    (warning,) = cupy.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "driver-too-old"

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.probes import (
+    cutlass,
+    flash_attention,
+    opt_einsum,
+    transformer_engine,
+    triton,
+    xformers,
+)
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
+    """Compose an x86-64 Linux machine whose only import folder is /site."""
+    for name, data in files.items():
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(data if isinstance(data, bytes) else data.encode())
+    told = {
+        "platform": "linux",
+        "uname": {"machine": "x86_64"},
+        "environment": environment,
+        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
+    }
+    (folder / "root").mkdir(exist_ok=True)
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+def torch(version: str, cuda: str = "") -> dict[str, str | bytes]:
+    """Return the files of a torch, of which only version.py is read."""
+    text = f"__version__ = '{version}'\ncuda = {cuda!r}\n"
+    return {"site/torch/__init__.py": "", "site/torch/version.py": text}
+
+
+def installed(*names: str) -> dict[str, str | bytes]:
+    return {f"site/{name}.dist-info/METADATA": "" for name in names}
+
+
+# ---- Triton --------------------------------------------------------------------------------------
+
+
+def test_triton_tells_back_ends_and_tools(tmp_path: Path) -> None:
+    files = installed("triton-3.7.0") | {
+        "site/triton/__init__.py": '"""isort:skip_file"""\n__version__ = \'3.7.0\'\n',
+        "site/triton/backends/nvidia/compiler.py": "",
+        "site/triton/backends/nvidia/bin/ptxas": b"\x7fELF",
+        "site/triton/backends/amd/compiler.py": "",
+        "site/triton/backends/__pycache__/x.pyc": b"",
+        "site/triton_cpu_backend-1.dist-info/entry_points.txt": "[triton.backends]\ncpu = a.cpu\n",
+    }
+
+    finding = triton.find(machine(tmp_path, files))
+
+    assert finding.version == "3.7.0"
+    assert finding.facts == {
+        "distribution": "triton",
+        "location": "/site/triton",
+        "backends": ["amd", "cpu", "nvidia"],
+        "bundled_tools": ["ptxas"],
+    }
+    assert finding.warnings == ()
+
+
+def test_a_variable_that_names_no_ptxas_is_a_warning(tmp_path: Path) -> None:
+    files = installed("triton-3.7.0") | {"site/triton/__init__.py": ""}
+
+    finding = triton.find(machine(tmp_path, files, TRITON_PTXAS_PATH="/gone/ptxas"))
+
+    assert finding.facts["environment"] == {"TRITON_PTXAS_PATH": "/gone/ptxas"}
+    assert [one.code for one in finding.warnings] == ["override-invalid"]
+
+
+def test_two_flavours_of_triton_are_a_conflict(tmp_path: Path) -> None:
+    files = installed("triton-3.7.0", "pytorch_triton-3.7.0") | {"site/triton/__init__.py": ""}
+
+    assert [one.code for one in triton.find(machine(tmp_path, files)).warnings] == ["conflict"]
+
+
+# ---- CUTLASS -------------------------------------------------------------------------------------
+
+
+def test_the_cutlass_dsl_is_told_with_its_libraries(tmp_path: Path) -> None:
+    files = installed(
+        "nvidia_cutlass_dsl-4.8.1",
+        "nvidia_cutlass_dsl_libs_base-4.8.1",
+        "nvidia_cutlass_dsl_libs_cu13-4.8.1",
+        "cuda_tile-1.7.0",
+    )
+    files["site/nvidia_cutlass_dsl/python_packages/cutlass/__init__.py"] = ""
+    files["site/cuda/tile/__init__.py"] = ""
+
+    finding = cutlass.find(machine(tmp_path, files))
+
+    assert finding.version == "4.8.1"
+    assert finding.facts == {
+        "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0"},
+        "locations": {
+            "nvidia-cutlass-dsl": "/site/nvidia_cutlass_dsl",
+            "cuda-tile": "/site/cuda/tile",
+        },
+        "dsl_libraries": {
+            "nvidia-cutlass-dsl-libs-base": "4.8.1",
+            "nvidia-cutlass-dsl-libs-cu13": "4.8.1",
+        },
+    }
+    assert (finding.reasons, finding.warnings) == ((), ())
+
+
+def test_the_dsl_without_its_libraries_lacks_its_files(tmp_path: Path) -> None:
+    finding = cutlass.find(machine(tmp_path, installed("nvidia_cutlass_dsl-4.8.1")))
+
+    assert [reason.code for reason in finding.reasons] == ["metadata-only"]
+
+
+# ---- FlashAttention ------------------------------------------------------------------------------
+
+FLASH: dict[str, str | bytes] = {
+    "site/flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE.dist-info/METADATA": "",
+    "site/flash_attn/__init__.py": '__version__ = "2.8.3"\n',
+    "site/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so": b"",
+}
+
+
+def test_flash_attn_tells_what_its_wheel_was_built_for(tmp_path: Path) -> None:
+    finding = flash_attention.find(machine(tmp_path, FLASH | torch("2.8.0+cu128", "12.8")))
+
+    assert finding.version == "2.8.3"
+    assert finding.facts == {
+        "packages": {"flash-attn": "2.8.3"},
+        "locations": {"flash-attn": "/site/flash_attn"},
+        "built_for_torch": "2.8",
+        "built_for_cuda": "12",
+        "extension_modules": ["flash_attn_2_cuda"],
+    }
+    assert finding.warnings == ()
+
+
+def test_flash_attn_for_another_torch_is_a_conflict(tmp_path: Path) -> None:
+    (warning,) = flash_attention.find(machine(tmp_path, FLASH | torch("2.13.0+cpu"))).warnings
+
+    assert warning.code == "conflict"
+    assert warning.message == "flash-attn is built for torch 2.8, and torch 2.13.0+cpu is installed"
+
+
+def test_flash_attn_4_is_found_beside_flash_attn(tmp_path: Path) -> None:
+    files = FLASH | installed("flash_attn_4-4.0.0b36")
+    files["site/flash_attn/cute/__init__.py"] = ""
+
+    finding = flash_attention.find(machine(tmp_path, files))
+
+    assert finding.facts["packages"] == {"flash-attn": "2.8.3", "flash-attn-4": "4.0.0b36"}
+    assert finding.reasons == ()
+
+
+def test_flashinfer_kernels_of_another_release_are_a_conflict(tmp_path: Path) -> None:
+    files = installed("flashinfer_python-0.7.2.post1", "flashinfer_cubin-0.6.13")
+    files |= installed("flashinfer_jit_cache-0.7.2.post1+cu130")
+    files["site/flashinfer/__init__.py"] = ""
+
+    finding = flash_attention.find(machine(tmp_path, files))
+
+    assert finding.facts["flashinfer_parts"] == {
+        "flashinfer-cubin": "0.6.13",
+        "flashinfer-jit-cache": "0.7.2.post1+cu130",
+    }
+    (warning,) = finding.warnings
+    assert warning.message == "flashinfer-cubin is 0.6.13, and flashinfer-python is 0.7.2.post1"
+
+
+# ---- xFormers ------------------------------------------------------------------------------------
+
+CPP_LIB = (
+    '{"version": {"cuda": 1208, "hip": null, "torch": "2.10.0+cu128", "python": "3.10.19"}, '
+    '"env": {"TORCH_CUDA_ARCH_LIST": "7.5 8.0+PTX 9.0a", "PYTORCH_ROCM_ARCH": null}}'
+)
+
+
+def xformers_files(build: str | bytes) -> dict[str, str | bytes]:
+    return installed("xformers-0.0.35") | {
+        "site/xformers/__init__.py": "",
+        "site/xformers/version.py": '# noqa: C801\n__version__ = "0.0.35"\n',
+        "site/xformers/cpp_lib.json": build,
+    }
+
+
+def test_xformers_tells_what_it_was_built_for(tmp_path: Path) -> None:
+    files = xformers_files(CPP_LIB) | torch("2.10.0+cu128", "12.8")
+
+    finding = xformers.find(machine(tmp_path, files))
+
+    assert finding.facts == {
+        "distribution": "xformers",
+        "location": "/site/xformers",
+        "built_for_torch": "2.10.0+cu128",
+        "built_for_python": "3.10.19",
+        "built_for_architectures": "7.5 8.0+PTX 9.0a",
+        "built_for_cuda": "12.8",
+    }
+    assert finding.warnings == ()
+
+
+def test_xformers_for_another_torch_is_a_conflict(tmp_path: Path) -> None:
+    files = xformers_files(CPP_LIB) | torch("2.15.0+cu132", "13.2")
+
+    (warning,) = xformers.find(machine(tmp_path, files)).warnings
+
+    assert warning.message == (
+        "xformers is built for torch 2.10.0+cu128, and torch 2.15.0+cu132 is installed"
+    )
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        b"",
+        b"\0\xff",
+        b"[]",
+        b'{"version": 1, "env": []}',
+        b'{"version": {"cuda": "x", "torch": 5, "flash": ""}, "env": {}}',
+        b'{"version": {"cuda": -100000, "use_torch_flash": 3}}',
+        b'{"version": {"cuda": 99999999999999999999999}}',
+        b"[" * 50_000,
+    ],
+)
+def test_a_build_record_that_makes_no_sense_tells_nothing(tmp_path: Path, build: bytes) -> None:
+    finding = xformers.find(machine(tmp_path, xformers_files(build) | torch("2.10.0")))
+
+    assert finding.facts == {"distribution": "xformers", "location": "/site/xformers"}
+    assert finding.warnings == ()
+
+
+# ---- Transformer Engine --------------------------------------------------------------------------
+
+
+def engine(*parts: str) -> dict[str, str | bytes]:
+    return installed("transformer_engine-2.20.2", *parts) | {
+        "site/transformer_engine/__init__.py": ""
+    }
+
+
+def test_the_parts_of_transformer_engine_are_told(tmp_path: Path) -> None:
+    files = engine("transformer_engine_cu13-2.20.2", "transformer_engine_torch-2.20.2")
+
+    finding = transformer_engine.find(machine(tmp_path, files | torch("2.13.0+cu132", "13.2")))
+
+    assert finding.version == "2.20.2"
+    assert finding.facts == {
+        "distribution": "transformer-engine",
+        "location": "/site/transformer_engine",
+        "parts": {"transformer-engine-cu13": "2.20.2", "transformer-engine-torch": "2.20.2"},
+        "cuda_major": "13",
+    }
+    assert finding.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (
+            ("transformer_engine_cu13-2.19.0",),
+            "transformer-engine is 2.20.2, and transformer-engine-cu13 is 2.19.0",
+        ),
+        (
+            ("transformer_engine_cu12-2.20.2", "transformer_engine_cu13-2.20.2"),
+            "transformer-engine is installed for CUDA 12 and 13",
+        ),
+        (
+            ("transformer_engine_cu12-2.20.2",),
+            "transformer-engine is for CUDA 12, and torch is built for CUDA 13.2",
+        ),
+    ],
+)
+def test_parts_that_do_not_go_together_are_a_conflict(
+    tmp_path: Path, parts: tuple[str, ...], said: str
+) -> None:
+    files = engine(*parts) | torch("2.13.0+cu132", "13.2")
+
+    warnings = transformer_engine.find(machine(tmp_path, files)).warnings
+
+    assert [(one.code, one.message) for one in warnings] == [("conflict", said)]
+
+
+# ---- opt_einsum ----------------------------------------------------------------------------------
+
+
+def test_opt_einsum_tells_its_version(tmp_path: Path) -> None:
+    files = installed("opt_einsum-3.4.0") | {
+        "site/opt_einsum/__init__.py": "",
+        "site/opt_einsum/_version.py": "__version__ = version = '3.4.0'\n",
+    }
+
+    finding = opt_einsum.find(machine(tmp_path, files))
+
+    assert (finding.version, finding.reasons) == ("3.4.0", ())

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import compilers
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def machine(
+    folder: Path, files: dict[str, str], links: dict[str, str] | None = None, **environment: str
+) -> Host:
+    """Compose a machine whose PATH is /usr/local/bin and /usr/bin, unless another is given."""
+    for name, data in files.items():
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text(data)
+    for name, target in (links or {}).items():
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.symlink_to(target)
+    (folder / "root").mkdir(exist_ok=True)
+    told = {
+        "platform": "linux",
+        "uname": {"machine": "x86_64"},
+        "environment": {"PATH": "/usr/local/bin:/usr/bin"} | environment,
+    }
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+DEBIAN = {
+    "usr/bin/x86_64-linux-gnu-gcc-12": "ELF",
+    "var/lib/dpkg/info/gcc-12.list": "/.\n/usr/bin/gcc-12\n/usr/bin/x86_64-linux-gnu-gcc-12\n",
+    "var/lib/dpkg/info/gcc.list": "/.\n/usr/bin/gcc\n",
+    "var/lib/dpkg/status": (
+        "Package: gcc\nStatus: install ok installed\nArchitecture: amd64\nVersion: 4:12.2.0-3\n\n"
+        "Package: gcc-12\nStatus: install ok installed\nArchitecture: amd64\n"
+        "Version: 12.2.0-14+deb12u1\n\n"
+    ),
+}
+DEBIAN_LINKS = {
+    "usr/bin/gcc": "gcc-12",
+    "usr/bin/gcc-12": "x86_64-linux-gnu-gcc-12",
+    "etc/alternatives/cc": "/usr/bin/gcc",
+    "usr/bin/cc": "/etc/alternatives/cc",
+}
+
+
+def test_debians_links_lead_to_the_compiler_and_its_package(tmp_path: Path) -> None:
+    finding = compilers.find(machine(tmp_path, DEBIAN, DEBIAN_LINKS))
+
+    assert finding.presence is Presence.FOUND
+    target = "/usr/bin/x86_64-linux-gnu-gcc-12"
+    package = "gcc-12 12.2.0-14+deb12u1"
+    assert finding.facts["compilers"] == [
+        {
+            "name": "cc",
+            "path": "/usr/bin/cc",
+            "target": target,
+            "package": package,
+            "version": "12.2.0",
+        },
+        {
+            "name": "gcc",
+            "path": "/usr/bin/gcc",
+            "target": target,
+            "package": package,
+            "version": "12.2.0",
+        },
+    ]
+    assert finding.facts["versions"] == {"cc": "12.2.0", "gcc": "12.2.0"}
+
+
+def test_a_compiler_without_a_package_has_its_numbered_name(tmp_path: Path) -> None:
+    host = machine(tmp_path, {"usr/bin/clang-18": "ELF"}, {"usr/bin/clang": "clang-18"})
+
+    facts = compilers.find(host).facts
+
+    assert facts["versions"] == {"clang": "18"}
+
+
+def test_a_compiler_of_which_nothing_tells_a_version_has_none(tmp_path: Path) -> None:
+    facts = compilers.find(machine(tmp_path, {"usr/bin/icx": "ELF"})).facts
+
+    assert facts["compilers"] == [{"name": "icx", "path": "/usr/bin/icx"}]
+    assert "versions" not in facts
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ('{"cuda_nvcc": {"name": "CUDA NVCC", "version": "13.0.88"}}', "13.0.88"),
+        ("", "13.0"),
+        ('{"cuda_nvcc": {', "13.0"),
+    ],
+)
+def test_nvcc_has_its_toolkits_version(tmp_path: Path, told: str, version: str) -> None:
+    files = {"usr/local/cuda-13.0/bin/nvcc": "ELF", "usr/local/cuda-13.0/version.json": told}
+    host = machine(tmp_path, files, {"usr/local/cuda": "cuda-13.0"}, PATH="/usr/local/cuda/bin")
+
+    facts = compilers.find(host).facts
+
+    assert facts["compilers"] == [
+        {
+            "name": "nvcc",
+            "path": "/usr/local/cuda/bin/nvcc",
+            "target": "/usr/local/cuda-13.0/bin/nvcc",
+            "version": version,
+        }
+    ]
+
+
+def test_a_script_of_one_line_is_followed(tmp_path: Path) -> None:
+    files = {
+        "usr/local/bin/nvcc": '#!/bin/sh\nexec /usr/local/cuda-13.0/bin/nvcc "$@"\n',
+        "usr/local/cuda-13.0/bin/nvcc": "ELF",
+    }
+
+    facts = compilers.find(machine(tmp_path, files)).facts
+
+    assert facts["compilers"] == [
+        {
+            "name": "nvcc",
+            "path": "/usr/local/bin/nvcc",
+            "target": "/usr/local/cuda-13.0/bin/nvcc",
+            "version": "13.0",
+        }
+    ]
+
+
+def test_a_script_that_does_more_is_the_compiler_itself(tmp_path: Path) -> None:
+    files = {
+        "usr/local/bin/nvcc": '#!/bin/sh\nexport A=1\nexec /opt/nvcc "$@"\n',
+        "opt/nvcc": "ELF",
+    }
+
+    facts = compilers.find(machine(tmp_path, files)).facts
+
+    assert facts["compilers"] == [{"name": "nvcc", "path": "/usr/local/bin/nvcc"}]
+
+
+def test_the_first_folder_of_path_wins_and_relative_ones_are_left_out(tmp_path: Path) -> None:
+    files = {"a/clang": "ELF", "b/clang": "ELF"}
+
+    facts = compilers.find(machine(tmp_path, files, PATH=":.:bin:/a/:/b")).facts
+
+    assert facts["compilers"] == [{"name": "clang", "path": "/a/clang"}]
+
+
+def test_links_in_a_circle_are_no_compiler(tmp_path: Path) -> None:
+    links = {"usr/bin/cc": "c99", "usr/bin/c99": "cc", "usr/bin/gcc": "/gone"}
+
+    finding = compilers.find(machine(tmp_path, {}, links))
+
+    assert finding.presence is None
+    assert finding.reasons[0].message == "no compiler in /usr/local/bin:/usr/bin"
+
+
+def test_a_folder_with_a_compilers_name_is_none(tmp_path: Path) -> None:
+    assert compilers.find(machine(tmp_path, {"usr/bin/nvcc/readme": ""})).presence is None
+
+
+def test_a_variable_that_names_no_compiler_is_a_warning(tmp_path: Path) -> None:
+    files = {"usr/bin/gcc": "ELF", "opt/g++": "ELF"}
+    host = machine(tmp_path, files, CC="gcc -m64", CXX="/opt/g++", CUDACXX="/gone/nvcc", FC="")
+
+    finding = compilers.find(host)
+
+    assert finding.facts["environment"] == {
+        "CC": "gcc -m64",
+        "CXX": "/opt/g++",
+        "CUDACXX": "/gone/nvcc",
+    }
+    (warning,) = finding.warnings
+    assert warning.code == "override-invalid"
+    assert warning.message == "CUDACXX is '/gone/nvcc', and there is no such program"
+
+
+def test_without_path_it_says_so(tmp_path: Path) -> None:
+    finding = compilers.find(machine(tmp_path, {}, PATH=""))
+
+    assert finding.reasons[0].message == "no compiler in PATH, which is not set"

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.records import Presence
+from mlbackends.probes import torch
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+
+
+def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
+    """Compose an x86-64 Linux machine whose only import folder is /site."""
+    for name, data in files.items():
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(data if isinstance(data, bytes) else data.encode())
+    told = {
+        "platform": "linux",
+        "environment": environment,
+        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
+    }
+    (folder / "root").mkdir(exist_ok=True)
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+CPU_BUILD = """
+from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'rocm', 'xpu']
+__version__ = '2.13.0+cpu'
+debug = False
+cuda: Optional[str] = None
+git_version = 'cf30153c4c131c8164ee7798e5022d810682e2cb'
+hip: Optional[str] = None
+rocm: Optional[str] = None
+xpu: Optional[str] = None
+"""
+CUDA_BUILD = CPU_BUILD.replace("+cpu", "+cu132").replace(
+    "cuda: Optional[str] = None", "cuda: Optional[str] = '13.2'"
+)
+GPU = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
+KERNEL = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build\n"
+
+
+def site(version: str, metadata: str = "") -> dict[str, str | bytes]:
+    return {
+        "site/torch-2.13.0.dist-info/METADATA": metadata,
+        "site/torch/__init__.py": "",
+        "site/torch/version.py": version,
+    }
+
+
+def test_a_cpu_build_is_read_from_version_py(tmp_path: Path) -> None:
+    finding = torch.find(machine(tmp_path, site(CPU_BUILD)))
+
+    assert (finding.presence, finding.version) == (Presence.FOUND, "2.13.0+cpu")
+    assert finding.facts == {
+        "distribution": "torch",
+        "location": "/site/torch",
+        "built_for": "cpu",
+        "debug": False,
+        "git_version": "cf30153c4c131c8164ee7798e5022d810682e2cb",
+    }
+    assert (finding.reasons, finding.warnings) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "built_for", "fact"),
+    [
+        ("cuda: Optional[str] = '13.2'", "cuda", ("cuda_version", "13.2")),
+        ("cuda = '11.8'", "cuda", ("cuda_version", "11.8")),
+        ("hip: Optional[str] = '7.0.51831'", "rocm", ("hip_version", "7.0.51831")),
+        ("xpu: Optional[str] = '20250200'", "xpu", ("xpu_version", "20250200")),
+    ],
+)
+def test_each_build_names_what_it_is_for(
+    tmp_path: Path, changed: str, built_for: str, fact: tuple[str, str]
+) -> None:
+    text = f"__version__ = '2.9.0'\n{changed}\n"
+
+    facts = torch.find(machine(tmp_path, site(text))).facts
+
+    assert facts["built_for"] == built_for
+    assert facts[fact[0]] == fact[1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["", "\0\xff", "__version__ = None", "__version__ =", "x" * 100_000, "cuda = " + "9" * 9999],
+)
+def test_a_version_py_that_makes_no_sense_tells_nothing(tmp_path: Path, data: str) -> None:
+    finding = torch.find(machine(tmp_path, site(data)))
+
+    assert finding.version == "2.13.0"
+    assert "built_for" not in finding.facts
+    assert finding.warnings == ()
+
+
+def test_a_driver_older_than_its_cuda_is_a_warning(tmp_path: Path) -> None:
+    files = site(CUDA_BUILD) | {"proc/driver/nvidia/version": KERNEL.format("570.26")}
+
+    (warning,) = torch.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "driver-too-old"
+    assert warning.message.startswith("torch 2.13.0+cu132, built for CUDA 13.2, needs driver 580")
+
+
+def test_a_driver_that_is_new_enough_is_none(tmp_path: Path) -> None:
+    files = site(CUDA_BUILD) | {"proc/driver/nvidia/version": KERNEL.format("580.95.05")}
+
+    assert torch.find(machine(tmp_path, files)).warnings == ()
+
+
+def test_a_cpu_build_beside_a_gpu_is_a_warning(tmp_path: Path) -> None:
+    files = site(CPU_BUILD) | {"sys/bus/pci/devices/0000:65:00.0/uevent": GPU}
+
+    (warning,) = torch.find(machine(tmp_path, files)).warnings
+
+    assert warning.code == "degraded"
+    assert "0000:65:00.0" in warning.message
+
+
+def test_a_cuda_build_beside_a_gpu_is_none(tmp_path: Path) -> None:
+    files = site(CUDA_BUILD) | {"sys/bus/pci/devices/0000:65:00.0/uevent": GPU}
+
+    assert torch.find(machine(tmp_path, files)).warnings == ()
+
+
+def test_another_cudnn_than_the_pinned_one_is_a_mismatch(tmp_path: Path) -> None:
+    pin = 'Requires-Dist: nvidia-cudnn-cu13==9.20.0.48; platform_system == "Linux"\n\n'
+    files = site(CUDA_BUILD, pin) | {"site/nvidia_cudnn_cu13-9.27.0.42.dist-info/METADATA": ""}
+
+    finding = torch.find(machine(tmp_path, files))
+
+    assert finding.facts["pins"] == [
+        {"package": "nvidia-cudnn-cu13", "wanted": "9.20.0.48", "installed": "9.27.0.42"}
+    ]
+    (warning,) = finding.warnings
+    assert warning.code == "pin-mismatch"
+
+
+def test_only_libtorch_cpu_is_a_library_that_is_opened(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    library = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;").read_bytes()
+    names = ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libshm.so", "libgomp.so.1")
+    files = site(CUDA_BUILD) | {f"site/torch/lib/{name}": library for name in names}
+    files["site/torch/lib/libjitbackend_test.so"] = library
+    files["site/torch/lib/libtorchbind_test.so"] = library
+
+    finding = torch.find(machine(tmp_path, files))
+
+    (found,) = finding.libraries
+    assert found.path == "/site/torch/lib/libtorch_cpu.so"
+    assert found.version == "2.13.0+cu132"
+    assert found.wins
+    assert finding.presence is None
+    assert finding.facts["libraries_present"] == [
+        "libc10.so",
+        "libshm.so",
+        "libtorch_cpu.so",
+        "libtorch_cuda.so",
+    ]
+
+
+def test_libtorch_without_python_is_found(tmp_path: Path, fake_library: FakeLibrary) -> None:
+    library = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;").read_bytes()
+    files: dict[str, str | bytes] = {
+        "opt/libtorch/lib/libtorch_cpu.so": library,
+        "opt/libtorch/build-version": "2.9.1+cpu\n",
+    }
+
+    finding = torch.find(machine(tmp_path, files, LD_LIBRARY_PATH="/opt/libtorch/lib"))
+
+    (found,) = finding.libraries
+    assert (found.version, found.found_by) == ("2.9.1+cpu", "LD_LIBRARY_PATH")
+    assert finding.reasons == ()
+    assert "distribution" not in finding.facts
+
+
+def test_a_machine_without_torch_says_where_it_looked(tmp_path: Path) -> None:
+    finding = torch.find(machine(tmp_path, {}))
+
+    assert finding.reasons[0].message == "no torch in the import path of /venv/bin/python"
+
+
+def test_plugins_and_variables_are_told(tmp_path: Path) -> None:
+    files = site(CPU_BUILD) | {
+        "site/torch_npu-2.9.dist-info/entry_points.txt": "[torch.backends]\ntorch_npu = torch_npu:a\n"
+    }
+
+    finding = torch.find(machine(tmp_path, files, PYTORCH_JIT="2", SECRET="hidden"))
+
+    assert finding.facts["backend_plugins"] == {"torch_npu": "torch_npu:a"}
+    assert finding.facts["environment"] == {"PYTORCH_JIT": "2"}
+    (warning,) = finding.warnings
+    assert warning.code == "override-invalid"
+    assert "PYTORCH_JIT is '2'" in warning.message
+
+
+CAPABILITY = r"""
+/* std::string of libstdc++: address, length, and 16 bytes for short texts. */
+struct string { char *text; unsigned long length; char inside[16]; };
+struct string *_ZN2at18get_cpu_capabilityB5cxx11Ev(struct string *told)
+{
+    const char *name = "AVX2";
+    told->text = told->inside;
+    for (told->length = 0; name[told->length]; told->length++)
+        told->inside[told->length] = name[told->length];
+    told->inside[told->length] = 0;
+    return told;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "capability"),
+    [(CAPABILITY, "AVX2"), ("int nothing;", None)],
+    ids=["tells", "has no such function"],
+)
+def test_libtorch_cpu_is_asked_for_its_capability(
+    fake_library: FakeLibrary,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    capability: str | None,
+) -> None:
+    host = Host()
+    if (host.platform, host.machine) != ("linux", "x86_64"):
+        pytest.skip("the call is known on x86-64 Linux only")
+    path = fake_library("torch_cpu", "libtorch_cpu.so", source=source)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+
+    report = survey(("torch",), Host(python={}), Presence.USABLE).probes["torch"]
+
+    (library,) = (one for one in report.libraries if one.path == str(path))
+    assert library.presence is Presence.LOADABLE
+    assert [reason.code for reason in library.reasons] == ["no-use-check"]
+    assert report.facts.get("cpu_capability") == capability
+
+
+def test_a_libtorch_cpu_that_crashes_keeps_its_rung(
+    fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "#include <stdlib.h>\nvoid _ZN2at18get_cpu_capabilityB5cxx11Ev(void) { abort(); }\n"
+    host = Host()
+    if (host.platform, host.machine) != ("linux", "x86_64"):
+        pytest.skip("the call is known on x86-64 Linux only")
+    path = fake_library("torch_cpu", "libtorch_cpu.so", source=source)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+
+    report = survey(("torch",), Host(python={}), Presence.USABLE).probes["torch"]
+
+    (library,) = (one for one in report.libraries if one.path == str(path))
+    assert library.presence is Presence.FOUND
+    assert [reason.code for reason in library.reasons] == ["crashed"]
