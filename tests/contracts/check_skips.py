@@ -1,0 +1,46 @@
+"""Fail where a test was skipped in every run: ``python tests/contracts/check_skips.py RUN.xml ...``.
+
+A test that never runs anywhere is no test. The files are what ``pytest --junitxml`` writes. What needs
+something that no run can have is named in NEEDS_MORE, with what it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
+
+NEEDS_MORE = {
+    "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
+    "tests.gpu": ("", "a GPU"),
+}
+
+
+def main(files: list[str]) -> int:
+    """Print what ran nowhere, and return how many tests that were."""
+    ran: set[tuple[str, str]] = set()
+    skipped: dict[tuple[str, str], str] = {}
+    for file in files:
+        for case in ET.parse(file).iter("testcase"):
+            test = case.get("classname", ""), case.get("name", "")
+            reason = case.find("skipped")
+            if reason is None:
+                ran.add(test)
+            else:
+                skipped[test] = reason.get("message", "")
+    never = {test: reason for test, reason in skipped.items() if test not in ran}
+    excused = [test for test, reason in never.items() if _needs_more(test[0], reason)]
+    for test, reason in sorted(never.items()):
+        word = "excused" if test in excused else "never runs"
+        print(f"{word}: {'.'.join(test)}: {reason}")
+    print(f"{len(ran)} tests ran in one of {len(files)} runs")
+    return len(never) - len(excused)
+
+
+def _needs_more(module: str, reason: str) -> bool:
+    return any(
+        module.startswith(name) and words in reason for name, (words, _) in NEEDS_MORE.items()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1:])))
