@@ -39,8 +39,9 @@ def _probe(name: str) -> ModuleType | None:
 
 
 def group(name: str) -> str:
-    """Return the group that a probe declares, "library" where it declares none."""
-    return getattr(_probe(name), "GROUP", "library")
+    """Return the group that a probe declares, "library" where it declares none of GROUPS."""
+    group = getattr(_probe(name), "GROUP", "library")
+    return group if group in GROUPS else "library"
 
 
 def facts(name: str) -> dict[str, Fact]:

@@ -16,7 +16,7 @@ MEANINGS = {
     "usable": "computed something right",
     "loadable": "opens and answers",
     "found": "found only",
-    "broken": "here, and it fails",
+    "broken": "broken",
     "unknown": "could not tell",
     "absent": "not here",
 }
@@ -47,10 +47,10 @@ def is_here(probe: ProbeReport) -> bool:
 
 
 def grouped(report: Report) -> dict[str, dict[str, ProbeReport]]:
-    """Return the probes by their group, every group with a name first."""
+    """Return the probes by their group; every group is there."""
     groups: dict[str, dict[str, ProbeReport]] = {group: {} for group in catalogue.GROUPS}
     for name, probe in report.probes.items():
-        groups.setdefault(catalogue.group(name), {})[name] = probe
+        groups[catalogue.group(name)][name] = probe
     return groups
 
 

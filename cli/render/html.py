@@ -17,12 +17,7 @@ _WIDE, _NARROW = 1100, 360
 def report(report: Report, page: Page) -> str:
     """Return the page; the details are open where the page asks for them."""
     groups = verdict.grouped(report)
-    libraries = {
-        name: one
-        for group, them in groups.items()
-        if group in _LISTED
-        for name, one in them.items()
-    }
+    libraries = {**groups["library"], **groups["framework"]}
     missing = [
         name
         for name, probe in report.probes.items()
@@ -44,9 +39,6 @@ def report(report: Report, page: Page) -> str:
         _footer(report, page),
     ]
     return _document(report, "".join(parts))
-
-
-_LISTED = ("library", "framework")
 
 
 def _document(report: Report, body: str) -> str:

@@ -30,12 +30,6 @@ _ENDS = ("tool", "schema", "created", "depth")
 
 def _overview(report: Report) -> list[str]:
     groups = verdict.grouped(report)
-    libraries = [
-        (name, probe)
-        for group, probes in groups.items()
-        if group not in ("machine", "accelerator", "framework")
-        for name, probe in verdict.by_rung(probes).items()
-    ]
     missing = [
         name
         for name, probe in report.probes.items()
@@ -45,8 +39,8 @@ def _overview(report: Report) -> list[str]:
         "## What is in this machine",
         _section("Machine", _machine(groups["machine"])),
         _section("Accelerators", _accelerators(verdict.by_rung(groups["accelerator"]))),
-        _section("Libraries", _libraries(libraries)),
-        _section("Packages", _libraries(list(verdict.by_rung(groups["framework"]).items()))),
+        _section("Libraries", _libraries(verdict.by_rung(groups["library"]))),
+        _section("Packages", _libraries(verdict.by_rung(groups["framework"]))),
         _section("Not here", ", ".join(_said(name) for name in missing)),
         _section("Look at", _warnings(report)),
     ]
@@ -80,9 +74,9 @@ def _accelerators(probes: Mapping[str, ProbeReport]) -> str:
     )
 
 
-def _libraries(probes: Sequence[tuple[str, ProbeReport]]) -> str:
+def _libraries(probes: Mapping[str, ProbeReport]) -> str:
     rows = []
-    for name, probe in probes:
+    for name, probe in probes.items():
         said = catalogue.glance(name, probe) or verdict.where(probe)
         files = f"{len(probe.libraries)} files" if len(probe.libraries) > 1 else ""
         place = " · ".join(part for part in (said, files) if part)
@@ -144,7 +138,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         title = f"{device.kind} {device.index}: {device.name}".removesuffix(": ")
         state = verdict.state_of(device)
         rows = {k: v for k, v in verdict.device_rows(device).items() if not verdict.is_table(v)}
-        parts.append(_section(f"{verdict.MARKS[state]} {_said(title)}", _known(rows)))
+        parts += [f"### {verdict.MARKS[state]} {_said(title)}", _known(rows)]
         parts.append(_list(device.reasons))
     for library in probe.libraries:
         state = verdict.state_of(library)

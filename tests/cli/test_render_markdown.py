@@ -1,0 +1,202 @@
+"""Markdown to be pasted into an issue: tables that hold together, and no text that means something."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from mlbackends.cli.terminal import Page
+from mlbackends.model import registry
+from mlbackends.model.records import Report
+
+
+def report(**probes: Any) -> Report:
+    return msgspec.convert(
+        {
+            "schema": "backends.report/1",
+            "tool": "backends 1.2.3",
+            "depth": "usable",
+            "root": "/",
+            "created": "2026-01-02T03:04:05Z",
+            "duration_seconds": 0.25,
+            "redacted": True,
+            "probes": probes,
+        },
+        Report,
+    )
+
+
+def rendered(one: Report, **page: Any) -> str:
+    return str(registry.load("cli.render", "markdown").report(one, Page(**page)))
+
+
+def cells(line: str) -> list[str]:
+    """Split a row of a table as GitHub does: at each bar that no backslash stands before."""
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    found: list[list[list[str]]] = []
+    for block in text.split("\n\n"):
+        lines = block.splitlines()
+        if lines and lines[0].startswith("|"):
+            found.append([cells(line) for line in lines])
+    return found
+
+
+MACHINE = report(
+    cpu={"presence": "found", "facts": {"model_name": "Test CPU", "cores": 4, "threads": 8}},
+    nvidia={
+        "presence": "loadable",
+        "version": "570.86",
+        "devices": [
+            {"kind": "cuda", "index": i, "name": "NVIDIA H200", "presence": "loadable"}
+            for i in range(8)
+        ],
+        "warnings": [{"code": "ecc-errors", "message": "GPU 0 had errors", "hint": "reset it"}],
+    },
+    cudnn={
+        "presence": "found",
+        "version": "9.10",
+        "libraries": [
+            {
+                "name": "cudnn",
+                "path": "/x/libcudnn.so.9",
+                "found_by": "loader cache",
+                "reasons": [{"code": "dlopen-failed", "message": "it does not open"}],
+            }
+        ],
+        "reasons": [{"code": "dlopen-failed", "message": "it does not open", "hint": "install"}],
+    },
+    numpy={"presence": "found", "version": "2.4.6"},
+    mkl={"presence": "absent", "reasons": [{"code": "not-found", "message": "looked in /x"}]},
+    openmp={"presence": None, "failure": {"message": "KeyError: 'x'"}},
+)
+
+
+def test_the_overview_has_each_part_in_its_order() -> None:
+    headings = re.findall(r"^#+ (.*)$", rendered(MACHINE), re.MULTILINE)
+
+    assert headings == [
+        "What is in this machine",
+        "Machine",
+        "Accelerators",
+        "Libraries",
+        "Packages",
+        "Not here",
+        "Look at",
+    ]
+
+
+def test_a_library_has_rung_version_place_and_reason_in_its_row() -> None:
+    rows = [row for table in tables(rendered(MACHINE)) for row in table]
+
+    assert ["✗ broken", "cudnn", "9.10", "/x/libcudnn.so.9", "it does not open"] in rows
+    assert ["? could not tell", "openmp", "", "", "could not tell: KeyError: 'x'"] in rows
+
+
+def test_equal_devices_are_counted() -> None:
+    assert "8 × NVIDIA H200" in rendered(MACHINE)
+
+
+def test_warnings_come_with_code_and_hint() -> None:
+    assert "- **nvidia**: GPU 0 had errors (`ecc-errors`) → reset it" in rendered(MACHINE)
+
+
+def test_what_is_not_here_is_named_once() -> None:
+    assert rendered(MACHINE).count("mkl") == 1
+
+
+def test_the_last_line_tells_where_the_report_comes_from() -> None:
+    last = rendered(MACHINE).splitlines()[-1]
+
+    assert "backends 1.2.3" in last and "2026-01-02T03:04:05Z" in last and "redacted" in last
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_every_row_has_as_many_cells_as_its_head(details: bool) -> None:
+    found = tables(rendered(MACHINE, details=details))
+
+    assert found
+    assert all(len({len(row) for row in table}) == 1 for table in found)
+    assert all(set(table[1]) == {"---"} for table in found)
+
+
+def test_details_have_facts_devices_and_every_copy() -> None:
+    rows = [row for table in tables(rendered(MACHINE, details=True)) for row in table]
+    text = rendered(MACHINE, details=True)
+
+    assert ["`model_name`", "`Test CPU`"] in rows
+    assert ["`found_by`", "`loader cache`"] in rows
+    assert "### ✗ `/x/libcudnn.so.9`" in text
+    assert text.count("### ◐ cuda ") == 8
+    assert "looked in /x" in text
+
+
+def test_a_fact_that_is_a_list_of_records_is_a_table() -> None:
+    caches = [{"level": 1, "size_bytes": 32768}, {"level": 2, "ways": 8}]
+    found = tables(
+        rendered(report(cpu={"presence": "found", "facts": {"caches": caches}}), details=True)
+    )
+
+    assert found == [
+        [
+            ["level", "size\\_bytes", "ways"],
+            ["---", "---", "---"],
+            ["`1`", "`32 KiB`", ""],
+            ["`2`", "", "`8`"],
+        ]
+    ]
+
+
+HOSTILE = "a|b\nc `d` ``e`` <img src=x> <details> [l](http://x) ![i](y) *s* _u_ \\ @who #12 \x00\x1b\u202e"
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_hostile_text_neither_breaks_a_table_nor_means_anything(details: bool) -> None:
+    reason = {"code": HOSTILE, "message": HOSTILE, "hint": HOSTILE}
+    one = report(
+        cpu={"presence": "found", "facts": {HOSTILE: HOSTILE, "rows": [{HOSTILE: HOSTILE}]}},
+        cudnn={
+            "presence": "loadable",
+            "version": HOSTILE,
+            "libraries": [{"name": "x", "path": HOSTILE, "reasons": [reason]}],
+            "devices": [{"kind": "cuda", "index": 0, "name": HOSTILE, "capability": HOSTILE}],
+            "reasons": [reason],
+            "warnings": [reason],
+        },
+    )
+    text = rendered(one, details=details)
+    outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", re.sub(r"\\[\\`]", "", text))
+
+    assert not set(text) & {"\x00", "\x1b", "\u202e"}
+    assert all(len({len(row) for row in table}) == 1 for table in tables(text))
+    assert "<" not in outside_code
+    assert not re.search(r"(?<!\\)[\[\]`]", outside_code)
+    assert not re.search(r"[@#]\w", outside_code)
+    assert not re.search(r"(?<!\\)\*s|(?<!\\)_u", outside_code)
+
+
+def test_code_with_backticks_has_a_longer_fence() -> None:
+    one = report(cpu={"presence": "found", "facts": {"a": "`x``"}})
+
+    assert "| `a` | ``` `x`` ``` |" in rendered(one, details=True)
+
+
+def test_an_endless_value_is_cut_and_says_how_long_it_was() -> None:
+    one = report(cpu={"presence": "found", "facts": {"a": "x" * 100_000}})
+    text = rendered(one, details=True)
+
+    assert len(text) < 10_000 and "(100,000 characters in all)" in text
+
+
+def test_an_empty_report_is_a_page_all_the_same() -> None:
+    assert rendered(report()).startswith("## What is in this machine\n")
+
+
+def test_timing_is_told_where_it_was_asked_for() -> None:
+    assert "took 0.25 s" in rendered(MACHINE, timing=True)
+    assert "took" not in rendered(MACHINE)

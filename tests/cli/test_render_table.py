@@ -1,0 +1,174 @@
+"""The page for people: it fits, says each thing once, and obeys the terminal it is on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from mlbackends.cli.terminal import Page
+from mlbackends.model import registry
+from mlbackends.model.records import Report
+
+NO_DRIVER = "it computes on a CUDA device only, and the driver's libcuda.so.1 is not found"
+
+
+def report(**probes: Any) -> Report:
+    return msgspec.convert(
+        {
+            "schema": "backends.report/1",
+            "tool": "backends 1.2.3",
+            "depth": "usable",
+            "root": "/",
+            "created": "2026-01-02T03:04:05Z",
+            "duration_seconds": 0.25,
+            "redacted": True,
+            "probes": probes,
+        },
+        Report,
+    )
+
+
+def lines(one: Report, **page: Any) -> list[str]:
+    return str(registry.load("cli.render", "table").report(one, Page(**page))).splitlines()
+
+
+def row(page: list[str], name: str) -> str:
+    """Return the one line that names a probe."""
+    found = [line for line in page if re.search(rf"\b{name}\b", line)]
+    assert len(found) == 1
+    return found[0].strip()
+
+
+def library(presence: str, reason: tuple[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    reasons = [{"code": reason[0], "message": reason[1]}] if reason else []
+    return {"presence": presence, "version": "1.0", "reasons": reasons, **more}
+
+
+def test_each_rung_has_its_mark() -> None:
+    page = lines(
+        report(
+            cublas=library("usable"),
+            cudnn=library("loadable", ("no-device", "no device")),
+            mkl=library("found"),
+            nccl=library("found", ("dlopen-failed", "does not open")),
+            openmp={"presence": None, "failure": {"message": "KeyError"}},
+        )
+    )
+
+    assert [row(page, n)[0] for n in ("cublas", "cudnn", "mkl", "nccl", "openmp")] == list("✓◐·✗?")
+
+
+def test_a_reason_that_many_libraries_share_is_told_once() -> None:
+    names = ("cublas", "cufft", "curand", "cusolver", "cusparse", "nccl")
+    page = lines(report(**{name: library("loadable", ("no-driver", NO_DRIVER)) for name in names}))
+    text = " ".join(" ".join(page).split())
+
+    assert text.count(NO_DRIVER) == 1
+    assert text.count("the same as cublas") == 5
+
+
+def test_a_short_reason_is_told_again() -> None:
+    page = lines(
+        report(cublas=library("found", ("x", "too old")), nccl=library("found", ("x", "too old")))
+    )
+
+    assert "too old" in row(page, "cublas") and "too old" in row(page, "nccl")
+
+
+def test_devices_that_are_alike_are_counted() -> None:
+    gpus = [
+        {
+            "kind": "cuda",
+            "index": i,
+            "name": "NVIDIA H200",
+            "presence": "loadable",
+            "memory_bytes": 141 << 30,
+            "reasons": [{"code": "no-use-check", "message": "cuda_driver tells"}],
+        }
+        for i in range(8)
+    ]
+    page = lines(report(nvidia={"presence": "loadable", "devices": gpus}))
+
+    assert row(page, "nvidia") == "◐  nvidia  8 × NVIDIA H200 · 141 GiB"
+
+
+def test_an_accelerator_that_is_not_usable_says_why() -> None:
+    gpu = {"kind": "xpu", "index": 0, "name": "Arc", "presence": "found"}
+    reasons = [{"code": "permission-denied", "message": "may not be opened"}]
+    page = lines(report(xpu={"presence": "found", "devices": [gpu], "reasons": reasons}))
+
+    assert "may not be opened" in " ".join(page)
+
+
+def test_what_is_not_here_is_named_and_the_machine_never_is() -> None:
+    page = lines(report(mkl=library("absent"), nccl=library("absent"), limits=library("absent")))
+
+    assert page[page.index("Not here") + 1].strip() == "mkl, nccl"
+
+
+def test_without_colour_there_is_none() -> None:
+    one = report(cublas=library("usable"))
+
+    assert "\x1b" not in "\n".join(lines(one))
+    assert "\x1b[32m✓" in "\n".join(lines(one, color=True))
+
+
+def test_a_plain_terminal_gets_plain_marks() -> None:
+    one = report(
+        cublas=library("usable"), cudnn=library("loadable"), nccl=library("found", ("x", "y"))
+    )
+
+    assert "\n".join(lines(one, unicode=False)).isascii()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("details", [False, True])
+def test_no_line_is_wider_than_the_terminal(width: int, details: bool) -> None:
+    one = report(
+        cpu={"presence": "found", "facts": {"model_name": "x" * 300, "features": ["avx"] * 90}},
+        cudnn=library(
+            "found",
+            ("dlopen-failed", "word " * 80),
+            libraries=[{"name": "cudnn", "path": "/very/long" * 40}],
+        ),
+    )
+
+    assert max(map(len, lines(one, width=width, details=details))) <= width
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("details", [False, True])
+def test_nothing_that_a_terminal_obeys_gets_through(color: bool, details: bool) -> None:
+    hostile = "a\x1b]0;title\x07b\x1b[2Jc\x9b1md\u202ee [red]f[/red]"
+    one = report(
+        cpu={"presence": "found", "facts": {"model_name": hostile, "rows": [{hostile: hostile}]}},
+        cudnn=library(
+            "found",
+            (hostile, hostile),
+            libraries=[{"name": "x", "path": hostile, "owner": hostile}],
+        ),
+    )
+    text = "\n".join(lines(one, color=color, details=details, width=200))
+
+    assert not set(re.sub(r"\x1b\[[0-9;]*m", "", text)) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert "[red]f[/red]" in text
+
+
+def test_details_have_every_fact_and_copy_with_hints() -> None:
+    reason = {"code": "dlopen-failed", "message": "it does not open", "hint": "install it"}
+    copy = {"name": "cudnn", "path": "/x/libcudnn.so", "wins": True, "wins_because": "first found"}
+    one = report(
+        cudnn={
+            "presence": "found",
+            "facts": {"count": 3, "rows": [{"size_bytes": 2048}]},
+            "libraries": [{**copy, "reasons": [reason]}],
+        }
+    )
+    text = "\n".join(lines(one, details=True))
+
+    assert "/x/libcudnn.so" in text and "first found" in text
+    assert "it does not open [dlopen-failed]" in text and "→ install it" in text
+    assert "2 KiB" in text and "count  3" in text
