@@ -86,7 +86,7 @@ _HOMES = (
 def find(host: Host) -> Finding:
     """Read the variables on the list, and warn of what can only be a mistake."""
     variables = {
-        name: _shown(value) for name, value in sorted(host.environment.items()) if _is_wanted(name)
+        name: _shown(host.environment[name]) for name in sorted(host.environment) if _is_wanted(name)
     }
     warnings = (
         *_hidden_devices(host),

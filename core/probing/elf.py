@@ -57,12 +57,19 @@ def read_elf(path: str) -> Elf:
         )
 
 
+wanted_symbols: dict[str, set[str]] | None = None
+"""While a machine is recorded: the names that were asked for, by file."""
+
+
 def defined_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
     """Those of `names` that the library defines for others, whatever their symbol version.
 
     Asks the library's hash table as the loader does, so the cost goes with the number of names,
     not with the size of the library. Raises as read_elf does.
     """
+    names = tuple(names)
+    if wanted_symbols is not None:
+        wanted_symbols.setdefault(path, set()).update(names)
     with ElfFile(path) as file:
         image = ElfImage(file)
         if _DT_GNU_HASH in image.tags:

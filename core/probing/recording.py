@@ -1,0 +1,321 @@
+"""A machine as a folder: what probes read of a host is kept, and written so that `Host` can replay it.
+
+    recording = Recording()
+    survey((), recording, Presence.FOUND)
+    recording.write("/tmp/machine")          # Host("/tmp/machine") now finds the same
+
+Nothing is kept that no probe asked for. Of the environment those variables are written that were
+asked for by name, without logins in URLs. Of a library there is a sketch (`elf_sketch`) that says
+of itself what the library does; of any other file what was read, up to FILE_LIMIT. Links are
+relative and lead nowhere out of the folder. What only the living can tell is lost: who may open a
+device node, and which files may not be read.
+"""
+
+# ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.model.errors import BadInput
+from mlbackends.probing import elf
+from mlbackends.probing.elf_sketch import Sketch, sketched
+from mlbackends.probing.host import READ_LIMIT, Host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE_LIMIT = 1 << 20
+"""No file of a recording is larger than this, in bytes."""
+LISTING_LIMIT = 4096
+"""Of a folder that was listed no more names than this are kept."""
+
+_HEAD = 4096
+_LINKS_LIMIT = 40
+_NAME_LIMIT = 255
+_KEPT = ".keep"
+_OF_EACH_PROCESS = ("/proc/self", "/proc/thread-self")
+_URL_LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
+
+
+class Recording(Host):
+    """A host that answers as another one does, and keeps what it answered.
+
+    source: the host that is asked; the live machine by default.
+    """
+
+    def __init__(self, source: Host | None = None) -> None:
+        self._source = source = source or Host()
+        self.denied = source.denied
+        self.pid = source.pid
+        self.root = source.root
+        self.is_live = source.is_live
+        self._asked = _Asked(source.environment)
+        self.environment = self._asked
+        self._met: dict[str, None] = {}
+        self._contents: dict[str, bytes] = {}
+        self._listings: dict[str, list[str]] = {}
+        self._opened: set[str] = set()
+        self._disks: dict[str, tuple[int, int]] = {}
+        self._system: dict[str, Any] = {}
+        self._outputs: dict[str, str] = {}
+        if elf.wanted_symbols is None:
+            elf.wanted_symbols = {}
+
+    # ---- answering, and keeping the answer -----------------------------------------------------
+
+    def real(self, path: str) -> str:
+        """Return where a path lies on the disk; whoever asks will read it as a library."""
+        self._opened.add(path)
+        return self._source.real(path)
+
+    def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
+        data = self._source.read_bytes(path, limit)
+        if len(data) >= len(self._contents.get(path, b"")):
+            self._contents[path] = data[:FILE_LIMIT]
+        return data
+
+    def exists(self, path: str) -> bool:
+        self._met[path] = None
+        return self._source.exists(path)
+
+    def is_file(self, path: str) -> bool:
+        self._met[path] = None
+        return self._source.is_file(path)
+
+    def is_dir(self, path: str) -> bool:
+        self._met[path] = None
+        return self._source.is_dir(path)
+
+    def is_link(self, path: str) -> bool:
+        self._met[path] = None
+        return self._source.is_link(path)
+
+    def can_open(self, path: str) -> bool:
+        self._met[path] = None
+        return self._source.can_open(path)
+
+    def size(self, path: str) -> int:
+        self._met[path] = None
+        return self._source.size(path)
+
+    def readlink(self, path: str) -> str:
+        self._met[path] = None
+        return self._source.readlink(path)
+
+    def realpath(self, path: str) -> str:
+        self._met[path] = None
+        return self._source.realpath(path)
+
+    def listdir(self, path: str) -> list[str]:
+        names = self._source.listdir(path)
+        self._listings[path] = names[:LISTING_LIMIT]
+        return names
+
+    def glob(self, pattern: str) -> list[str]:
+        paths = self._source.glob(pattern)
+        self._met.update(dict.fromkeys(paths))
+        return paths
+
+    @property
+    def platform(self) -> str:
+        return self._source.platform
+
+    def uname(self) -> dict[str, str]:
+        return self._source.uname()
+
+    def affinity(self) -> tuple[int, ...] | None:
+        return self._source.affinity()
+
+    def disk(self, path: str) -> tuple[int, int] | None:
+        told = self._source.disk(path)
+        if told is not None:
+            self._disks[path] = told
+        return told
+
+    def system(self, name: str) -> Any:
+        self._system[name] = self._source.system(name)
+        return self._system[name]
+
+    @property
+    def python(self) -> dict[str, Any]:
+        return self._source.python
+
+    def run(self, *command: str, timeout: float = 5.0) -> str:
+        output = self._source.run(*command, timeout=timeout)
+        if output:
+            self._outputs[" ".join(command)] = output[:READ_LIMIT]
+        return output
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    def write(self, folder: str) -> None:
+        """Write the recorded machine. Raises BadInput where the folder holds something already."""
+        import msgspec
+
+        if os.path.isdir(folder) and os.listdir(folder):
+            raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
+        root = os.path.join(folder, "root")
+        os.makedirs(root, exist_ok=True)
+        _Writer(self._source, root, frozenset(self._listings)).write(
+            self._met, self._contents, self._opened, self._listings
+        )
+        told: dict[str, Any] = {
+            "platform": self._source.platform,
+            "uname": self._source.uname(),
+            "environment": dict(self._variables()),
+            "affinity": self._source.affinity(),
+            "disks": self._disks,
+            "python": self._source.python,
+            "system": self._system,
+        }
+        told = {name: value for name, value in told.items() if value is not None}
+        data = msgspec.json.format(msgspec.json.encode(told), indent=1)
+        _put(os.path.join(folder, "host.json"), data + b"\n")
+        for command, output in self._outputs.items():
+            name = command.replace("/", "_")
+            if len(name.encode()) <= _NAME_LIMIT:
+                os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
+                _put(os.path.join(folder, "commands", name), output.encode())
+
+    def _variables(self) -> Iterator[tuple[str, str]]:
+        for name in sorted(self._asked.names):
+            if name in self._source.environment:
+                yield name, _URL_LOGIN.sub(r"\1***@", self._source.environment[name])
+
+
+class _Asked(dict[str, str]):
+    """The environment; `names` are the variables that were asked for one by one."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        super().__init__(variables)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+class _Writer:
+    """Puts files, folders and links below a root, each where the source really has it.
+
+    listed: the folders whose names were asked for; a name of ours must not appear among them.
+    """
+
+    def __init__(self, source: Host, root: str, listed: frozenset[str]) -> None:
+        self.source = source
+        self.root = root
+        self.listed = frozenset(source.realpath(path) for path in listed)
+
+    def write(
+        self,
+        met: dict[str, None],
+        contents: dict[str, bytes],
+        libraries: set[str],
+        listings: dict[str, list[str]],
+    ) -> None:
+        sketches = {self._spot(path): path for path in sorted(libraries)}
+        for spot, path in sketches.items():
+            if spot and self.source.is_file(spot):
+                self._file(spot, self._library(path))
+        for path, data in contents.items():
+            spot = self._spot(path)
+            if spot and spot not in sketches and self.source.is_file(spot):
+                self._file(spot, data)
+        for path in (*met, *(f"{at}/{name}" for at in listings for name in listings[at])):
+            if spot := self._spot(path):
+                self._place(spot)
+        for path in listings:
+            if (spot := self._spot(path)) and self.source.is_dir(spot):
+                os.makedirs(self.root + spot, exist_ok=True)
+
+    def _spot(self, path: str) -> str:
+        """Return where a path leads, making the links on its way; "" where they lead nowhere."""
+        todo = [part for part in path.split("/") if part][::-1]
+        done: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == ".":
+                continue
+            if part == "..":
+                done = done[:-1]
+                continue
+            at = "/" + "/".join([*done, part])
+            if at in _OF_EACH_PROCESS or not self.source.is_link(at):
+                done.append(part)
+                continue
+            links += 1
+            target = self.source.readlink(at)
+            self._link(at, target)
+            if links > _LINKS_LIMIT:
+                return ""
+            if target.startswith("/"):
+                done = []
+            todo.extend(piece for piece in target.split("/")[::-1] if piece)
+        return "/" + "/".join(done)
+
+    def _place(self, spot: str) -> None:
+        """Put a folder or an empty file there, unless something is there already."""
+        at = self.root + spot
+        if self.source.is_dir(spot):
+            os.makedirs(at, exist_ok=True)
+            # git keeps no empty folder.
+            if spot not in self.listed and not os.listdir(at):
+                _put(f"{at}/{_KEPT}", b"")
+        elif self.source.exists(spot) and not os.path.lexists(at):
+            self._file(spot, b"")
+
+    def _file(self, spot: str, data: bytes) -> None:
+        at = self.root + spot
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+        if not os.path.isfile(at) or os.path.getsize(at) <= len(data):
+            _put(at, data)
+
+    def _link(self, at: str, target: str) -> None:
+        path = self.root + at
+        if os.path.lexists(path) or not target:
+            return
+        folder = os.path.dirname(at)
+        # Absolute links, and those that climb above "/", would leave the folder.
+        depth = 0
+        for part in target.split("/"):
+            depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+            if target.startswith("/") or depth < -folder.count("/") + (folder == "/"):
+                target = os.path.relpath(os.path.normpath(os.path.join(folder, target)), folder)
+                break
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(target, path)
+
+    def _library(self, path: str) -> bytes:
+        at = self.source.real(path)
+        names = (elf.wanted_symbols or {}).get(at, set())
+        try:
+            told = elf.read_elf(at)
+            sketch = Sketch(
+                machine=told.machine,
+                soname=told.soname,
+                needed=told.needed,
+                rpath=told.rpath,
+                runpath=told.runpath,
+                symbols=sorted(elf.defined_symbols(at, names)),
+                versions=elf.version_definitions(at),
+                build_id=told.build_id,
+            )
+        except (elf.NotElf, OSError):
+            return self.source.read_bytes(path, _HEAD)
+        return sketched(sketch)
+
+
+def _put(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
