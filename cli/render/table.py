@@ -123,18 +123,33 @@ def _accelerators(probes: dict[str, ProbeReport], page: Page) -> RenderableType:
 
 def _rows(probes: dict[str, ProbeReport], page: Page) -> RenderableType | None:
     grid = _grid({"no_wrap": True}, {"no_wrap": True}, {"no_wrap": True}, {"overflow": "fold"})
-    first: dict[str, str] = {}
-    for name, probe in probes.items():
+    for names in _with_one_reason(probes, page):
+        name, *others = names
+        probe = probes[name]
         problem = verdict.why(probe)
-        alike = first.setdefault(problem, name)
-        # A missing driver is the same sentence for a dozen libraries, and the page shall fit a screen.
-        repeated = problem and alike != name and len(problem) > _SHORT
-        said = Text(f"the same as {alike}" if repeated else problem or _place(name, probe))
+        said = Text(problem or _place(name, probe))
         if len(probe.libraries) > 1 and not problem:
             said.append(f" · {len(probe.libraries)} files", style="dim")
         said.append(_time(probe, page), style="dim")
         grid.add_row(_mark(probe, page), name, probe.version, said)
+        if others:
+            them = ", ".join(f"{other} {probes[other].version}".rstrip() for other in others)
+            grid.add_row("", "", "", Text(f"the same: {them}"))
     return grid if probes else None
+
+
+def _with_one_reason(probes: dict[str, ProbeReport], page: Page) -> list[list[str]]:
+    """Put the names together whose long reason is the same: the page shall fit a screen.
+
+    A missing driver is one sentence for a dozen libraries.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, probe in probes.items():
+        problem = verdict.why(probe)
+        shared = len(problem) > _SHORT and not page.timing
+        key = (verdict.state_of(probe), problem) if shared else (name,)
+        groups.setdefault(key, []).append(name)
+    return list(groups.values())
 
 
 def _place(name: str, probe: ProbeReport) -> str:
@@ -229,25 +244,33 @@ def _table(fact: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _device(device: Device, page: Page) -> RenderableType:
-    title = Text.assemble(_mark(device, page), f" {device.kind} {device.index}  {device.name}")
-    return _known(title, verdict.device_rows(device), device.reasons, page)
+    title = f"{device.kind} {device.index}  {device.name}"
+    return _known(_mark(device, page), title, verdict.device_rows(device), device.reasons, page)
 
 
 def _library(library: Library, page: Page) -> RenderableType:
-    title = Text.assemble(_mark(library, page), f" {library.path}")
     told = {"rung": str(library.presence), **verdict.library_rows(library)}
-    return _known(title, told, library.reasons, page)
+    return _known(_mark(library, page), library.path, told, library.reasons, page)
 
 
 def _known(
-    title: Text, told: dict[str, object], reasons: tuple[Reason, ...], page: Page
+    mark: Text,
+    title: str,
+    told: dict[str, object],
+    reasons: tuple[Reason, ...],
+    page: Page,
 ) -> RenderableType:
+    # Two columns, so that a path without a place to break begins beside its mark.
+    head = Table.grid(padding=(0, 1, 0, 0))
+    head.add_column(no_wrap=True)
+    head.add_column(overflow="fold")
+    head.add_row(mark, Text(title))
     grid = _grid({"no_wrap": True, "style": "dim" if page.color else ""}, {"overflow": "fold"})
     for name, value in told.items():
         grid.add_row(name, Text(catalogue.amount(name, value)))
     for reason in reasons:
         grid.add_row("because", _reason(reason))
-    return Group(title, Padding(grid, (0, 0, 0, 4)))
+    return Group(head, Padding(grid, (0, 0, 0, 4)))
 
 
 # ---- words and marks -------------------------------------------------------------------------

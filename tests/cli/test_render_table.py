@@ -61,13 +61,22 @@ def test_each_rung_has_its_mark() -> None:
     assert [row(page, n)[0] for n in ("cublas", "cudnn", "mkl", "nccl", "openmp")] == list("✓◐·✗?")
 
 
-def test_a_reason_that_many_libraries_share_is_told_once() -> None:
+def test_a_reason_that_many_libraries_share_is_told_once_with_their_versions() -> None:
     names = ("cublas", "cufft", "curand", "cusolver", "cusparse", "nccl")
     page = lines(report(**{name: library("loadable", ("no-driver", NO_DRIVER)) for name in names}))
     text = " ".join(" ".join(page).split())
 
     assert text.count(NO_DRIVER) == 1
-    assert text.count("the same as cublas") == 5
+    assert "the same: cufft 1.0, curand 1.0, cusolver 1.0, cusparse 1.0, nccl 1.0" in text
+
+
+def test_libraries_on_two_rungs_share_no_line() -> None:
+    one = report(
+        cublas=library("loadable", ("no-driver", NO_DRIVER)),
+        nccl=library("found", ("no-driver", NO_DRIVER)),
+    )
+
+    assert row(lines(one), "nccl").startswith("·")
 
 
 def test_a_short_reason_is_told_again() -> None:
@@ -172,3 +181,10 @@ def test_details_have_every_fact_and_copy_with_hints() -> None:
     assert "/x/libcudnn.so" in text and "first found" in text
     assert "it does not open [dlopen-failed]" in text and "→ install it" in text
     assert "2 KiB" in text and "count  3" in text
+
+
+def test_a_long_path_begins_beside_its_mark() -> None:
+    copy = {"name": "x", "path": "/opt/" + "x" * 200, "presence": "usable"}
+    page = lines(report(cudnn={"presence": "usable", "libraries": [copy]}), details=True)
+
+    assert "  ✓ /opt/xxx" in "\n".join(page)
