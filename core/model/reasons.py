@@ -66,6 +66,7 @@ CODES = {
     # the child that asks
     "crashed": "The child that asked it was killed by a signal; the signal is in the message.",
     "exited": "It ended the child that asked it, without an answer.",
+    "not-asked": "No process could be started in which it would be opened.",
     "timed-out": "It did not answer within the time limit, and the child was killed.",
     "probe-error": "The probe itself failed: a bug of ours; the traceback is in the report.",
     # what is wrong although it is there

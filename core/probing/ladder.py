@@ -1,6 +1,6 @@
 """Open a library, ask it, use it: the rungs above FOUND, and what stopped the climb.
 
-Runs in a process that is made for it: see `mlbackends.probing.child`.
+Runs in a process that is made for it: see `mlbackends.probing.forked`.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mlbackends.model import registry
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, Presence
-from mlbackends.probing.child import Reply
+from mlbackends.probing.questions import Reply
 
 
 def climb(job: int, probe: str, library: Library, depth: Presence) -> Iterator[Reply]:
@@ -54,6 +54,18 @@ def climb(job: int, probe: str, library: Library, depth: Presence) -> Iterator[R
         yield _broken(reply, error)
     else:
         yield reply()
+
+
+def unspeakable(reply: Reply, error: Exception) -> Reply:
+    """Return what stands in for a reply that no line can hold: text that is not UTF-8, foreign types."""
+    said = f"what the probe tells fits into no record: {type(error).__name__}: {error}"
+    return Reply(
+        reply.id,
+        reply.presence,
+        reason=Reason("probe-error", said),
+        failure=said,
+        final=reply.final,
+    )
 
 
 def _broken(reply, error: Exception) -> Reply:  # type: ignore[no-untyped-def]  # noqa: ANN001

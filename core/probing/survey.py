@@ -23,9 +23,9 @@ from mlbackends.model.records import (
     ProbeReport,
     Report,
 )
-from mlbackends.probing.child import Job, Reply, Request
 from mlbackends.probing.host import Host
 from mlbackends.probing.isolation import isolation
+from mlbackends.probing.questions import Job, Reply, Request
 
 TIMEOUT = 5.0
 """Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more."""

@@ -1,0 +1,39 @@
+"""What is asked of libraries and what comes back: the lines that go over the pipes to a child."""
+
+from msgspec import Struct
+
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Answer, Library, Presence
+
+
+class Job(Struct, frozen=True):
+    """One library to be asked by one probe."""
+
+    id: int
+    probe: str
+    library: Library
+
+
+class Request(Struct, frozen=True):
+    """All that is to be asked of one file, in one process.
+
+    seal: stands before each reply of that process. What a library writes to our pipe has it not, and
+    is not taken for an answer.
+    """
+
+    jobs: tuple[Job, ...]
+    depth: Presence
+    timeout: float
+    seal: str = ""
+
+
+class Reply(Struct, frozen=True, omit_defaults=True):
+    """What came of a job. final: no more replies follow for it. failure: a traceback of our own."""
+
+    id: int
+    presence: Presence
+    answer: Answer | None = None
+    reason: Reason | None = None
+    failure: str = ""
+    final: bool = True
+    seconds: float = 0.0
