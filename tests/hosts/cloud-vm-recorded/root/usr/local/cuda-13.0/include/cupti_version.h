@@ -1,0 +1,1 @@
+#define CUPTI_API_VERSION 130001
