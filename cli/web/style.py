@@ -5,7 +5,7 @@ STYLE = """
 --link:#0b5cad;--usable:#14773a;--loadable:#0b6a86;--found:#8a6100;--broken:#c0221f;--unknown:#c0221f;
 --absent:#6b7480;--core:#4a7ab8;--small-core:#93b4dc;--cache:#dfd4ee;--memory:#cfe5d4;--frame:#eef1f5;
 --node:#fff;--card:#fff;--wire:#8c959f;--nvlink:#5f9e1a;--part:#e3ecd6;--warn:#fff6df;--warn-line:#d9a400}
-@media (prefers-color-scheme:dark){:root{--paper:#14181d;--ink:#e2e7ec;--dim:#97a1ac;--line:#353c45;
+@media screen and (prefers-color-scheme:dark){:root{--paper:#14181d;--ink:#e2e7ec;--dim:#97a1ac;--line:#353c45;
 --soft:#1d232a;--link:#75b4f2;--usable:#57c47e;--loadable:#56bcd8;--found:#dba93a;--broken:#ff7b72;
 --unknown:#ff7b72;--absent:#8b949e;--core:#6a9bdb;--small-core:#41618c;--cache:#3f3555;--memory:#27432f;
 --frame:#1d232a;--node:#14181d;--card:#14181d;--wire:#6e7781;--nvlink:#8fcf3c;--part:#31401f;
@@ -24,7 +24,6 @@ code{font:.88em/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mon
 overflow-wrap:anywhere}
 .dim{color:var(--dim)}
 .sub{color:var(--dim);margin-bottom:1rem}
-nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.92rem}
 table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);
 overflow-wrap:anywhere}
@@ -79,7 +78,7 @@ footer{margin-top:2.5rem;font-size:.88rem}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.3rem 0}
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 [hidden]{display:none!important}
-@media (max-width:760px){
+@media screen and (max-width:760px){
 .picture-wide{display:none}.picture-narrow{display:block}
 .stack thead{display:none}
 .stack tr{display:grid;grid-template-columns:auto 1fr;gap:.1rem .7rem;align-items:baseline;padding:.4rem 0;
@@ -94,7 +93,7 @@ border-bottom:1px solid var(--line)}
 @media print{
 :root{--paper:#fff;--ink:#000}
 body{max-width:none;padding:0;font-size:10pt}
-nav,input[type=search]{display:none!important}
+input[type=search],details:not([open]){display:none!important}
 tr,figure,.copy,.warnings li{break-inside:avoid}
 h2,h3,summary{break-after:avoid}
 a{color:inherit}
@@ -122,8 +121,5 @@ const show = () => {
 };
 window.addEventListener("hashchange", show);
 show();
-window.addEventListener("beforeprint", () => {
-  document.querySelectorAll("details").forEach(one => { one.open = true; });
-});
 })();
 """.strip()
