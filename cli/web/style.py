@@ -5,7 +5,8 @@ STYLE = """
 --link:#0b5cad;--usable:#14773a;--loadable:#0b6a86;--found:#8a6100;--broken:#c0221f;--unknown:#c0221f;
 --absent:#6b7480;--core:#4a7ab8;--small-core:#93b4dc;--cache:#dfd4ee;--memory:#cfe5d4;--frame:#eef1f5;
 --node:#fff;--card:#fff;--wire:#8c959f;--nvlink:#5f9e1a;--part:#e3ecd6;--warn:#fff6df;--warn-line:#d9a400}
-@media screen and (prefers-color-scheme:dark){:root{--paper:#14181d;--ink:#e2e7ec;--dim:#97a1ac;--line:#353c45;
+@media screen and (prefers-color-scheme:dark){
+:root{--paper:#14181d;--ink:#e2e7ec;--dim:#97a1ac;--line:#353c45;
 --soft:#1d232a;--link:#75b4f2;--usable:#57c47e;--loadable:#56bcd8;--found:#dba93a;--broken:#ff7b72;
 --unknown:#ff7b72;--absent:#8b949e;--core:#6a9bdb;--small-core:#41618c;--cache:#3f3555;--memory:#27432f;
 --frame:#1d232a;--node:#14181d;--card:#14181d;--wire:#6e7781;--nvlink:#8fcf3c;--part:#31401f;
