@@ -15,7 +15,7 @@ from msgspec import Struct
 from mlbackends.probing.cgroups import home
 from mlbackends.probing.cpulist import parse_cpu_list
 from mlbackends.probing.host import Host, to_int
-from mlbackends.probing.quantities import whole_number
+from mlbackends.probing.quantities import LARGEST, whole_number
 
 # Version 1 writes "none" as the largest number of pages: 2**63 less a page, whose size varies.
 _NO_MEMORY_LIMIT = 1 << 62
@@ -174,7 +174,9 @@ def _quota_of_version_1(host: Host, folder: str) -> float | None:
     period = whole_number(_text(host, folder, "cpu.cfs_period_us"), lowest=1)
     if quota == -1:
         return inf
-    return None if quota is None or quota <= 0 or period is None else quota / period
+    if quota is None or not 0 < quota <= LARGEST or period is None:
+        return None
+    return quota / period
 
 
 def _bytes(text: str) -> float | None:

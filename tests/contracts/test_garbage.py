@@ -1,0 +1,193 @@
+"""Whatever stands in a machine's files, no probe fails, and the report can be written.
+
+The files are those that the probes read on the recorded machines. Every kind of file (paths that
+differ in numbers alone are of one kind) meets every kind of damage, on machines that take turns; and
+each machine meets each damage in all its files at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence
+from mlbackends.probing.host import Host
+from mlbackends.probing.recording import Recording
+from mlbackends.probing.survey import probe_names, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the machines are made with links")
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+NAMES = sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+
+_NUMBERS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[0-9]+")
+
+DAMAGES: dict[str, bytes | None] = {
+    "missing": None,
+    "empty": b"",
+    "binary": b"\x00\xff" * 100,
+    "huge-number": b"9" * 1000,
+    "long-line": b"a" * (1 << 20),
+    "negative": b"-1\n-99999999999999999999\n",
+    "folder": None,
+    "link-loop": None,
+    "separators": b':\n=\n,\n-\n/\n \n: :\n= =\n,,\n--\n\n0::\n0:\n[]\n{}\n"\n',
+    "other-digits": "٣\n²\n1_000\n1e9\nnan\ninf\n0x\n+5\n".encode(),
+}
+
+
+class Damaged(Host):
+    """A recorded machine of which some files, or all, are something else."""
+
+    def __init__(self, folder: str, instead: str, paths: frozenset[str] | None) -> None:
+        super().__init__(folder)
+        self.instead = instead
+        self.paths = paths
+
+    def real(self, path: str) -> str:
+        real = super().real(path)
+        if self.paths is None:
+            return self.instead if Path(real).is_file() else real
+        return self.instead if path in self.paths else real
+
+    def run(self, *command: str, timeout: float = 5.0) -> str:
+        output = super().run(*command, timeout=timeout)
+        if self.paths is None and output:
+            path = Path(self.instead)
+            return path.read_bytes().decode(errors="replace") if path.is_file() else ""
+        return output
+
+
+class Reading(Recording):
+    """Notes which files are read, and as what."""
+
+    def __init__(self, source: Host) -> None:
+        super().__init__(source)
+        self.seen: set[str] = set()
+
+    def real(self, path: str) -> str:
+        self.seen.add(path)
+        return super().real(path)
+
+    def read_bytes(self, path: str, limit: int = 4 << 20) -> bytes:
+        self.seen.add(path)
+        return super().read_bytes(path, limit)
+
+
+@pytest.fixture(scope="session")
+def instead(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return the path of a file that is damaged in the named way."""
+    folder = tmp_path_factory.mktemp("damage")
+    (folder / "folder" / "inside").mkdir(parents=True)
+    (folder / "link-loop").symlink_to("link-loop")
+    for name, content in DAMAGES.items():
+        if content is not None:
+            (folder / name).write_bytes(content)
+    return lambda name: str(folder / name)
+
+
+@cache
+def readers() -> dict[str, list[tuple[str, str, str]]]:
+    """Return of each kind of file where it is: machine, path, and a probe that reads it."""
+    found: dict[str, dict[tuple[str, str, str], None]] = {}
+    for machine in NAMES:
+        for probe in probe_names():
+            reading = Reading(Host(str(HOSTS / machine)))
+            survey((probe,), reading, Presence.FOUND)
+            for path in sorted(path for path in reading.seen if reading.is_file(path)):
+                kind = f"{probe} {_NUMBERS.sub('#', path)}"
+                found.setdefault(kind, {})[machine, path, probe] = None
+    return {kind: list(places) for kind, places in sorted(found.items())}
+
+
+def faults(host: Host, probes: Sequence[str]) -> list[str]:
+    """Say which of the probes fail on a machine; ask that the report can be written."""
+    report = survey(probes, host, Presence.FOUND)
+    msgspec.json.decode(msgspec.json.encode(report), type=type(report))
+    return [
+        f"{name}: {told.failure.traceback or told.failure.message}"
+        for name, told in report.probes.items()
+        if told.failure
+    ]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_probe_fails_on_a_damaged_file(damage: str, instead: Callable[[str], str]) -> None:
+    turn = list(DAMAGES).index(damage)
+    found = []
+    for number, places in enumerate(readers().values()):
+        machine, path, probe = places[(number + turn) % len(places)]
+        host = Damaged(str(HOSTS / machine), instead(damage), frozenset((path,)))
+        found += [f"{machine}: {path}: {fault}" for fault in faults(host, (probe,))]
+
+    assert readers()
+    assert found == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_probe_fails_where_every_file_is_damaged(
+    damage: str, instead: Callable[[str], str]
+) -> None:
+    found = {name: faults(Damaged(str(HOSTS / name), instead(damage), None), ()) for name in NAMES}
+
+    assert {name: said for name, said in found.items() if said} == {}
+
+
+SENSELESS: tuple[Any, ...] = (None, [], {}, "x", -1, 1e300, True, [None, -1, "x", [1]], {"x": None})
+TOLD = ("platform", "uname", "environment", "affinity", "disks", "python", "system")
+
+
+@pytest.mark.parametrize("field", TOLD)
+@pytest.mark.parametrize("value", SENSELESS, ids=repr)
+def test_no_probe_fails_where_the_description_is_senseless(
+    field: str, value: Any, tmp_path: Path
+) -> None:
+    folder = copied_without_files("broken-environment", tmp_path)
+    told = json.loads((folder / "host.json").read_text(encoding="utf-8"))
+    told[field] = value
+    (folder / "host.json").write_text(json.dumps(told), encoding="utf-8")
+
+    assert faults(Host(str(folder)), ()) == []
+
+
+@pytest.mark.parametrize("field", ["python", "disks", "system", "environment", "uname"])
+def test_no_probe_fails_where_parts_of_the_description_are_senseless(
+    field: str, tmp_path: Path
+) -> None:
+    folder = copied_without_files("broken-environment", tmp_path)
+    told = json.loads((folder / "host.json").read_text(encoding="utf-8"))
+    found = []
+    for name in told[field]:
+        for value in SENSELESS:
+            changed = {**told, field: {**told[field], name: value}}
+            (folder / "host.json").write_text(json.dumps(changed), encoding="utf-8")
+            found += [f"{name} {value}: {fault}" for fault in faults(Host(str(folder)), ())]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00", '{"uname": ' * 3, "[" * 100_000])
+def test_a_description_that_is_none_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text(content)
+
+    with pytest.raises(BadInput, match="recorded host"):
+        Host(str(tmp_path))
+
+
+def copied_without_files(name: str, folder: Path) -> Path:
+    """Copy the small part of a machine on which most probes find something."""
+    target = folder / name
+    shutil.copytree(HOSTS / name, target, symlinks=True)
+    return target
