@@ -121,6 +121,8 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
         for one in report.probes[probe].devices
         if one.kind == "mig" and one.facts.get("parent") == device.index
     )
+    if not told and device.driver:
+        told.append(f"driver {device.driver}")
     state = state_of(best)
     if state == "broken" and best.reasons:
         told.append(best.reasons[0].message)

@@ -3,7 +3,7 @@
 from mlbackends.cli.catalogue import binary_size
 from mlbackends.cli.picture.accelerators import Accelerator
 from mlbackends.cli.picture.machine import Cache, Cores, Node, Package
-from mlbackends.cli.picture.svg import Drawing, width_of
+from mlbackends.cli.picture.svg import Drawing, folded, width_of
 
 GAP = 10
 CARD = 46
@@ -58,8 +58,10 @@ def node(drawing: Drawing, one: Node, x: float, y: float, width: float, height: 
         top += _squares(sketch, cores, x + GAP, top, inner)
         if cores.caches:
             each = "each core" if cores.count > 1 else "the core"
-            sketch.words(x + GAP, top + 9, f"{each}: {cores.caches}", inner, "small")
-            top += _LINE
+            for line in folded(f"{each}: {cores.caches}", inner, "small"):
+                sketch.words(x + GAP, top + 9, line, inner, "small")
+                top += _LINE - 2
+            top += 2
     for name in dict.fromkeys(cache.name for cache in one.caches):
         same = [cache for cache in one.caches if cache.name == name]
         _cache_row(sketch, same, x + GAP, top, inner)

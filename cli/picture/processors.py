@@ -100,8 +100,9 @@ def _sockets(
     facts: Mapping[str, object], nodes: list[Node]
 ) -> tuple[list[tuple[str, tuple[Node, ...]]], list[str]]:
     count = number(facts, "sockets")
-    own = [node for node in nodes if node.cpus or node.threads]
-    rest = tuple(node for node in nodes if node not in own)
+    own = [node for node in nodes if node.threads]
+    # Kernels set nodes aside for memory that a GPU may bring: with nothing on them, they show nothing.
+    rest = tuple(node for node in nodes if node.memory_bytes and not node.threads)
     memory = [("memory without CPUs", rest)] if rest else []
     if count == len(own):
         return [("socket", (node,)) for node in own] + memory, []

@@ -73,6 +73,18 @@ def width_of(text: str, size: str = "") -> float:
     return len(text) * _WIDTHS[size]
 
 
+def folded(text: str, room: float, size: str = "") -> list[str]:
+    """Return the lines of a text that is broken after its middle dots where it has no room."""
+    lines = [""]
+    for part in text.split(" · "):
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        if lines[-1] and width_of(longer, size) > room:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return lines
+
+
 def _text(text: str) -> str:
     return escape(one_line(text))
 

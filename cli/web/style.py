@@ -90,6 +90,8 @@ border-bottom:1px solid var(--line)}
 .stack td:empty{display:none}
 .stack.four tr{grid-template-columns:auto 1fr auto}
 .facts .about{display:none}
+.facts th{white-space:normal;width:45%}
+.facts td{min-width:0}
 }
 @media print{
 :root{--paper:#fff;--ink:#000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,8 +12,11 @@ import pytest
 
 from mlbackends.cli.terminal import Page
 from mlbackends.model import registry
-from mlbackends.model.records import Report
+from mlbackends.model.records import Presence, Report
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
 
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 SVG = "{http://www.w3.org/2000/svg}"
 GIB = 1 << 30
 HOSTILE = (
@@ -272,6 +276,17 @@ def test_a_probe_that_is_not_installed_here_is_shown_by_its_name() -> None:
     assert "our_card" in text
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in HOSTS.iterdir() if path.is_dir()))
+def test_every_recorded_machine_has_a_page_and_a_picture(name: str) -> None:
+    one = survey((), Host(str(HOSTS / name)), Presence.FOUND)
+    page = rendered(one, details=True)
+
+    assert Reader(page).open == []
+    assert len(page.encode()) < 400_000
+    assert len(pictures(page)) == 2
+    assert [line for line in drawn(one) if "core" in line or "thread" in line]
+
+
 # ---- the picture -----------------------------------------------------------------------------
 
 
@@ -299,6 +314,9 @@ def test_each_socket_has_its_node_with_cores_caches_and_memory() -> None:
     assert said.count("each core: L1d 48 KiB · L2 2 MiB") == 2
     assert said.count("L3 105 MiB") == 2
     assert "memory 512 GiB" in said and "memory 256 GiB" in said
+
+
+CACHES = ((1, "data"), (1, "instruction"), (2, "unified"))
 
 
 def nodes(count: int, cpus: int, near: int) -> list[dict[str, Any]]:
@@ -334,10 +352,23 @@ def test_nodes_whose_distances_tell_nothing_are_in_one_frame() -> None:
 
 
 def test_a_node_without_cpus_is_memory_of_its_own() -> None:
-    listed = [{"node": 0, "cpus": "0-3"}, {"node": 1, "cpus": "", "memory_bytes": 96 * GIB}]
+    listed = [
+        {"node": 0, "cpus": "0-3"},
+        {"node": 1, "cpus": "", "memory_bytes": 96 * GIB},
+        {"node": 2, "cpus": ""},
+    ]
     said = drawn(report(cpu=cpu(sockets=1, cores=4, threads=4, numa_nodes=listed)))
 
     assert "memory without CPUs" in said and "memory 96 GiB" in said
+    assert "NUMA node 2" not in said
+
+
+def test_what_each_core_has_is_folded_where_a_node_is_narrow() -> None:
+    caches = [cache(level, kind, 32 << 10, 32, 2) for level, kind in CACHES]
+    one = report(cpu=cpu(sockets=2, cores=32, threads=64, numa_nodes=nodes(8, 8, 4), caches=caches))
+
+    assert drawn(one).count("each core: L1d 32 KiB · L1i 32 KiB") == 8
+    assert drawn(one).count("L2 32 KiB") == 8
 
 
 def test_kinds_of_core_have_their_own_caches_where_the_counts_tell() -> None:
