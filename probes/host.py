@@ -222,7 +222,8 @@ def _shared_memory(host: Host) -> dict[str, FactValue]:
     if mounts(host) and mounted_at(host, at) is None:
         return {}
     size = host.disk("/dev/shm")  # noqa: S108
-    if size is None or not 0 <= size[1] <= size[0]:
+    # A tmpfs without a limit says 0.
+    if size is None or not 0 <= size[1] <= size[0] or not size[0]:
         return {}
     return {"shared_memory_bytes": size[0], "shared_memory_free_bytes": size[1]}
 

@@ -9,6 +9,7 @@ SMBIOS strings that hypervisors and clouds document, as systemd-detect-virt(1) u
 from msgspec import Struct
 
 from mlbackends.probing.host import Host
+from mlbackends.probing.quantities import one_line
 
 _DMI = "/sys/class/dmi/id"
 
@@ -68,7 +69,7 @@ def virtual_machine(host: Host) -> VirtualMachine:
     """Return the firmware's names of this machine, its hypervisor and its cloud."""
     names = ("sys_vendor", "product_name", "bios_vendor", "bios_version", "chassis_asset_tag")
     has_table = host.is_dir(_DMI)
-    told = {name: host.read(f"{_DMI}/{name}", 256).strip() if has_table else "" for name in names}
+    told = {name: one_line(host.read(f"{_DMI}/{name}", 256)) if has_table else "" for name in names}
     product = told["product_name"]
     if not has_table:
         product = host.read("/proc/device-tree/model", 256).strip("\0 \n")
