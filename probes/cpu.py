@@ -7,20 +7,19 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 """
 
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
-from mlbackends.probing.auxiliary_vector import auxiliary_vector
-from mlbackends.probing.cpu_caches import caches
-from mlbackends.probing.cpu_capability import VARIABLE, capability, hardware_capability
-from mlbackends.probing.cpu_elsewhere import macos_facts, other_facts
-from mlbackends.probing.cpu_features import (
+from mlbackends.probing.cpu.caches import caches
+from mlbackends.probing.cpu.capability import VARIABLE, capability, hardware_capability
+from mlbackends.probing.cpu.elsewhere import macos_facts, other_facts
+from mlbackends.probing.cpu.features import (
     feature_facts,
     features_of,
     features_of_macos,
     x86_64_level,
 )
-from mlbackends.probing.cpu_frequency import frequency_facts, governor_warning
-from mlbackends.probing.cpu_identity import architecture_of, identity, read_blocks
-from mlbackends.probing.cpu_mitigations import costly, gather_warning, mitigations
-from mlbackends.probing.cpu_topology import (
+from mlbackends.probing.cpu.frequency import frequency_facts, governor_warning
+from mlbackends.probing.cpu.identity import architecture_of, identity, read_blocks
+from mlbackends.probing.cpu.mitigations import costly, gather_warning, mitigations
+from mlbackends.probing.cpu.topology import (
     CPU,
     kind_groups,
     numa_nodes,
@@ -29,7 +28,8 @@ from mlbackends.probing.cpu_topology import (
 )
 from mlbackends.probing.host import Host
 from mlbackends.probing.quantities import whole_number, word
-from mlbackends.probing.system_controls import system_controls
+from mlbackends.probing.system.auxiliary_vector import auxiliary_vector
+from mlbackends.probing.system.system_controls import system_controls
 
 GROUP = "machine"
 

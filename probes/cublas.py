@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import (
+from mlbackends.probing.cuda.libraries import (
     COPY_FACTS,
     ENVIRONMENT,
     agree,
@@ -29,7 +29,7 @@ from mlbackends.probing.cuda_libraries import (
 if TYPE_CHECKING:
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -76,7 +76,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version; unlike cublasGetVersion this needs no handle, and so no device."""
-    from mlbackends.probing.cuda_calls import Calls, property_version
+    from mlbackends.probing.cuda.calls import Calls, property_version
 
     function = "cublasLtGetProperty" if library.name == "cublasLt" else "cublasGetProperty"
     return answered(library, property_version(Calls(opened, names=STATUSES), function))
@@ -84,8 +84,8 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Multiply two matrices on the device."""
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, names=STATUSES)
     device = first_device(int(library.version.split(".")[0]))

@@ -22,16 +22,16 @@ from mlbackends.model.records import (
     Library,
     Presence,
 )
-from mlbackends.probing import cuda_errors
-from mlbackends.probing.cuda_versions import decode, driver_release
-from mlbackends.probing.host import Host
-from mlbackends.probing.nvidia_driver import (
+from mlbackends.probing.cuda import errors as cuda_errors
+from mlbackends.probing.cuda.driver import (
     driver_libraries,
     library_warnings,
     no_library,
     on_wsl,
 )
-from mlbackends.probing.visible_devices import environment
+from mlbackends.probing.cuda.versions import decode, driver_release
+from mlbackends.probing.cuda.visible_devices import environment
+from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:
     import ctypes

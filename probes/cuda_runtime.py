@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
-from mlbackends.probing import cuda_errors
-from mlbackends.probing.cuda_versions import decode, driver_release, driver_warning
+from mlbackends.probing.cuda import errors as cuda_errors
+from mlbackends.probing.cuda.versions import decode, driver_release, driver_warning
 from mlbackends.probing.host import Host
 from mlbackends.probing.search import absent, libraries_named
 

@@ -16,7 +16,7 @@ import msgspec
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
-from mlbackends.probing.cuda_versions import decode, driver_release, driver_warning
+from mlbackends.probing.cuda.versions import decode, driver_release, driver_warning
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import conda_prefix, distributions, python_folders
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_libraries import (
+from mlbackends.probing.cuda.libraries import (
     COPY_FACTS,
     ENVIRONMENT,
     agree,
@@ -123,8 +123,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Create a handle on the device and, if the operations are there, compute a softmax."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, "cudnnGetErrorString")
     device = first_device(_number(opened, "cudnnGetCudartVersion") // 1000)
@@ -193,7 +193,7 @@ def _open_elsewhere(library: Library, file_name: str) -> None:
 
 def _mismatches(opened: ctypes.CDLL, library: Library) -> tuple[Reason, ...]:
     """Let each sub-library that is there compare its version with the one of the library."""
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
 
     call = Calls(opened, "cudnnGetErrorString")
     there = _strings(library, "sub_libraries")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
@@ -57,7 +57,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
-    from mlbackends.probing.cuda_calls import Calls, property_version
+    from mlbackends.probing.cuda.calls import Calls, property_version
 
     return answered(library, property_version(Calls(opened, names=STATUSES), "cufftGetProperty"))
 
@@ -66,8 +66,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Transform four numbers on the device."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, names=STATUSES)
     device = first_device()

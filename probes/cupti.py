@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
@@ -44,8 +44,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Start to record kernels."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import first_device
 
     first_device()
     call = Calls(opened)

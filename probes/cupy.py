@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact
-from mlbackends.probing.cuda_versions import driver_release, driver_warning
-from mlbackends.probing.python_packages import PACKAGE_FACTS, found, package
+from mlbackends.probing.cuda.versions import driver_release, driver_warning
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.probing.variables import anything, steering
 
 if TYPE_CHECKING:

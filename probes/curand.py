@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -60,7 +60,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
-    from mlbackends.probing.cuda_calls import Calls, property_version
+    from mlbackends.probing.cuda.calls import Calls, property_version
 
     return answered(library, property_version(Calls(opened, names=STATUSES), "curandGetProperty"))
 
@@ -69,8 +69,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Draw numbers of a known sequence, on the host and then on the device."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, names=STATUSES)
     count = len(SEQUENCE)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
@@ -51,7 +51,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
-    from mlbackends.probing.cuda_calls import Calls, property_version
+    from mlbackends.probing.cuda.calls import Calls, property_version
 
     call = Calls(opened, names=STATUSES)
     return answered(library, property_version(call, "cusolverGetProperty"))
@@ -61,8 +61,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Factor [[4, 2], [2, 5]] on the device; the factor is [[2, 0], [1, 2]]."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, names=STATUSES)
     device = first_device()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
@@ -39,7 +39,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version; unlike cusparseGetVersion this needs no handle."""
-    from mlbackends.probing.cuda_calls import Calls, property_version
+    from mlbackends.probing.cuda.calls import Calls, property_version
 
     call = Calls(opened, "cusparseGetErrorName")
     return answered(library, property_version(call, "cusparseGetProperty"))
@@ -49,8 +49,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Gather numbers 1 and 3 of 10, 20, 30, 40 on the device."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, "cusparseGetErrorName")
     device = first_device()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import (
+from mlbackends.probing.cuda.libraries import (
     COPY_FACTS,
     ENVIRONMENT,
     answered,
@@ -52,7 +52,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version; unlike cusparseLtGetVersion this needs no handle."""
-    from mlbackends.probing.cuda_calls import Calls, property_version
+    from mlbackends.probing.cuda.calls import Calls, property_version
 
     call = Calls(opened, "cusparseLtGetErrorName")
     return answered(library, property_version(call, "cusparseLtGetProperty"))
@@ -62,8 +62,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Let it look at the device."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import first_device
 
     call = Calls(opened, "cusparseLtGetErrorName")
     first_device()

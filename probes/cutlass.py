@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Fact
-from mlbackends.probing.python_packages import SET_FACTS, found_set, named, package
+from mlbackends.probing.python.frameworks import SET_FACTS, found_set, named, package
 from mlbackends.probing.variables import anything, steering
 
 if TYPE_CHECKING:

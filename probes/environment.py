@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.probing.thread_counts import thread_counts
-from mlbackends.probing.visible_devices import hides_everything
+from mlbackends.probing.cuda.visible_devices import hides_everything
+from mlbackends.probing.system.thread_counts import thread_counts
 
 if TYPE_CHECKING:
     from mlbackends.probing.host import Host
@@ -86,7 +86,9 @@ _HOMES = (
 def find(host: Host) -> Finding:
     """Read the variables on the list, and warn of what can only be a mistake."""
     variables = {
-        name: _shown(host.environment[name]) for name in sorted(host.environment) if _is_wanted(name)
+        name: _shown(host.environment[name])
+        for name in sorted(host.environment)
+        if _is_wanted(name)
     }
     warnings = (
         *_hidden_devices(host),

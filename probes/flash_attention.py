@@ -14,15 +14,15 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
 from mlbackends.probing.packages import distribution
-from mlbackends.probing.python_packages import SET_FACTS, built_for_torch, found_set, package
-from mlbackends.probing.python_versions import same_public_version
+from mlbackends.probing.python.frameworks import SET_FACTS, built_for_torch, found_set, package
+from mlbackends.probing.python.versions import same_public_version
 from mlbackends.probing.search import stem_of
 from mlbackends.probing.variables import anything, steering
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue, Finding
     from mlbackends.probing.host import Host
-    from mlbackends.probing.python_packages import Package
+    from mlbackends.probing.python.frameworks import Package
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.probing.c_library import c_library
-from mlbackends.probing.containers import container_signs, wsl_version
-from mlbackends.probing.mounts import mounted_at, mounts
 from mlbackends.probing.pci import pci_devices
 from mlbackends.probing.quantities import size_in_bytes
-from mlbackends.probing.system_controls import system_controls
-from mlbackends.probing.virtual_machines import virtual_machine
+from mlbackends.probing.system.c_library import c_library
+from mlbackends.probing.system.containers import container_signs, wsl_version
+from mlbackends.probing.system.mounts import mounted_at, mounts
+from mlbackends.probing.system.system_controls import system_controls
+from mlbackends.probing.system.virtual_machines import virtual_machine
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
-from mlbackends.probing.cuda_versions import driver_release, driver_warning
+from mlbackends.probing.cuda.versions import driver_release, driver_warning
 from mlbackends.probing.packages import distribution
-from mlbackends.probing.python_packages import (
+from mlbackends.probing.python.frameworks import (
     PACKAGE_FACTS,
     entry_points,
     found,

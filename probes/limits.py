@@ -7,7 +7,7 @@ Caveats:  inside a container the ancestors of its own group are not seen. A sche
           told as the scheduler tells it; only affinity, cpuset and quota are counted as limits.
 Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); getrlimit(2); Slurm,
           sbatch(1) "OUTPUT ENVIRONMENT VARIABLES"; for beliefs, the documentation of each runtime,
-          which mlbackends.probing.thread_counts names.
+          which mlbackends.probing.system.thread_counts names.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.probing import cgroup_limits, cgroups
-from mlbackends.probing.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.probing.cpu.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
 from mlbackends.probing.quantities import size_in_bytes, whole_number
-from mlbackends.probing.schedulers import granted
-from mlbackends.probing.system_controls import control_number, system_controls
-from mlbackends.probing.thread_counts import Belief, Machine, beliefs
+from mlbackends.probing.system import cgroup_limits, cgroups
+from mlbackends.probing.system.schedulers import granted
+from mlbackends.probing.system.system_controls import control_number, system_controls
+from mlbackends.probing.system.thread_counts import Belief, Machine, beliefs
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
-    from mlbackends.probing.cgroup_limits import Limit
     from mlbackends.probing.host import Host
+    from mlbackends.probing.system.cgroup_limits import Limit
 
 GROUP = "machine"
 SUMMARY = (

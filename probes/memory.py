@@ -8,9 +8,10 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
-from mlbackends.probing.auxiliary_vector import PAGE_SIZE, auxiliary_vector
 from mlbackends.probing.host import Host
-from mlbackends.probing.memory_settings import (
+from mlbackends.probing.quantities import size_in_bytes
+from mlbackends.probing.system.auxiliary_vector import PAGE_SIZE, auxiliary_vector
+from mlbackends.probing.system.memory_settings import (
     huge_pages,
     locked_memory_limit,
     meminfo,
@@ -18,8 +19,7 @@ from mlbackends.probing.memory_settings import (
     settings,
     swaps,
 )
-from mlbackends.probing.quantities import size_in_bytes
-from mlbackends.probing.system_controls import control_number, system_controls
+from mlbackends.probing.system.system_controls import control_number, system_controls
 
 GROUP = "machine"
 

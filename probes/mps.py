@@ -21,7 +21,7 @@ from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence
 from mlbackends.probing.host import to_int
 from mlbackends.probing.packages import distribution
-from mlbackends.probing.system_controls import system_controls
+from mlbackends.probing.system.system_controls import system_controls
 
 if TYPE_CHECKING:
     import ctypes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import (
+from mlbackends.probing.cuda.libraries import (
     COPY_FACTS,
     ENVIRONMENT,
     answered,
@@ -62,7 +62,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the version."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
 
     number = ctypes.c_int()
     Calls(opened, "ncclGetErrorString")("ncclGetVersion", ctypes.byref(number))
@@ -73,8 +73,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Sum numbers over the one device."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
-    from mlbackends.probing.cuda_device import expect, first_device
+    from mlbackends.probing.cuda.calls import Calls
+    from mlbackends.probing.cuda.device import expect, first_device
 
     call = Calls(opened, "ncclGetErrorString")
     device = first_device()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Fact
-from mlbackends.probing.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.probing.python_packages import PACKAGE_FACTS, found, package
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, found, package
+from mlbackends.probing.python.numpy_config import CONFIG_FACTS, config_facts
 from mlbackends.probing.variables import anything, not_valid, one_of, steering
 
 if TYPE_CHECKING:

@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
-from mlbackends.probing import nvml as gpus_by_nvml
-from mlbackends.probing.cuda_versions import decode, driver_release
-from mlbackends.probing.host import Host
-from mlbackends.probing.nvidia_driver import (
+from mlbackends.probing.cuda import nvml as gpus_by_nvml
+from mlbackends.probing.cuda.driver import (
     device_nodes,
     driver_libraries,
     kernel_module,
@@ -25,9 +23,11 @@ from mlbackends.probing.nvidia_driver import (
     node_problems,
     on_wsl,
 )
-from mlbackends.probing.nvml_calls import bound, must, text_of, told_by_system
+from mlbackends.probing.cuda.nvml_calls import bound, must, text_of, told_by_system
+from mlbackends.probing.cuda.versions import decode, driver_release
+from mlbackends.probing.cuda.visible_devices import environment, visibility_warnings
+from mlbackends.probing.host import Host
 from mlbackends.probing.pci import PciDevice, link_facts, of_vendor
-from mlbackends.probing.visible_devices import environment, visibility_warnings
 
 if TYPE_CHECKING:
     import ctypes

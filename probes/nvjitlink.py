@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
@@ -44,7 +44,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the CUDA version."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
 
     if not hasattr(opened, "nvJitLinkVersion"):
         return Answer(library)
@@ -57,7 +57,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Link PTX and look whether an ELF file comes of it."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
 
     call = Calls(opened, names=STATUSES)
     linker, size = ctypes.c_void_p(), ctypes.c_size_t()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.probing.cuda_libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.probing.cuda.libraries import COPY_FACTS, answered, find_libraries
 
 if TYPE_CHECKING:
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -42,7 +42,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask the CUDA version and the architectures it knows."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
 
     call = Calls(opened, "nvrtcGetErrorString")
     major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -61,7 +61,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Compile a kernel and look for its entry in the PTX."""
     import ctypes
 
-    from mlbackends.probing.cuda_calls import Calls
+    from mlbackends.probing.cuda.calls import Calls
 
     call = Calls(opened, "nvrtcGetErrorString")
     program, size = ctypes.c_void_p(), ctypes.c_size_t()

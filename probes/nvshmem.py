@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends.probing.cuda_libraries import (
+from mlbackends.probing.cuda.libraries import (
     COPY_FACTS,
     ENVIRONMENT,
     answered,

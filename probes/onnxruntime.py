@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact
-from mlbackends.probing.cuda_versions import driver_release, driver_warning
-from mlbackends.probing.python_packages import PACKAGE_FACTS, assigned_text, found, package
+from mlbackends.probing.cuda.versions import driver_release, driver_warning
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
 from mlbackends.probing.search import stem_of
 from mlbackends.probing.variables import anything, steering
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue, Finding
     from mlbackends.probing.host import Host
-    from mlbackends.probing.python_packages import Package
+    from mlbackends.probing.python.frameworks import Package
 
 GROUP = "framework"
 SUMMARY = ("onnxruntime {version}",)

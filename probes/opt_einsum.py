@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.probing.python_packages import PACKAGE_FACTS, found, package
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, found, package
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Finding

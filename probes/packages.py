@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.probing.file_ownership import shared_files
 from mlbackends.probing.packages import distributions, python_folders
+from mlbackends.probing.python.file_ownership import shared_files
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
-    from mlbackends.probing.file_ownership import SharedFiles
     from mlbackends.probing.host import Host
     from mlbackends.probing.packages import Distribution
+    from mlbackends.probing.python.file_ownership import SharedFiles
 
 GROUP = "framework"
 SUMMARY = ("{count} packages",)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Fact
-from mlbackends.probing.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.probing.python_packages import PACKAGE_FACTS, found, package, range_warnings
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, found, package, range_warnings
+from mlbackends.probing.python.numpy_config import CONFIG_FACTS, config_facts
 from mlbackends.probing.variables import one_of, steering
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ import re
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Fact
-from mlbackends.probing.cuda_versions import driver_release, driver_warning
+from mlbackends.probing.cuda.versions import driver_release, driver_warning
 from mlbackends.probing.packages import distribution
-from mlbackends.probing.python_packages import PACKAGE_FACTS, found, gpu_unused, package
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, found, gpu_unused, package
 from mlbackends.probing.variables import anything, not_valid, one_of, steering
 
 if TYPE_CHECKING:
     from mlbackends.model.reasons import Reason
     from mlbackends.model.records import FactValue, Finding
     from mlbackends.probing.host import Host
-    from mlbackends.probing.python_packages import Package
+    from mlbackends.probing.python.frameworks import Package
 
 GROUP = "framework"
 SUMMARY = ("tensorflow {version}",)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
-from mlbackends.probing.cuda_versions import driver_release, driver_warning
-from mlbackends.probing.python_packages import (
+from mlbackends.probing.cuda.versions import driver_release, driver_warning
+from mlbackends.probing.python.frameworks import (
     PACKAGE_FACTS,
     assigned_flag,
     assigned_text,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mlbackends.model.reasons import Reason
     from mlbackends.model.records import Library
     from mlbackends.probing.host import Host
-    from mlbackends.probing.python_packages import Package
+    from mlbackends.probing.python.frameworks import Package
 
 GROUP = "framework"
 SUMMARY = (

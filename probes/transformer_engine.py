@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
-from mlbackends.probing.python_modules import module_location
-from mlbackends.probing.python_packages import (
+from mlbackends.probing.python.frameworks import (
     PACKAGE_FACTS,
     assigned_text,
     found,
     named,
     package,
 )
-from mlbackends.probing.python_versions import same_public_version
+from mlbackends.probing.python.modules import module_location
+from mlbackends.probing.python.versions import same_public_version
 from mlbackends.probing.variables import anything, one_of, steering
 
 if TYPE_CHECKING:

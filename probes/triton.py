@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact
-from mlbackends.probing.python_packages import PACKAGE_FACTS, entry_points, found, package
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, entry_points, found, package
 from mlbackends.probing.variables import anything, steering
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.records import Fact
-from mlbackends.probing.cuda_versions import decode
-from mlbackends.probing.python_packages import PACKAGE_FACTS, built_for_torch, found, package
+from mlbackends.probing.cuda.versions import decode
+from mlbackends.probing.python.frameworks import PACKAGE_FACTS, built_for_torch, found, package
 from mlbackends.probing.variables import anything, steering
 
 if TYPE_CHECKING:

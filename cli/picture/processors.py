@@ -10,7 +10,7 @@ from mlbackends.cli.picture.caches import placed
 from mlbackends.cli.picture.facts import index, number, numbers, rows, text
 from mlbackends.cli.picture.machine import Cores, Node, Package, Processors
 from mlbackends.model.records import Report
-from mlbackends.probing.cpulist import parse_cpu_list
+from mlbackends.probing.cpu.cpulist import parse_cpu_list
 
 
 def processors(report: Report) -> Processors | None:

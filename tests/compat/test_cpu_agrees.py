@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from mlbackends.probes import cpu, memory
-from mlbackends.probing.cpu_capability import hardware_capability
-from mlbackends.probing.cpu_elsewhere import other_facts
-from mlbackends.probing.cpu_features import x86_64_level
-from mlbackends.probing.cpulist import format_cpu_list, parse_cpu_list
+from mlbackends.probing.cpu.capability import hardware_capability
+from mlbackends.probing.cpu.cpulist import format_cpu_list, parse_cpu_list
+from mlbackends.probing.cpu.elsewhere import other_facts
+from mlbackends.probing.cpu.features import x86_64_level
 from mlbackends.probing.host import Host
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools are those of Linux")

@@ -29,9 +29,9 @@ def main(files: list[str]) -> int:
                 skipped[test] = reason.get("message", "")
     never = {test: reason for test, reason in skipped.items() if test not in ran}
     excused = [test for test, reason in never.items() if _needs_more(test[0], reason)]
-    for test, reason in sorted(never.items()):
+    for test, why in sorted(never.items()):
         word = "excused" if test in excused else "never runs"
-        print(f"{word}: {'.'.join(test)}: {reason}")
+        print(f"{word}: {'.'.join(test)}: {why}")
     print(f"{len(ran)} tests ran in one of {len(files)} runs")
     return len(never) - len(excused)
 

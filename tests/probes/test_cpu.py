@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.records import Presence
 from mlbackends.probes import cpu
-from mlbackends.probing.cpu_features import FEATURE_FACTS
+from mlbackends.probing.cpu.features import FEATURE_FACTS
 from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:

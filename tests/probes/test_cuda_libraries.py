@@ -11,7 +11,7 @@ import pytest
 
 from mlbackends.model import registry
 from mlbackends.probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
-from mlbackends.probing.cuda_libraries import (
+from mlbackends.probing.cuda.libraries import (
     agree,
     version_in_file_name,
     version_in_header,

@@ -26,7 +26,7 @@ def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
     ("before", "after"),
     [
         ("/home/grace/env/lib/libcudnn.so.9", "~/env/lib/libcudnn.so.9"),
-        ("/home/graceful/lib.so", "/home/graceful/lib.so"),
+        ("/home/graceful/lib.so", "/home/USER/lib.so"),
         ("/scratch/grace/lib.so", "/scratch/USER/lib.so"),
         ("http://grace:secret@proxy:80/", "http://redacted@proxy:80/"),
         ("aa:bb:cc:dd:ee:ff", "redacted-1"),

@@ -8,8 +8,7 @@ import pytest
 from mlbackends.model.records import Presence
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import distribution, distributions
-from mlbackends.probing.python_modules import module_location, origin_of
-from mlbackends.probing.python_packages import (
+from mlbackends.probing.python.frameworks import (
     assigned_flag,
     assigned_text,
     built_for_torch,
@@ -20,6 +19,7 @@ from mlbackends.probing.python_packages import (
     package,
     range_warnings,
 )
+from mlbackends.probing.python.modules import module_location, origin_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""What a processor is and can do, from what kernels tell of it."""

@@ -1,0 +1,1 @@
+"""What NVIDIA's driver, libraries and devices tell, in their own numbers."""

@@ -1,0 +1,1 @@
+"""What Python packages say of themselves, read as text."""

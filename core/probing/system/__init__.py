@@ -1,0 +1,1 @@
+"""What the operating system tells of itself and of its limits."""
