@@ -36,15 +36,16 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         hint = f"try {probe_name}.presence or {probe_name}.version"
         raise BadInput(f"{name} names a probe, not a value", hint)
     head, *path = rest.split(".")
-    if head in FIELDS:
-        found: Any = msgspec.to_builtins(getattr(probe, head))
+    # A fact comes first: every fact has its dotted name, also where a field has the same.
+    if head in probe.facts:
+        found: Any = probe.facts[head]
+    elif head in declared:
+        raise NoValue(name, probe)
+    elif head in FIELDS:
+        found = msgspec.to_builtins(getattr(probe, head))
         found = list(found) if isinstance(found, tuple) else found
         if head in ("version", "failure") and not found:
             raise NoValue(name, probe)
-    elif head in probe.facts:
-        found = probe.facts[head]
-    elif head in declared:
-        raise NoValue(name, probe)
     else:
         raise UnknownName(
             "value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS))

@@ -18,7 +18,8 @@ from mlbackends.model.records import Device, Report
 _DEVICE_IDENTITY = ("uuid", "serial")
 _UUID = pattern(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _MAC = pattern(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
-_URL_CREDENTIALS = pattern(r"(\w+://)[^/\s:@]+:[^/\s@]+@")
+_URL_CREDENTIALS = pattern(r"(\w+://)[^/\s@]+@")
+_HOMES = pattern(r"(?<![\w.-])(/home|/Users|/export/home)/(?!USER\b)[^/\s:;,\"']+")
 
 
 class Names(Struct, frozen=True):
@@ -58,7 +59,9 @@ class _Replacer:
         home = names.home.rstrip("/")
         if len(home) > 2:
             self._texts.append((re.compile(re.escape(home) + r"(?![\w.-])"), "~"))
-        for name, stand_in in ((names.node, "HOST"), (names.user, "USER")):
+        # "node7.cluster.example" stands as "node7" in other places.
+        hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
+        for name, stand_in in (*hosts, (names.user, "USER")):
             # Very short or common names would be found in words that mean something else.
             if len(name) > 2 and name not in ("root", "localhost", "user", "linux"):
                 pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
@@ -77,6 +80,8 @@ class _Replacer:
         if isinstance(value, str):
             for pattern, stand_in in self._texts:
                 value = pattern.sub(stand_in, value)
+            if "/home/" in value or "/Users/" in value:  # another user's
+                value = _HOMES.sub(r"\1/USER", value)
             if len(value) > 8 and ("-" in value or ":" in value):
                 value = _UUID.sub(lambda found: self.whole(found[0]), value)
                 value = _MAC.sub(lambda found: self.whole(found[0]), value)
@@ -85,7 +90,11 @@ class _Replacer:
         if isinstance(value, list | tuple):
             return [self.inside(each) for each in value]
         if isinstance(value, dict):
-            return {key: self.inside(each) for key, each in value.items()}
+            # Names of fields stay, whatever the user is called; keys that are paths do not.
+            return {
+                self.inside(key) if "/" in key or ":" in key else key: self.inside(each)
+                for key, each in value.items()
+            }
         return value
 
 

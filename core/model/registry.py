@@ -4,27 +4,27 @@ Other distributions add to a folder through entry points of the group `mlbackend
 
     [project.entry-points."mlbackends.probes"]
     our_card = "our_package.our_card"
+
+The files of the folder come first: nobody else's `cpu` takes the place of ours.
 """
 
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
+from typing import Any, NoReturn
 
 from mlbackends.model.errors import UnknownName
+
+_ENTRY_POINTS_LIMIT = 1 << 20
 
 
 @cache
 def names(package: str) -> tuple[str, ...]:
     """Return the names in a registry such as "probes", sorted; `_private` files are left out."""
-    found = set(_added(package))
-    for folder in importlib.import_module(f"mlbackends.{package}").__path__:
-        for entry in os.listdir(folder):
-            stem, extension = os.path.splitext(entry)
-            if extension == ".py" and not stem.startswith("_"):
-                found.add(stem)
-    return tuple(sorted(found))
+    return tuple(sorted(_own(package) | set(_added(package))))
 
 
 @cache
@@ -35,7 +35,40 @@ def load(package: str, name: str) -> ModuleType:
     """
     if name not in names(package):
         raise UnknownName(package.rpartition(".")[2].removesuffix("s"), name, names(package))
-    return importlib.import_module(_added(package).get(name) or f"mlbackends.{package}.{name}")
+    if name in _own(package):
+        return importlib.import_module(f"mlbackends.{package}.{name}")
+    target, _, attribute = _added(package)[name].partition(":")
+    try:
+        found: Any = importlib.import_module(target)
+        for part in attribute.split(".") if attribute else ():
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001  foreign code; what it raises stands in its report
+        return _broken(name, error)
+    return found  # type: ignore[no-any-return]
+
+
+def _broken(name: str, error: Exception) -> ModuleType:
+    """Return what stands for an entry that cannot be imported: asked to find, it says why."""
+
+    def find(host: object) -> NoReturn:
+        del host
+        raise error
+
+    module = ModuleType(name, f"{name}: an addition that cannot be imported")
+    module.find = find  # type: ignore[attr-defined]
+    return module
+
+
+@cache
+def _own(package: str) -> frozenset[str]:
+    """Return the names of the folder's own files."""
+    found = set()
+    for folder in importlib.import_module(f"mlbackends.{package}").__path__:
+        for entry in os.listdir(folder):
+            stem, extension = os.path.splitext(entry)
+            if extension == ".py" and not stem.startswith("_"):
+                found.add(stem)
+    return frozenset(found)
 
 
 @cache
@@ -44,7 +77,7 @@ def _added(package: str) -> dict[str, str]:
 
     Reads the entry points themselves: `importlib.metadata` alone takes as long as a whole survey.
     """
-    group = f"[mlbackends.{package}]"
+    group = f"mlbackends.{package}"
     found: dict[str, str] = {}
     for folder in sys.path:
         try:
@@ -52,17 +85,32 @@ def _added(package: str) -> dict[str, str]:
         except OSError:
             continue
         for entry in entries:
-            if not entry.endswith(".dist-info"):
-                continue
-            try:
-                with open(
-                    os.path.join(folder, entry, "entry_points.txt"), encoding="utf-8"
-                ) as file:
-                    text = file.read()
-            except (OSError, UnicodeDecodeError):
-                continue
-            if group in text:
-                section = text.partition(group)[2].partition("\n[")[0]
-                pairs = [line.split("=", 1) for line in section.splitlines() if "=" in line]
-                found.update({name.strip(): module.strip() for name, module in pairs})
+            if entry.endswith((".dist-info", ".egg-info")):
+                text = _text(os.path.join(folder, entry, "entry_points.txt"))
+                for name, target in _section(text, group) if group in text else ():
+                    found.setdefault(name, target)
     return found
+
+
+def _text(path: str) -> str:
+    """Return a small regular file's text, "" where it is none: opening a FIFO would wait for ever."""
+    try:
+        if not os.path.isfile(path):
+            return ""
+        with open(path, encoding="utf-8") as file:
+            return file.read(_ENTRY_POINTS_LIMIT)
+    except (OSError, ValueError):
+        return ""
+
+
+def _section(text: str, group: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and targets of one group; what stands in brackets behind a target is for pip."""
+    inside = False
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            inside = line.strip("[] ") == group
+        elif inside and line[:1] not in ("#", ";") and "=" in line:
+            name, _, target = line.partition("=")
+            if name.strip().isidentifier():
+                yield name.strip(), target.partition("[")[0].strip().replace(" ", "")
