@@ -10,10 +10,12 @@ A recorded host without it has an empty environment, and `None` where only the l
 """
 
 import os
+import stat
 import sys
 from typing import Any
 
 from mlbackends.model.errors import BadInput
+from mlbackends.model.writable import clean, is_text
 
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
@@ -56,9 +58,9 @@ class Host:
             variables = dict(os.environ)
         else:
             variables = _strings(self._recorded.get("environment"))
-        # A record holds text only; what is not UTF-8 is no path that we could search.
+        # A record holds text only. One folder of LD_LIBRARY_PATH that is not UTF-8 costs the others nothing.
         self.environment = {
-            name: value for name, value in variables.items() if _is_text(name + value)
+            name: clean(value) for name, value in variables.items() if is_text(name)
         }
 
     def _open_recorded(self, folder: str) -> str:
@@ -123,7 +125,8 @@ class Host:
         try:
             # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
             handle = os.open(
-                self.real(path), os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
+                self.real(path),
+                os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0),
             )
         except PermissionError:
             if path not in self.denied:
@@ -132,7 +135,8 @@ class Host:
         except (OSError, ValueError):
             return b""
         try:
-            return _all(handle, limit)
+            # A device may give for ever, and a FIFO takes what others wait for.
+            return _all(handle, limit) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
         except OSError:  # a folder, a device, an attribute that refuses: sysfs does
             return b""
         finally:
@@ -184,7 +188,7 @@ class Host:
         hold it.
         """
         try:
-            return sorted(name for name in os.listdir(self.real(path)) if _is_text(name))
+            return sorted(name for name in os.listdir(self.real(path)) if is_text(name))
         except PermissionError:
             if path not in self.denied:
                 self.denied.append(path)
@@ -339,10 +343,6 @@ def to_int(text: str) -> int | None:
         return int(text.strip(), 10)  # leading zeros, as in PCI addresses
     except ValueError:
         return None
-
-
-def _is_text(name: str) -> bool:
-    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _all(handle: int, limit: int) -> bytes:

@@ -7,13 +7,15 @@ from typing import Any
 from mlbackends.model.errors import BadInput
 
 _QUESTION = """
-import os, sys
-import json
+import sys
+if sys.path and sys.path[0] == "":  # a json.py in the current folder is not ours to import
+    del sys.path[0]
+import json, os
 print(json.dumps({
     "executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])),
     "implementation": sys.implementation.name, "prefix": sys.prefix,
     "base_prefix": getattr(sys, "base_prefix", sys.prefix),
-    "path": [p for p in map(os.path.abspath, sys.path[1:]) if os.path.isdir(p)]}))
+    "path": [p for p in map(os.path.abspath, sys.path) if os.path.isdir(p)]}))
 """
 
 
@@ -25,8 +27,15 @@ def describe() -> dict[str, Any]:
         "implementation": sys.implementation.name,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
-        "path": [folder for folder in map(os.path.abspath, sys.path) if os.path.isdir(folder)],
+        "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
     }
+
+
+def _absolute(folder: str) -> str:
+    try:
+        return os.path.abspath(folder)
+    except OSError:  # relative, and the current folder was deleted
+        return ""
 
 
 def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     found = shutil.which(executable)
     if found is None:
         raise BadInput(f"{executable} is not a program that can be run")
-    # -c puts "" first in sys.path; a bare -I would also hide the user's site-packages.
+    # A bare -I would also hide the user's site-packages.
     output = output_of((found, "-c", _QUESTION), timeout, os.environ)
     try:
         return msgspec.json.decode(output.splitlines()[-1] if output else "", type=dict[str, Any])
@@ -54,18 +63,20 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
 def of_process(pid: int) -> dict[str, Any]:
     """Describe the interpreter that a running process is, or {} where it is no Python.
 
-    A virtual environment is told by its VIRTUAL_ENV or by the path that started the process.
+    A virtual environment is told by the path that started the process. Another user's process is {}
+    as well: to ask it would run, with our rights, what that user has put there.
     Raises BadInput where there is no such process, or this user may not look at it.
     """
     try:
         program = os.readlink(f"/proc/{pid}/exe")
+        owner = os.stat(f"/proc/{pid}").st_uid
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             first = file.read(4096).split(b"\0")[0].decode(errors="surrogateescape")
     except FileNotFoundError:
         raise BadInput(f"there is no process {pid}") from None
     except OSError as error:
         raise BadInput(f"process {pid} cannot be looked at: {error.strerror}") from None
-    if "python" not in os.path.basename(program):
+    if "python" not in os.path.basename(program) or owner != os.geteuid():
         return {}
     # The executable of a virtual environment is a link; the process was started by the link's name.
     started_by = first if os.path.isabs(first) and os.path.realpath(first) == program else program

@@ -25,7 +25,10 @@ class Distribution(Struct, frozen=True):
 
 def normalised(name: str) -> str:
     """Return a distribution's name as PEP 503 compares it."""
-    return name.lower().replace("_", "-").replace(".", "-")
+    name = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name
 
 
 def distributions(host: Host) -> dict[str, list[Distribution]]:
@@ -40,7 +43,8 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
     for folder in python_folders(host):
         for entry in host.listdir(folder):
             stem, extension = os.path.splitext(entry)
-            if extension not in (".dist-info", ".egg-info") or stem.startswith("~"):
+            # pip renames what it is removing to "~umpy-1.0", and once did so to "-umpy-1.0".
+            if extension not in (".dist-info", ".egg-info") or stem[:1] in ("~", "-", ""):
                 continue
             name, _, version = stem.partition("-")
             version = version.split("-py", 1)[0]

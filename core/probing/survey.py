@@ -6,6 +6,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from mlbackends.model.records import (
     ProbeReport,
     Report,
 )
+from mlbackends.model.writable import clean, is_text, writable
 from mlbackends.probing.host import Host
 from mlbackends.probing.isolation import isolation
 from mlbackends.probing.questions import Job, Reply, Request
@@ -73,7 +75,7 @@ def survey(
         for name, module in modules.items():
             before = time.perf_counter()
             try:
-                finding = module.find(host)
+                finding = _found(module, host)
             except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
                 reports[name] = _failed(module, error, time.perf_counter() - before)
                 continue
@@ -110,12 +112,30 @@ def survey(
         schema=SCHEMA,
         tool=f"backends {__version__}",
         depth=depth,
-        root=host.root or "/",
+        root=clean(host.root or "/"),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         duration_seconds=round(time.perf_counter() - start, 6),
         redacted=False,
         probes={name: reports[name] for name in modules},
     )
+
+
+def _found(module: ModuleType, host: Host) -> Finding:
+    """Let a probe look. What is there under a name that no record can hold cannot be asked."""
+    found = module.find(host)
+    if not isinstance(found, Finding):
+        raise TypeError(f"find returned {type(found).__name__}, not a Finding")
+    finding = writable(found)
+    if finding is found:
+        return found
+    said = "its path is not UTF-8, and no record can hold it; so it was not opened"
+    libraries = tuple(
+        shown
+        if is_text(library.path) or shown.reasons
+        else replace(shown, reasons=(Reason("not-asked", said),))
+        for library, shown in zip(found.libraries, finding.libraries, strict=True)
+    )
+    return replace(finding, libraries=libraries)
 
 
 def _requests(
@@ -138,7 +158,7 @@ def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
     import traceback
 
     trace = "".join(traceback.format_exception(error))
-    failure = Failure(f"{type(error).__name__}: {error}", trace)
+    failure = Failure(clean(f"{type(error).__name__}: {error}"), clean(trace))
     return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
 
 

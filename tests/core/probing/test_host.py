@@ -168,7 +168,9 @@ def test_names_that_are_not_text_are_left_out(root: Path) -> None:
     (root / "good.so").write_text("")
 
     assert Host(str(root)).listdir("/") == ["good.so"]
-    assert Host(environment={"GOOD": "x", "BAD": "\udcff"}).environment == {"GOOD": "x"}
+    host = Host(environment={"LD_LIBRARY_PATH": "/good:/bad\udcff", "\udcff": "x"})
+    assert list(host.environment) == ["LD_LIBRARY_PATH"]
+    assert host.env("LD_LIBRARY_PATH").startswith("/good:/bad\ufffd")
 
 
 def test_the_live_host_agrees_with_the_system() -> None:

@@ -1,0 +1,43 @@
+"""Records that any reader can take: text that is not UTF-8 has no place in JSON."""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+Record = TypeVar("Record", bound=Struct)
+
+
+def writable(record: Record) -> Record:
+    """Return the record, with U+FFFD for what is no character in its texts.
+
+    File names and link targets may hold any bytes. Raises TypeError where a value is of a type that
+    no record has.
+    """
+    try:
+        msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.convert(_clean(msgspec.to_builtins(record)), type(record))
+    return record
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a text can be written as UTF-8."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def clean(text: str) -> str:
+    """Return the text with U+FFFD for each byte of a file name that is no UTF-8."""
+    return (
+        text.encode(errors="surrogatepass").decode(errors="replace") if not is_text(text) else text
+    )
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list | tuple):
+        return [_clean(each) for each in value]
+    if isinstance(value, dict):
+        return {clean(str(key)): _clean(each) for key, each in value.items()}
+    return value
