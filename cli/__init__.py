@@ -7,11 +7,17 @@ __all__ = ["run"]
 
 def run() -> None:
     """Run `backends`: what the console script calls."""
-    if sys.argv[1:] == ["--version"]:  # without click, which takes most of the time
+    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
+        # Without click, which takes most of the time.
         from mlbackends import __version__
 
-        sys.stdout.write(f"backends {__version__}\n")
-        return
+        try:
+            sys.stdout.write(f"backends {__version__}\n")
+            sys.stdout.flush()
+        except OSError:  # what it means that nobody takes it stands in cli.main
+            pass
+        else:
+            return
     import gc
 
     # The process lives for a fraction of a second: looking for cycles in what the imports made, then

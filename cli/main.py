@@ -3,6 +3,8 @@
 Exit codes stand in `mlbackends.cli.exits`.
 """
 
+import contextlib
+import errno
 import os
 import sys
 
@@ -12,6 +14,8 @@ from mlbackends import __version__
 from mlbackends.cli import exits
 from mlbackends.cli.lazy import FolderGroup
 from mlbackends.model.errors import MlBackendsError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 HELP = """Tell what is in this machine, and what of it machine learning can really use.
 
@@ -56,9 +60,11 @@ def guarded_main(arguments: list[str]) -> int:
     except MlBackendsError as error:
         _say(str(error), error.hint)
         return error.exit_code
-    except RecursionError:
-        raise
     except Exception as error:  # noqa: BLE001  ours: say so in short, and keep the whole
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _say(f"standard output cannot be written: {error.strerror}")
+            _give_up_output()
+            return exits.USAGE
         return _report_bug(error)
     return code if isinstance(code, int) else exits.YES
 
@@ -74,9 +80,16 @@ def _say(message: str, hint: str = "") -> None:
 
 def _close_quietly() -> int:
     """End as a program that SIGPIPE killed does: the reader of our output has gone."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
+    _give_up_output()
     return exits.CLOSED_PIPE
+
+
+def _give_up_output() -> None:
+    """Let the interpreter find nothing to flush at its end, which would change the exit code."""
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.close(nothing)
 
 
 def _report_bug(error: Exception) -> int:
@@ -87,7 +100,12 @@ def _report_bug(error: Exception) -> int:
     said = f"this is a bug in backends {__version__}: {type(error).__name__}: {error}"
     try:
         with tempfile.NamedTemporaryFile(
-            "w", prefix="backends-", suffix=".traceback", delete=False, encoding="utf-8"
+            "w",
+            prefix="backends-",
+            suffix=".traceback",
+            delete=False,
+            encoding="utf-8",
+            errors="backslashreplace",
         ) as file:
             file.write(text)
     except OSError:

@@ -32,8 +32,10 @@ def write(text: str, path: str = "") -> None:
 def _replace(path: str, text: str) -> None:
     import tempfile
 
-    folder = os.path.dirname(os.path.abspath(path))
     try:
+        # Through a link: the new file must come to be on the file system of the old one.
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "w", encoding="utf-8") as device:  # /dev/stderr, a FIFO
                 device.write(text)
@@ -44,7 +46,7 @@ def _replace(path: str, text: str) -> None:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
             os.chmod(part, mode)
-            os.replace(part, os.path.realpath(path))
+            os.replace(part, target)
         except BaseException:
             os.unlink(part)
             raise

@@ -155,6 +155,8 @@ def command(
     from mlbackends.model.requirement import Requirement, unmet
     from mlbackends.probing.survey import survey
 
+    if not timeout > 0:  # nan, which click finds in every range
+        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
     needs = [Requirement.parse(text) for text in requirements]
     host = _host(root, python, pid)
     asked = list(names)
@@ -210,9 +212,16 @@ def _host(root: str | None, python: str | None, pid: int | None) -> "Host":
 def _names(host: "Host") -> "Names":
     from mlbackends.model.redaction import Names
 
-    home = host.env("HOME") or host.env("USERPROFILE")
-    user = host.env("USER") or host.env("LOGNAME") or home.rstrip("/").rpartition("/")[2]
-    return Names(node=host.uname().get("nodename", ""), user=user, home=home)
+    # A service or `env -i` has no HOME; what the system has written down of this user is asked too.
+    number = str(host.system("user_id"))
+    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
+    entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
+    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
+    user = (
+        host.env("USER") or host.env("LOGNAME") or entry[0] or home.rstrip("/").rpartition("/")[2]
+    )
+    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
+    return Names(node=node, user=user, home=home)
 
 
 def _bare(report: "Report", name: str) -> str:

@@ -1,0 +1,319 @@
+"""An environment may be as strange as it likes: the command answers, and its exit code tells the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from mlbackends.model import registry
+
+HANG = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
+NAMES = ("libnccl.so.2", "libcudnn.so.9", "libOpenCL.so.1", "libvulkan.so.1", "libfftw3.so.3")
+
+
+def in_shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell's script in which $BACKENDS is the command."""
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        cwd="/",
+        timeout=120,
+        env={**os.environ, "BACKENDS": f"{sys.executable} -m mlbackends", **variables},
+    )
+
+
+def hanging(folder: Path) -> Path:
+    """Compile libraries of known names that hang when they are opened."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) to make the fake library with")
+    source = folder / "hang.c"
+    source.write_text(HANG)
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for name in NAMES:
+        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}"]
+        subprocess.run([*command, "-o", libraries / name, source], check=True)
+    return libraries
+
+
+@pytest.mark.parametrize("what", ["--version", "info python", "schema report", "--help"])
+def test_a_full_disk_is_no_bug_of_ours(what: str) -> None:
+    done = in_shell(f"$BACKENDS {what} > /dev/full")
+
+    assert done.returncode == 2
+    assert "standard output cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("what", ["--version", "info python"])
+@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(what: str, closed: str) -> None:
+    done = in_shell(f"$BACKENDS {what} {closed}")
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_a_time_limit_that_is_no_number_is_refused() -> None:
+    done = in_shell("$BACKENDS info python --timeout nan")
+
+    assert done.returncode == 2
+    assert "nan" in done.stderr
+
+
+def test_a_deleted_folder_can_be_the_current_one(tmp_path: Path) -> None:
+    script = (
+        'mkdir "$WHERE"; cd "$WHERE"; rmdir "$WHERE"; $BACKENDS info python --get python.presence'
+    )
+
+    done = in_shell(script, WHERE=str(tmp_path / "gone"))
+
+    assert done.stdout == "found\n"
+
+
+def test_without_texts_in_the_code_the_schema_is_still_made() -> None:
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "mlbackends", "schema", "report"],
+        capture_output=True,
+        check=False,
+        cwd="/",
+    )
+
+    assert done.returncode == 0
+    assert set(
+        json.loads(done.stdout)["$defs"]["Report"]["properties"]["probes"]["properties"]
+    ) == {*registry.names("probes")}
+
+
+def test_one_folder_that_is_not_utf8_costs_the_others_nothing(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", os.fsencode(tmp_path) + b"/bad\xff"
+    good.mkdir()
+    os.mkdir(bad)
+    (good / "libnccl.so.2").write_bytes(b"no library")
+    environment = {**os.environb, b"LD_LIBRARY_PATH": os.fsencode(good) + b":" + bad}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbackends", "info", "nccl", "--format", "json"],
+        capture_output=True,
+        check=False,
+        cwd="/",
+        env=environment,
+    )
+
+    libraries = json.loads(done.stdout)["probes"]["nccl"]["libraries"]
+    assert [Path(library["path"]).name for library in libraries] == ["libnccl.so.2"]
+
+
+def test_a_link_to_a_name_that_is_not_utf8_can_be_told(tmp_path: Path) -> None:
+    os.symlink(b"/nowhere/\xff.so", os.fsencode(tmp_path / "libnccl.so.2"))
+
+    done = in_shell("$BACKENDS info nccl --format json", LD_LIBRARY_PATH=str(tmp_path))
+
+    (library,) = json.loads(done.stdout)["probes"]["nccl"]["libraries"]
+    assert library["reasons"][0]["code"] == "dangling-link"
+    assert "/nowhere/\ufffd" in library["reasons"][0]["message"]
+
+
+def test_pipes_and_devices_with_names_of_libraries_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "libnccl.so.2")
+    (tmp_path / "libcudnn.so.9").symlink_to("/dev/zero")
+    package = tmp_path / "odd-1.0.dist-info"
+    package.mkdir()
+    for name in ("entry_points.txt", "METADATA", "RECORD", "WHEEL", "direct_url.json"):
+        os.mkfifo(package / name)
+
+    done = in_shell(
+        "$BACKENDS info nccl cudnn packages --format json",
+        LD_LIBRARY_PATH=str(tmp_path),
+        PYTHONPATH=str(tmp_path),
+    )
+
+    probes = json.loads(done.stdout)["probes"]
+    for name in ("nccl", "cudnn"):
+        assert probes[name]["libraries"][0]["reasons"][0]["code"] == "not-a-library"
+    assert "failure" not in probes["packages"]
+
+
+def test_an_addition_that_cannot_be_imported_is_its_own_failure(tmp_path: Path) -> None:
+    package = tmp_path / "adder-1.0.dist-info"
+    package.mkdir()
+    (package / "entry_points.txt").write_text(
+        textwrap.dedent("""
+            [console_scripts]
+            other = nothing:main
+            [mlbackends.probes]
+            # a comment = with a sign
+            broken = there_is_no_such_module
+            works = adder_module : inner.probe [extra1, extra2]
+            wrong = adder_module:wrong
+            cpu = there_is_no_such_module
+            ../odd = adder_module
+            [mlbackends.kernels]
+            elsewhere = adder_module
+        """)
+    )
+    (tmp_path / "adder_module.py").write_text(
+        textwrap.dedent("""
+            from mlbackends.model.records import Finding, Presence
+            class inner:
+                class probe:
+                    'Something: that is added.'
+                    def find(host): return Finding(presence=Presence.FOUND, version="3")
+            class wrong:
+                'Something: that is wrong.'
+                def find(host): return ["no finding"]
+        """)
+    )
+
+    done = in_shell("$BACKENDS info --format json --depth found", PYTHONPATH=str(tmp_path))
+    table = in_shell("$BACKENDS info broken works wrong", PYTHONPATH=str(tmp_path))
+    strict = in_shell("$BACKENDS info broken --strict", PYTHONPATH=str(tmp_path))
+
+    probes = json.loads(done.stdout)["probes"]
+    assert probes["works"]["version"] == "3"
+    assert "there_is_no_such_module" in probes["broken"]["failure"]["message"]
+    assert "list" in probes["wrong"]["failure"]["message"]
+    assert "failure" not in probes["cpu"]
+    assert not {"../odd", "elsewhere", "other"} & set(probes)
+    assert table.returncode == 0
+    assert strict.returncode == 3
+
+
+def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
+    libraries = hanging(tmp_path)
+    start = time.monotonic()
+
+    done = in_shell("$BACKENDS info --timeout 4 --format json", LD_LIBRARY_PATH=str(libraries))
+
+    assert time.monotonic() - start < 4 * 2
+    probes = json.loads(done.stdout)["probes"]
+    codes = [
+        library["reasons"][0]["code"]
+        for probe in ("nccl", "cudnn", "opencl", "vulkan", "fftw")
+        for library in probes[probe]["libraries"]
+        if str(libraries) in library["path"]
+    ]
+    assert codes
+    assert set(codes) == {"timed-out"}
+
+
+@pytest.mark.parametrize("moment", [0.02, 0.1, 0.2, 0.3, 0.6])
+def test_an_interrupt_at_any_moment_leaves_no_process(tmp_path: Path, moment: float) -> None:
+    libraries = hanging(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", "info"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LD_LIBRARY_PATH": str(libraries)},
+    )
+    time.sleep(moment)
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+    deadline = time.monotonic() + 20
+    while (left := with_environment(str(libraries))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+    assert process.returncode in (130, -signal.SIGINT)
+
+
+def with_environment(text: str) -> list[int]:
+    """Return the processes in whose environment a text stands."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdecimal() and text.encode() in Path(f"/proc/{entry}/environ").read_bytes():
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    link = tmp_path / "report.json"
+    link.symlink_to(other / "real.json")
+
+    done = in_shell(f"$BACKENDS info python --format json --output {link}")
+
+    assert done.returncode == 0
+    assert link.is_symlink()
+    assert json.loads((other / "real.json").read_text())["probes"]["python"]
+    assert [file.name for file in other.iterdir()] == ["real.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "report.json"]
+
+
+def test_a_command_that_prints_for_ever_is_stopped() -> None:
+    from mlbackends.probing import command
+
+    assert command.output_of(("yes",), 20.0, os.environ) == ""
+    assert command.output_of(("sh", "-c", "echo one; exit 3"), 20.0, os.environ) == ""
+    assert command.output_of(("sh", "-c", "echo one"), 20.0, os.environ) == "one\n"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_another_interpreter_imports_nothing_of_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('foreign code')")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbackends", "info", "python", "--python", sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONSAFEPATH": ""},
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", registry.names("probes"))
+def test_every_declared_fact_has_its_dotted_name(name: str) -> None:
+    from mlbackends.model import dotted
+    from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
+
+    declared = [fact.name for fact in getattr(registry.load("probes", name), "FACTS", ())]
+
+    def report(facts: dict[str, object]) -> Report:
+        probe = ProbeReport(Presence.FOUND, facts=facts, source="elsewhere")  # type: ignore[arg-type]
+        return Report(SCHEMA, "", Presence.FOUND, "/", "", 0.0, False, {name: probe})
+
+    for fact in declared:
+        told = report({fact: "seen"})
+        assert dotted.value(told, f"{name}.{fact}", tuple(declared)) == "seen"
+        with pytest.raises(dotted.NoValue):
+            dotted.value(report({}), f"{name}.{fact}", tuple(declared))
+
+
+def test_a_report_without_home_and_user_variables_hides_them_too() -> None:
+    import pwd
+
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+    if len(home) < 3:
+        pytest.skip("this user has no home folder")
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbackends", "info", "python", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"{home}/somewhere"},
+    )
+
+    assert f'"{home}/' not in done.stdout
