@@ -1,0 +1,61 @@
+"""On a machine with an NVIDIA GPU: what we tell of it is what nvidia-smi and torch tell."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+from functools import cache
+
+import pytest
+
+from mlbackends.model.records import Device, Presence, Report
+from mlbackends.probing.survey import survey
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no nvidia-smi: no NVIDIA GPU"),
+]
+
+FIELDS = {
+    "index": lambda gpu: str(gpu.index),
+    "name": lambda gpu: gpu.name,
+    "driver_version": lambda gpu: gpu.driver,
+    "compute_cap": lambda gpu: gpu.capability,
+    "memory.total": lambda gpu: str(gpu.memory_bytes >> 20),
+}
+
+
+@cache
+def ours() -> Report:
+    return survey(("nvidia", "cuda_driver", "cuda_runtime"), timeout=60)
+
+
+def gpus(probe: str) -> list[Device]:
+    return [one for one in ours().probes[probe].devices if one.kind == "cuda"]
+
+
+def test_nvidia_smi_tells_the_same() -> None:
+    command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    theirs = [[cell.strip() for cell in row] for row in csv.reader(told.splitlines())]
+
+    assert [[read(gpu) for read in FIELDS.values()] for gpu in gpus("nvidia")] == theirs
+
+
+def test_the_driver_computed_on_every_gpu_that_is_visible() -> None:
+    probe = ours().probes["cuda_driver"]
+
+    assert probe.presence is Presence.USABLE
+    assert [gpu.presence for gpu in gpus("cuda_driver")] == [Presence.USABLE] * len(probe.devices)
+
+
+def test_torch_tells_the_same() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch sees no GPU")
+
+    told = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    assert [(gpu.name, gpu.capability) for gpu in gpus("cuda_driver")] == [
+        (one.name, f"{one.major}.{one.minor}") for one in told
+    ]
