@@ -6,23 +6,27 @@ import csv
 import shutil
 import subprocess
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mlbackends.model.records import Device, Presence, Report
 from mlbackends.probing.survey import survey
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no nvidia-smi: no NVIDIA GPU"),
 ]
 
-FIELDS = {
+FIELDS: dict[str, Callable[[Device], str]] = {
     "index": lambda gpu: str(gpu.index),
     "name": lambda gpu: gpu.name,
     "driver_version": lambda gpu: gpu.driver,
     "compute_cap": lambda gpu: gpu.capability,
-    "memory.total": lambda gpu: str(gpu.memory_bytes >> 20),
+    "memory.total": lambda gpu: str((gpu.memory_bytes or 0) >> 20),
 }
 
 
