@@ -36,28 +36,22 @@ def main() -> None:
     output = os.dup(1)
     os.dup2(2, 1)
     _expect_nothing_of_the_parent()
-    # A prompt end of ours takes every process below with it, which SIGKILL would not.
-    signal.signal(signal.SIGTERM, _stop)
+    server = _Server(output)
+    server.listen_for_signals()
+    # Not SIGKILL: the processes below are to end with us, and their daemons too.
     on_parents_death(signal.SIGTERM)
     adopt_orphans()
-    server = _Server(output)
     try:
         server.serve()
     except (_Stopped, BrokenPipeError):
         pass
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         server.end()
         os._exit(0)
 
 
-class _Stopped(BaseException):
+class _Stopped(Exception):
     """The parent has gone, or wants no more."""
-
-
-def _stop(number: int, frame: object) -> None:
-    del number, frame
-    raise _Stopped
 
 
 def _notice(number: int, frame: object) -> None:
@@ -85,25 +79,31 @@ class _Server:
         """The processes, by their numbers."""
         self.at_once = (os.cpu_count() or 1) + 1
         self.more = True
-        self._deaths = os.pipe()
+        self._signals = os.pipe()
         self._unread = bytearray()
         self._decoder = msgspec.json.Decoder(Request)
+
+    def listen_for_signals(self) -> None:
+        """Have SIGTERM and SIGCHLD told by a pipe: an exception could come amid the clearing up.
+
+        A process can end while a daemon of its library keeps its pipes open: only SIGCHLD tells then.
+        """
+        for pipe in self._signals:
+            os.set_blocking(pipe, False)
+        signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, _notice)
 
     def serve(self) -> None:
         """Work until nothing is left to do and no more can come. Raises _Stopped and BrokenPipeError."""
         from mlbackends.probing import ladder  # noqa: F401  imported once, not in every process
 
         os.set_blocking(0, False)
-        # A process can end while a daemon of its library keeps its pipes open: only this tells.
-        for pipe in self._deaths:
-            os.set_blocking(pipe, False)
-        signal.set_wakeup_fd(self._deaths[1], warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _notice)
         while self.more or self.waiting or self.at_work:
             self._start()
             poller = select.poll()
             poller.register(self.output, 0)  # an error is told always: the reader has gone
-            poller.register(self._deaths[0], select.POLLIN)
+            poller.register(self._signals[0], select.POLLIN)
             if self.more:
                 poller.register(0, select.POLLIN)
             talking = {pipe: one for one in self.at_work.values() for pipe in one.open}
@@ -114,8 +114,9 @@ class _Server:
                     raise _Stopped
                 if pipe == 0:
                     self._take_in()
-                elif pipe == self._deaths[0]:
-                    read_some(pipe)
+                elif pipe == self._signals[0]:
+                    if signal.SIGTERM in (read_some(pipe) or b""):
+                        raise _Stopped
                 elif pipe in talking:
                     self._send(talking[pipe].listen(pipe))
             for one in [one for one in self.at_work.values() if one.is_over()]:
@@ -132,7 +133,7 @@ class _Server:
         busy = sum(one.is_busy() for one in self.at_work.values())
         while self.waiting and busy < self.at_once:
             request = self.waiting.popleft()
-            ours = [self.output, *self._deaths]
+            ours = [self.output, *self._signals]
             for one in self.at_work.values():
                 ours += (one.replies, one.noise)
             try:

@@ -27,6 +27,9 @@ _ONE = "from mlbackends.probing.isolation import answer_one; answer_one()"
 GRACE = 1.0
 """Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
 
+WAKE = 0.25
+"""Seconds of silence after which the child is told to go on."""
+
 PATH_LIMIT = 64 << 10
 """Bytes of sys.path on a command line; the system takes 128 KiB for one argument."""
 
@@ -118,7 +121,13 @@ class Child:
         poller.register(question, select.POLLOUT)
         poller.register(answer, select.POLLIN | select.POLLHUP)
         unread = bytearray()
-        while open_jobs and (ready := dict(poller.poll(limit * 1000))):
+        heard = time.monotonic()
+        while open_jobs and time.monotonic() - heard < limit:
+            ready = dict(poller.poll(min(limit, WAKE) * 1000))
+            if not ready:
+                _wake(process)
+                continue
+            heard = time.monotonic()
             if question in ready:
                 try:
                     lines = lines[os.write(question, lines[:65536]) :]
@@ -161,6 +170,14 @@ class Child:
             process.wait(timeout=0.3)
             return
         kill_group(process)
+
+
+def _wake(process: "subprocess.Popen[bytes]") -> None:
+    """Let a silent child go on: a library may have stopped it."""
+    import signal
+
+    with contextlib.suppress(OSError):
+        process.send_signal(signal.SIGCONT)
 
 
 def _sealed(request: Request) -> Request:

@@ -41,7 +41,10 @@ def climb(job: int, probe: str, library: Library, depth: Presence) -> Iterator[R
             answer = _joined(answer, stop.learned)
         yield reply(stop.reason)
     except OSError as error:
-        yield reply(_refused(library, str(error)))
+        if error.errno is None:  # as ctypes raises what the loader says
+            yield reply(_refused(library, str(error)))
+        else:  # a file of ours, where a library has taken all descriptors
+            yield _broken(reply, error)
     except AttributeError as error:
         if symbol := re.search(
             r"undefined symbol: (\w+)|dlsym\([^,]*, (\w+)\)|function '(\w+)'", str(error)

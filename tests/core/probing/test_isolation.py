@@ -82,6 +82,8 @@ SOURCES = {
     " if (fork() == 0) setsid(); for (;;) pause(); }",
     "kills_its_parent": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) {"
     " kill(getppid(), SIGKILL); for (;;) pause(); }",
+    "stops_its_parent": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) {"
+    " kill(getppid(), SIGSTOP); return 7; } void fake_use(void) {}",
     "stops_itself": "#include <signal.h>\nint fake_version(void) { raise(SIGSTOP); return 7; }",
     "closes_everything_and_hangs": "#include <unistd.h>\nint fake_version(void) {"
     " for (int i = 0; i < 256; ++i) close(i); for (;;) pause(); }",
@@ -379,6 +381,31 @@ def test_a_library_that_kills_its_parent_costs_the_others_nothing(
     assert processes_that_map(libraries) == []
 
 
+def test_a_library_that_stops_its_parent_costs_the_others_nothing(
+    fake_probe: Callable[..., Path],
+) -> None:
+    fake_probe("good", "hangs_when_opened", "stops_its_parent")
+
+    assert outcomes(asked(timeout=3.0)) == {
+        "good": ("usable", ""),
+        "hangs_when_opened": ("found", "timed-out"),
+        "stops_its_parent": ("usable", ""),
+    }
+
+
+@pytest.mark.usefixtures("way")
+def test_what_fails_beside_the_loader_is_not_laid_to_it(
+    fake_probe: Callable[..., Path], tmp_path: Path
+) -> None:
+    fake_probe("good")
+    module = tmp_path / "site" / "fake_probe_module.py"
+    module.write_text(
+        module.read_text().replace("    opened.fake_use()", "    open('/nonexistent/file')")
+    )
+
+    assert outcomes(asked()) == {"good": ("loadable", "probe-error")}
+
+
 def test_one_that_stops_itself_or_goes_silent_is_stopped(fake_probe: Callable[..., Path]) -> None:
     fake_probe("stops_itself", "closes_everything_and_hangs", "good")
     before = os.times()
@@ -473,12 +500,18 @@ def test_a_frozen_program_does_not_start_itself(
 
 @pytest.mark.usefixtures("way")
 def test_an_import_path_of_thousands_of_folders_is_no_hindrance(
-    fake_probe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    fake_probe: Callable[..., Path],
 ) -> None:
     fake_probe("good")
-    monkeypatch.setattr(sys, "path", [*sys.path, *(f"/nonexistent/{i}" for i in range(10000))])
+    folders = [f"/nonexistent/{i}" for i in range(10000)]
+    sys.path += folders
 
-    assert outcomes(asked()) == {"good": ("usable", "")}
+    try:
+        found = outcomes(asked())
+    finally:
+        del sys.path[-len(folders) :]
+
+    assert found == {"good": ("usable", "")}
 
 
 def test_where_no_process_can_be_had_the_library_stays_found(
