@@ -19,6 +19,7 @@ from mlbackends.probing.cuda.driver import (
     driver_libraries,
     kernel_module,
     library_warnings,
+    mig_instances,
     no_library,
     node_problems,
     on_wsl,
@@ -43,6 +44,12 @@ FACTS = (
     Fact("kernel_module", str, "Whether the kernel module is the open or the proprietary one."),
     Fact("module_parameters", dict[str, str], "Settings of the kernel module that matter."),
     Fact("device_nodes", list[str], "The driver's nodes in /dev."),
+    Fact(
+        "mig_instances",
+        list[dict[str, int | list[int]]],
+        "The MIG instances that /proc shows: gpu (the number of its node), gpu_instance, "
+        "compute_instances.",
+    ),
     Fact("persistence_daemon", bool, "Whether nvidia-persistenced has its socket in /run."),
     Fact("nvswitches", int, "How many NVSwitches are in the machine."),
     Fact("fabric_manager", bool, "Whether the fabric manager left its process id in /run."),
@@ -81,6 +88,8 @@ def find(host: Host) -> Finding:
     facts = {**module, **_surroundings(host, on_bus)}
     if nodes:
         facts["device_nodes"] = list(nodes)
+    if instances := mig_instances(host):
+        facts["mig_instances"] = list(instances)
     if gpus:
         facts["pci_gpu_count"] = len(gpus)
     devices = tuple(_device(host, index, gpu) for index, gpu in enumerate(gpus))

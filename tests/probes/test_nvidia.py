@@ -329,6 +329,27 @@ def test_a_whole_machine(tmp_path: Path, nvml: dict[str, bytes]) -> None:
     )
 
 
+def test_mig_instances_are_told_without_nvml(tmp_path: Path) -> None:
+    folder = "/proc/driver/nvidia/capabilities"
+    access = b"DeviceFileMinor: 21\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+    instances = ("gpu0/mig/gi2", "gpu0/mig/gi13", "gpu10/mig/gi3")
+    parts = ("gpu0/mig/gi2/ci1", "gpu0/mig/gi2/ci0")
+    shown = ("mig/config", *(f"{one}/access" for one in instances + parts))
+    none = (
+        "gpu0/mig/gi9/other",
+        "gpu0/mig/gix/access",
+        "gpu/mig/gi1/access",
+        "gpu99999/mig/gi1/access",
+    )
+    files = dict.fromkeys((f"{folder}/{name}" for name in shown + none), access)
+
+    assert nvidia.find(machine(tmp_path, files)).facts["mig_instances"] == [
+        {"gpu": 0, "gpu_instance": 2, "compute_instances": [0, 1]},
+        {"gpu": 0, "gpu_instance": 13, "compute_instances": []},
+        {"gpu": 10, "gpu_instance": 3, "compute_instances": []},
+    ]
+
+
 def test_nothing_at_all_is_absent_and_says_so(tmp_path: Path) -> None:
     finding = nvidia.find(machine(tmp_path, {"/sys/bus/pci/devices/x/uevent": b""}))
 

@@ -1,6 +1,7 @@
 """NVIDIA's driver as files: its libraries, its kernel module, its device nodes.
 
-Source: NVIDIA driver README, chapters on /proc/driver/nvidia and device files; CUDA on WSL guide.
+Source: NVIDIA driver README, chapters on /proc/driver/nvidia and device files; CUDA on WSL guide;
+MIG User Guide, "Device Nodes and Capabilities".
 """
 
 import os
@@ -77,6 +78,37 @@ def kernel_module(host: Host) -> dict[str, FactValue]:
     if parameters:
         facts["module_parameters"] = parameters
     return facts
+
+
+def mig_instances(host: Host) -> list[dict[str, FactValue]]:
+    """Return the MIG instances that the kernel module shows: GPU, instance, its compute instances.
+
+    In a container these are the instances that it was given, where /proc was cut down to them.
+    """
+    return [
+        {
+            "gpu": gpu,
+            "gpu_instance": instance,
+            "compute_instances": [part for part, _ in _capabilities(host, folder, "ci")],
+        }
+        for gpu, of_gpu in _numbered(host, "/proc/driver/nvidia/capabilities", "gpu")
+        for instance, folder in _capabilities(host, f"{of_gpu}/mig", "gi")
+    ]
+
+
+def _capabilities(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
+    numbered = _numbered(host, folder, prefix)
+    return [(number, path) for number, path in numbered if host.exists(f"{path}/access")]
+
+
+def _numbered(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
+    """Return number and path of what a folder holds under names such as gpu0, by number."""
+    found = []
+    for name in host.listdir(folder):
+        number = name.removeprefix(prefix)
+        if name != number and number.isascii() and number.isdecimal() and len(number) < 5:
+            found.append((int(number), f"{folder}/{name}"))
+    return sorted(found)
 
 
 def device_nodes(host: Host) -> list[str]:
