@@ -2,7 +2,8 @@
 
 Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
 Loadable: libtorch_cpu opens by itself, and tells its CPU capability (on x86-64 Linux).
-Caveats:  torch is not imported, and its CUDA, HIP and XPU libraries are never opened: that takes
+Caveats:  MPS is told by a header that only builds with it have, else by the default of arm64 Macs;
+          torch is not imported, and its CUDA, HIP and XPU libraries are never opened: that takes
           seconds and hundreds of MiB. libtorch without Python is found as well.
 Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,
           "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
@@ -11,6 +12,7 @@ Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch do
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -46,7 +48,7 @@ SUMMARY = (
 )
 FACTS = (
     *PACKAGE_FACTS,
-    Fact("built_for", str, "What it computes on besides the CPU (cuda, rocm, xpu), or cpu."),
+    Fact("built_for", str, "What it computes on besides the CPU: cuda, rocm, xpu, mps; else cpu."),
     Fact("cuda_version", str, "The CUDA release that it was built for."),
     Fact("hip_version", str, "The HIP release that it was built for."),
     Fact("rocm_version", str, "The ROCm release that it was built for."),
@@ -69,6 +71,7 @@ FACTS = (
 
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
+_FIRST_WITH_MPS = (1, 12)
 _FLAG = one_of("0", "1")
 _RULES = {
     "PYTORCH_CUDA_ALLOC_CONF": anything,
@@ -149,7 +152,8 @@ def _told(host: Host, torch: Package | None) -> dict[str, FactValue]:
     if assigned_text(text, "__version__"):
         kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
         facts["built_for"] = next(
-            (kind for kind, name in kinds if f"{name}_version" in facts), "cpu"
+            (kind for kind, name in kinds if f"{name}_version" in facts),
+            "mps" if _has_mps(host, torch) else "cpu",
         )
     if (debug := assigned_flag(text, "debug")) is not None:
         facts["debug"] = debug
@@ -165,8 +169,19 @@ def _told(host: Host, torch: Package | None) -> dict[str, FactValue]:
     return facts
 
 
+def _has_mps(host: Host, torch: Package) -> bool:
+    """Tell whether a build computes on Apple's GPUs, as torch.backends.mps.is_built() would."""
+    if host.platform != "darwin":
+        return False
+    if host.exists(f"{torch.location}/include/ATen/MPSFunctions.h"):
+        return True
+    release = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", torch.version)
+    numbers = (int(release[1]), int(release[2])) if release else (0, 0)
+    return host.machine == "arm64" and numbers >= _FIRST_WITH_MPS
+
+
 def _warnings(host: Host, torch: Package, told: dict[str, FactValue]) -> list[Reason | None]:
-    what = f"torch {torch.version}"
+    what = f"torch {torch.version}".rstrip()
     built_for = told.get("built_for")
     if built_for == "cuda":
         cuda = str(told["cuda_version"])

@@ -95,6 +95,31 @@ def test_each_build_names_what_it_is_for(
 
 
 @pytest.mark.parametrize(
+    ("processor", "version", "header", "built_for"),
+    [
+        ("arm64", "2.5.1", False, "mps"),
+        ("arm64", "1.12.0", False, "mps"),
+        ("arm64", "1.11.0", False, "cpu"),
+        ("arm64", "main", False, "cpu"),
+        ("x86_64", "2.2.2", False, "cpu"),
+        ("x86_64", "2.2.2", True, "mps"),
+    ],
+)
+def test_on_a_mac_a_build_is_for_mps_where_it_has_it(
+    tmp_path: Path, processor: str, version: str, header: bool, built_for: str
+) -> None:
+    files = site(f"__version__ = '{version}'\n")
+    if header:
+        files["site/torch/include/ATen/MPSFunctions.h"] = ""
+    machine(tmp_path, files)
+    recorded = json.loads((tmp_path / "host.json").read_text())
+    recorded |= {"platform": "darwin", "uname": {"machine": processor}}
+    (tmp_path / "host.json").write_text(json.dumps(recorded))
+
+    assert torch.find(Host(str(tmp_path))).facts["built_for"] == built_for
+
+
+@pytest.mark.parametrize(
     "data",
     ["", "\0\xff", "__version__ = None", "__version__ =", "x" * 100_000, "cuda = " + "9" * 9999],
 )
