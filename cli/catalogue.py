@@ -53,12 +53,18 @@ def glance(name: str, probe: ProbeReport) -> str:
     """Return the facts that the probe's SUMMARY names, as one line; "" where it names none.
 
     An item is a fact's name, or a template such as "{sockets} sockets" which is left out where a fact is
-    not there.
+    not there, or has the value that the probe's USUAL says goes without saying.
     """
+    module = _probe(name)
+    usual = getattr(module, "USUAL", {})
+    values = {
+        fact: amount(fact, value)
+        for fact, value in probe.facts.items()
+        if fact not in usual or usual[fact] != value
+    }
     shown = []
-    for item in getattr(_probe(name), "SUMMARY", ()):
+    for item in getattr(module, "SUMMARY", ()):
         template = item if "{" in item else f"{{{item}}}"
-        values = {fact: amount(fact, value) for fact, value in probe.facts.items()}
         try:
             text = template.format(**{"version": probe.version, **values})
         except KeyError:

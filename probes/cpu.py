@@ -27,7 +27,7 @@ from mlbackends.probing.cpu.topology import (
     topology_facts,
 )
 from mlbackends.probing.host import Host
-from mlbackends.probing.quantities import whole_number, word
+from mlbackends.probing.quantities import whole_number
 from mlbackends.probing.system.auxiliary_vector import auxiliary_vector
 from mlbackends.probing.system.system_controls import system_controls
 
@@ -46,6 +46,7 @@ SUMMARY = (
     "capability",
     "x86_64_level",
 )
+USUAL = {"sockets": 1}
 FACTS = (
     # what it is
     Fact("architecture", str, "The processor family: x86_64, aarch64, ppc64le, s390x, riscv64."),
@@ -160,7 +161,8 @@ FACTS = (
     Fact(
         "smt",
         str,
-        "Simultaneous multi-threading as the kernel has it: on, off, forceoff, notsupported.",
+        "Simultaneous multi-threading as the kernel has it: on, off, forceoff, notsupported, "
+        "notimplemented, or how many threads of each core are on.",
     ),
     Fact("smt_active", bool, "Some core runs more than one thread now."),
     # how fast it may run
@@ -189,6 +191,9 @@ FACTS = (
     ),
     Fact("costly_mitigations", list[str], "The flaws whose mitigation costs speed."),
 )
+
+# A number is how many threads of each core are on, where some are: POWER has 8 of them.
+_SMT = frozenset({"on", "off", "forceoff", "notsupported", "notimplemented", *"12345678"})
 
 
 def find(host: Host) -> Finding:
@@ -251,7 +256,8 @@ def _linux_facts(
     if nodes := numa_nodes(host):
         facts["numa_nodes"] = list(nodes)
     facts |= frequency_facts(host, cpus[0] if cpus else 0, blocks)
-    facts["smt"] = word(host.read(f"{CPU}/smt/control", 64))
+    if (smt := host.read(f"{CPU}/smt/control", 64)) in _SMT:
+        facts["smt"] = smt
     active = host.read(f"{CPU}/smt/active", 64)
     if active in ("0", "1"):
         facts["smt_active"] = active == "1"

@@ -17,7 +17,7 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.pci import pci_devices
-from mlbackends.probing.quantities import size_in_bytes
+from mlbackends.probing.quantities import one_line, size_in_bytes
 from mlbackends.probing.system.c_library import c_library
 from mlbackends.probing.system.containers import container_signs, wsl_version
 from mlbackends.probing.system.mounts import mounted_at, mounts
@@ -38,6 +38,7 @@ SUMMARY = (
     "WSL {wsl_version}",
     "virtualisation: {virtualisation}",
 )
+USUAL = {"container": "none", "virtualisation": "none"}
 FACTS = (
     Fact("platform", str, "The kind of system, as Python spells it: linux, darwin, win32."),
     Fact("os_id", str, "The distribution's short name: debian, ubuntu, rhel, macos."),
@@ -115,6 +116,9 @@ _OTHER_ACCELERATORS = {
 """Accelerators whose class says nothing of it, by maker."""
 
 _SMALL_SHARED_MEMORY = 1 << 30
+_PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
+"""A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain."""
+_END = pattern(r"\s*|\s+#.*")
 _PLIST_ENTRY = pattern(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
 _BOOT_ID = pattern(r"[0-9A-Fa-f-]{8,40}")
 _BOOT_TIME = pattern(r"sec = (\d{1,12})")
@@ -161,7 +165,7 @@ def _release(host: Host) -> dict[str, FactValue]:
     for line in text.splitlines():
         name, separator, value = line.strip().partition("=")
         if separator and not name.startswith("#"):
-            told[name] = _unquoted(value)
+            told[name] = _unquoted(value) or told.get(name, "")
     return {
         "os_id": told.get("ID", ""),
         "os_name": told.get("NAME", ""),
@@ -170,11 +174,16 @@ def _release(host: Host) -> dict[str, FactValue]:
 
 
 def _unquoted(value: str) -> str:
-    """Return a value as the shell would read it; os-release allows no more than quotes."""
-    value = value.strip()
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        value = value[1:-1]
-    return re.sub(r'\\([\\"$`])', r"\1", value)[:200]
+    """Return a value as the shell would read it; "" where it would not take it for one word.
+
+    What a shell would replace ($name, `command`) is not allowed in os-release, and counts as such.
+    """
+    word, end = "", 0
+    while piece := _PIECE.match(value, end):
+        single, double, escaped, plain = piece.groups("")
+        word += single + re.sub(r'\\([\\"$`])', r"\1", double) + escaped + plain
+        end = piece.end()
+    return one_line(word, 200) if _END.fullmatch(value, end) else ""
 
 
 def _boot(host: Host) -> dict[str, FactValue]:

@@ -31,6 +31,7 @@ SUMMARY = (
     "{swap_total_bytes} swap",
     "transparent huge pages: {transparent_huge_pages}",
 )
+USUAL = {"swap_total_bytes": 0}
 FACTS = (
     Fact(
         "total_bytes", int, "The memory that the kernel has; a little less than what is plugged in."
@@ -105,6 +106,7 @@ _MEMINFO = {
     "default_huge_page_bytes": "Hugepagesize",
     "corrupted_bytes": "HardwareCorrupted",
 }
+_NEVER_ZERO = ("total_bytes", "default_huge_page_bytes")
 _ENOUGH_FOR_RDMA = 1 << 30
 
 
@@ -128,7 +130,9 @@ def find(host: Host) -> Finding:
 def _linux(host: Host) -> dict[str, FactValue]:
     numbers = meminfo(host.read("/proc/meminfo", 65536))
     facts: dict[str, FactValue] = {
-        fact: numbers[name] for fact, name in _MEMINFO.items() if name in numbers
+        fact: numbers[name]
+        for fact, name in _MEMINFO.items()
+        if name in numbers and (numbers[name] or fact not in _NEVER_ZERO)
     }
     pools, uses = huge_pages(host)
     totals, free = nodes(host)

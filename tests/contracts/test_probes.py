@@ -66,6 +66,14 @@ def test_the_summary_names_declared_facts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROBES)
+def test_what_is_usual_is_a_value_of_a_fact_that_the_summary_shows(name: str) -> None:
+    module = registry.load("probes", name)
+    for fact, value in getattr(module, "USUAL", {}).items():
+        msgspec.convert(value, catalogue.facts(name)[fact].kind, strict=True)
+        assert any(f"{{{fact}}}" in item or item == fact for item in module.SUMMARY)
+
+
+@pytest.mark.parametrize("name", PROBES)
 def test_a_group_is_one_that_the_page_shows(name: str) -> None:
     assert catalogue.group(name) in catalogue.GROUPS
 

@@ -327,6 +327,20 @@ def test_mitigations_and_smt_are_told(tmp_path: Path) -> None:
     assert [warning.code for warning in finding.warnings] == ["mitigation-costs-speed"]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("on\n", "on"),
+        ("notimplemented\n", "notimplemented"),
+        ("4\n", "4"),
+        *((text, None) for text in ("maybe", "ON", "0", "44", "on off", "", "\0")),
+    ],
+)
+def test_smt_is_what_the_kernel_can_say(tmp_path: Path, text: str, told: str | None) -> None:
+    files = x86(V3) | {f"{CPU}/smt/control": text}
+    assert look(machine(tmp_path, "x86_64", files)).facts.get("smt") == told
+
+
 def test_every_feature_fact_is_declared() -> None:
     names = {name for facts in FEATURE_FACTS.values() for name in facts}
     assert names <= {fact.name for fact in cpu.FACTS}

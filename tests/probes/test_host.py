@@ -37,6 +37,34 @@ def test_os_release_is_read_as_the_shell_would(tmp_path: Path) -> None:
     assert (facts["os_id"], facts["os_name"], facts["os_version"]) == ("rhel", 'Red "Hat"', "9.4")
 
 
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("'Arch \"Linux\"'", 'Arch "Linux"'),
+        ('"a \\$ b \\\\ c \\d"', "a $ b \\ c \\d"),
+        ("Debian\\ GNU/Linux", "Debian GNU/Linux"),
+        ("Arch # rolling", "Arch"),
+        ("\"one\"'two'three#4", "onetwothree#4"),
+        ('""', None),
+        ('"Fedora Linux', None),
+        ('Fedora"', None),
+        ("'Fedora\"", None),
+        ("Fedora Linux", None),
+        ("$HOME", None),
+        ('"`id`"', None),
+        ("Fedora;id", None),
+        ("Fedora\\", None),
+        ("\0", None),
+    ],
+)
+def test_a_value_that_is_no_word_of_the_shell_is_no_name(
+    tmp_path: Path, value: str, name: str | None
+) -> None:
+    facts = facts_of(tmp_path, {"etc/os-release": f"ID=it\nNAME={value}\n"})
+    assert facts["os_id"] == "it"
+    assert facts.get("os_name") == name
+
+
 def test_os_release_has_a_second_place(tmp_path: Path) -> None:
     assert facts_of(tmp_path, {"usr/lib/os-release": "ID=arch\n"})["os_id"] == "arch"
 

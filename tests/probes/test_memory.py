@@ -69,6 +69,11 @@ def test_sizes_are_in_bytes(tmp_path: Path) -> None:
     }
 
 
+def test_sizes_that_cannot_be_zero_are_left_out_then(tmp_path: Path) -> None:
+    text = "MemTotal: 0 kB\nSwapTotal: 0 kB\nHugepagesize: 0 kB\n"
+    assert look(machine(tmp_path, {"proc/meminfo": text})).facts == {"swap_total_bytes": 0}
+
+
 def test_pools_of_huge_pages_come_smallest_first(tmp_path: Path) -> None:
     small, large = f"{MM}/hugepages/hugepages-2048kB", f"{MM}/hugepages/hugepages-1048576kB"
     files: dict[str, str | bytes] = {

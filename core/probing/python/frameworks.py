@@ -229,7 +229,7 @@ def package_warnings(
         said = f"the metadata of {package.name} says {metadata}, and its files say {told}"
         hint = f"reinstall {package.name}: something wrote over its files"
         warnings.append(Reason("conflict", said, hint))
-    dist = f"{package.name} {metadata}"
+    dist = _with_version(package.name, metadata)
     for one in requirements:
         if one.pinned and one.is_met is False:
             here = f"{one.installed} is installed" if one.installed else "it is not installed"
@@ -244,7 +244,8 @@ def lacks_files(package: Package) -> tuple[Reason, ...]:
     if package.location or package.is_editable:
         return ()
     dist = package.installed[0]
-    said = f"{dist.info} says that {dist.name} {dist.version} is installed; its files are not there"
+    named = _with_version(dist.name, dist.version)
+    said = f"{dist.info} says that {named} is installed; its files are not there"
     return (Reason("metadata-only", said, f"reinstall {dist.name}"),)
 
 
@@ -260,7 +261,8 @@ def range_warnings(
     return tuple(
         Reason(
             "conflict",
-            f"{package.name} {package.metadata_version} needs {one.name} {one.clauses}, and "
+            f"{_with_version(package.name, package.metadata_version)} needs "
+            f"{one.name} {one.clauses}, and "
             f"{one.installed} is installed: {why}",
             f"install {one.name} {one.clauses}",
         )
@@ -346,6 +348,11 @@ def built_for_torch(host: Host, what: str, wanted: str) -> Reason | None:
     return Reason("conflict", said, hint)
 
 
+def _with_version(name: str, version: str) -> str:
+    """Return "torch 2.9.0", or the name alone where metadata tells no version."""
+    return f"{name} {version}" if version else name
+
+
 def _installed_twice(host: Host, package: Package) -> list[Reason]:
     """Warn of installations that write over each other or hide each other."""
     first, *others = package.installed or (None,)
@@ -353,7 +360,8 @@ def _installed_twice(host: Host, package: Package) -> list[Reason]:
     for other in others:
         if first is None or _is_required(host, package.installed, first.name, other.name):
             continue
-        one, two = f"{first.name} {first.version}", f"{other.name} {other.version}"
+        one = _with_version(first.name, first.version)
+        two = _with_version(other.name, other.version)
         if first.folder == other.folder:
             said = f"{one} and {two} are both in {first.folder}: one wrote over the other"
             hint = "uninstall both, then install the one that you want"

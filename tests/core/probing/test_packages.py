@@ -115,6 +115,18 @@ def test_metadata_without_files_is_a_reason(tmp_path: Path) -> None:
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
 
 
+def test_a_package_of_no_version_is_named_without_one(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing.dist-info/METADATA": "Name: thing\nRequires-Dist: part==1\n"
+    }
+
+    finding = about(machine(tmp_path, files), "thing")
+
+    messages = [one.message for one in (*finding.reasons, *finding.warnings)]
+    assert len(messages) == 2
+    assert not [said for said in messages if "  " in said]
+
+
 def test_files_without_metadata_are_found(tmp_path: Path) -> None:
     host = machine(tmp_path, {"src/thing/__init__.py": "__version__ = '3.0'\n"}, "/site", "/src")
 
