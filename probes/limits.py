@@ -126,6 +126,8 @@ def find(host: Host) -> Finding:
             cores=_cores(host, affinity),
             is_x86=host.machine.lower() in ("x86_64", "amd64"),
             python=_python_version(host),
+            platform=host.platform,
+            has_mask=bool(affinity),
         )
         told = beliefs(host, machine)
         facts["beliefs"] = [
@@ -161,7 +163,12 @@ def _affinity(host: Host) -> tuple[int, ...]:
 
 
 def _cores(host: Host, cpus: tuple[int, ...]) -> int:
-    """Return how many physical cores these CPUs lie in; 0 where that cannot be told."""
+    """Return how many physical cores these CPUs lie in; 0 where that cannot be told.
+
+    Without a mask, on macOS, all of the machine's.
+    """
+    if not cpus and host.platform == "darwin":
+        return control_number(system_controls(host), "hw.physicalcpu") or 0
     if host.read(f"{_CPUS}/smt/active", 16) == "0":
         return len(cpus)
     cores = 0

@@ -331,3 +331,38 @@ def test_macos_tells_cpus_and_memory_by_its_settings(tmp_path: Path) -> None:
     assert facts["effective_cpus"] == 10
     assert facts["effective_memory_bytes"] == 32 * GIB
     assert "cgroup_version" not in facts
+
+
+@pytest.mark.parametrize(
+    ("told", "threads", "cores"),
+    [
+        (
+            {"platform": "darwin", "uname": {"machine": "x86_64"}},
+            {"os.cpu_count": 12, "os.process_cpu_count": 12, "nproc": 12, "OpenMP": 12},
+            {"OpenBLAS": 6, "MKL": 6, "torch": 6},
+        ),
+        (
+            {"platform": "win32", "uname": {"machine": "AMD64"}, "system": {"cpu_count": 16}},
+            dict.fromkeys(
+                ("os.cpu_count", "os.process_cpu_count", "nproc", "OpenMP", "OpenBLAS"), 16
+            ),
+            {},
+        ),
+    ],
+    ids=["macos", "windows"],
+)
+def test_where_there_is_no_affinity_mask_no_runtime_takes_it(
+    tmp_path: Path, told: dict[str, Any], threads: dict[str, int], cores: dict[str, int]
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "commands").mkdir()
+    controls = "hw.activecpu: 12\nhw.physicalcpu: 6\n"
+    (tmp_path / "commands" / "sysctl -a").write_text(controls)
+    (tmp_path / "host.json").write_text(json.dumps(told | {"python": {"version": "3.13.1"}}))
+
+    facts = limits.find(Host(str(tmp_path))).facts
+
+    assert cpus_by_runtime(facts) == threads | cores
+    for row in facts["beliefs"]:
+        what = "the physical cores" if row["runtime"] in cores else "the CPUs that are online"
+        assert row["because"].endswith(what)

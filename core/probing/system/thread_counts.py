@@ -11,6 +11,9 @@
                           which cap them all unless MKL_DYNAMIC is off
     torch                 for x86-64 what MKL takes; elsewhere only the two variables are certain
 
+Where there is no affinity mask (macOS, Windows) the CPUs that are online stand for it, but for
+OpenBLAS on macOS, which counts the physical cores.
+
 None of these rules looks at a CPU quota: that is why they are here.
 
 Source: Python documentation, os.cpu_count; coreutils, nproc(1) and NEWS 9.8; OpenMP 5.2, 21.2;
@@ -39,8 +42,8 @@ class Belief(Struct, frozen=True):
 class Machine(Struct, frozen=True):
     """The counts that the rules start from; 0 is what could not be told.
 
-    affinity: CPUs in the affinity mask. cores: physical cores that these lie in. python: version
-    of the interpreter that is looked at, () for unknown.
+    affinity: CPUs in the affinity mask, those that are online where there is none. cores: physical
+    cores that these lie in. python: version of the interpreter that is looked at, () for unknown.
     """
 
     online: int
@@ -48,6 +51,18 @@ class Machine(Struct, frozen=True):
     cores: int
     is_x86: bool
     python: tuple[int, ...] = ()
+    platform: str = "linux"
+    has_mask: bool = True
+
+    @property
+    def allowed(self) -> str:
+        """What `affinity` counts."""
+        return "the affinity mask" if self.has_mask else "the CPUs that are online"
+
+    @property
+    def allowed_cores(self) -> str:
+        """What `cores` counts."""
+        return "the cores in the affinity mask" if self.has_mask else "the physical cores"
 
 
 def thread_counts(text: str) -> tuple[int, ...]:
@@ -78,7 +93,7 @@ def _process_cpu_count(host: Host, machine: Machine) -> Belief | None:
     name = "os.process_cpu_count"
     if count := _first(host, "PYTHON_CPU_COUNT"):
         return Belief(name, count, _set("PYTHON_CPU_COUNT", host))
-    return Belief(name, machine.affinity, "the affinity mask")
+    return Belief(name, machine.affinity, machine.allowed)
 
 
 def _nproc(host: Host, machine: Machine) -> Belief:
@@ -92,7 +107,7 @@ def _openmp(host: Host, machine: Machine) -> Belief:
 def _openmp_count(host: Host, machine: Machine) -> tuple[int, str]:
     if count := _first(host, "OMP_NUM_THREADS"):
         return count, _set("OMP_NUM_THREADS", host)
-    return machine.affinity, "the affinity mask"
+    return machine.affinity, machine.allowed
 
 
 def _capped(host: Host, belief: Belief) -> Belief:
@@ -103,16 +118,18 @@ def _capped(host: Host, belief: Belief) -> Belief:
 
 
 def _openblas(host: Host, machine: Machine) -> Belief:
+    most, allowed = machine.affinity, machine.allowed
+    if machine.platform == "darwin":
+        most, allowed = machine.cores, machine.allowed_cores
     for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
         # It reads with atoi, which takes "4x" for 4 and goes on to the next name at 0.
         match = _LEADING.match(host.env(name))
         count = int(match[1]) if match else 0
-        if 0 < count <= machine.affinity:
+        if 0 < count <= most:
             return Belief("OpenBLAS", count, _set(name, host))
         if count:
-            because = f"{_set(name, host)}, more than the affinity mask has"
-            return Belief("OpenBLAS", machine.affinity, because)
-    return Belief("OpenBLAS", machine.affinity, "the affinity mask")
+            return Belief("OpenBLAS", most, f"{_set(name, host)}, capped by {allowed}")
+    return Belief("OpenBLAS", most, allowed)
 
 
 def _mkl(host: Host, machine: Machine) -> Belief | None:
@@ -123,10 +140,10 @@ def _mkl(host: Host, machine: Machine) -> Belief | None:
     if name == "MKL_NUM_THREADS" and not count:
         return None  # what MKL makes of a value that is no number is written nowhere
     if not count:
-        return Belief("MKL", machine.cores, "the cores in the affinity mask")
+        return Belief("MKL", machine.cores, machine.allowed_cores)
     if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < machine.cores < count:
         return Belief("MKL", count, _set(name, host))
-    because = f"{_set(name, host)}, and MKL_DYNAMIC keeps it to the cores in the affinity mask"
+    because = f"{_set(name, host)}, and MKL_DYNAMIC keeps it to {machine.allowed_cores}"
     return Belief("MKL", machine.cores, because)
 
 
