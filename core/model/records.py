@@ -100,7 +100,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     memory_bytes: Annotated[int, Meta(ge=0)] | None = None
     capability: str = ""
     driver: str = ""
-    pci_address: Annotated[str, _Identity] = ""
+    pci_address: str = ""
     uuid: Annotated[str, _Identity] = ""
     serial: Annotated[str, _Identity] = ""
     numa_node: int | None = None
