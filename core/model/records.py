@@ -15,7 +15,7 @@ JSON Schema as `x-role`:
 from enum import StrEnum
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from mlbackends.model.reasons import Reason
 
@@ -74,7 +74,8 @@ class Library(Struct, frozen=True, omit_defaults=True):
     path: Annotated[str, Meta(extra_json_schema={"x-role": "fact", "x-redact": "home"})]
     soname: str = ""
     version: str = ""
-    presence: Presence = Presence.FOUND
+    # A factory, since what equals a plain default is left out of the JSON; this never is.
+    presence: Presence = field(default_factory=lambda: Presence.FOUND)
     found_by: str = ""
     owner: str = ""
     wins: bool = False
@@ -96,7 +97,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
     kind: str
     index: int
     name: str = ""
-    presence: Presence = Presence.FOUND
+    presence: Presence = field(default_factory=lambda: Presence.FOUND)
     memory_bytes: Annotated[int, Meta(ge=0)] | None = None
     capability: str = ""
     driver: str = ""
