@@ -17,6 +17,7 @@ from mlbackends.probing.drm import accel_nodes, denied
 from mlbackends.probing.packages import distribution
 from mlbackends.probing.pci import PciDevice, link_facts, of_vendor
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -73,8 +74,7 @@ def find(host: Host) -> Finding:
         facts["driver_version"] = version
     if plugin := distribution(host, "habana-torch-plugin"):
         facts["torch_plugin"] = plugin.version
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     places = _places(host) if cards else {}
     devices = tuple(_device(host, i, card, places) for i, card in enumerate(cards))
     reasons: tuple[Reason, ...] = ()

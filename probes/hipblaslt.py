@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, Finding
-from mlbackends.probing.amd import FOLDERS, HOMES, shipped_targets, uncovered, wheels
-from mlbackends.probing.search import absent, libraries_named
+from mlbackends.model.records import Answer, Fact
+from mlbackends.probing.amd import call_failed, library_finding
 
 if TYPE_CHECKING:
     import ctypes
 
-    from mlbackends.model.records import FactValue, Library
+    from mlbackends.model.records import Finding, Library
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -39,20 +37,7 @@ _VARIABLES = (
 
 def find(host: Host) -> Finding:
     """Look for every copy of hipBLASLt and the GPU code beside the first."""
-    libraries = libraries_named(
-        host, "hipBLASLt", "libhipblaslt", homes=HOMES, folders=FOLDERS, wheels=wheels(host)
-    )
-    if not libraries:
-        return Finding(reasons=(absent(host, "libhipblaslt.so", HOMES, ("/opt/rocm/lib",)),))
-    facts: dict[str, FactValue] = {}
-    targets = shipped_targets(host, libraries[0], "hipblaslt/library")
-    if targets:
-        facts["targets"] = targets
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
-    return Finding(
-        libraries=tuple(libraries), facts=facts, warnings=uncovered(host, "hipBLASLt", targets)
-    )
+    return library_finding(host, "hipBLASLt", "libhipblaslt", _VARIABLES, "hipblaslt/library")
 
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
@@ -61,17 +46,12 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 
     handle, version = c_void_p(), c_int()
     if (status := opened.hipblasLtCreate(byref(handle))) or not handle.value:
-        raise _failed("hipblasLtCreate", status)
+        raise call_failed("hipblasLtCreate", status)
     opened.hipblasLtGetVersion.argtypes = [c_void_p, c_void_p]
     opened.hipblasLtDestroy.argtypes = [c_void_p]
     if status := opened.hipblasLtGetVersion(handle, byref(version)):
-        raise _failed("hipblasLtGetVersion", status)
+        raise call_failed("hipblasLtGetVersion", status)
     if status := opened.hipblasLtDestroy(handle):
-        raise _failed("hipblasLtDestroy", status)
+        raise call_failed("hipblasLtDestroy", status)
     major, rest = divmod(version.value, 100_000)
     return Answer(replace(library, version=f"{major}.{rest // 100}.{rest % 100}"))
-
-
-def _failed(function: str, status: int) -> NotUsable:
-    hint = "see `backends info rocm` for the GPU"
-    return NotUsable("call-failed", f"{function} returned {status}", hint)

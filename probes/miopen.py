@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, Finding
-from mlbackends.probing.amd import FOLDERS, HOMES, wheels
-from mlbackends.probing.search import absent, libraries_named
+from mlbackends.model.records import Answer, Fact
+from mlbackends.probing.amd import library_finding
 
 if TYPE_CHECKING:
     import ctypes
 
-    from mlbackends.model.records import FactValue, Library
+    from mlbackends.model.records import Finding, Library
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -49,17 +48,11 @@ _DATABASES_LIMIT = 100
 
 def find(host: Host) -> Finding:
     """Look for every copy of MIOpen and its databases."""
-    libraries = libraries_named(
-        host, "MIOpen", "libMIOpen", homes=HOMES, folders=FOLDERS, wheels=wheels(host)
+    finding = library_finding(host, "MIOpen", "libMIOpen", _VARIABLES)
+    databases = _databases(host, finding.libraries[0]) if finding.libraries else []
+    return (
+        replace(finding, facts={"databases": databases, **finding.facts}) if databases else finding
     )
-    if not libraries:
-        return Finding(reasons=(absent(host, "libMIOpen.so", HOMES, ("/opt/rocm/lib",)),))
-    facts: dict[str, FactValue] = {}
-    if databases := _databases(host, libraries[0]):
-        facts["databases"] = databases
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
-    return Finding(libraries=tuple(libraries), facts=facts)
 
 
 def _databases(host: Host, library: Library) -> list[str]:

@@ -22,6 +22,7 @@ from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Pre
 from mlbackends.probing.host import to_int
 from mlbackends.probing.packages import distribution
 from mlbackends.probing.system.system_controls import system_controls
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     import ctypes
@@ -103,8 +104,7 @@ def find(host: Host) -> Finding:
         facts["is_virtual_machine"] = flag == "1"
     if cores := _gpu_cores(host):
         facts["gpu_core_count"] = cores
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     warnings, needed = _torch_warnings(host, version, is_apple=is_apple)
     if needed:
         facts["torch_needs_macos"] = ".".join(map(str, needed))

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, Finding
-from mlbackends.probing.amd import FOLDERS, HOMES, wheels
-from mlbackends.probing.search import absent, libraries_named
+from mlbackends.model.records import Answer, Fact
+from mlbackends.probing.amd import library_finding
 
 if TYPE_CHECKING:
     import ctypes
 
-    from mlbackends.model.records import Library
+    from mlbackends.model.records import Finding, Library
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -46,15 +45,7 @@ _OLD_ENCODING_BELOW = 10_000  # 2708 is 2.7.8; since 2.9 it is 20900
 
 def find(host: Host) -> Finding:
     """Look for every copy of RCCL."""
-    libraries = libraries_named(
-        host, "RCCL", "librccl", homes=HOMES, folders=FOLDERS, wheels=wheels(host)
-    )
-    if not libraries:
-        return Finding(reasons=(absent(host, "librccl.so", HOMES, ("/opt/rocm/lib",)),))
-    environment = {name: host.env(name) for name in _VARIABLES if host.env(name)}
-    return Finding(
-        libraries=tuple(libraries), facts={"environment": environment} if environment else {}
-    )
+    return library_finding(host, "RCCL", "librccl", _VARIABLES)
 
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, Finding
-from mlbackends.probing.amd import FOLDERS, HOMES, shipped_targets, uncovered, wheels
-from mlbackends.probing.search import absent, libraries_named
+from mlbackends.model.records import Answer, Fact
+from mlbackends.probing.amd import call_failed, library_finding
 
 if TYPE_CHECKING:
     import ctypes
     from collections.abc import Callable
 
-    from mlbackends.model.records import FactValue, Library
+    from mlbackends.model.records import Finding, Library
     from mlbackends.probing.host import Host
 
 GROUP = "library"
@@ -41,20 +40,7 @@ _PRODUCT = [19.0, 43.0, 22.0, 50.0]
 
 def find(host: Host) -> Finding:
     """Look for every copy of rocBLAS and the GPU code beside the first."""
-    libraries = libraries_named(
-        host, "rocBLAS", "librocblas", homes=HOMES, folders=FOLDERS, wheels=wheels(host)
-    )
-    if not libraries:
-        return Finding(reasons=(absent(host, "librocblas.so", HOMES, ("/opt/rocm/lib",)),))
-    facts: dict[str, FactValue] = {}
-    targets = shipped_targets(host, libraries[0], "rocblas/library")
-    if targets:
-        facts["targets"] = targets
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
-    return Finding(
-        libraries=tuple(libraries), facts=facts, warnings=uncovered(host, "rocBLAS", targets)
-    )
+    return library_finding(host, "rocBLAS", "librocblas", _VARIABLES, "rocblas/library")
 
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
@@ -64,7 +50,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     text = create_string_buffer(256)
     opened.rocblas_get_version_string.argtypes = [c_char_p, c_size_t]
     if status := opened.rocblas_get_version_string(text, len(text)):
-        raise _failed("rocblas_get_version_string", status)
+        raise call_failed("rocblas_get_version_string", status)
     return Answer(replace(library, version=text.value.decode(errors="replace").strip()))
 
 
@@ -109,13 +95,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     )
     for name, call in steps:
         if status := call():
-            raise _failed(name, status)
+            raise call_failed(name, status)
     if list(product) != _PRODUCT:
         said = f"the product of two matrices is {list(product)}; right is {_PRODUCT}"
         raise NotUsable("wrong-result", said)
     return Answer(library)
-
-
-def _failed(function: str, status: int) -> NotUsable:
-    hint = "see `backends info rocm` for the GPU"
-    return NotUsable("call-failed", f"{function} returned {status}", hint)

@@ -34,6 +34,7 @@ from mlbackends.probing.drm import denied, render_node
 from mlbackends.probing.packages import distributions
 from mlbackends.probing.pci import FOLDER, link_facts
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     import ctypes
@@ -114,8 +115,7 @@ def find(host: Host) -> Finding:
         facts["links"] = table
     if forbidden := unreadable_nodes(host):
         facts["unreadable_node_count"] = forbidden
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     computing = [card for card in cards if card.node is not None]
     if computing:
         facts["visible_gpu_count"] = _visible(host, computing)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue, Library
@@ -51,8 +52,7 @@ def find(host: Host) -> Finding:
     names = (_ADAPTER.match(name) for name in host.listdir(beside))
     if adapters := sorted({match[1] for match in names if match}):
         facts["adapters"] = list(adapters)
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     return Finding(tuple(_with_version(host, library) for library in libraries), facts=facts)
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     import ctypes
@@ -67,8 +68,7 @@ def find(host: Host) -> Finding:
     if not libraries and not drivers:
         return Finding(reasons=(absent(host, "libvulkan.so", ("VULKAN_SDK",)),))
     facts: dict[str, FactValue] = {"drivers": [{**row} for row in drivers]} if drivers else {}
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     reasons: tuple[Reason, ...] = ()
     if not libraries:
         said = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"

@@ -22,6 +22,7 @@ from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
 from mlbackends.probing.drm import denied, render_node
 from mlbackends.probing.pci import FOLDER, PciDevice, link_facts, of_vendor, product_name
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     import ctypes
@@ -102,8 +103,7 @@ def find(host: Host) -> Finding:
         found = libraries_named(host, "Level Zero driver", "libze_intel_gpu")
         if paths := [library.path for library in found]:
             facts["level_zero_drivers"] = list(paths)
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     devices = tuple(_device(host, index, card) for index, card in enumerate(cards))
     reasons: tuple[Reason, ...] = ()
     if not cards:

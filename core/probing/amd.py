@@ -4,14 +4,18 @@ Source: Linux include/uapi/linux/kfd_sysfs.h and drivers/gpu/drm/amd/amdkfd/kfd_
 Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Library
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import FactValue, Finding, Library
 from mlbackends.probing.host import Host, to_int
 from mlbackends.probing.packages import distributions
 from mlbackends.probing.pci import FOLDER, PciDevice, of_vendor
+from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 HOMES = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
 FOLDERS = ("/opt/rocm*/lib", "/opt/rocm/core*/lib")
@@ -45,6 +49,32 @@ class AmdGpu(Struct, frozen=True):
 def wheels(host: Host) -> tuple[str, ...]:
     """Return the folders of the rocm-sdk wheels below site-packages, () where none is installed."""
     return ("_rocm_sdk_*/lib",) if "rocm-sdk-core" in distributions(host) else ()
+
+
+def library_finding(
+    host: Host, name: str, stem: str, variables: Sequence[str], code: str = ""
+) -> Finding:
+    """Return the finding of a library of ROCm: its copies, the variables that steer it, its code.
+
+    stem: the file's name without its ending. code: the folder with its GPU code, relative to the
+    library's, such as "rocblas/library", for the fact `targets`; "" where it is in the library.
+    """
+    libraries = libraries_named(host, name, stem, homes=HOMES, folders=FOLDERS, wheels=wheels(host))
+    if not libraries:
+        return Finding(reasons=(absent(host, f"{stem}.so", HOMES, ("/opt/rocm/lib",)),))
+    targets = shipped_targets(host, libraries[0], code) if code else []
+    facts: dict[str, FactValue] = {"targets": targets} if targets else {}
+    return Finding(
+        libraries=tuple(libraries),
+        facts=facts | steering(host, variables),
+        warnings=uncovered(host, name, targets),
+    )
+
+
+def call_failed(function: str, status: int) -> NotUsable:
+    """Return what to raise where a function of ROCm's libraries returned an error."""
+    hint = "see `backends info rocm` for the GPU"
+    return NotUsable("call-failed", f"{function} returned {status}", hint)
 
 
 def gpus(host: Host) -> tuple[AmdGpu, ...]:

@@ -1,7 +1,7 @@
 """Environment variables that steer a library: which are set, and which hold what it cannot take."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue
@@ -46,9 +46,12 @@ def one_of(*words: str, case: bool = False) -> Rule:
     return rule
 
 
-def steering(host: Host, rules: Mapping[str, Rule]) -> dict[str, FactValue]:
-    """Return the fact `environment`: those of the variables that are set; {} where none is."""
-    told = {name: host.env(name) for name in rules if host.env(name)}
+def steering(host: Host, names: Iterable[str]) -> dict[str, FactValue]:
+    """Return the fact `environment`: those of the variables that are set; {} where none is.
+
+    names: also a mapping from them, such as that of their rules.
+    """
+    told = {name: host.env(name) for name in names if host.env(name)}
     return {"environment": told} if told else {}
 
 
