@@ -17,9 +17,10 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.pci import pci_devices
-from mlbackends.probing.quantities import one_line, size_in_bytes
+from mlbackends.probing.quantities import one_line
 from mlbackends.probing.system.c_library import c_library
 from mlbackends.probing.system.containers import container_signs, wsl_version
+from mlbackends.probing.system.memory_settings import total_memory
 from mlbackends.probing.system.mounts import mounted_at, mounts
 from mlbackends.probing.system.system_controls import system_controls
 from mlbackends.probing.system.virtual_machines import virtual_machine
@@ -239,14 +240,7 @@ def _shared_memory(host: Host) -> dict[str, FactValue]:
 
 def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
     """Return a warning for a /dev/shm that is smaller than a machine of this memory makes it."""
-    memory = next(
-        (
-            size_in_bytes(line[9:])
-            for line in host.read("/proc/meminfo", 4096).splitlines()
-            if line.startswith("MemTotal:")
-        ),
-        None,
-    )
+    memory = total_memory(host)
     needed = min(_SMALL_SHARED_MEMORY, memory // 4) if memory else _SMALL_SHARED_MEMORY
     if not isinstance(size, int) or not 0 < size < needed:
         return []

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.cpu.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
-from mlbackends.probing.quantities import size_in_bytes, whole_number
+from mlbackends.probing.quantities import whole_number
 from mlbackends.probing.system import cgroup_limits, cgroups
+from mlbackends.probing.system.memory_settings import total_memory
 from mlbackends.probing.system.schedulers import granted
 from mlbackends.probing.system.system_controls import control_number, system_controls
 from mlbackends.probing.system.thread_counts import Belief, Machine, beliefs
@@ -312,12 +313,9 @@ def _add_effective_memory(host: Host, facts: dict[str, FactValue]) -> None:
 
 
 def _total_memory(host: Host) -> int | None:
-    for line in host.read("/proc/meminfo", 4096).splitlines():
-        if line.startswith("MemTotal:"):
-            return size_in_bytes(line[9:]) or None
     if host.platform == "darwin":
         return control_number(system_controls(host), "hw.memsize")
-    return None
+    return total_memory(host)
 
 
 _ULIMITS = {

@@ -360,7 +360,7 @@ def test_where_there_is_no_affinity_mask_no_runtime_takes_it(
     (tmp_path / "commands" / "sysctl -a").write_text(controls)
     (tmp_path / "host.json").write_text(json.dumps(told | {"python": {"version": "3.13.1"}}))
 
-    facts = limits.find(Host(str(tmp_path))).facts
+    facts: dict[str, Any] = limits.find(Host(str(tmp_path))).facts
 
     assert cpus_by_runtime(facts) == threads | cores
     for row in facts["beliefs"]:

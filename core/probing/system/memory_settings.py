@@ -26,6 +26,12 @@ def meminfo(text: str) -> dict[str, int]:
     return numbers
 
 
+def total_memory(host: Host) -> int | None:
+    """Return how much memory Linux has, in bytes; None where it does not tell."""
+    # It is in the first line; what follows need not be read for it.
+    return meminfo(host.read("/proc/meminfo", 1024)).get("MemTotal") or None
+
+
 def huge_pages(host: Host) -> tuple[list[dict[str, FactValue]], list[dict[str, FactValue]]]:
     """Return each size of huge page with its pool, and with what of the pool is in use now."""
     pools: list[dict[str, FactValue]] = []
