@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
-from mlbackends.probing.drm import denied, device_nodes
+from mlbackends.probing.drm import all_denied, device_nodes
 from mlbackends.probing.packages import distribution
 from mlbackends.probing.pci import PciDevice, link_facts, of_vendor
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     import ctypes
@@ -86,8 +87,7 @@ def find(host: Host) -> Finding:
         facts["toolkit_version"] = toolkit
     if plugin := distribution(host, "torch-npu"):
         facts["torch_npu"] = plugin.version
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     devices = tuple(_device(i, card) for i, card in enumerate(cards))
     if not cards:  # a container or a board whose NPU is not on PCI
         devices = tuple(
@@ -146,8 +146,7 @@ def _reasons(host: Host, cards: list[PciDevice], nodes: list[str]) -> tuple[Reas
         said = "Ascend NPUs are on PCI, but no /dev/davinci* is there, through which they compute"
         hint = "give the container the nodes: --device=/dev/davinci0 --device=/dev/davinci_manager"
         return (Reason("no-device", said, hint),)
-    refused = [reason for node in nodes if (reason := denied(host, node))]
-    return (refused[0],) if nodes and len(refused) == len(nodes) else ()
+    return all_denied(host, nodes)
 
 
 # ---- in the child ------------------------------------------------------------------------------

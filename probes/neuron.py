@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Fact, Finding
-from mlbackends.probing.drm import denied, device_nodes
+from mlbackends.probing.drm import all_denied, device_nodes
 from mlbackends.probing.packages import distribution
 from mlbackends.probing.pci import of_vendor
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -70,8 +71,7 @@ def find(host: Host) -> Finding:
     wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
     if wheels:
         facts["wheels"] = [f"{dist.name} {dist.version}" for dist in wheels]
-    if environment := {name: host.env(name) for name in _VARIABLES if host.env(name)}:
-        facts["environment"] = environment
+    facts |= steering(host, _VARIABLES)
     devices = tuple(
         Device(
             kind="neuron",
@@ -97,5 +97,4 @@ def _reasons(host: Host, nodes: list[str], *, has_cards: bool) -> tuple[Reason, 
         said = "Neuron devices are on PCI, but no /dev/neuron* is there"
         hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
         return (Reason("no-driver", said, hint),)
-    refused = [reason for node in nodes if (reason := denied(host, node))]
-    return (refused[0],) if nodes and len(refused) == len(nodes) else ()
+    return all_denied(host, nodes)

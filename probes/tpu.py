@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library
-from mlbackends.probing.drm import denied, device_nodes
+from mlbackends.probing.drm import all_denied, device_nodes
 from mlbackends.probing.packages import distribution
 from mlbackends.probing.pci import of_vendor
 from mlbackends.probing.search import absent, libraries_named
+from mlbackends.probing.variables import steering
 
 if TYPE_CHECKING:
     import ctypes
@@ -84,11 +85,8 @@ def find(host: Host) -> Finding:
     nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
     if chips and nodes:
         facts["nodes"] = list(nodes)
-    set_here = {name: host.env(name) for name in _VARIABLES if host.env(name)}
-    if chips or any(name.startswith(_OWN_VARIABLES) for name in set_here):
-        facts["environment"] = set_here
-    if not facts.get("environment"):
-        facts.pop("environment", None)
+    if chips or any(host.env(name) for name in _VARIABLES if name.startswith(_OWN_VARIABLES)):
+        facts |= steering(host, _VARIABLES)
     devices = tuple(
         Device(
             kind="tpu",
@@ -124,8 +122,7 @@ def _reasons(host: Host, nodes: list[str], *, has_chips: bool) -> tuple[Reason, 
         said = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
         hint = "a container needs --privileged, or the nodes themselves"
         return (Reason("no-driver", said, hint),)
-    refused = [reason for node in nodes if (reason := denied(host, node))]
-    return (refused[0],) if nodes and len(refused) == len(nodes) else ()
+    return all_denied(host, nodes)
 
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:

@@ -6,6 +6,7 @@ Source: Linux Documentation/gpu/drm-uapi (render nodes) and Documentation/accel.
 import os
 import re
 import stat
+from collections.abc import Sequence
 
 from mlbackends.model.reasons import Reason
 from mlbackends.probing.host import Host
@@ -54,6 +55,12 @@ def denied(host: Host, path: str) -> Reason | None:
         f"{said}: it belongs to the group {group}",
         f"add the user to it (sudo usermod -aG {group} USER) and log in again",
     )
+
+
+def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:
+    """Return why this user cannot open the first of some device nodes, () if it can open any."""
+    reasons = [reason for path in paths if (reason := denied(host, path))]
+    return (reasons[0],) if paths and len(reasons) == len(paths) else ()
 
 
 def _group_of(host: Host, path: str) -> str:

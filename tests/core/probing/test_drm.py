@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.probing.drm import accel_nodes, denied, device_nodes, render_node
+from mlbackends.probing.drm import accel_nodes, all_denied, denied, device_nodes, render_node
 from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:
@@ -62,6 +62,16 @@ def test_a_recorded_machine_never_says_who_may_open_what(tmp_path: Path) -> None
     (tmp_path / "kfd").touch()
 
     assert denied(Host(str(tmp_path)), "/kfd") is None
+
+
+def test_nodes_are_refused_where_not_one_of_them_opens(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    refusing = Refused(tmp_path)
+
+    assert all_denied(refusing, ["/one", "/two"]) == (denied(refusing, "/one"),)
+    assert all_denied(refusing, ["/one", "/none"]) == ()
+    assert all_denied(refusing, []) == ()
 
 
 def test_the_render_node_of_a_device(tmp_path: Path) -> None:
