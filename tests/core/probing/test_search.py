@@ -193,7 +193,8 @@ def test_dpkg_owns_what_its_lists_name(machine: Machine) -> None:
     machine.write("/var/lib/dpkg/info/libthing1:amd64.list", "/.\n/usr/lib/libthing.so.1\n")
     machine.write(
         "/var/lib/dpkg/status",
-        "Package: libthing1\nArchitecture: i386\nVersion: 0\n\nPackage: libthing1\nArchitecture: amd64\nVersion: 7-1\n",
+        "Package: libthing1\nArchitecture: i386\nVersion: 0\n\n"
+        "Package: libthing1\nArchitecture: amd64\nVersion: 7-1\n",
     )
 
     (found,) = libraries_named(machine.host(), "thing", "libthing")
