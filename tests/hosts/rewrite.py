@@ -34,11 +34,15 @@ def looked_at(name: str) -> Report:
 
 
 def lasting(report: Report) -> dict[str, Any]:
-    """Return what the machine is, as plain values: without what differs between two runs."""
+    """Return what the machine is, as plain values: without what differs between two runs.
+
+    A probe whose thing is simply not there is left out, so that a new probe changes no machine that
+    has nothing of it.
+    """
     tree: dict[str, Any] = msgspec.to_builtins(report)
     for field in _OF_THE_RUN:
         del tree[field]
-    for name, probe in tree["probes"].items():
+    for name, probe in list(tree["probes"].items()):
         for field in _OF_THE_PROBE:
             probe.pop(field, None)
         roles = {
@@ -49,6 +53,8 @@ def lasting(report: Report) -> dict[str, Any]:
                 del probe["facts"][fact]
         for device in probe.get("devices", ()):
             device.pop("volatile", None)
+        if probe["presence"] == "absent" and probe.keys() <= {"presence", "reasons"}:
+            del tree["probes"][name]
     return tree
 
 
