@@ -20,6 +20,12 @@ from mlbackends.model.writable import clean, is_text
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
 
+_LINK_LIMIT = 40
+"""Links on the way to one file, as in Linux."""
+
+_NOWHERE = "/dev/null"
+"""No folder anywhere, so that no path below it is there."""
+
 
 class Host:
     """One machine. Every method answers; none raises for what is missing, forbidden or garbage.
@@ -95,9 +101,12 @@ class Host:
             path = f"/proc/{self.pid}/{path[11:]}"
         if self.is_live:
             return path
-        return self.root + self._resolve(path)
+        resolved = self._resolve(path)
+        # What a link of a loop says is for us to follow: the system would follow it out of the root.
+        return self.root + resolved if resolved else _NOWHERE + path
 
-    def _resolve(self, path: str, follow_last: bool = True) -> str:
+    def _resolve(self, path: str) -> str:
+        """Return a path without links, as the recorded machine names it; "" for links in a loop."""
         todo = [part for part in path.split("/") if part][::-1]
         done: list[str] = []
         links = 0
@@ -110,8 +119,10 @@ class Host:
                     done.pop()
                 continue
             at = self.root + "/" + "/".join([*done, part])
-            if (todo or follow_last) and links < 40 and os.path.islink(at):
+            if os.path.islink(at):
                 links += 1
+                if links > _LINK_LIMIT:
+                    return ""
                 target = os.readlink(at)
                 if target.startswith("/"):
                     done = []
@@ -225,7 +236,7 @@ class Host:
         """Return the path with every link resolved, as this machine names it."""
         if self.is_live:
             return os.path.realpath(path)
-        return self._resolve(path)
+        return self._resolve(path) or path
 
     # ---- what no file tells --------------------------------------------------------------------
 

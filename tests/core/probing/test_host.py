@@ -73,6 +73,63 @@ def test_no_link_leads_out_of_a_recorded_root(root: Path, target: str) -> None:
     assert Host(str(root)).read("/link") == "inside"
 
 
+def out_of(root: Path, steps: int) -> str:
+    """Return a relative link target that leads from a first folder of the root to secret/file."""
+    return "../" * steps + str(root.parent / "secret/file").lstrip("/")
+
+
+@pytest.mark.parametrize("steps", [1, 3, 12, 60])
+@pytest.mark.parametrize("way", ["link", "link-to-link", "parent", "itself", "pair"])
+def test_no_number_of_steps_up_leads_out_of_a_recorded_root(
+    root: Path, way: str, steps: int
+) -> None:
+    (root.parent / "secret").mkdir()
+    (root.parent / "secret/file").write_text("outside")
+    (root / "proc").mkdir()
+    up = out_of(root, steps)
+    if way == "link":
+        (root / "proc/file").symlink_to(up)
+    elif way == "link-to-link":
+        (root / "proc/file").symlink_to("other")
+        (root / "proc/other").symlink_to(up)
+    elif way == "parent":
+        (root / "proc/folder").symlink_to(up.removesuffix("/file"))
+    else:
+        # The path that the link names leads, below the root, back to the link: only there is it a loop.
+        at = root / str(root.parent / "secret").lstrip("/")
+        at.mkdir(parents=True)
+        depth = len(at.relative_to(root).parts)
+        name = "file" if way == "itself" else "other"
+        (at / "file").symlink_to("../" * (steps + depth) + f"{at.relative_to(root)}/{name}")
+        (at / "other").symlink_to("file")
+        (root / "proc/file").symlink_to(up)
+
+    host = Host(str(root))
+    for path in ("/proc/file", "/proc/folder/file", "/proc/../proc/./file"):
+        assert host.read(path) == ""
+        assert not host.is_file(path)
+        assert host.size(path) == 0
+        assert host.read(host.realpath(path)) == ""
+    assert host.listdir("/proc/folder") == []
+
+
+def test_a_link_that_leads_to_itself_below_the_root_is_not_followed_out_of_it(root: Path) -> None:
+    """Its target is the machine's own file of that name, for a system that knows no root."""
+    inside = root / str(root.parent).lstrip("/")
+    inside.mkdir(parents=True)
+    (root.parent / "secret").write_text("outside")
+    up = "../" * 60 + str(root.parent / "secret").lstrip("/")
+    (inside / "secret").symlink_to(up)
+
+    host = Host(str(root))
+    assert (inside / "secret").read_text() == "outside"
+    path = str(root.parent / "secret")
+    assert host.read(path) == ""
+    assert not host.exists(path)
+    assert host.realpath(path) == path
+    assert host.readlink(path) == up
+
+
 def test_absolute_links_are_read_below_the_root(root: Path) -> None:
     (root / "sys/devices/pci0").mkdir(parents=True)
     (root / "sys/devices/pci0/vendor").write_text("0x10de\n")
