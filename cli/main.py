@@ -47,6 +47,11 @@ def guarded_main(arguments: list[str]) -> int:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
         if sys.stdout is not None:  # a program may be started with its streams closed
             sys.stdout.flush()
+    except SystemExit as stop:
+        # click swallows a closed pipe, and leaves this wrapper behind.
+        if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            return _close_quietly()
+        return stop.code if isinstance(stop.code, int) else exits.YES
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

@@ -69,8 +69,10 @@ Examples:
     "--get",
     "wanted",
     metavar="DOTTED.NAME",
+    multiple=True,
     shell_complete=_complete_values,
-    help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not there.",
+    help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not"
+    " there. Given again, one line each.",
 )
 @click.option(
     "--depth",
@@ -83,6 +85,7 @@ Examples:
     "requirements",
     metavar="NAME[SPEC]",
     multiple=True,
+    shell_complete=_complete_values,
     help="Exit 1 and say why unless NAME reaches the rung of --depth, and its version or value"
     " fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
 )
@@ -128,7 +131,7 @@ Examples:
 def command(
     names: tuple[str, ...],
     form: str,
-    wanted: str | None,
+    wanted: tuple[str, ...],
     depth: str | None,
     requirements: tuple[str, ...],
     strict: bool,
@@ -151,6 +154,7 @@ def command(
     """
     from mlbackends.cli.output import write
     from mlbackends.cli.terminal import ProgressLine, page
+    from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
     from mlbackends.model.requirement import Requirement, unmet
     from mlbackends.probing.survey import survey
@@ -158,11 +162,10 @@ def command(
     if not timeout > 0:  # nan, which click finds in every range
         raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
     needs = [Requirement.parse(text) for text in requirements]
-    host = _host(root, python, pid)
-    asked = list(names)
-    if wanted is not None:
-        asked.append(wanted.partition(".")[0])
-    if asked or wanted is not None:
+    host = _host(root, python, pid, timeout)
+    wanted = tuple(map(plain, wanted))
+    asked = [*names, *(name.partition(".")[0] for name in wanted)]
+    if asked:
         asked += [need.probe for need in needs]
     elif needs and not strict and form == "table" and not output:
         asked = [need.probe for need in needs]
@@ -177,33 +180,36 @@ def command(
         )
     finally:
         progress.clear()
-    if wanted is not None:
-        write(_bare(report, wanted), output)
+    missing = [reason for need in needs if (reason := unmet(report, need))]
+    hide = redact if redact is not None else not wanted
+    shown = redacted(report, _names(host)) if hide else report
+    if wanted:
+        write("\n".join(_bare(shown, name) for name in wanted), output)
     else:
-        shown = redacted(report, _names(host)) if redact in (None, True) else report
         style = page(color, to_file=output not in ("", "-"), details=bool(names), timing=timing)
         write(registry.load("cli.render", form).report(shown, style), output)
-    missing = [reason for need in needs if (reason := unmet(report, need))]
     for reason in missing:
         click.echo(f"backends: required, but not so: {reason}", err=True)
-    failed = [name for name, probe in report.probes.items() if probe.failure]
-    if strict and failed:
-        click.echo(f"backends: could not tell: {', '.join(failed)}", err=True)
+    uncertain = [name for name, probe in report.probes.items() if not is_certain(probe)]
+    if strict and uncertain:
+        click.echo(f"backends: could not tell: {', '.join(uncertain)}", err=True)
         return exits.UNKNOWN
     return exits.NO if missing else exits.YES
 
 
-def _host(root: str | None, python: str | None, pid: int | None) -> "Host":
+def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> "Host":
     from mlbackends.model.errors import BadInput
     from mlbackends.probing.host import Host
     from mlbackends.probing.interpreter import ask, of_process
 
+    if python == "":
+        raise BadInput("--python names no interpreter")
     if root and (pid or python):
         raise BadInput(
             "--root looks at a recorded machine; it goes with neither --pid nor --python"
         )
     if python:
-        return Host(pid=pid, python=ask(python))
+        return Host(pid=pid, python=ask(python, timeout))
     if pid:
         return Host(pid=pid, python=of_process(pid))
     return Host(root or "/")
@@ -238,6 +244,8 @@ def _bare(report: "Report", name: str) -> str:
         if missing.probe.failure:
             raise Incomplete(f"{name}: the probe failed: {missing.probe.failure.message}") from None
         why = f": {missing.probe.reasons[0].message}" if missing.probe.reasons else ""
+        if not dotted.is_certain(missing.probe):
+            raise Incomplete(f"{name} could not be told{why}") from None
         raise NoSuchValue(f"{name} has no value here{why}") from None
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 

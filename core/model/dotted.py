@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.reasons import UNCERTAIN
 from mlbackends.model.records import ProbeReport, Report
 
 FIELDS = tuple(name for name in ProbeReport.__struct_fields__ if name != "facts")
@@ -22,18 +23,37 @@ class NoValue(LookupError):
         self.probe = probe
 
 
+def is_certain(probe: ProbeReport) -> bool:
+    """Tell whether a probe could say how it is; one that was stopped or refused could not."""
+    return probe.failure is None and not any(reason.code in UNCERTAIN for reason in probe.reasons)
+
+
+def plain(name: str) -> str:
+    """Return a dotted name in its short form; that of the JSON is taken too.
+
+    probes.cpu.facts.capability -> cpu.capability.
+    """
+    parts = name.removeprefix(".").split(".")
+    if parts[0] == "probes" and len(parts) > 1:
+        parts = parts[1:]
+    if len(parts) > 2 and parts[1] == "facts":
+        parts = [parts[0], *parts[2:]]
+    return ".".join(parts)
+
+
 def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
     """Return the value under a dotted name.
 
     declared: the facts that the probe declares, for telling a wrong name from a value that is not
     here. Raises UnknownName for a name that no machine has, NoValue for one that this one lacks.
     """
+    name = plain(name)
     probe_name, _, rest = name.partition(".")
     if probe_name not in report.probes:
         raise UnknownName("probe", probe_name, tuple(report.probes))
     probe = report.probes[probe_name]
     if not rest:
-        hint = f"try {probe_name}.presence or {probe_name}.version"
+        hint = f"try {probe_name}.presence, or press TAB behind {probe_name}."
         raise BadInput(f"{name} names a probe, not a value", hint)
     head, *path = rest.split(".")
     # A fact comes first: every fact has its dotted name, also where a field has the same.
@@ -52,7 +72,10 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         )
     for step in path:
         try:
-            found = found[int(step)] if isinstance(found, list | tuple) else found[step]
+            is_list = isinstance(found, list | tuple)
+            if is_list and not step.isdecimal():
+                raise IndexError(step)  # noqa: TRY301  -1 would count from the end
+            found = found[int(step)] if is_list else found[step]
         except (KeyError, IndexError, ValueError, TypeError):
             raise NoValue(name, probe) from None
     return found

@@ -22,7 +22,10 @@ class UnknownName(MlBackendsError, LookupError):
 
     def __init__(self, kind: str, name: str, known: "tuple[str, ...]") -> None:
         near = nearest(name, known)
-        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+        if near:
+            hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
+        else:
+            hint = f"known: {', '.join(known)}"
         super().__init__(f"there is no {kind} named {name!r}", hint)
         self.name = name
 
@@ -37,9 +40,17 @@ class Incomplete(MlBackendsError):
     exit_code = 3
 
 
-def nearest(name: str, known: "tuple[str, ...]") -> str:
-    """Return the known name that is most like `name`, "" if none is near."""
+def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
+    """Return the known names that are most likely meant, [] if none is near.
+
+    The same in another case, else those that go on where `name` ends, else the one spelled most alike.
+    """
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return close[0] if close else ""
+    lower = {each.lower(): each for each in known}
+    if name.lower() in lower:
+        return [lower[name.lower()]]
+    longer = [each for each in known if each.startswith(f"{name.lower()}_")]
+    if 0 < len(longer) <= 5:
+        return longer
+    return difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)

@@ -38,6 +38,9 @@ class NotUsable(Exception):
         self.learned = learned
 
 
+UNCERTAIN = frozenset({"timed-out", "not-asked", "permission-denied", "unreadable", "probe-error"})
+"""Codes that leave open how it is: what `--strict` ends with 3 for."""
+
 CODES = {
     # looking
     "not-found": "It was looked for in every place that is listed, and is in none.",

@@ -1,17 +1,17 @@
 """What a user requires of a report: `cudnn`, `cudnn>=9.10`, `cpu.cores>=8`, `cpu.capability==AVX512`."""
 
-import math
 from typing import Any
 
 from msgspec import Struct
 
 from mlbackends.model import dotted, registry
+from mlbackends.model.comparison import SIGNS, fits
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
 
-_FORM = pattern(r"(?P<name>[A-Za-z]\w*(?:\.\w+)*)\s*(?P<spec>(?:[<>=!~]=?=?\s*[^,<>=!~]+,?\s*)*)$")
-_CLAUSE = pattern(r"(===|==|~=|!=|>=|<=|>|<)\s*([^,]+)")
+_NAME = pattern(r"\s*([A-Za-z]\w*(?:\.\w+)*)\s*")
+_CLAUSE = pattern(r"\s*([<>=!~]+)\s*([^,<>=!~]*[^,<>=!~\s])\s*")
 
 
 class Requirement(Struct, frozen=True):
@@ -28,16 +28,26 @@ class Requirement(Struct, frozen=True):
     @staticmethod
     def parse(text: str) -> "Requirement":
         """Read a requirement; raises BadInput or UnknownName, with what would be right."""
-        form = _FORM.match(text.strip())
-        if not form:
+        name = _NAME.match(text)
+        if not name:
             example = "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
             raise BadInput(f"--require {text!r} cannot be read", example)
-        name, spec = form["name"], form["spec"]
-        probe = name.partition(".")[0]
+        probe = name[1].partition(".")[0]
         if probe not in registry.names("probes"):
             raise UnknownName("probe", probe, registry.names("probes"))
-        clauses = tuple((sign, wanted.strip()) for sign, wanted in _CLAUSE.findall(spec))
-        return Requirement(text.strip(), probe, name, clauses)
+        rest = text[name.end() :]
+        clauses = [_clause(text, part) for part in rest.split(",")] if rest else []
+        return Requirement(text.strip(), probe, name[1], tuple(clauses))
+
+
+def _clause(text: str, part: str) -> tuple[str, str]:
+    form = _CLAUSE.fullmatch(part)
+    if form and form[1] in SIGNS:
+        return form[1], form[2]
+    hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
+    if form and form[1] == "=":
+        hint = f"did you mean =={form[2]}?"
+    raise BadInput(f"--require {text!r} cannot be read at {part.strip()!r}", hint)
 
 
 def unmet(report: Report, need: Requirement) -> str:
@@ -63,12 +73,14 @@ def unmet(report: Report, need: Requirement) -> str:
         why = f": {probe.reasons[0].message}" if probe.reasons else ""
         return f"{need.text}: there is no value here{why}"
     if not need.clauses:
-        return "" if value not in (False, None, [], {}) else f"{need.text}: it is {_shown(value)}"
+        return "" if value not in (False, "", [], {}) else f"{need.text}: it is {_shown(value)}"
     return _unfit(need, value, facts.get(need.name.partition(".")[2]))
 
 
 def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
     """Say why a probe is below the rung that was asked for; one that has no higher check is not below."""
+    if any(reason.code == "not-mapped" for reason in probe.reasons):
+        return ": " + next(r.message for r in probe.reasons if r.code == "not-mapped")
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
     no_check = any(reason.code == "no-use-check" for reason in probe.reasons)
     if presence.rung >= depth.rung or only_a_fact or no_check:
@@ -78,56 +90,12 @@ def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
 
 def _unfit(need: Requirement, value: Any, fact: Fact | None) -> str:
     for sign, wanted in need.clauses:
-        if not _fits(value, sign, wanted, fact.order if fact else ()):
+        if not fits(value, sign, wanted, fact.order if fact else ()):
             return f"{need.text}: {need.name} is {_shown(value)}, needed is {sign} {wanted}"
     return ""
 
 
-def _fits(value: Any, sign: str, wanted: str, order: tuple[str, ...]) -> bool:
-    if isinstance(value, bool):
-        return (str(value).lower() == wanted.lower()) is (sign in ("==", "==="))
-    if isinstance(value, list | dict):
-        value = len(value)
-    if isinstance(value, int | float):
-        try:
-            return _compare(value, float(wanted), sign)
-        except ValueError:
-            raise BadInput(f"{wanted!r} is not a number, and the value is {value}") from None
-    if wanted in order:
-        # What stands on another ladder (SVE256 beside AVX2) is neither above nor below.
-        here = order.index(value) if value in order else math.nan
-        return _compare(here, order.index(wanted), sign)
-    return _version_fits(str(value), sign, wanted)
-
-
-def _compare(left: float, right: float, sign: str) -> bool:
-    return {
-        "==": left == right,
-        "===": left == right,
-        "!=": left != right,
-        ">=": left >= right,
-        "<=": left <= right,
-        ">": left > right,
-        "<": left < right,
-        "~=": left >= right,
-    }[sign]
-
-
-def _version_fits(value: str, sign: str, wanted: str) -> bool:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return SpecifierSet(f"{sign}{wanted}").contains(Version(value), prereleases=True)
-    except (InvalidVersion, InvalidSpecifier):
-        if sign in ("==", "==="):
-            return value == wanted
-        if sign == "!=":
-            return value != wanted
-        raise BadInput(
-            f"{value!r} and {wanted!r} are not both versions, so {sign} means nothing"
-        ) from None
-
-
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) and value else repr(value)

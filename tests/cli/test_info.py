@@ -25,7 +25,7 @@ model name\t: Intel(R) Xeon(R) Gold 6248
 flags\t\t: fpu sse sse2 ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm movbe avx avx2 bmi1 bmi2 f16c fma abm
 """
 HOST = """{"platform": "linux",
- "uname": {"sysname": "Linux", "nodename": "secret-node", "release": "6.1", "machine": "x86_64"},
+ "uname": {"sysname": "Linux", "nodename": "secret-node", "release": "6.1.18-fc", "machine": "x86_64"},
  "environment": {"HOME": "/home/grace", "USER": "grace", "VIRTUAL_ENV": "/home/grace/env"},
  "affinity": [0]}"""
 
@@ -68,6 +68,16 @@ def test_get_of_what_is_not_here_is_exit_1_with_the_reason(recorded: str) -> Non
         ("memory.total_bytes >= 1, < 9000000", 0),
         ("cpu.avx2", 0),
         ("cpu.bf16", 1),
+        ("cpu.avx2==true", 0),
+        ("cpu.avx2==1", 0),
+        ("cpu.avx2!=yes", 1),
+        ("cpu.capability>=avx2", 0),
+        ("memory.total_bytes>=7MiB", 0),
+        ("memory.total_bytes>=8GiB", 1),
+        ("host.kernel_release>=5.15", 0),
+        ("host.kernel_release>=7", 1),
+        ("host.kernel_release==6.1.18-fc", 0),
+        ("cpu.caches", 1),
         ("cudnn", 1),
         ("cudnn>=9", 1),
     ],
@@ -78,6 +88,41 @@ def test_a_requirement_is_met_or_told_why_not(recorded: str, requirement: str, c
     assert done.returncode == code
     assert done.stderr.startswith("backends: required, but not so: ") is (code == 1)
     assert requirement in done.stderr or code == 0
+
+
+def test_get_takes_several_names_and_those_of_the_json(recorded: str) -> None:
+    done = backends(
+        "info",
+        "--root",
+        recorded,
+        "--get",
+        "cpu.capability",
+        "--get",
+        "probes.cpu.facts.model_name",
+    )
+
+    assert done.stdout == "AVX2\nIntel(R) Xeon(R) Gold 6248\n"
+
+
+def test_get_is_redacted_where_that_is_asked_for(recorded: str) -> None:
+    assert backends("info", "--root", recorded, "--get", "host.host_name").stdout == "secret-node\n"
+    hidden = backends("info", "--root", recorded, "--get", "host.host_name", "--redact").stdout
+    assert hidden == "redacted-1\n"
+
+
+def test_what_could_not_be_told_is_exit_3(fake_library: FakeLibrary) -> None:
+    hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
+    library = fake_library("hang", "libnccl.so.2", source=hang)
+    environment = {"LD_LIBRARY_PATH": str(library.parent)}
+
+    def run(*arguments: str) -> int:
+        options = ("--timeout", "0.5")
+        return backends("info", *arguments, *options, environment=environment).returncode
+
+    assert run("nccl") == 0
+    assert run("nccl", "--strict") == 3
+    assert run("--get", "nccl.version") == 3
+    assert run("--require", "nccl") == 1
 
 
 def test_every_requirement_that_is_not_met_is_told(recorded: str) -> None:

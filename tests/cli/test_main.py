@@ -55,6 +55,15 @@ def test_every_command_is_in_the_help_and_has_examples(name: str) -> None:
         (("info", "--get", "cpux.capability"), "did you mean 'cpu'?"),
         (("info", "--require", "cudn>=9"), "did you mean 'cudnn'?"),
         (("info", "--get", "cpu"), "try cpu.presence"),
+        (("info", "CUDNN"), "did you mean 'cudnn'?"),
+        (("info", "cuda"), "'cuda_driver' or 'cuda_runtime' or 'cuda_toolkit'"),
+        (("info", "--require", "numpy=9"), "did you mean ==9?"),
+        (("info", "--require", "numpy=2,>=9"), "did you mean ==2?"),
+        (("info", "--require", "numpy>=9,"), "a clause is one of"),
+        (("info", "--require", "numpy=>9"), "a clause is one of"),
+        (("info", "--require", "cpu.capability>=AMX"), "it is DEFAULT < AVX2 < AVX512"),
+        (("info", "--require", "cpu.hypervisor>=1"), ""),
+        (("info", "--require", "host.kernel_name>=5"), ""),
     ],
 )
 def test_a_wrong_name_is_told_the_nearest(arguments: tuple[str, ...], suggestion: str) -> None:
@@ -106,6 +115,21 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
     assert done.stdout == "{"
     assert done.stderr == ""
     assert done.returncode in (0, exits.CLOSED_PIPE)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["schema report", "info --format json --depth found", "--help", "info --format html"],
+)
+def test_a_reader_that_takes_nothing_ends_us_as_sigpipe_does(arguments: str) -> None:
+    shell = (
+        f"{sys.executable} -m mlbackends {arguments} | (exec <&-; sleep 1); exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (exits.CLOSED_PIPE, "")
 
 
 def test_output_to_a_full_disk_is_exit_2_and_one_line() -> None:

@@ -6,12 +6,13 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 from typing import TYPE_CHECKING
 
 import pytest
 from running import PLAIN, backends
 
-from mlbackends.cli.terminal import wants_color
+from mlbackends.cli.terminal import page, wants_color
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,14 +84,42 @@ def test_a_terminal_is_told_what_is_waited_for_and_a_pipe_is_not(fake_library: F
 
     on_terminal, shown = in_terminal(*arguments, environment=environment)
     assert on_terminal == 0
-    assert "0 of 1 libraries have answered, waiting for nccl" in shown
+    assert "0 of 1 library has answered, waiting for nccl" in shown
     assert shown.rstrip("\r\n").rpartition("\r\x1b[K")[2].startswith("✗ NCCL")
     assert backends(*arguments, environment=environment).stderr == ""
 
 
-def in_terminal(*arguments: str, environment: dict[str, str]) -> tuple[int, str]:
+def test_the_line_of_progress_never_wraps(fake_library: FakeLibrary) -> None:
+    hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
+    library = fake_library("hang", "libnccl.so.2", source=hang)
+    environment = {"LD_LIBRARY_PATH": str(library.parent), "TERM": "xterm", "NO_COLOR": "1"}
+
+    _, shown = in_terminal("info", "nccl", "--timeout", "2", environment=environment, columns=30)
+
+    assert "\r\x1b[K0 of 1 library has answered, \r" in shown
+
+
+def test_a_file_gets_no_colour_unless_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    assert page("auto", to_file=False).color
+    assert not page("auto", to_file=True).color
+    assert page("always", to_file=True).color
+    file = tmp_path / "report.txt"
+    forced = {"FORCE_COLOR": "1"}
+    backends("info", "host", "--depth", "found", "--output", str(file), environment=forced)
+    assert "\033" not in file.read_text()
+
+
+def in_terminal(
+    *arguments: str, environment: dict[str, str], columns: int = 0
+) -> tuple[int, str]:
     """Run the command on a pseudo-terminal of its own; return its exit code and all that it wrote."""
     master, slave = pty.openpty()
+    if columns:
+        termios.tcsetwinsize(slave, (24, columns))
     process = subprocess.Popen(
         [sys.executable, "-m", "mlbackends", *arguments],
         stdin=slave,

@@ -1,0 +1,108 @@
+"""Whether a value of a report fits a clause such as `>=9.10`, `>=16GiB` or `==AVX2`.
+
+Numbers are compared as numbers, with a unit where the clause has one; words that stand on a ladder, by
+their rung; versions as PEP 440 orders them; other texts only by == and !=.
+"""
+
+import math
+from typing import Any
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.patterns import pattern
+
+SIGNS = ("===", "==", "~=", "!=", ">=", "<=", ">", "<")
+
+_EQUAL = ("==", "===")
+_YES, _NO = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+_UNITS = {
+    "": 1,
+    "k": 1e3,
+    "m": 1e6,
+    "g": 1e9,
+    "t": 1e12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+_NUMBER = pattern(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]i?|)(?:b|hz)?")
+_RELEASE = pattern(r"v?([0-9]+(?:\.[0-9]+)*)")
+
+
+def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> bool:
+    """Tell whether a value fits; of a list or table its length is compared.
+
+    sign: one of SIGNS. order: the words of a ladder from the lowest, for a value that stands on one.
+    Raises BadInput where the two cannot be compared, with what could be.
+    """
+    if isinstance(value, bool):
+        return _truth_fits(value, sign, wanted)
+    if isinstance(value, list | dict):
+        value = len(value)
+    if isinstance(value, int | float):
+        number = _number(wanted)
+        if number is None:
+            raise BadInput(f"{wanted!r} is not a number, and the value is {value}")
+        return _compare(value, number, sign)
+    if order:
+        return _word_fits(value, sign, wanted, order)
+    return _text_fits(str(value), sign, wanted)
+
+
+def _truth_fits(value: bool, sign: str, wanted: str) -> bool:
+    word = wanted.lower()
+    if word not in (*_YES, *_NO) or sign not in (*_EQUAL, "!="):
+        raise BadInput(f"the value is {str(value).lower()}; write ==true or ==false")
+    return (value is (word in _YES)) is (sign in _EQUAL)
+
+
+def _number(text: str) -> float | None:
+    match = _NUMBER.fullmatch(text.lower())
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _word_fits(value: str, sign: str, wanted: str, order: tuple[str, ...]) -> bool:
+    rungs = {word.lower(): rung for rung, word in enumerate(order)}
+    if sign in (*_EQUAL, "!="):
+        return (value.lower() == wanted.lower()) is (sign in _EQUAL)
+    if wanted.lower() not in rungs:
+        raise BadInput(f"{wanted!r} is not on the ladder", f"it is {' < '.join(order)}")
+    # What stands on another ladder (SVE256 beside AVX2) is neither above nor below.
+    return _compare(rungs.get(value.lower(), math.nan), rungs[wanted.lower()], sign)
+
+
+def _compare(left: float, right: float, sign: str) -> bool:
+    return {
+        "==": left == right,
+        "===": left == right,
+        "!=": left != right,
+        ">=": left >= right,
+        "<=": left <= right,
+        ">": left > right,
+        "<": left < right,
+        "~=": left >= right,
+    }[sign]
+
+
+def _text_fits(value: str, sign: str, wanted: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        specifier = SpecifierSet(f"{sign}{wanted}")
+    except InvalidSpecifier:
+        if sign not in (*_EQUAL, "!="):
+            hint = "~= needs two numbers, such as ~=2.0" if sign == "~=" else ""
+            raise BadInput(f"{sign}{wanted} is no version, and {value!r} is a text", hint) from None
+        return (value == wanted) is (sign in _EQUAL)
+    try:
+        version = Version(value)
+    except InvalidVersion:
+        if sign in (*_EQUAL, "!="):
+            return (value == wanted) is (sign in _EQUAL)
+        # A kernel's 6.18.44-fc-v595 is no version of PEP 440; its numbers are.
+        numbers = _RELEASE.match(value)
+        if not numbers:
+            raise BadInput(f"{value!r} is no version, so {sign} means nothing") from None
+        version = Version(numbers[1])
+    return specifier.contains(version, prereleases=True)
