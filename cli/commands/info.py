@@ -246,6 +246,7 @@ def _bare(report: "Report", name: str) -> str:
         why = f": {missing.probe.reasons[0].message}" if missing.probe.reasons else ""
         if not dotted.is_certain(missing.probe):
             raise Incomplete(f"{name} could not be told{why}") from None
+        why = why or f"; {name.partition('.')[0]} is {missing.probe.presence}"
         raise NoSuchValue(f"{name} has no value here{why}") from None
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
