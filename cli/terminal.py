@@ -45,7 +45,8 @@ def page(color: str, *, to_file: bool, details: bool = False, timing: bool = Fal
     encoding = (getattr(sys.stdout, "encoding", "") or "ascii").lower().replace("-", "")
     return Page(
         width=max(40, columns(os.environ)),
-        color=wants_color(color, terminal, os.environ),
+        # What forces colour means the terminal or the pager behind a pipe, never a file.
+        color=wants_color(color, terminal, {} if to_file else os.environ),
         unicode=to_file or encoding.startswith("utf"),
         details=details,
         timing=timing,
@@ -88,12 +89,13 @@ class ProgressLine:
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
         """Say that `done` of `total` libraries have answered, and which probe is waited for."""
-        self._text = f"{done} of {total} libraries have answered, waiting for {waited_for}"
+        answered = "library has answered" if total == 1 else "libraries have answered"
+        self._text = f"{done} of {total} {answered}, waiting for {waited_for}"
 
     def _draw(self) -> None:
         shown = False
         while not self._done.wait(self.DELAY_SECONDS):
-            sys.stderr.write(f"\r\033[K{self._text}")
+            sys.stderr.write(f"\r\033[K{self._text[: _room()]}")
             sys.stderr.flush()
             shown = True
         if shown:
@@ -105,3 +107,11 @@ class ProgressLine:
         self._done.set()
         if self._thread.is_alive():
             self._thread.join()
+
+
+def _room() -> int:
+    """Return how much fits on one line of standard error now; a line that wraps cannot be erased."""
+    try:
+        return max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1)
+    except (AttributeError, ValueError, OSError):
+        return 79

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import struct
 import subprocess
 import sys
 import termios
@@ -113,13 +115,11 @@ def test_a_file_gets_no_colour_unless_it_is_asked_for(
     assert "\033" not in file.read_text()
 
 
-def in_terminal(
-    *arguments: str, environment: dict[str, str], columns: int = 0
-) -> tuple[int, str]:
+def in_terminal(*arguments: str, environment: dict[str, str], columns: int = 0) -> tuple[int, str]:
     """Run the command on a pseudo-terminal of its own; return its exit code and all that it wrote."""
     master, slave = pty.openpty()
     if columns:
-        termios.tcsetwinsize(slave, (24, columns))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "mlbackends", *arguments],
         stdin=slave,
