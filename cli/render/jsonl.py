@@ -7,10 +7,14 @@ from mlbackends.model.records import Report
 
 
 def report(report: Report, page: Page) -> str:
-    """Return one line a probe; the schema's name stands in each, so that lines can be mixed."""
+    """Return one line a probe; each says where it comes from, so that lines can be mixed."""
     del page
+    origin = {
+        name: msgspec.to_builtins(getattr(report, name))
+        for name in ("tool", "depth", "root", "created", "redacted")
+    }
     lines = [
-        {"schema": report.schema, "probe": name, **msgspec.to_builtins(probe)}
+        {"schema": report.schema, "probe": name, **origin, **msgspec.to_builtins(probe)}
         for name, probe in report.probes.items()
     ]
     return "\n".join(msgspec.json.encode(line).decode() for line in lines)
