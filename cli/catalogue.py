@@ -1,5 +1,6 @@
 """What the renderers say of probes: label, group, and the facts that show at a glance."""
 
+import re
 from types import ModuleType
 from typing import Any
 
@@ -69,15 +70,14 @@ def glance(name: str, probe: ProbeReport) -> str:
             text = template.format(**{"version": probe.version, **values})
         except KeyError:
             continue
-        if text:
+        if text := " ".join(text.split()):
             shown.append(_one(text))
     return " · ".join(shown)
 
 
 def _one(text: str) -> str:
-    """Return "1 core" for "1 cores"; every other text as it is."""
-    number, _, word = text.partition(" ")
-    return text[:-1] if number == "1" and word.isalpha() and word.endswith("s") else text
+    """Return "1 core" for "1 cores", "1 CPU usable" for "1 CPUs usable"; other text as it is."""
+    return re.sub(r"^1 ([A-Za-z]+)s(?=[ ,]|$)", r"1 \1", text)
 
 
 def amount(name: str, value: Any) -> str:

@@ -43,7 +43,7 @@ SUMMARY = (
     "{sockets} sockets",
     "{cores} cores",
     "{threads} threads",
-    "capability",
+    "hardware_capability",
     "x86_64_level",
 )
 USUAL = {"sockets": 1}

@@ -1,0 +1,41 @@
+"""The words that every page shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlbackends.cli import catalogue
+from mlbackends.model.records import Presence, ProbeReport
+
+
+@pytest.mark.parametrize(
+    ("name", "probe", "expected"),
+    [
+        (
+            "cpu",
+            ProbeReport(Presence.FOUND, facts={"cores": 1, "threads": 2}),
+            "1 core · 2 threads",
+        ),
+        ("packages", ProbeReport(Presence.FOUND, facts={"count": 1}), "1 package"),
+        ("scipy", ProbeReport(Presence.FOUND), "scipy"),
+        ("scipy", ProbeReport(Presence.FOUND, version="1.2"), "scipy 1.2"),
+    ],
+)
+def test_a_glance_counts_one_thing_in_the_singular_and_leaves_no_gap(
+    name: str, probe: ProbeReport, expected: str
+) -> None:
+    assert catalogue.glance(name, probe) == expected
+
+
+def test_a_word_before_a_comma_is_singular_too() -> None:
+    limits = ProbeReport(
+        Presence.FOUND, facts={"effective_cpus": 1, "effective_cpus_because": "quota"}
+    )
+
+    assert catalogue.glance("limits", limits) == "1 CPU usable, set by quota"
+
+
+def test_what_the_processor_can_do_is_shown_and_not_what_a_variable_claims() -> None:
+    cpu = ProbeReport(Presence.FOUND, facts={"capability": "AVX512", "hardware_capability": "AVX2"})
+
+    assert catalogue.glance("cpu", cpu) == "AVX2"
