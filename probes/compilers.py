@@ -8,12 +8,12 @@ Source:   GCC, Clang, CUDA, ROCm and oneAPI installation guides; CUDA's version.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
+from mlbackends.probing.cuda.nvcc_release import nvcc_release
 from mlbackends.probing.owners import owner_of
 from mlbackends.probing.variables import anything, steering
 
@@ -160,18 +160,11 @@ def _version(host: Host, target: str, package: str) -> str:
     """Return what the toolkit, the package, the file's name or its folder tells, in that order."""
     name = target.rpartition("/")[2].removesuffix(".exe")
     home = target.rpartition("/bin/")[0]
-    if name == "nvcc" and (version := _of_toolkit(host, home)):
+    if name == "nvcc" and (version := nvcc_release(host, home)):
         return version
     if package and (match := _DEBIAN.match(package.partition(" ")[2])):
         return match[1]
     match = _NUMBERED.search(name) or _IN_FOLDER.search(target)
-    return match[1] if match else ""
-
-
-def _of_toolkit(host: Host, home: str) -> str:
-    match = re.search(
-        r'"cuda_nvcc"\s*:\s*\{[^}]*"version"\s*:\s*"([\d.]+)"', host.read(f"{home}/version.json")
-    )
     return match[1] if match else ""
 
 

@@ -9,13 +9,11 @@ Source:   CUDA installation guide for Linux; version.json; CUDA_VERSION in cuda.
 
 import os
 import re
-from typing import Any
-
-import msgspec
 
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.probing.cuda.nvcc_release import component_versions, nvcc_release
 from mlbackends.probing.cuda.versions import decode, driver_release, driver_warning
 from mlbackends.probing.host import Host
 from mlbackends.probing.packages import conda_prefix, distributions, python_folders
@@ -125,24 +123,15 @@ def _described(host: Host, root: str) -> Toolkit:
     components = _components(host, root)
     if not found and not components:
         return {}
-    if "nvcc" in found and "cuda_nvcc" in components:
-        found["nvcc_version"] = components["cuda_nvcc"]
+    if "nvcc" in found and (release := nvcc_release(host, root)):
+        found["nvcc_version"] = release
     version = components.get("cuda", "") or found.get("headers_version", "")
     return {"version": version, **found} if version else found
 
 
 def _components(host: Host, root: str) -> dict[str, str]:
     """Return the versions in version.json, or in the version.txt that came before it."""
-    data = host.read_bytes(f"{root}/version.json", 256 << 10)
-    try:
-        told = msgspec.json.decode(data, type=dict[str, Any]) if data else {}
-    except (msgspec.DecodeError, RecursionError):
-        told = {}
-    found = {}
-    for name, component in told.items():
-        version = component.get("version") if isinstance(component, dict) else None
-        if isinstance(version, str) and _VERSION.fullmatch(version):
-            found[name] = version
+    found = component_versions(host, root)
     if not found:
         text = host.read(f"{root}/version.txt", 4096)
         match = _VERSION.search(text) if text.startswith("CUDA Version") else None

@@ -157,10 +157,32 @@ def test_a_toolkit_of_wheels(tmp_path: Path) -> None:
 
     assert finding.version == "13.2"
     assert finding.facts["chosen"] == f"{SITE}/nvidia/cu13"
+    assert only(finding)["nvcc_version"] == "13.2.51"
     assert finding.facts["wheels"] == {
         "nvidia-cuda-nvcc": "13.2.51",
         "nvidia-cuda-runtime-cu12": "12.8.90",
     }
+
+
+def test_wheels_outside_of_an_environment_tell_the_release_of_nvcc(tmp_path: Path) -> None:
+    root = "/usr/local/cuda-13.0"
+    files = {
+        **toolkit(root, 13000),
+        f"{root}/dist-info/nvidia_cuda_nvcc-13.0.88.dist-info/METADATA": "",
+        f"{root}/dist-info/nvidia_cuda_runtime-13.0.96.dist-info/METADATA": "",
+    }
+
+    assert only(cuda_toolkit.find(machine(tmp_path, files)))["nvcc_version"] == "13.0.88"
+
+
+def test_a_wheel_of_another_release_says_nothing_of_a_toolkit(tmp_path: Path) -> None:
+    files = {
+        f"{SITE}/nvidia/cu13/bin/nvcc": "\x7fELF",
+        f"{SITE}/nvidia_cuda_nvcc_cu12-12.8.93.dist-info/METADATA": "",
+        f"{SITE}/nvidia_cuda_nvcc-14.0.1.dist-info/METADATA": "",
+    }
+
+    assert "nvcc_version" not in only(cuda_toolkit.find(machine(tmp_path, files)))
 
 
 def test_a_conda_environment_keeps_headers_by_target(tmp_path: Path) -> None:
