@@ -61,6 +61,11 @@ _CUDA_VERSIONED = (
     "nvidia-nvvm",
 )
 """Those without a suffix whose own major version is CUDA's; nvidia-cufft 12 is CUDA 13's."""
+_TOLD_BY_THEIR_PROBES = frozenset({
+    "flash-attn", "jax", "numpy", "onnxruntime", "opt-einsum", "scipy", "tensorflow", "torch",
+    "transformer-engine", "triton", "xformers",
+})  # fmt: skip
+"""Names whose own probe warns where they are installed twice."""
 _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
 """Beginnings of names that come for two majors at once on purpose: each part serves one of them."""
 
@@ -108,7 +113,7 @@ def _as_fact(pair: SharedFiles) -> dict[str, Any]:
 
 
 def _overwritten(pair: SharedFiles) -> Reason:
-    one, other = (f"{dist.name} {dist.version}" for dist in (pair.first, pair.second))
+    one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
     said = f"{one} and {other} both installed {pair.shared} of the same files"
     if pair.differing < pair.shared:
         said += f", {pair.differing} of them with different contents"
@@ -123,9 +128,12 @@ def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
     """Warn of one name with two versions in one folder; across folders one only hides the other."""
     warnings = []
     for all_of in twice:
+        if all_of[0].name in _TOLD_BY_THEIR_PROBES:
+            continue
         folders: dict[str, list[str]] = {}
         for dist in all_of:
-            folders.setdefault(dist.folder, []).append(dist.version)
+            version = dist.version or "without a version"
+            folders.setdefault(dist.folder, []).append(version)
         for folder, versions in folders.items():
             if len(versions) > 1:
                 name = all_of[0].name

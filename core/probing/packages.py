@@ -34,7 +34,8 @@ def normalised(name: str) -> str:
 def distributions(host: Host) -> dict[str, list[Distribution]]:
     """Return every installed distribution by normalised name, in the order of the import path.
 
-    Two entries under one name are two installations; the first is the one that is imported.
+    Two entries under one name are two installations; the first is the one that is imported. An
+    egg-info beside a dist-info of the same name, as Debian ships some, is the same installation.
     """
     cached = host.__dict__.get("_distributions")
     if cached is not None:
@@ -52,8 +53,18 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
             found.setdefault(name, []).append(
                 Distribution(name, version, f"{folder}/{entry}", folder)
             )
+    for name, dists in found.items():
+        if len(dists) > 1:
+            found[name] = _each_once(dists)
     host.__dict__["_distributions"] = found
     return found
+
+
+def _each_once(dists: list[Distribution]) -> list[Distribution]:
+    described = {dist.folder for dist in dists if dist.info.endswith(".dist-info")}
+    return [
+        dist for dist in dists if dist.info.endswith(".dist-info") or dist.folder not in described
+    ]
 
 
 def distribution(host: Host, name: str) -> Distribution | None:

@@ -8,6 +8,7 @@ import pytest
 from mlbackends.model.records import Presence
 from mlbackends.probes import packages
 from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,3 +182,59 @@ def test_a_broken_record_never_raises(tmp_path: Path, data: bytes) -> None:
     assert finding.presence is Presence.FOUND
     assert finding.facts.get("owned_twice", []) == []
     assert finding.facts["distributions"] == {"one": "1.0", "three": "", "two": "1.0"}
+
+
+def test_an_egg_info_beside_a_dist_info_is_the_same_installation(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/cryptography-38.0.4.dist-info/METADATA": "",
+        "site/cryptography.egg-info/PKG-INFO": "",
+    }
+
+    finding = packages.find(machine(tmp_path, files))
+
+    assert finding.facts == {"count": 1, "distributions": {"cryptography": "38.0.4"}}
+    assert finding.warnings == ()
+
+
+def test_an_egg_info_of_another_folder_is_another_installation(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-2.0.dist-info/METADATA": "",
+        "dist/thing-1.0.egg-info": "",
+    }
+
+    finding = packages.find(machine(tmp_path, files, "/site", "/dist"))
+
+    assert [one["version"] for one in finding.facts["installed_twice"]] == ["2.0", "1.0"]  # type: ignore[index, union-attr, call-overload]
+
+
+def test_metadata_without_a_version_is_told_as_such(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.egg-info": "",
+        "site/thing.egg-info": "",
+    }
+
+    (warning,) = packages.find(machine(tmp_path, files)).warnings
+
+    assert warning.message in (
+        "/site has metadata of thing 1.0 and without a version",
+        "/site has metadata of thing without a version and 1.0",
+    )
+
+
+@pytest.mark.parametrize("name", sorted(packages._TOLD_BY_THEIR_PROBES))
+def test_what_is_installed_twice_is_told_by_one_probe(tmp_path: Path, name: str) -> None:
+    escaped = name.replace("-", "_")
+    files: dict[str, str | bytes] = {
+        f"site/{escaped}-{version}.dist-info/METADATA": "" for version in ("1.0", "2.0")
+    }
+    report = survey((), machine(tmp_path, files), Presence.FOUND)
+
+    tellers = {
+        probe: warning.message
+        for probe, told in report.probes.items()
+        for warning in told.warnings
+        if "1.0" in warning.message and "2.0" in warning.message
+    }
+
+    assert len(tellers) == 1
+    assert "packages" not in tellers
