@@ -3,9 +3,9 @@
 Finds:    variables of a list of names and beginnings that are set; nothing else of the environment
           is read into the report, no name that looks like a secret, and no password in a URL.
 Caveats:  they are those of this process, or of the one that --pid names; what a launcher or a
-          container sets later is not seen.
-Source:   the documentation of each library; ld.so(8) for LD_PRELOAD; CUDA C++ Programming Guide for
-          CUDA_VISIBLE_DEVICES; OpenMP 5.2, 21.2, for OMP_NUM_THREADS.
+          container sets later is not seen. What is wrong with a variable is told by the probe of
+          the thing that it steers, and here only where there is none.
+Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.probing.cuda.visible_devices import hides_everything
 from mlbackends.probing.system.thread_counts import thread_counts
 
 if TYPE_CHECKING:
@@ -60,38 +59,20 @@ _NAMES_OF_MACHINES = frozenset({
 _SECRET = pattern(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
 _URL_LOGIN = pattern(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
 
-_COUNTS = (
-    "OMP_NUM_THREADS",
-    "OMP_THREAD_LIMIT",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "GOTO_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMEXPR_MAX_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-_HOMES = (
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDNN_PATH",
-    "ROCM_PATH",
-    "ROCM_HOME",
-    "HIP_PATH",
-    "ONEAPI_ROOT",
-    "MKLROOT",
-)
+# The others are told by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
+# cuda_toolkit for CUDA's folders.
+_COUNTS = ("NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS")
+_HOMES = ("CUDNN_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "MKLROOT")
 
 
 def find(host: Host) -> Finding:
-    """Read the variables on the list, and warn of what can only be a mistake."""
+    """Read the variables on the list, and warn of mistakes that no other probe looks for."""
     variables = {
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
         if _is_wanted(name)
     }
     warnings = (
-        *_hidden_devices(host),
         *_senseless_counts(host),
         *_missing_preloads(host),
         *_missing_homes(host),
@@ -112,18 +93,6 @@ def _is_wanted(name: str) -> bool:
 def _shown(value: str) -> str:
     """Return a value without the logins in its URLs."""
     return _URL_LOGIN.sub(r"\1***@", value)
-
-
-def _hidden_devices(host: Host) -> list[Reason]:
-    found = []
-    value = host.environment.get("CUDA_VISIBLE_DEVICES")
-    if value is not None and hides_everything(value):
-        said = f'CUDA_VISIBLE_DEVICES is "{_shown(value)}", which hides every GPU from CUDA'
-        found.append(Reason("hidden-by-variable", said, "unset it, or name GPUs: 0,1"))
-    if host.env("HIP_VISIBLE_DEVICES").strip() == "-1":
-        said = "HIP_VISIBLE_DEVICES is -1, which hides every GPU from HIP"
-        found.append(Reason("hidden-by-variable", said, "unset it, or name GPUs: 0,1"))
-    return found
 
 
 def _senseless_counts(host: Host) -> list[Reason]:
