@@ -20,6 +20,9 @@ from mlbackends.model.writable import clean, is_text
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
 
+_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "opt", "dev", "var")
+"""A folder with none of them is no machine's root; half a machine is one."""
+
 _LINK_LIMIT = 40
 """Links on the way to one file, as in Linux."""
 
@@ -55,7 +58,7 @@ class Host:
             self.root = ""
         else:
             self.is_live = False
-            self.root = self._open_recorded(root)
+            self.root = self._open_recorded(root, is_told=environment is not None)
         if environment is not None:
             variables = dict(environment)
         elif pid is not None:
@@ -69,11 +72,12 @@ class Host:
             name: clean(value) for name, value in variables.items() if is_text(name)
         }
 
-    def _open_recorded(self, folder: str) -> str:
+    def _open_recorded(self, folder: str, is_told: bool) -> str:
         if not os.path.isdir(folder):
             raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
         path = os.path.join(folder, "host.json")
         if os.path.isfile(path):
+            is_told = True
             import msgspec
 
             with open(path, "rb") as file:
@@ -84,7 +88,13 @@ class Host:
                 raise BadInput(f"{path} is not what a recorded host holds: {error}") from None
         self._commands = os.path.join(folder, "commands")
         inner = os.path.join(folder, "root")
-        return os.path.realpath(inner if os.path.isdir(inner) else folder)
+        top = inner if os.path.isdir(inner) else folder
+        if not is_told and not _has_one_of(top, *_TOP_FOLDERS):
+            raise BadInput(
+                f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
+                _machine_near(folder),
+            )
+        return os.path.realpath(top)
 
     def _environment_of(self, pid: int) -> dict[str, str]:
         data = self.read_bytes(f"/proc/{pid}/environ").decode(errors="surrogateescape")
@@ -354,6 +364,25 @@ def to_int(text: str) -> int | None:
         return int(text.strip(), 10)  # leading zeros, as in PCI addresses
     except ValueError:
         return None
+
+
+def _has_one_of(folder: str, *names: str) -> bool:
+    return any(os.path.lexists(os.path.join(folder, name)) for name in names)
+
+
+def _machine_near(folder: str) -> str:
+    """Say where a recorded machine is, for one who named a folder above it or below it."""
+    folder = os.path.abspath(folder)
+    try:
+        below = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except OSError:
+        below = []
+    above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
+    for near in (*below, *above):
+        # Every folder below "/" has the live machine above it.
+        if near != "/" and _has_one_of(near, "host.json", "root/proc", "proc", "sys"):
+            return f"name {near}" if near in above else f"name one of the folders in it: {near}"
+    return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"
 
 
 def _all(handle: int, limit: int) -> bytes:

@@ -106,6 +106,20 @@ def test_warnings_come_with_code_and_hint() -> None:
     assert "- **nvidia**: GPU 0 had errors (`ecc-errors`) → reset it" in rendered(MACHINE)
 
 
+def test_one_warning_of_two_probes_is_told_once() -> None:
+    said = {"presence": "found", "warnings": [{"code": "conflict", "message": "two of them"}]}
+
+    assert rendered(report(mkl=said, nccl=said)).count("two of them") == 1
+
+
+def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
+    reasons = [{"code": "only-the-framework-knows", "message": "only torch could tell"}]
+    text = rendered(report(mtia={"presence": "absent", "reasons": reasons}))
+
+    assert "### Could not tell\n\n- **mtia**: only torch could tell" in text
+    assert "Not here" not in text
+
+
 def test_what_is_not_here_is_named_once() -> None:
     assert rendered(MACHINE).count("mkl") == 1
 

@@ -118,6 +118,77 @@ def test_what_is_not_here_is_named_and_the_machine_never_is() -> None:
     assert page[page.index("Not here") + 1].strip() == "mkl, nccl"
 
 
+UNTOLD = {
+    "presence": "absent",
+    "reasons": [{"code": "only-the-framework-knows", "message": "only torch could tell"}],
+}
+
+
+def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
+    one = report(mtia=UNTOLD, nccl=library("absent"))
+    page = lines(one)
+
+    assert page[page.index("Not here") + 1].strip() == "nccl"
+    assert page[page.index("Could not tell") + 1].strip() == "mtia  only torch could tell"
+    assert "?" not in page[0]
+    assert lines(one, details=True)[0].startswith("? Meta MTIA  could not tell")
+
+
+def test_one_warning_of_two_probes_is_told_once() -> None:
+    said = [{"code": "conflict", "message": "two of them"}]
+    page = lines(report(mkl=library("found", warnings=said), nccl=library("found", warnings=said)))
+
+    assert sum("two of them" in line for line in page) == 1
+
+
+def test_ten_warnings_are_told_and_where_the_others_are() -> None:
+    many = [{"code": "conflict", "message": f"thing {i}"} for i in range(11)]
+    page = lines(
+        report(
+            mkl=library("found", warnings=many),
+            nccl=library("found", warnings=[{"code": "conflict", "message": "other"}]),
+        )
+    )
+
+    assert [line for line in page if "thing 9" in line] and not any("thing 10" in x for x in page)
+    assert "  and 2 more: backends info mkl nccl" in page
+
+
+def test_what_a_device_and_its_probe_both_say_is_told_once() -> None:
+    reasons = [{"code": "nouveau-bound", "message": "driven by nouveau"}]
+    gpu = {"kind": "cuda", "index": 0, "presence": "found", "reasons": reasons}
+    one = report(nvidia={"presence": "found", "devices": [gpu], "reasons": reasons})
+
+    for details in (False, True):
+        assert "\n".join(lines(one, details=details)).count("driven by nouveau") == 1
+
+
+def test_text_that_a_narrow_page_would_slice_begins_on_its_own_line() -> None:
+    one = report(cutlass=library("found", ("x", "it cannot be opened by this process at all")))
+    page = lines(one, width=40)
+
+    assert "  it cannot be opened by this process" in "\n".join(page)
+    assert "  ✗  cutlass  1.0" in page
+
+
+def test_records_are_a_table_where_they_fit_and_else_a_list() -> None:
+    rows = [{"path": "/opt/" + "x" * 40, "headers_version": "13.0"}, {"path": "/usr"}]
+    one = report(cuda_toolkit={"presence": "found", "facts": {"toolkits": rows}})
+
+    wide, narrow = (lines(one, width=width, details=True) for width in (100, 60))
+    assert any(re.fullmatch(r"  path +headers_version", line) for line in wide)
+    assert "  •  path             /opt/" in "\n".join(narrow)
+    assert "     headers_version  13.0" in narrow
+    assert lines(one, width=60, details=True, unicode=False)[-1] == "  -  path  /usr"
+
+
+def test_details_call_the_rung_as_the_report_does() -> None:
+    copy = {"name": "x", "path": "/x.so", "presence": "usable"}
+    page = lines(report(cudnn={"presence": "usable", "libraries": [copy]}), details=True)
+
+    assert "      presence  usable" in page and not any("rung" in line for line in page)
+
+
 def test_without_colour_there_is_none() -> None:
     one = report(cublas=library("usable"))
 

@@ -80,6 +80,8 @@ def test_a_group_is_one_that_the_page_shows(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBES)
 def test_an_empty_machine_is_no_error(name: str, tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+
     finding = registry.load("probes", name).find(Host(str(tmp_path)))
 
     assert isinstance(finding, Finding)

@@ -323,6 +323,7 @@ def test_flexiblas_tells_the_backend_that_it_passes_calls_to(fake_library: FakeL
 
 
 def test_accelerate_is_only_for_macos(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     finding = accelerate.find(Host(str(tmp_path)))
 
     assert finding.libraries == ()
@@ -462,6 +463,7 @@ def test_a_file_that_is_no_library_is_a_reason(
 
 @pytest.mark.parametrize("probe", ["openblas", "mkl", "blis", "flexiblas", "blas"])
 def test_a_machine_without_it_says_where_it_was_looked_for(tmp_path: Path, probe: str) -> None:
+    (tmp_path / "proc").mkdir()
     report = survey((probe,), Host(str(tmp_path))).probes[probe]
 
     assert report.presence is Presence.ABSENT

@@ -379,6 +379,7 @@ def test_a_file_name_tells_a_version_from_three_numbers_on(name: str, version: s
 def test_a_header_tells_what_it_defines_and_nothing_else(
     text: str, version: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "proc").mkdir()
     (tmp_path / "version.h").write_text(text)
 
     assert version_in_header(Host(str(tmp_path)), "/version.h", ("A", "B")) == version

@@ -106,6 +106,7 @@ def test_garbage_in_every_file_never_raises(tmp_path: Path, name: str, kind: str
 
 @pytest.mark.parametrize("name", [*PROBES, "packages", "compilers"])
 def test_a_machine_with_nothing_says_what_is_not_found(tmp_path: Path, name: str) -> None:
+    (tmp_path / "proc").mkdir()
     finding = registry.load("probes", name).find(Host(str(tmp_path)))
 
     assert finding.presence is None

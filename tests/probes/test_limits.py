@@ -288,6 +288,7 @@ def test_a_job_id_alone_is_no_grid_engine(tmp_path: Path) -> None:
 
 
 def test_an_empty_machine_has_no_effective_numbers(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     finding = limits.find(Host(str(tmp_path)))
     assert finding.presence is Presence.FOUND
     assert finding.facts == {"cgroup_version": "none"}

@@ -145,6 +145,7 @@ def test_garbage_never_raises(tmp_path: Path, garbage: str) -> None:
 
 
 def test_another_system_has_no_mps(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     found = mps.find(Host(str(tmp_path)))
 
     assert [reason.code for reason in found.reasons] == ["not-this-platform"]

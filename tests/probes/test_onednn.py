@@ -263,6 +263,7 @@ def test_variables_of_both_prefixes_are_facts(fake_library: FakeLibrary) -> None
 
 
 def test_a_machine_without_onednn_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     (reason,) = onednn.find(Host(str(tmp_path))).reasons
 
     assert reason.code == "not-found"

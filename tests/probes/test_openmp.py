@@ -286,6 +286,7 @@ def test_a_file_that_is_no_runtime_is_a_reason(tmp_path: Path, content: bytes) -
 
 
 def test_a_machine_without_openmp_says_so(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     finding = openmp.find(Host(str(tmp_path)))
 
     assert finding.libraries == ()

@@ -47,6 +47,7 @@ def test_an_empty_environment_is_absent(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     assert packages.find(Host(str(tmp_path))).reasons[0].message == "there is no Python to look in"
 
 
@@ -204,7 +205,7 @@ def test_an_egg_info_of_another_folder_is_another_installation(tmp_path: Path) -
 
     finding = packages.find(machine(tmp_path, files, "/site", "/dist"))
 
-    assert [one["version"] for one in finding.facts["installed_twice"]] == ["2.0", "1.0"]  # type: ignore[index, union-attr, call-overload]
+    assert [one["version"] for one in finding.facts["installed_twice"]] == ["2.0", "1.0"]  # type: ignore[index, union-attr]
 
 
 def test_metadata_without_a_version_is_told_as_such(tmp_path: Path) -> None:

@@ -195,6 +195,7 @@ def test_packages_of_this_python_on_pythonpath_are_fine(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_recorded_python_has_none(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     found = probe.find(Host(str(tmp_path)))
     assert found.presence is Presence.ABSENT
     assert found.reasons[0].code == "not-found"

@@ -253,6 +253,7 @@ def test_numbers_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
 
 
 def test_an_empty_machine_has_no_rocm(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     found = rocm.find(Host(str(tmp_path)))
 
     assert (found.libraries, found.devices, found.facts) == ((), (), {})

@@ -44,6 +44,7 @@ def test_a_refused_node_names_the_group_that_may(tmp_path: Path) -> None:
 
 
 def test_a_node_that_no_group_may_open_names_none(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     node = tmp_path / "kfd"
     node.touch()
     node.chmod(0o600)
@@ -55,16 +56,19 @@ def test_a_node_that_no_group_may_open_names_none(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_not_there_is_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     assert denied(Refused(tmp_path), "/dev/kfd") is None
 
 
 def test_a_recorded_machine_never_says_who_may_open_what(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     (tmp_path / "kfd").touch()
 
     assert denied(Host(str(tmp_path)), "/kfd") is None
 
 
 def test_nodes_are_refused_where_not_one_of_them_opens(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     for name in ("one", "two"):
         (tmp_path / name).touch()
     refusing = Refused(tmp_path)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "machine"
     folder.mkdir()
+    (folder / "etc").mkdir()
     return folder
 
 
@@ -220,11 +221,42 @@ def test_a_folder_that_is_not_there_is_bad_input(root: Path) -> None:
         Host(str(root / "nothing"))
 
 
+@pytest.mark.parametrize("name", ["empty", "home/user", "root"])
+def test_a_folder_without_any_part_of_a_machine_is_bad_input(tmp_path: Path, name: str) -> None:
+    (tmp_path / "given" / name).mkdir(parents=True)
+
+    with pytest.raises(BadInput, match="that is no recorded machine") as raised:
+        Host(str(tmp_path / "given"))
+    assert "\n" not in str(raised.value)
+    assert raised.value.hint.startswith("name a folder with proc/ and sys/ in it")
+
+
+def test_the_hint_names_the_recorded_machine_above_or_below(tmp_path: Path) -> None:
+    (tmp_path / "all/machine/root/home").mkdir(parents=True)
+    (tmp_path / "all/machine/host.json").write_text("{}")
+
+    assert Host(str(tmp_path / "all/machine")).read("/proc/cpuinfo") == ""
+    with pytest.raises(BadInput) as below:
+        Host(str(tmp_path / "all"))
+    assert below.value.hint == f"name one of the folders in it: {tmp_path}/all/machine"
+    for inner in ("root", "root/home"):
+        with pytest.raises(BadInput) as above:
+            Host(str(tmp_path / "all/machine" / inner))
+        assert above.value.hint == f"name {tmp_path}/all/machine"
+
+
+@pytest.mark.parametrize("part", ["proc", "sys", "etc", "root/sys"])
+def test_a_part_of_a_machine_is_a_recorded_machine(tmp_path: Path, part: str) -> None:
+    (tmp_path / part).mkdir(parents=True)
+
+    assert Host(str(tmp_path)).listdir("/" + part.removeprefix("root/")) == []
+
+
 def test_names_that_are_not_text_are_left_out(root: Path) -> None:
     (root / os.fsdecode(b"bad\xff.so")).write_text("")
     (root / "good.so").write_text("")
 
-    assert Host(str(root)).listdir("/") == ["good.so"]
+    assert Host(str(root)).listdir("/") == ["etc", "good.so"]
     host = Host(environment={"LD_LIBRARY_PATH": "/good:/bad\udcff", "\udcff": "x"})
     assert list(host.environment) == ["LD_LIBRARY_PATH"]
     assert host.env("LD_LIBRARY_PATH").startswith("/good:/bad\ufffd")

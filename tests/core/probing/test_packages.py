@@ -103,6 +103,7 @@ def test_a_package_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) 
 
 
 def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     (reason,) = about(Host(str(tmp_path))).reasons
 
     assert reason.message == "no thing: there is no Python to look in"

@@ -117,6 +117,7 @@ def test_nonsense_in_a_detail_is_left_out(tmp_path: Path) -> None:
 
 
 def test_the_bus_is_scanned_once_a_host(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     host = Host(str(tmp_path))
     assert pci_devices(host) == ()
     at = "/sys/bus/pci/devices/0000:01:00.0/uevent"

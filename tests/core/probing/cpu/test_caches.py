@@ -114,6 +114,7 @@ def test_nonsense_is_left_out(tmp_path: Path) -> None:
 
 
 def test_an_l4_that_only_proc_tells_has_no_count(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     told = "level=4 type=Unified scope=Shared size=983040K line_size=256 associativity=60"
     assert caches(machine(tmp_path, {}), (0,), [], [{"cache5": told}]) == [
         {"level": 4, "type": "unified", "size_bytes": 960 << 20, "line_bytes": 256, "ways": 60}

@@ -53,16 +53,19 @@ def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
 
 
 def test_a_virtual_machine_tells_only_the_current_one(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     blocks = [{"cpu mhz": "2299.998"}]
     assert frequency_facts(machine(tmp_path, {}), 0, blocks) == {"current_hertz": 2_299_998_000}
 
 
 def test_the_name_tells_the_base_where_no_file_does(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     blocks = [{"model name": "Intel(R) Xeon(R) Platinum 8280 CPU @ 2.70GHz"}]
     assert frequency_facts(machine(tmp_path, {}), 0, blocks)["base_hertz"] == 2_700_000_000
 
 
 def test_power_and_z_write_theirs_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     host = machine(tmp_path, {})
     power = frequency_facts(host, 0, [{"clock": "3800.000000MHz"}])
     assert power["current_hertz"] == 3_800_000_000

@@ -71,6 +71,7 @@ def test_cpus_that_could_be_plugged_in_are_not_off(tmp_path: Path) -> None:
 
 
 def test_proc_alone_tells_cores_and_sockets(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     blocks = [
         {"processor": str(cpu), "physical id": str(cpu // 4), "core id": str(cpu % 2)}
         for cpu in range(8)
@@ -81,6 +82,7 @@ def test_proc_alone_tells_cores_and_sockets(tmp_path: Path) -> None:
 
 
 def test_proc_without_ids_leaves_cores_and_sockets_out(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     blocks = [{"processor": "0"}, {"processor": "1"}]
     host = machine(tmp_path, {})
     facts = topology_facts(host, blocks, online_cpus(host, blocks), [])
@@ -139,6 +141,7 @@ def test_arm_kinds_come_strongest_first(tmp_path: Path) -> None:
 
 
 def test_equal_cores_are_of_no_kind(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     blocks = [
         {"processor": str(cpu), "cpu implementer": "0x41", "cpu part": "0xd40"} for cpu in range(4)
     ]

@@ -127,6 +127,7 @@ def test_garbage_in_metadata_requires_nothing(tmp_path: Path, lines: str) -> Non
 
 
 def test_a_machine_that_tells_nothing_has_few_variables(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     environment = marker_environment(Host(str(tmp_path)))
 
     assert "platform_machine" not in environment

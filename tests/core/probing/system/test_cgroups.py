@@ -317,6 +317,7 @@ def test_garbage_in_the_files_that_name_the_groups_is_passed_over(
 
 
 def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     host = Host(str(tmp_path))
     assert cgroups.groups(host) == ()
     assert cgroups.version(host) == "none"
