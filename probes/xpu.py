@@ -112,7 +112,9 @@ def find(host: Host) -> Finding:
     elif all(device.reasons for device in devices):
         reasons = devices[0].reasons
     if not libraries:
-        reasons += (absent(host, "libze_loader.so.1", _HOMES),)
+        missing = absent(host, "libze_loader.so.1", _HOMES).message
+        said = f"computing needs the Level Zero loader: {missing}"
+        reasons += (Reason("no-driver", said, "install Level Zero (libze1, libze-intel-gpu1)"),)
     return Finding(tuple(libraries), devices, facts, reasons=reasons, warnings=_warnings(host))
 
 

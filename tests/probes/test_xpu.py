@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.cli import verdict
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.probes import sycl, xpu
 from mlbackends.probing.host import Host
@@ -49,7 +50,10 @@ def test_an_arc_with_xe(tmp_path: Path) -> None:
     assert device.facts == {"pci_id": "8086:56a0"}
     assert device.reasons == ()
     assert found.facts == {"gpu_count": 1, "driver": "xe"}
-    assert [reason.code for reason in found.reasons] == ["not-found"]
+    (reason,) = found.reasons
+    assert reason.code == "no-driver"
+    assert reason.message.startswith("computing needs the Level Zero loader: no libze_loader.so.1")
+    assert verdict.state(Presence.FOUND, found.reasons) == "found"
 
 
 @pytest.mark.parametrize("driver", ["", "vfio-pci"])
@@ -102,6 +106,7 @@ def test_garbage_never_raises(tmp_path: Path, garbage: str) -> None:
 
 
 def test_an_empty_machine_has_no_xpu(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     found = xpu.find(Host(str(tmp_path)))
 
     assert (found.libraries, found.devices, found.facts) == ((), (), {})
