@@ -23,6 +23,8 @@ MEANINGS = {
 
 _NOT_ITS_FAULT = {"no-use-check", "no-driver", "no-device"}
 """Reasons for which what is here is not called broken."""
+_UNTOLD = "only-the-framework-knows"
+"""The reason of a probe that looks for nothing, since no file of the thing is public."""
 
 
 def state(
@@ -33,6 +35,8 @@ def state(
         return "unknown"
     here = presence in (Presence.FOUND, Presence.LOADABLE)
     codes = {reason.code for reason in reasons} - _NOT_ITS_FAULT
+    if presence is Presence.ABSENT and _UNTOLD in codes:
+        return "unknown"
     return "broken" if here and codes else str(presence)
 
 
@@ -44,6 +48,33 @@ def state_of(thing: ProbeReport | Library | Device) -> str:
 def is_here(probe: ProbeReport) -> bool:
     """Tell whether there is anything to say of a probe but that its thing is not there."""
     return probe.presence is not Presence.ABSENT or probe.failure is not None
+
+
+def missing(report: Report) -> list[str]:
+    """Return the names of what was looked for and is not here; the machine's parts always are."""
+    return [
+        name
+        for name, probe in report.probes.items()
+        if state_of(probe) == "absent" and catalogue.group(name) != "machine"
+    ]
+
+
+def untold(report: Report) -> dict[str, str]:
+    """Return what no file can tell of, with why: neither here nor not here."""
+    return {
+        name: probe.reasons[0].message
+        for name, probe in report.probes.items()
+        if not is_here(probe) and state_of(probe) == "unknown"
+    }
+
+
+def warnings(report: Report) -> list[tuple[str, Reason]]:
+    """Return the warnings with the probe that tells each; the same words only once."""
+    told: dict[str, tuple[str, Reason]] = {}
+    for name, probe in report.probes.items():
+        for warning in probe.warnings:
+            told.setdefault(warning.message, (name, warning))
+    return list(told.values())
 
 
 def grouped(report: Report) -> dict[str, dict[str, ProbeReport]]:
@@ -71,7 +102,13 @@ def why(probe: ProbeReport) -> str:
         return f"could not tell: {probe.failure.message}"
     if probe.presence is Presence.USABLE:
         return ""
-    return because([reason for reason in probe.reasons if reason.code != "no-use-check"])
+    return because([reason for reason in own_reasons(probe) if reason.code != "no-use-check"])
+
+
+def own_reasons(probe: ProbeReport) -> list[Reason]:
+    """Return a probe's reasons without those that its devices give, which are shown beside them."""
+    given = {reason.message for device in probe.devices for reason in device.reasons}
+    return [reason for reason in probe.reasons if reason.message not in given]
 
 
 def because(reasons: list[Reason] | tuple[Reason, ...]) -> str:

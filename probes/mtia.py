@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "accelerator"
+CODES = {"only-the-framework-knows": "Nothing but the framework that drives it can tell of it."}
 FACTS = (Fact("torch_version", str, "The installed torch, which alone could tell of MTIA."),)
 
 
@@ -28,4 +29,4 @@ def find(host: Host) -> Finding:
     facts: dict[str, FactValue] = {"torch_version": torch.version} if torch else {}
     said = "MTIA has no public driver files to look for; only torch.mtia could tell"
     hint = "run: python -c 'import torch; print(torch.mtia.is_available())'" if torch else ""
-    return Finding(facts=facts, reasons=(Reason("not-found", said, hint),))
+    return Finding(facts=facts, reasons=(Reason("only-the-framework-knows", said, hint),))

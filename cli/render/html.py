@@ -18,11 +18,6 @@ def report(report: Report, page: Page) -> str:
     """Return the page; the details are open where the page asks for them."""
     groups = verdict.grouped(report)
     libraries = {**groups["library"], **groups["framework"]}
-    missing = [
-        name
-        for name, probe in report.probes.items()
-        if not verdict.is_here(probe) and catalogue.group(name) != "machine"
-    ]
     parts = [
         _header(report),
         "<main>\n",
@@ -33,7 +28,8 @@ def report(report: Report, page: Page) -> str:
             "accelerators", catalogue.GROUPS["accelerator"], _accelerators(groups["accelerator"])
         ),
         section("libraries", "Libraries and packages", _libraries(libraries)),
-        section("not-here", "Not here", _names(missing)),
+        section("not-here", "Not here", _names(verdict.missing(report))),
+        section("untold", "Could not tell", _untold(report)),
         section("details", "Details", _details(report, page)),
         "</main>\n",
         _footer(report, page),
@@ -85,9 +81,7 @@ def _picture(report: Report) -> str:
 
 def _warnings(report: Report) -> str:
     items = [
-        element("li", _link(name), ": ", reason(one))
-        for name, probe in report.probes.items()
-        for one in probe.warnings
+        element("li", _link(name), ": ", reason(one)) for name, one in verdict.warnings(report)
     ]
     return element("ul", *items, kind="warnings") if items else ""
 
@@ -144,11 +138,19 @@ def _row(name: str, probe: ProbeReport, said: str) -> list[str]:
 
 
 def _verdicts(body: list[list[str]]) -> str:
-    return plain_table(("rung", "name", "version", "where, or why not"), body, "stack four")
+    return plain_table(("presence", "name", "version", "where, or why not"), body, "stack four")
 
 
 def _names(names: list[str]) -> str:
     return element("p", ", ".join(_link(name) for name in names)) if names else ""
+
+
+def _untold(report: Report) -> str:
+    items = [
+        element("li", _link(name), ": ", escaped(why))
+        for name, why in verdict.untold(report).items()
+    ]
+    return element("ul", *items) if items else ""
 
 
 def _details(report: Report, page: Page) -> str:

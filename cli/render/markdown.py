@@ -30,18 +30,14 @@ _ENDS = ("tool", "schema", "created", "depth")
 
 def _overview(report: Report) -> list[str]:
     groups = verdict.grouped(report)
-    missing = [
-        name
-        for name, probe in report.probes.items()
-        if not verdict.is_here(probe) and catalogue.group(name) != "machine"
-    ]
     return [
         "## What is in this machine",
         _section("Machine", _machine(groups["machine"])),
         _section("Accelerators", _accelerators(verdict.by_rung(groups["accelerator"]))),
         _section("Libraries", _libraries(verdict.by_rung(groups["library"]))),
         _section("Packages", _libraries(verdict.by_rung(groups["framework"]))),
-        _section("Not here", ", ".join(_said(name) for name in missing)),
+        _section("Not here", ", ".join(_said(name) for name in verdict.missing(report))),
+        _section("Could not tell", _untold(report)),
         _section("Look at", _warnings(report)),
     ]
 
@@ -69,7 +65,7 @@ def _accelerators(probes: Mapping[str, ProbeReport]) -> str:
         rows.append((_rung(probe), _said(name), _said(probe.version), _said(first)))
         rows += [("", "", "", _said(line)) for line in rest]
     return (
-        _table(("rung", "name", "version", "what it is, or why it is not usable"), rows)
+        _table(("presence", "name", "version", "what it is, or why it is not usable"), rows)
         or "none found"
     )
 
@@ -89,7 +85,7 @@ def _libraries(probes: Mapping[str, ProbeReport]) -> str:
                 _said(verdict.why(probe)),
             )
         )
-    return _table(("rung", "name", "version", "where", "why not usable"), rows)
+    return _table(("presence", "name", "version", "where", "why not usable"), rows)
 
 
 def _rung(probe: ProbeReport) -> str:
@@ -99,10 +95,13 @@ def _rung(probe: ProbeReport) -> str:
 
 def _warnings(report: Report) -> str:
     return "\n".join(
-        f"- **{_said(name)}**: {_reason(warning)}"
-        for name, probe in report.probes.items()
-        for warning in probe.warnings
+        f"- **{_said(name)}**: {_reason(warning)}" for name, warning in verdict.warnings(report)
     )
+
+
+def _untold(report: Report) -> str:
+    told = verdict.untold(report).items()
+    return "\n".join(f"- **{_said(name)}**: {_said(why)}" for name, why in told)
 
 
 def _reason(reason: Reason) -> str:
@@ -126,7 +125,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         f"## {_said(name + version)}",
         f"{_rung(probe)}{took}" + (f" · {_said(about)}" if about else ""),
         f"could not tell: {_said(probe.failure.message)}" if probe.failure else "",
-        _list(probe.reasons) if not probe.libraries else "",
+        _list(verdict.own_reasons(probe)) if not probe.libraries else "",
         _section("Look at", _list(probe.warnings)),
     ]
     facts = {key: value for key, value in probe.facts.items() if not verdict.is_table(value)}
@@ -142,7 +141,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         parts.append(_list(device.reasons))
     for library in probe.libraries:
         state = verdict.state_of(library)
-        rows = {"rung": str(library.presence), **verdict.library_rows(library)}
+        rows = {"presence": str(library.presence), **verdict.library_rows(library)}
         parts.append(_section(f"{verdict.MARKS[state]} {_code(library.path)}", _known(rows)))
         parts.append(_list(library.reasons))
     return "\n\n".join(part for part in parts if part)

@@ -4,6 +4,7 @@ import io
 import re
 from typing import Any, cast
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -13,6 +14,9 @@ from mlbackends.cli import catalogue, verdict
 from mlbackends.cli.terminal import Page
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
+
+_Row = tuple[list[str | Text], str | Text]
+"""The short cells of a line, and the text behind them."""
 
 _MARKS = {
     "usable": ("✓", "+", "green"),
@@ -28,6 +32,9 @@ _OBEYED = (
 )
 _SHORT = 40
 """So long a reason may be, in characters, to be told again for each library."""
+_NARROW = 24
+"""Text that would get fewer columns than this begins on a line of its own."""
+_MOST_WARNINGS = 10
 
 
 def report(report: Report, page: Page) -> str:
@@ -77,6 +84,7 @@ def _overview(report: Report, page: Page) -> list[RenderableType]:
     _section(parts, "Libraries", _rows(verdict.by_rung(groups["library"]), page))
     _section(parts, "Packages", _packages(groups["framework"]))
     _section(parts, "Not here", _not_here(report))
+    _section(parts, "Could not tell", _untold(report, page))
     _section(parts, "Look at", _warnings(report, page))
     parts.append(_footer(report, page))
     return parts
@@ -87,42 +95,71 @@ def _section(parts: list[RenderableType], title: str, content: RenderableType | 
         parts += [Text(title, style="bold"), Padding(content, (0, 0, 0, 2))]
 
 
-def _grid(*columns: dict[str, Any]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for options in columns:
-        grid.add_column(**options)
-    return grid
+def _listed(rows: list[_Row], page: Page, indent: int = 2) -> RenderableType | None:
+    """Return lines of short cells with a text behind them, which goes below them on a narrow page.
+
+    indent: how far from the left the lines are printed.
+    """
+    if not rows:
+        return None
+    heads = [[_text(cell) for cell in cells] for cells, _ in rows]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*heads, strict=True)]
+    before = sum(width + 2 for width in widths if width)
+    if page.width - indent - before >= _NARROW:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for _ in widths:
+            grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for cells, (_, text) in zip(heads, rows, strict=True):
+            grid.add_row(*cells, _text(text))
+        return grid
+    lines: list[RenderableType] = []
+    for cells, (_, text) in zip(heads, rows, strict=True):
+        head = Text("  ", overflow="fold").join(cell for cell in cells if cell.plain)
+        said = _text(text)
+        if head.cell_len + 2 + said.cell_len <= page.width - indent and "\n" not in said.plain:
+            lines.append(Text("  ").join(part for part in (head, said) if part.plain))
+            continue
+        lines += [head] if head.plain else []
+        lines.append(Padding(said, (0, 0, 0, 2)))
+    return Group(*lines)
+
+
+def _text(cell: str | Text) -> Text:
+    text = Text(cell) if isinstance(cell, str) else cell
+    text.overflow = "fold"
+    return text
 
 
 def _machine(probes: dict[str, ProbeReport], page: Page) -> RenderableType | None:
-    grid = _grid({"no_wrap": True}, {"overflow": "fold"})
+    rows: list[_Row] = []
     for name, probe in probes.items():
         line = verdict.why(probe) if probe.failure else catalogue.glance(name, probe)
         if line:
-            grid.add_row(name, Text(line + _time(probe, page)))
-    return grid if grid.rows else None
+            rows.append(([name], line + _time(probe, page)))
+    return _listed(rows, page)
 
 
-def _accelerators(probes: dict[str, ProbeReport], page: Page) -> RenderableType:
+def _accelerators(probes: dict[str, ProbeReport], page: Page) -> RenderableType | None:
     if not probes:
         return Text("none found", style="dim")
-    grid = _grid({"no_wrap": True}, {"no_wrap": True}, {"overflow": "fold"})
+    rows: list[_Row] = []
     for name, probe in probes.items():
         mark = _mark(probe, page)
         for count, device in verdict.alike(probe.devices):
-            grid.add_row(mark, name, Text(verdict.device_line(count, device)))
+            rows.append(([mark, name], verdict.device_line(count, device)))
             mark, name = Text(""), ""
         said = catalogue.glance(name, probe) if name else ""
         problem = verdict.why(probe)
         if said or problem or name:
             line = ": ".join(part for part in (said, problem) if part)
             line = line or probe.version or str(probe.presence)
-            grid.add_row(mark, name, Text(line + _time(probe, page)))
-    return grid
+            rows.append(([mark, name], line + _time(probe, page)))
+    return _listed(rows, page)
 
 
 def _rows(probes: dict[str, ProbeReport], page: Page) -> RenderableType | None:
-    grid = _grid({"no_wrap": True}, {"no_wrap": True}, {"no_wrap": True}, {"overflow": "fold"})
+    rows: list[_Row] = []
     for names in _with_one_reason(probes, page):
         name, *others = names
         probe = probes[name]
@@ -131,11 +168,11 @@ def _rows(probes: dict[str, ProbeReport], page: Page) -> RenderableType | None:
         if len(probe.libraries) > 1 and not problem:
             said.append(f" · {len(probe.libraries)} files", style="dim")
         said.append(_time(probe, page), style="dim")
-        grid.add_row(_mark(probe, page), name, probe.version, said)
+        rows.append(([_mark(probe, page), name, probe.version], said))
         if others:
             them = ", ".join(f"{other} {probes[other].version}".rstrip() for other in others)
-            grid.add_row("", "", "", Text(f"the same: {them}"))
-    return grid if probes else None
+            rows.append((["", "", ""], f"the same: {them}"))
+    return _listed(rows, page)
 
 
 def _with_one_reason(probes: dict[str, ProbeReport], page: Page) -> list[list[str]]:
@@ -167,22 +204,25 @@ def _packages(probes: dict[str, ProbeReport]) -> RenderableType | None:
 
 
 def _not_here(report: Report) -> RenderableType | None:
-    names = [
-        name
-        for name, probe in report.probes.items()
-        if not verdict.is_here(probe) and catalogue.group(name) != "machine"
-    ]
+    names = verdict.missing(report)
     return Text(", ".join(names), style="dim") if names else None
 
 
+def _untold(report: Report, page: Page) -> RenderableType | None:
+    return _listed([([name], why) for name, why in verdict.untold(report).items()], page)
+
+
 def _warnings(report: Report, page: Page) -> RenderableType | None:
-    grid = _grid({"no_wrap": True}, {"no_wrap": True}, {"overflow": "fold"})
-    for name, probe in report.probes.items():
-        for warning in probe.warnings:
-            grid.add_row(
-                Text("!", style="yellow" if page.color else ""), name, Text(warning.message)
-            )
-    return grid if grid.rows else None
+    told = verdict.warnings(report)
+    style = "yellow" if page.color else ""
+    listed = _listed(
+        [([Text("!", style=style), name], one.message) for name, one in told[:_MOST_WARNINGS]], page
+    )
+    left = told[_MOST_WARNINGS:]
+    if listed is None or not left:
+        return listed
+    names = " ".join(dict.fromkeys(name for name, _ in left))
+    return Group(listed, Text(f"and {len(left)} more: backends info {names}"))
 
 
 def _footer(report: Report, page: Page) -> Text:
@@ -203,21 +243,18 @@ def _details(report: Report, page: Page) -> list[RenderableType]:
         if parts:
             parts.append(Text(""))
         parts.append(_headline(name, probe, page))
-        grid = _grid({"no_wrap": True, "style": "dim" if page.color else ""}, {"overflow": "fold"})
-        for fact, value in probe.facts.items():
-            if not verdict.is_table(value):
-                grid.add_row(fact, Text(catalogue.amount(fact, value)))
-        for reason in probe.reasons if not probe.libraries else ():
-            grid.add_row("because", _reason(reason))
+        facts = {key: value for key, value in probe.facts.items() if not verdict.is_table(value)}
+        rows = _named(facts, page)
+        for reason in verdict.own_reasons(probe) if not probe.libraries else ():
+            rows.append(([_dim("because", page)], _reason(reason)))
         for warning in probe.warnings:
-            grid.add_row("look at", _reason(warning))
-        if grid.rows:
-            parts.append(Padding(grid, (0, 0, 0, 2)))
+            rows.append(([_dim("look at", page)], _reason(warning)))
+        if listed := _listed(rows, page):
+            parts.append(Padding(listed, (0, 0, 0, 2)))
         for fact, value in probe.facts.items():
             if verdict.is_table(value):
-                parts.append(
-                    Padding(_table(fact, cast("list[dict[str, Any]]", value)), (0, 0, 0, 2))
-                )
+                records = cast("list[dict[str, Any]]", value)
+                parts.append(Padding(_records(fact, records, page), (0, 0, 0, 2)))
         parts += [Padding(_device(device, page), (0, 0, 0, 2)) for device in probe.devices]
         parts += [Padding(_library(library, page), (0, 0, 0, 2)) for library in probe.libraries]
     return parts
@@ -227,20 +264,50 @@ def _headline(name: str, probe: ProbeReport, page: Page) -> Text:
     title = Text.assemble(_mark(probe, page), " ", (catalogue.label(name), "bold"))
     if probe.version:
         title.append(f" {probe.version}")
-    title.append(f"  {probe.presence or verdict.why(probe)}")
+    untold = probe.failure is None and verdict.state_of(probe) == "unknown"
+    title.append(
+        f"  {verdict.MEANINGS['unknown'] if untold else probe.presence or verdict.why(probe)}"
+    )
     title.append(_time(probe, page), style="dim")
     title.append(f"  {catalogue.meaning(name)}", style="dim")
     return title
 
 
-def _table(fact: str, rows: list[dict[str, Any]]) -> Table:
+def _records(fact: str, rows: list[dict[str, Any]], page: Page) -> RenderableType:
+    """Return a list of records as a table where it fits, else one record below the other."""
     columns = verdict.columns(rows)
+    cells = [[catalogue.amount(c, row[c]) if c in row else "" for c in columns] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if sum(widths) + 2 * len(widths) + 2 > page.width or any(
+        "\n" in c for row in cells for c in row
+    ):
+        return _one_by_one(fact, rows, page)
     table = Table(title=fact, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(catalogue.amount(c, row[c])) if c in row else "" for c in columns))
+        table.add_column(Text(column))
+    for row in cells:
+        table.add_row(*map(Text, row))
     return table
+
+
+def _one_by_one(fact: str, rows: list[dict[str, Any]], page: Page) -> RenderableType:
+    parts: list[RenderableType] = [Text(fact, style="italic")]
+    for row in rows:
+        first: list[str | Text] = ["-" if not page.unicode else "•"]
+        listed: list[_Row] = []
+        for cells, text in _named(row, page):
+            listed.append(([*first, *cells], text))
+            first = [""]
+        parts.append(_listed(listed, page) or Text(""))
+    return Group(*parts)
+
+
+def _named(told: dict[str, Any], page: Page) -> list[_Row]:
+    return [([_dim(name, page)], catalogue.amount(name, value)) for name, value in told.items()]
+
+
+def _dim(name: str, page: Page) -> Text:
+    return Text(name, style="dim" if page.color else "")
 
 
 def _device(device: Device, page: Page) -> RenderableType:
@@ -249,7 +316,7 @@ def _device(device: Device, page: Page) -> RenderableType:
 
 
 def _library(library: Library, page: Page) -> RenderableType:
-    told = {"rung": str(library.presence), **verdict.library_rows(library)}
+    told = {"presence": str(library.presence), **verdict.library_rows(library)}
     return _known(_mark(library, page), library.path, told, library.reasons, page)
 
 
@@ -265,12 +332,10 @@ def _known(
     head.add_column(no_wrap=True)
     head.add_column(overflow="fold")
     head.add_row(mark, Text(title))
-    grid = _grid({"no_wrap": True, "style": "dim" if page.color else ""}, {"overflow": "fold"})
-    for name, value in told.items():
-        grid.add_row(name, Text(catalogue.amount(name, value)))
-    for reason in reasons:
-        grid.add_row("because", _reason(reason))
-    return Group(head, Padding(grid, (0, 0, 0, 4)))
+    rows = _named(told, page)
+    rows += [([_dim("because", page)], _reason(reason)) for reason in reasons]
+    listed = _listed(rows, page, indent=6)
+    return Group(head, Padding(listed, (0, 0, 0, 4))) if listed else head
 
 
 # ---- words and marks -------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Everything about one probe, as a part of a page that opens and closes."""
 
 from mlbackends.cli import catalogue
-from mlbackends.cli.verdict import device_rows, is_table, library_rows, state_of
+from mlbackends.cli.verdict import device_rows, is_table, library_rows, own_reasons, state_of
 from mlbackends.cli.web.elements import (
     badge,
     element,
@@ -34,7 +34,7 @@ def details(name: str, probe: ProbeReport, *, is_open: bool, timing: bool) -> st
     inside = [
         words("p", f"could not tell: {probe.failure.message}", "broken") if probe.failure else "",
         _warnings(probe),
-        reasons(probe.reasons) if not probe.libraries else "",
+        reasons(own_reasons(probe)) if not probe.libraries else "",
         _facts(name, probe),
         *(_device(device) for device in probe.devices[:_MOST]),
         _more(len(probe.devices), "devices"),

@@ -220,6 +220,22 @@ def test_each_probe_says_how_far_it_got_and_why_no_further() -> None:
     assert "backends 1.2.3" in text and "2026-01-02T03:04:05Z" in text
 
 
+def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
+    reasons = [{"code": "only-the-framework-knows", "message": "only torch could tell"}]
+    page = rendered(report(mtia={"presence": "absent", "reasons": reasons}))
+
+    assert 'id="untold"' in page and 'id="not-here"' not in page
+    assert "mtia: only torch could tell" in Reader(page).text
+    assert '<span class="badge unknown"' in page.partition("<details")[2]
+
+
+def test_one_warning_of_two_probes_is_listed_once() -> None:
+    said = {"presence": "found", "warnings": [{"code": "conflict", "message": "two of them"}]}
+    listed = rendered(report(mkl=said, nccl=said)).partition('id="details"')[0]
+
+    assert listed.count("two of them") == 1
+
+
 def test_facts_come_with_what_they_mean() -> None:
     assert "How many cores have a CPU that is on." in Reader(rendered(EIGHT_GPUS)).text
 

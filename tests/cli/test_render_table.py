@@ -164,11 +164,11 @@ def test_what_a_device_and_its_probe_both_say_is_told_once() -> None:
 
 
 def test_text_that_a_narrow_page_would_slice_begins_on_its_own_line() -> None:
-    one = report(cutlass=library("found", ("x", "it cannot be opened by this process at all")))
+    one = report(cuda_runtime=library("found", ("x", "it cannot be opened by this process")))
     page = lines(one, width=40)
 
     assert "  it cannot be opened by this process" in "\n".join(page)
-    assert "  ✗  cutlass  1.0" in page
+    assert "  ✗  cuda_runtime  1.0" in page
 
 
 def test_records_are_a_table_where_they_fit_and_else_a_list() -> None:

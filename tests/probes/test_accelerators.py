@@ -237,11 +237,12 @@ def test_mtia_claims_nothing(tmp_path: Path) -> None:
 
     assert found.facts == {"torch_version": "2.13.0"}
     assert (found.libraries, found.devices) == ((), ())
-    assert [reason.code for reason in found.reasons] == ["not-found"]
+    assert [reason.code for reason in found.reasons] == ["only-the-framework-knows"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_machine_has_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / "proc").mkdir()
     found = registry.load("probes", name).find(Host(str(tmp_path)))
 
     assert (found.libraries, found.devices, found.facts) == ((), (), {})
