@@ -8,6 +8,7 @@ python man/generate.py --check   the same as without, but exit 1 where one is st
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +145,10 @@ def facts_page() -> str:
     for name in registry.names("probes"):
         probe = registry.load("probes", name)
         lines.append(f".SH {escaped(name)}")
-        lines += ["\n.PP\n".join(paragraphs(_with_lines_kept(probe.__doc__ or "")))]
+        first, *rest = inspect.cleandoc(probe.__doc__ or "").split("\n\n")
+        lines.append(escaped(" ".join(first.split())))
+        for block in rest:
+            lines += definitions(said_of(block)) or [".PP", escaped(" ".join(block.split()))]
         rows = {
             f"{name}.{fact}": f"{declared.doc} [{declared.role}]"
             for fact, declared in catalogue.facts(name).items()
@@ -156,9 +160,21 @@ def facts_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_lines_kept(text: str) -> str:
-    first, *rest = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join([first, *(f"\b\n{block}" for block in rest)])
+def said_of(block: str) -> dict[str, str]:
+    """Return what a probe's docstring says by word, "Finds" and so on; {} for another paragraph.
+
+    A line that does not begin with a word and a colon goes on with what the one before it says.
+    """
+    said: dict[str, str] = {}
+    for line in block.splitlines():
+        if match := re.match(r"([A-Z][a-z]+):\s+", line):
+            said[match[1]] = line[match.end() :]
+        elif said:
+            word = next(reversed(said))
+            said[word] += f" {line.strip()}"
+        else:
+            return {}
+    return said
 
 
 def pages(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:

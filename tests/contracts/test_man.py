@@ -1,0 +1,40 @@
+"""The man pages are made from the code, and fill whatever width they are read at."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+GENERATOR = Path(__file__).resolve().parents[2] / "man" / "generate.py"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", GENERATOR)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_a_probe_finds_is_a_definition_that_fills(generate: ModuleType) -> None:
+    block = "Finds:    every libx, in wheels\n          and conda.\nUsable:   it adds: 1 and 1."
+
+    assert generate.said_of(block) == {
+        "Finds": "every libx, in wheels and conda.",
+        "Usable": "it adds: 1 and 1.",
+    }
+
+
+def test_a_paragraph_without_such_words_is_none(generate: ModuleType) -> None:
+    assert generate.said_of("It is what it is.\nUsable: no") == {}
+
+
+def test_no_paragraph_of_the_facts_keeps_its_lines(generate: ModuleType) -> None:
+    page = generate.facts_page()
+
+    assert ".nf" not in page.splitlines()
+    assert ".B Finds\nevery libcudnn.so" in page
