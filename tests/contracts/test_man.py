@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 GENERATOR = Path(__file__).resolve().parents[2] / "man" / "generate.py"
 
@@ -37,4 +40,4 @@ def test_no_paragraph_of_the_facts_keeps_its_lines(generate: ModuleType) -> None
     page = generate.facts_page()
 
     assert ".nf" not in page.splitlines()
-    assert ".B Finds\nevery libcudnn.so" in page
+    assert ".B Finds\nevery " in page
