@@ -188,17 +188,23 @@ def _merged(
     reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
         reasons += tuple(reason for reason in chosen.reasons if reason not in reasons)
+    version = (chosen.version if chosen else "") or finding.version
+    facts = {**finding.facts, **(answer.facts if answer else {})}
     failures = [reply.failure for reply in replies.values() if reply.failure]
+    failure = Failure("a probe failed in the child", failures[0]) if failures else None
+    if presence is Presence.FOUND and not (facts or libraries or devices or version):
+        presence = None
+        failure = failure or Failure("none of what it reads is here, or makes sense")
     return replace(
         report,
         presence=presence,
-        version=(chosen.version if chosen else "") or finding.version,
-        facts={**finding.facts, **(answer.facts if answer else {})},
+        version=version,
+        facts=facts,
         libraries=tuple(libraries),
         devices=devices,
         reasons=reasons,
         warnings=finding.warnings + (answer.warnings if answer else ()),
-        failure=Failure("a probe failed in the child", failures[0]) if failures else None,
+        failure=failure,
         duration_seconds=report.duration_seconds + sum(reply.seconds for reply in replies.values()),
     )
 
