@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
+from mlbackends.probing.search import library_path
 from mlbackends.probing.system.thread_counts import thread_counts
 
 if TYPE_CHECKING:
@@ -75,11 +76,13 @@ def find(host: Host) -> Finding:
     warnings = (
         *_senseless_counts(host),
         *_missing_preloads(host),
+        *_loader_folders(host),
         *_missing_homes(host),
     )
+    is_known = host.environment or (host.is_live and host.pid is None)
     return Finding(
         presence=Presence.FOUND,
-        facts={"variables": variables} if host.environment else {},
+        facts={"variables": variables} if is_known else {},
         warnings=warnings,
     )
 
@@ -113,6 +116,28 @@ def _missing_preloads(host: Host) -> list[Reason]:
         if path.startswith("/") and "$" not in path and not host.exists(path):
             said = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
             found.append(Reason("override-invalid", said, "correct or unset LD_PRELOAD"))
+    return found
+
+
+def _loader_folders(host: Host) -> list[Reason]:
+    """Return a warning for what the loader's list of folders leaves to chance, and what it lacks."""
+    variable, listed = library_path(host)
+    if variable == "PATH":  # a list for programs first; much of it is usually not there
+        return []
+    found = []
+    if any(not folder for folder in listed):
+        said = (
+            f"{variable} has an empty element, which means the current folder, "
+            "whatever that is when a program starts"
+        )
+        hint = "remove the colon at its beginning or end, or one of two in a row"
+        found.append(Reason("override-invalid", said, hint))
+    for folder in dict.fromkeys(listed):
+        # $ORIGIN and its like stand for folders of the loader's.
+        if folder.startswith("/") and "$" not in folder and not host.is_dir(folder):
+            what = "is no folder" if host.exists(folder) else "is not there"
+            said = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
+            found.append(Reason("override-invalid", said, f"correct or unset {variable}"))
     return found
 
 

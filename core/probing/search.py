@@ -109,8 +109,9 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
         places.append("this Python's wheels")
     if conda_prefix(host):
         places.append("the conda environment")
-    if host.env("LD_LIBRARY_PATH"):
-        places.append("LD_LIBRARY_PATH")
+    variable, listed = library_path(host)
+    if any(_is_absolute(folder) and host.is_dir(folder) for folder in listed):
+        places.append(variable)
     places.append("the loader's cache" if _cache(host) else "the loader's folders")
     places += [f"{variable} ({host.env(variable)})" for variable in homes if host.env(variable)]
     places += [folder for folder in folders if "*" not in folder][:2]
@@ -158,14 +159,27 @@ def _preloaded(host: Host) -> Iterator[Place]:
             yield path, "LD_PRELOAD"
 
 
+def library_path(host: Host) -> tuple[str, list[str]]:
+    """Return the variable that lists folders for the loader, and its elements as they are written."""
+    if host.platform == "win32":
+        value, variable = host.env("PATH"), "PATH"
+        return variable, value.split(";") if value else []
+    variable = "DYLD_LIBRARY_PATH" if host.platform == "darwin" else "LD_LIBRARY_PATH"
+    value = host.env(variable)
+    if host.platform != "darwin":
+        value = value.replace(";", ":")  # ld.so(8) takes either
+    return variable, value.split(":") if value else []
+
+
+def _is_absolute(folder: str) -> bool:
+    return folder.startswith("/") or (len(folder) > 2 and folder[1] == ":")
+
+
 def _library_path(host: Host) -> Iterator[Place]:
-    variable = {"darwin": "DYLD_LIBRARY_PATH", "win32": "PATH"}.get(
-        host.platform, "LD_LIBRARY_PATH"
-    )
-    separator = ";" if host.platform == "win32" else ":"
-    for folder in host.env(variable).split(separator):
-        # An empty item means the current folder to the loader; a report must not depend on it.
-        if folder.startswith("/") or (len(folder) > 2 and folder[1] == ":"):
+    variable, listed = library_path(host)
+    for folder in listed:
+        # An empty or relative one depends on the current folder; a report must not.
+        if _is_absolute(folder):
             yield from _in_folder(host, folder.rstrip("/"), variable)
 
 
@@ -261,18 +275,18 @@ def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
         real = host.realpath(path)
         if real in found:
             continue
-        library = replace(_described(host, path, real), name=name, found_by=step)
+        library = replace(_described(host, path, real, step), name=name, found_by=step)
         if mapped is not None:
             library = replace(library, used=path in mapped or real in mapped)
         found[real] = library
     return list(found.values())
 
 
-def _described(host: Host, path: str, real: str) -> Library:
+def _described(host: Host, path: str, real: str, step: str) -> Library:
     """Remember a file's description: several probes ask for what is built into one library."""
     known: dict[str, Library] = host.__dict__.setdefault("_described", {})
     if path not in known:
-        known[path] = _describe(host, Library(name="", path=path), real)
+        known[path] = _describe(host, Library(name="", path=path, found_by=step), real)
     return known[path]
 
 
@@ -281,9 +295,7 @@ def _describe(host: Host, library: Library, real: str) -> Library:
     owner = owner_of(host, real) or owner_of(host, library.path)
     library = replace(library, owner=owner, soname=os.path.basename(library.path))
     if not host.exists(real):
-        where = host.readlink(library.path) or "a file that is gone"
-        said = f"{library.path} points to {where}, which is not there"
-        return replace(library, reasons=(Reason("dangling-link", said),))
+        return replace(library, reasons=(Reason("dangling-link", _gone(host, library, real)),))
     if "/stubs/" in library.path:
         said = f"{library.path} is for linking only; the driver brings the real one"
         return replace(library, reasons=(Reason("stub-library", said),))
@@ -301,6 +313,21 @@ def _describe(host: Host, library: Library, real: str) -> Library:
         said = f"the file is for {elf.machine}; this machine is {host.machine}"
         library = replace(library, reasons=(Reason("wrong-architecture", said),))
     return library
+
+
+def _gone(host: Host, library: Library, real: str) -> str:
+    """Say of a name that leads to no file where it leads, or else what names it."""
+    path = library.path
+    if host.is_link(path):
+        if host.is_link(real):
+            return f"{path} is a link that leads back to itself"
+        return f"{path} is a link to {host.readlink(path)}, which is not there"
+    if library.found_by == "mapped":
+        return f"the process has {path} mapped, and the file was removed since"
+    if real != path:
+        return f"{path} leads to {real}, which is not there"
+    by = {"ld.so.cache": "the loader's cache"}.get(library.found_by, library.found_by)
+    return f"{path} is named by {by} and is not there"
 
 
 def _mark_winners(libraries: list[Library]) -> list[Library]:

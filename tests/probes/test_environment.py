@@ -136,3 +136,32 @@ def test_two_names_for_two_toolkits_are_a_conflict(tmp_path: Path) -> None:
 
 def test_a_machine_without_a_recorded_environment_tells_nothing(tmp_path: Path) -> None:
     assert look(tmp_path, {}).facts == {}
+
+
+@pytest.mark.parametrize("value", [":", ":/lib", "/lib:", "/lib::/lib", ";", "/lib;"])
+def test_an_empty_element_of_the_library_path_is_a_warning(tmp_path: Path, value: str) -> None:
+    (tmp_path / "lib").mkdir()
+
+    (warning,) = look(tmp_path, {"LD_LIBRARY_PATH": value}).warnings
+    assert warning.code == "override-invalid"
+    assert warning.message == (
+        "LD_LIBRARY_PATH has an empty element, which means the current folder, "
+        "whatever that is when a program starts"
+    )
+
+
+@pytest.mark.parametrize("value", ["", "/lib", "/lib/:/lib", "$ORIGIN/x", "/x/$LIB", "/lib;/lib"])
+def test_a_library_path_of_folders_that_are_there_is_none(tmp_path: Path, value: str) -> None:
+    (tmp_path / "lib").mkdir()
+
+    assert look(tmp_path, {"LD_LIBRARY_PATH": value}).warnings == ()
+
+
+def test_an_element_of_the_library_path_that_is_no_folder_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    warnings = look(tmp_path, {"LD_LIBRARY_PATH": "/gone:/file:/gone"}).warnings
+    assert [warning.message for warning in warnings] == [
+        "LD_LIBRARY_PATH names /gone, which is not there; the loader ignores it",
+        "LD_LIBRARY_PATH names /file, which is no folder; the loader ignores it",
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlbackends.probing.host import Host
-from mlbackends.probing.search import inside, libraries_named, stem_of
+from mlbackends.probing.search import absent, inside, libraries_named, stem_of
 
 Build = Callable[..., Path]
 
@@ -155,6 +155,38 @@ def test_what_is_no_library_says_what_it_is(machine: Machine) -> None:
     assert not any(one.wins for one in found)
 
 
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        (
+            "libthing.so.1.0",
+            "/usr/lib/libthing.so.1 is a link to libthing.so.1.0, which is not there",
+        ),
+        (
+            "/gone/thing.so",
+            "/usr/lib/libthing.so.1 is a link to /gone/thing.so, which is not there",
+        ),
+        ("libthing.so.1", "/usr/lib/libthing.so.1 is a link that leads back to itself"),
+    ],
+)
+def test_a_dangling_link_names_its_target(machine: Machine, to: str, said: str) -> None:
+    machine.write("/usr/lib/README", "")
+    machine.link("/usr/lib/libthing.so.1", to)
+
+    (found,) = libraries_named(machine.host(), "thing", "libthing")
+
+    assert [(reason.code, reason.message) for reason in found.reasons] == [("dangling-link", said)]
+
+
+def test_a_file_that_was_named_and_is_gone_is_no_link(machine: Machine) -> None:
+    host = machine.host(LD_PRELOAD="/gone/libthing.so.1")
+
+    (found,) = libraries_named(host, "thing", "libthing")
+
+    assert found.reasons[0].code == "dangling-link"
+    assert found.reasons[0].message == "/gone/libthing.so.1 is named by LD_PRELOAD and is not there"
+
+
 def test_a_file_for_another_processor_is_told_and_does_not_win(machine: Machine) -> None:
     machine.add("/ld/libthing.so.1", "libthing.so.1")
     machine.told["uname"] = {"machine": "vax"}
@@ -218,6 +250,36 @@ def test_relative_and_empty_entries_of_the_library_path_are_left_out(machine: Ma
     found = libraries_named(machine.host(LD_LIBRARY_PATH=":.:relative:/ld/:"), "thing", "libthing")
 
     assert [one.path for one in found] == ["/ld/libthing.so.1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_named"),
+    [
+        ("/ld", True),
+        ("/gone:/ld", True),
+        ("/gone;/ld", True),
+        ("", False),
+        (":", False),
+        ("/gone", False),
+        (".:ld:", False),
+    ],
+)
+def test_an_absence_names_the_library_path_where_a_folder_of_it_was_searched(
+    machine: Machine, value: str, is_named: bool
+) -> None:
+    machine.write("/ld/README", "")
+
+    reason = absent(machine.host(LD_LIBRARY_PATH=value), "libthing")
+
+    assert ("LD_LIBRARY_PATH" in reason.message) is is_named
+
+
+def test_semicolons_part_the_library_path_as_well(machine: Machine) -> None:
+    machine.add("/ld/libthing.so.1", "libthing.so.1")
+
+    (found,) = libraries_named(machine.host(LD_LIBRARY_PATH="/gone;/ld"), "thing", "libthing")
+
+    assert (found.path, found.found_by) == ("/ld/libthing.so.1", "LD_LIBRARY_PATH")
 
 
 @pytest.mark.parametrize(
