@@ -6,13 +6,32 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 OUTPUT_LIMIT = 32 << 20
 """Bytes that a command may print; one that prints more is held to fail."""
 
 
+class Outcome(NamedTuple):
+    """How a command ended.
+
+    status: the exit status, -N where signal N killed it; None where it could not be started, or was
+    stopped at a limit. output: its standard output, "" where it was stopped.
+    """
+
+    status: int | None
+    output: str = ""
+    timed_out: bool = False
+
+
 def output_of(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> str:
     """Return a command's standard output; "" where it is missing, fails or takes too long."""
+    outcome = outcome_of(command, timeout, environment)
+    return outcome.output if outcome.status == 0 else ""
+
+
+def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> Outcome:
+    """Run a command to its end or for `timeout` seconds, whichever comes first."""
     try:
         process = subprocess.Popen(
             command,
@@ -23,16 +42,22 @@ def output_of(command: Sequence[str], timeout: float, environment: Mapping[str, 
             start_new_session=True,
         )
     except (OSError, ValueError):
-        return ""
+        return Outcome(None)
     try:
         output = _output(process, timeout)
-        return output.decode(errors="replace") if process.returncode == 0 else ""
+        return Outcome(process.returncode, output.decode(errors="replace"))
     except subprocess.TimeoutExpired:
-        return ""
+        return Outcome(None, timed_out=True)
+    except _TooMuch:
+        return Outcome(None)
     finally:  # also where we are interrupted
         kill_group(process)
         if process.stdout is not None:
             process.stdout.close()
+
+
+class _TooMuch(Exception):
+    """A command printed more than OUTPUT_LIMIT."""
 
 
 def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
@@ -55,7 +80,7 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
             process.wait(max(0.0, deadline - time.monotonic()))
             return bytes(output)
         output += piece
-    raise subprocess.TimeoutExpired(process.args, timeout)
+    raise _TooMuch
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -183,7 +183,7 @@ def _merged(
         if library is not chosen and other and other.answer and other.answer.facts:
             libraries[i] = replace(library, facts={**library.facts, **other.answer.facts})
     devices = _merged_devices(finding.devices, answer.devices if answer else ())
-    presence = finding.presence or _best(own, devices)
+    presence: Presence | None = finding.presence or _best(own, devices)
     # What find held against it is outdone where it was seen to work.
     reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
