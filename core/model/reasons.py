@@ -50,6 +50,7 @@ CODES = {
     "wrong-architecture": "The file is built for another processor than this process runs on.",
     "not-a-library": "The file has a library's name, and is none: a linker script, a stub, an empty file.",
     "dangling-link": "The name is a symbolic link to a file that is not there.",
+    "not-mapped": "The process that is looked at has no copy of it mapped.",
     "metadata-only": "A package says that it is installed; its files were not found.",
     # opening
     "dlopen-failed": "The dynamic loader refused to open it; its own words are in the message.",

@@ -188,6 +188,8 @@ def _merged(
     reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
         reasons += tuple(reason for reason in chosen.reasons if reason not in reasons)
+    if own and all(library.used is False for library in own):
+        reasons = (*reasons, Reason("not-mapped", "the process has no copy of it mapped"))
     version = (chosen.version if chosen else "") or finding.version
     facts = {**finding.facts, **(answer.facts if answer else {})}
     failures = [reply.failure for reply in replies.values() if reply.failure]
@@ -221,8 +223,15 @@ def _answered(library: Library, reply: Reply | None, depth: Presence) -> Library
 
 
 def _chosen(libraries: list[Library]) -> Library | None:
-    """Return the copy that speaks for the probe: one that wins before others, then the highest rung."""
-    return max(libraries, key=lambda one: (one.wins, one.presence.rung), default=None)
+    """Return the copy that speaks for the probe: one that wins before others, then the highest rung.
+
+    With --pid, one that the process has mapped comes before all others.
+    """
+    return max(
+        libraries,
+        key=lambda one: (one.used is True, one.wins, one.presence.rung),
+        default=None,
+    )
 
 
 def _best(libraries: list[Library], devices: tuple[Device, ...]) -> Presence:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,8 @@ from mlbackends.probing.survey import survey
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.conftest import FakeLibrary
 
 
 @pytest.mark.parametrize("content", ["", "\0" * 100, "garbage\n"])
@@ -40,3 +44,53 @@ def test_a_process_without_variables_has_none_and_is_no_failure() -> None:
     told = survey(("environment",), Host(environment={})).probes["environment"]
 
     assert (told.presence, told.facts, told.failure) == (Presence.FOUND, {"variables": {}}, None)
+
+
+MAPPING = """
+import ctypes, sys
+kept = [ctypes.CDLL(path) for path in sys.argv[1:]]
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is mapped is told by /proc")
+@pytest.mark.parametrize("mapped", ["", "first", "second"])
+def test_what_a_process_has_mapped_speaks_for_it(
+    tmp_path: Path, fake_library: FakeLibrary, mapped: str
+) -> None:
+    source = "int one(void) { return 1; }\n"
+    built = fake_library("nothing", "libnothing.so.1", source=source)
+    paths = {name: tmp_path / name / "libopenblas.so.0" for name in ("first", "second")}
+    for path in paths.values():
+        path.parent.mkdir()
+        path.write_bytes(built.read_bytes())
+    listed = ":".join(str(path.parent) for path in paths.values())
+    opened = [str(paths[mapped])] if mapped else []
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", MAPPING, *opened],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        host = Host(pid=process.pid, python={}, environment={"LD_LIBRARY_PATH": listed})
+        told = survey(("openblas",), host).probes["openblas"]
+        process.kill()
+
+    ours = {one.path: one.used for one in told.libraries if one.path.startswith(str(tmp_path))}
+    assert ours == {str(path): name == mapped for name, path in paths.items()}
+    reasons = [reason.message for reason in told.reasons if reason.code == "not-mapped"]
+    assert reasons == ([] if mapped else ["the process has no copy of it mapped"])
+
+
+def test_without_a_process_nothing_is_said_of_what_is_mapped(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    built = fake_library("nothing", "libnothing.so.1", source="int one(void) { return 1; }\n")
+    (tmp_path / "libopenblas.so.0").write_bytes(built.read_bytes())
+    host = Host(python={}, environment={"LD_LIBRARY_PATH": str(tmp_path)})
+
+    told = survey(("openblas",), host, Presence.FOUND).probes["openblas"]
+    assert told.libraries
+    assert not [reason for reason in told.reasons if reason.code == "not-mapped"]
