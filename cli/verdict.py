@@ -23,8 +23,6 @@ MEANINGS = {
 
 _NOT_ITS_FAULT = {"no-use-check", "no-driver", "no-device"}
 """Reasons for which what is here is not called broken."""
-_UNTOLD = "only-the-framework-knows"
-"""The reason of a probe that looks for nothing, since no file of the thing is public."""
 
 
 def state(
@@ -35,8 +33,6 @@ def state(
         return "unknown"
     here = presence in (Presence.FOUND, Presence.LOADABLE)
     codes = {reason.code for reason in reasons} - _NOT_ITS_FAULT
-    if presence is Presence.ABSENT and _UNTOLD in codes:
-        return "unknown"
     return "broken" if here and codes else str(presence)
 
 
@@ -47,7 +43,7 @@ def state_of(thing: ProbeReport | Library | Device) -> str:
 
 def is_here(probe: ProbeReport) -> bool:
     """Tell whether there is anything to say of a probe but that its thing is not there."""
-    return probe.presence is not Presence.ABSENT or probe.failure is not None
+    return probe.presence not in (None, Presence.ABSENT) or probe.failure is not None
 
 
 def missing(report: Report) -> list[str]:
@@ -64,7 +60,7 @@ def untold(report: Report) -> dict[str, str]:
     return {
         name: probe.reasons[0].message
         for name, probe in report.probes.items()
-        if not is_here(probe) and state_of(probe) == "unknown"
+        if probe.presence is None and probe.failure is None
     }
 
 

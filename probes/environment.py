@@ -52,6 +52,7 @@ _NAMES = frozenset({
     "SLURM_GPUS_ON_NODE", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_MEM_BIND", "SLURM_NTASKS",
     "PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT",
 })  # fmt: skip
+_OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
 _PYTHON = pattern(r"PYTHON[A-Z0-9]{2,30}")
 _NAMES_OF_MACHINES = frozenset({
     "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
@@ -133,8 +134,11 @@ def _loader_folders(host: Host) -> list[Reason]:
         hint = "remove the colon at its beginning or end, or one of two in a row"
         found.append(Reason("override-invalid", said, hint))
     for folder in dict.fromkeys(listed):
-        # $ORIGIN and its like stand for folders of the loader's.
-        if folder.startswith("/") and "$" not in folder and not host.is_dir(folder):
+        # $ORIGIN and its like stand for folders of the loader's. CUDA's images list folders that
+        # come to be only where the container is given a GPU.
+        if not folder.startswith("/") or "$" in folder or folder.startswith(_OF_CONTAINERS):
+            continue
+        if not host.is_dir(folder):
             what = "is no folder" if host.exists(folder) else "is not there"
             said = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
             found.append(Reason("override-invalid", said, f"correct or unset {variable}"))

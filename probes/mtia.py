@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mlbackends.probing.host import Host
 
 GROUP = "accelerator"
-CODES = {"only-the-framework-knows": "Nothing but the framework that drives it can tell of it."}
 FACTS = (Fact("torch_version", str, "The installed torch, which alone could tell of MTIA."),)
 
 

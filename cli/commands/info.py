@@ -211,7 +211,7 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
     if python:
         return Host(pid=pid, python=ask(python, timeout))
     if pid:
-        return Host(pid=pid, python=of_process(pid))
+        return Host(pid=pid, python=of_process(pid, timeout))
     return Host(root or "/")
 
 
@@ -244,7 +244,7 @@ def _bare(report: "Report", name: str) -> str:
         if missing.probe.failure:
             raise Incomplete(f"{name}: the probe failed: {missing.probe.failure.message}") from None
         why = f": {missing.probe.reasons[0].message}" if missing.probe.reasons else ""
-        if not dotted.is_certain(missing.probe):
+        if missing.probe.presence is None or not dotted.is_certain(missing.probe):
             raise Incomplete(f"{name} could not be told{why}") from None
         why = why or f"; {name.partition('.')[0]} is {missing.probe.presence}"
         raise NoSuchValue(f"{name} has no value here{why}") from None

@@ -52,6 +52,7 @@ CODES = {
     "dangling-link": "The name is a symbolic link to a file that is not there.",
     "not-mapped": "The process that is looked at has no copy of it mapped.",
     "metadata-only": "A package says that it is installed; its files were not found.",
+    "only-the-framework-knows": "No file of it is public: only the framework that drives it can tell.",
     # opening
     "dlopen-failed": "The dynamic loader refused to open it; its own words are in the message.",
     "missing-dependency": "A library that it needs is not found by the dynamic loader.",

@@ -146,7 +146,8 @@ class Answer(Struct, frozen=True):
 class ProbeReport(Struct, frozen=True, omit_defaults=True):
     """Everything one probe can say.
 
-    presence: None where the probe could not tell, which `failure` then says.
+    presence: None where it could not be told: `failure` says what went wrong, or a reason that no
+    file could tell.
     reasons: why it is not on the next rung. warnings: what is wrong although it is there.
     """
 

@@ -54,8 +54,9 @@ def unmet(report: Report, need: Requirement) -> str:
     """Return why a requirement is not met, one sentence; "" where it is."""
     probe = report.probes[need.probe]
     if probe.presence is None:
-        why = probe.failure.message if probe.failure else ""
-        return f"{need.text}: {need.probe} could not be told: {why}"
+        told = [probe.failure] if probe.failure else list(probe.reasons)
+        why = f": {told[0].message}" if told else ""
+        return f"{need.text}: {need.probe} could not be told{why}"
     if "." not in need.name:
         if why := _below(probe, probe.presence, report.depth):
             return f"{need.text}: {need.probe} is {probe.presence}{why}"

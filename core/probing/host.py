@@ -20,7 +20,7 @@ from mlbackends.model.writable import clean, is_text
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
 
-_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "opt", "dev", "var")
+_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
 """A folder with none of them is no machine's root; half a machine is one."""
 
 _LINK_LIMIT = 40

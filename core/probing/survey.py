@@ -197,6 +197,8 @@ def _merged(
     if presence is Presence.FOUND and not (facts or libraries or devices or version):
         presence = None
         failure = failure or Failure("none of what it reads is here, or makes sense")
+    elif any(reason.code == "only-the-framework-knows" for reason in reasons):
+        presence = None
     return replace(
         report,
         presence=presence,
@@ -207,8 +209,13 @@ def _merged(
         reasons=reasons,
         warnings=finding.warnings + (answer.warnings if answer else ()),
         failure=failure,
-        duration_seconds=report.duration_seconds + sum(reply.seconds for reply in replies.values()),
+        duration_seconds=_total(report, replies),
     )
+
+
+def _total(report: ProbeReport, replies: dict[str, Reply]) -> float:
+    """Return the seconds that finding and asking took, to the microsecond."""
+    return round(report.duration_seconds + sum(reply.seconds for reply in replies.values()), 6)
 
 
 def _answered(library: Library, reply: Reply | None, depth: Presence) -> Library:

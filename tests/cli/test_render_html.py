@@ -222,7 +222,7 @@ def test_each_probe_says_how_far_it_got_and_why_no_further() -> None:
 
 def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
     reasons = [{"code": "only-the-framework-knows", "message": "only torch could tell"}]
-    page = rendered(report(mtia={"presence": "absent", "reasons": reasons}))
+    page = rendered(report(mtia={"presence": None, "reasons": reasons}))
 
     assert 'id="untold"' in page and 'id="not-here"' not in page
     assert "mtia: only torch could tell" in Reader(page).text

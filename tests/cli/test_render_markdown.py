@@ -114,7 +114,7 @@ def test_one_warning_of_two_probes_is_told_once() -> None:
 
 def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
     reasons = [{"code": "only-the-framework-knows", "message": "only torch could tell"}]
-    text = rendered(report(mtia={"presence": "absent", "reasons": reasons}))
+    text = rendered(report(mtia={"presence": None, "reasons": reasons}))
 
     assert "### Could not tell\n\n- **mtia**: only torch could tell" in text
     assert "Not here" not in text

@@ -119,7 +119,7 @@ def test_what_is_not_here_is_named_and_the_machine_never_is() -> None:
 
 
 UNTOLD = {
-    "presence": "absent",
+    "presence": None,
     "reasons": [{"code": "only-the-framework-knows", "message": "only torch could tell"}],
 }
 

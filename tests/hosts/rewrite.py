@@ -53,7 +53,7 @@ def lasting(report: Report) -> dict[str, Any]:
                 del probe["facts"][fact]
         for device in probe.get("devices", ()):
             device.pop("volatile", None)
-        if probe["presence"] == "absent" and probe.keys() <= {"presence", "reasons"}:
+        if probe["presence"] in ("absent", None) and probe.keys() <= {"presence", "reasons"}:
             del tree["probes"][name]
     return tree
 

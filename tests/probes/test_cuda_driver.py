@@ -184,7 +184,8 @@ KERNEL = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  R
 
 
 def test_a_machine_without_a_driver_says_where_it_looked(tmp_path: Path) -> None:
-    finding = cuda_driver.find(machine(tmp_path, {}, LD_LIBRARY_PATH="/opt/lib"))
+    there = {"/opt/lib/README": b""}
+    finding = cuda_driver.find(machine(tmp_path, there, LD_LIBRARY_PATH="/opt/lib"))
 
     assert finding.libraries == ()
     (reason,) = finding.reasons

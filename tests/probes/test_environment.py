@@ -150,7 +150,10 @@ def test_an_empty_element_of_the_library_path_is_a_warning(tmp_path: Path, value
     )
 
 
-@pytest.mark.parametrize("value", ["", "/lib", "/lib/:/lib", "$ORIGIN/x", "/x/$LIB", "/lib;/lib"])
+@pytest.mark.parametrize(
+    "value",
+    ["", "/lib", "/lib/:/lib", "$ORIGIN/x", "/x/$LIB", "/lib;/lib", "/usr/local/nvidia/lib"],
+)
 def test_a_library_path_of_folders_that_are_there_is_none(tmp_path: Path, value: str) -> None:
     (tmp_path / "lib").mkdir()
 
