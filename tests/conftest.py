@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,17 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # "python -m pytest" puts the root on the path, where our kernels/ would pass for the package of
 # that name on PyPI.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+
+# No test is timed: these machines are busy. In CI the same examples are tried each time.
+settings.register_profile("ours", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("ours")
 
 FAKES = ROOT / "tests" / "fakelibs"
 
