@@ -1,5 +1,6 @@
 """Show what is in this machine, and what of it can be used."""
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -170,6 +171,8 @@ def command(
     elif needs and not strict and form == "table" and not output:
         asked = [need.probe for need in needs]
     progress = ProgressLine()
+    # Beside the survey, which mostly waits for libraries: rich takes as long to import as they do.
+    threading.Thread(target=registry.load, args=("cli.render", form), daemon=True).start()
     try:
         report = survey(
             tuple(dict.fromkeys(asked)),

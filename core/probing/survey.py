@@ -66,12 +66,14 @@ def survey(
     host = host or Host()
     if not host.is_live or host.pid is not None:
         depth = min(depth, Presence.FOUND, key=lambda presence: presence.rung)
-    modules = {name: registry.load("probes", name) for name in names or probe_names()}
-    child = None
+    opens = depth.rung > Presence.FOUND.rung
+    # Where everything is asked there will be something to open: let the child come up meanwhile.
+    child = isolation()() if opens and not names else None
     asked: list[tuple[str, Library]] = []
     reports: dict[str, ProbeReport] = {}
     findings: dict[str, Finding] = {}
     try:
+        modules = {name: registry.load("probes", name) for name in names or probe_names()}
         for name, module in modules.items():
             before = time.perf_counter()
             try:
@@ -80,7 +82,7 @@ def survey(
                 reports[name] = _failed(module, error, time.perf_counter() - before)
                 continue
             findings[name] = finding
-            if depth.rung > Presence.FOUND.rung:
+            if opens:
                 asked += [(name, library) for library in finding.libraries if not library.reasons]
             if asked and child is None:
                 child = isolation()()
@@ -90,7 +92,7 @@ def survey(
                 duration_seconds=time.perf_counter() - before,
             )
         replies = {}
-        if child is not None:
+        if child is not None and asked:
             if progress is not None:
                 progress(0, len(asked), asked[0][0])
             for reply in child.ask(_requests(host, asked, depth, timeout)):
