@@ -171,13 +171,15 @@ def command(
     elif needs and not strict and form == "table" and not output:
         asked = [need.probe for need in needs]
     progress = ProgressLine()
-    # Beside the survey, which mostly waits for libraries: rich takes as long to import as they do.
-    threading.Thread(target=registry.load, args=("cli.render", form), daemon=True).start()
+    rung = Presence(depth or ("found" if pid or root else "usable"))
+    if not wanted and rung is not Presence.FOUND:
+        # Beside a survey that waits for libraries: rich takes as long to import as they do.
+        threading.Thread(target=registry.load, args=("cli.render", form), daemon=True).start()
     try:
         report = survey(
             tuple(dict.fromkeys(asked)),
             host,
-            Presence(depth or ("found" if pid or root else "usable")),
+            rung,
             timeout=timeout,
             progress=progress,
         )

@@ -99,9 +99,9 @@ def main() -> None:
         found = medians["backends info --depth found --format json"]
         full = medians["backends info"]
         print(
-            f"\ncollect_env takes {env[0] / found[0]:.0f} times the CPU of `info --depth found --format json`"
+            f"\ncollect_env takes {env[0] / found[0]:.1f} times the CPU of `info --depth found --format json`"
         )
-        print(f"and {env[1] / full[1]:.0f} times the wall time of `info`.")
+        print(f"and {env[1] / full[1]:.1f} times the wall time of `info`.")
 
 
 if __name__ == "__main__":
