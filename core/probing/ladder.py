@@ -6,7 +6,7 @@ Runs in a process that is made for it: see `mlbackends.probing.forked`.
 import ctypes
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -71,12 +71,12 @@ def unspeakable(reply: Reply, error: Exception) -> Reply:
     )
 
 
-def _broken(reply, error: Exception) -> Reply:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _broken(reply: Callable[[Reason, str], Reply], error: Exception) -> Reply:
     import traceback
 
     said = f"the probe failed: {type(error).__name__}: {error}"
     trace = "".join(traceback.format_exception(error))
-    return reply(Reason("probe-error", said), trace)  # type: ignore[no-any-return]
+    return reply(Reason("probe-error", said), trace)
 
 
 def _joined(first: Answer, second: Answer) -> Answer:
