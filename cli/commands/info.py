@@ -172,9 +172,11 @@ def command(
         asked = [need.probe for need in needs]
     progress = ProgressLine()
     rung = Presence(depth or ("found" if pid or root else "usable"))
+    # Beside a survey that waits for libraries: rich takes as long to import as they do. It must have
+    # ended before the interpreter does, which crashes where a thread is amid an import.
+    renderer = threading.Thread(target=registry.load, args=("cli.render", form))
     if not wanted and rung is not Presence.FOUND:
-        # Beside a survey that waits for libraries: rich takes as long to import as they do.
-        threading.Thread(target=registry.load, args=("cli.render", form), daemon=True).start()
+        renderer.start()
     try:
         report = survey(
             tuple(dict.fromkeys(asked)),
@@ -185,6 +187,8 @@ def command(
         )
     finally:
         progress.clear()
+        if renderer.ident is not None:
+            renderer.join()
     missing = [reason for need in needs if (reason := unmet(report, need))]
     hide = redact if redact is not None else not wanted
     shown = redacted(report, _names(host)) if hide else report
