@@ -191,11 +191,13 @@ def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
 
 
 def _lost(process: "subprocess.Popen[bytes]") -> Reason:
+    import subprocess
+
     from mlbackends.probing.forked import signal_name
 
     try:
         code = process.wait(timeout=0.2)
-    except Exception:  # noqa: BLE001  subprocess.TimeoutExpired, without the import
+    except subprocess.TimeoutExpired:
         return Reason("timed-out", "the process that opens it still runs and is silent")
     how = f"with {signal_name(-code)}" if code < 0 else f"with exit code {code}"
     return Reason("exited", f"it ended the process that asks libraries {how}")

@@ -72,6 +72,7 @@ def survey(
     asked: list[tuple[str, Library]] = []
     reports: dict[str, ProbeReport] = {}
     findings: dict[str, Finding] = {}
+    seconds: dict[str, float] = {}
     try:
         modules = {name: registry.load("probes", name) for name in names or probe_names()}
         for name, module in modules.items():
@@ -86,11 +87,7 @@ def survey(
                 asked += [(name, library) for library in finding.libraries if not library.reasons]
             if asked and child is None:
                 child = isolation()()
-            reports[name] = ProbeReport(
-                Presence.ABSENT,
-                source=_source(module),
-                duration_seconds=time.perf_counter() - before,
-            )
+            seconds[name] = time.perf_counter() - before
         replies = {}
         if child is not None and asked:
             if progress is not None:
@@ -109,7 +106,12 @@ def survey(
             for i, (asker, library) in enumerate(asked)
             if asker == name and i in replies
         }
-        reports[name] = _merged(name, reports[name], finding, own, depth)
+        merged = _merged(name, finding, own, depth)
+        reports[name] = replace(
+            merged,
+            source=_source(modules[name]),
+            duration_seconds=_total(seconds[name], own),
+        )
     return Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -166,7 +168,6 @@ def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
 
 def _merged(
     name: str,
-    report: ProbeReport,
     finding: Finding,
     replies: dict[str, Reply],
     depth: Presence,
@@ -201,8 +202,7 @@ def _merged(
         failure = failure or Failure("none of what it reads is here, or makes sense")
     elif any(reason.code == "only-the-framework-knows" for reason in reasons):
         presence = None
-    return replace(
-        report,
+    return ProbeReport(
         presence=presence,
         version=version,
         facts=facts,
@@ -211,13 +211,12 @@ def _merged(
         reasons=reasons,
         warnings=finding.warnings + (answer.warnings if answer else ()),
         failure=failure,
-        duration_seconds=_total(report, replies),
     )
 
 
-def _total(report: ProbeReport, replies: dict[str, Reply]) -> float:
+def _total(finding: float, replies: dict[str, Reply]) -> float:
     """Return the seconds that finding and asking took, to the microsecond."""
-    return round(report.duration_seconds + sum(reply.seconds for reply in replies.values()), 6)
+    return round(finding + sum(reply.seconds for reply in replies.values()), 6)
 
 
 def _answered(library: Library, reply: Reply | None, depth: Presence) -> Library:
