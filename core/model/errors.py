@@ -3,6 +3,11 @@
 Each carries the exit code that the command line ends with, and a hint.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlbackends.model.reasons import Reason
+
 
 class MlBackendsError(Exception):
     """Something was asked wrongly, or could not be done.
@@ -32,6 +37,20 @@ class UnknownName(MlBackendsError, LookupError):
 
 class BadInput(MlBackendsError, ValueError):
     """A file, an option's value or a folder that cannot be read as what it should be."""
+
+
+class InvalidProblem(MlBackendsError, ValueError):
+    """An attention problem that has no answer: shapes, types or numbers that do not go together."""
+
+
+class NoBackend(MlBackendsError, RuntimeError):
+    """No attention backend can do it, or the one that was asked cannot; `reasons` has all of why."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, reasons: "tuple[Reason, ...]" = (), hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.reasons = reasons
 
 
 class Incomplete(MlBackendsError):

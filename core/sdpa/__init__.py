@@ -1,0 +1,1 @@
+"""Scaled-dot-product attention: who can compute it, who may, and who does."""

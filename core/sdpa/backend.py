@@ -1,0 +1,69 @@
+"""AttentionBackend: what a file in kernels/ must offer."""
+
+from typing import Any, ClassVar, final
+
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.constraints import (
+    Constraint,
+    no_gradient,
+    no_lower_right,
+    not_nested,
+    unmet,
+)
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+RARE = {"gradient": no_gradient(), "lower_right": no_lower_right(), "nested": not_nested()}
+"""What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
+
+
+class AttentionBackend:
+    """One way to compute attention. A file in kernels/ holds one subclass of its own, and no more.
+
+    name: the file's name. answers_to: the kind by which torch's switches know it. rank: among those
+    of one kind the highest is asked first. constraints: what it asks of a problem, all of it. takes:
+    of RARE, what it can do. dsl: the language that python_native switches it off by ("triton"), ""
+    for none. tolerance: by element type, how many times the error of the plain computation in the
+    same type its result may have, against float64.
+    """
+
+    name: ClassVar[str]
+    answers_to: ClassVar[SDPBackend]
+    rank: ClassVar[int] = 0
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
+    takes: ClassVar[frozenset[str]] = frozenset()
+    tolerance: ClassVar[dict[str, float]] = {}
+    dsl: ClassVar[str] = ""
+
+    @classmethod
+    @final
+    def every_constraint(cls) -> tuple[Constraint, ...]:
+        """Return its constraints, and those for what it does not take."""
+        return (*cls.constraints, *(RARE[each] for each in RARE if each not in cls.takes))
+
+    @final
+    def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
+        """Return everything that speaks against the problem, from its records alone; () if it fits."""
+        return unmet(self.every_constraint(), problem)
+
+    @final
+    def require(self, problem: AttentionProblem) -> None:
+        """Raise NoBackend, with all reasons, unless the problem fits. `run` begins with it."""
+        reasons = self.unsupported_reasons(problem)
+        if reasons:
+            said = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot do this: {said}", reasons)
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        """Return what this installation lacks to run it (a package, a driver); () if nothing.
+
+        Asked only for a problem that fits and is to be run here, so it may look, but not compute.
+        """
+        return ()
+
+    def run(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> Any:
+        """Compute it. The tensors are the caller's own; the result is of the same kind as query."""
+        raise NotImplementedError

@@ -1,0 +1,339 @@
+"""What a backend may ask of a problem: each a code, a sentence for the docs, and a test.
+
+The same object refuses a problem, fills the table of what a backend takes, and names its test. A
+test returns "" for a problem that passes, else what was seen and what is needed.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from mlbackends.model.problem import AttentionProblem, TensorSpec, heads_of
+from mlbackends.model.reasons import Reason
+
+
+class Constraint(Struct, frozen=True):
+    """One condition. code: from `reasons.CODES`. sentence: what it asks for. test: see above."""
+
+    code: str
+    sentence: str
+    test: Callable[[AttentionProblem], str]
+    hint: str = ""
+
+    def reason(self, problem: AttentionProblem) -> Reason | None:
+        """Return why the problem does not pass, None if it does."""
+        seen = self.test(problem)
+        return Reason(self.code, seen, self.hint) if seen else None
+
+
+def unmet(constraints: tuple[Constraint, ...], problem: AttentionProblem) -> tuple[Reason, ...]:
+    """Return a reason for every constraint that the problem does not pass."""
+    asked = (constraint.reason(problem) for constraint in constraints)
+    return tuple(reason for reason in asked if reason is not None)
+
+
+# ---- the device ---------------------------------------------------------------
+
+
+def on_device(*platforms: str) -> Constraint:
+    """Ask for tensors on one of these platforms: "cpu", "cuda", "rocm", ..."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.platform in platforms:
+            return ""
+        return f"the tensors are on {problem.platform}; it needs {_either(platforms)}"
+
+    return Constraint("wrong-device", f"tensors on {_either(platforms)}", test)
+
+
+def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Constraint:
+    """Ask for a CUDA device of a compute capability in a range, both ends included.
+
+    Silent where the device is no CUDA device: `on_device` says that.
+    """
+    wanted = f"sm{_sm(lowest)} to sm{_sm(highest)}"
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.platform != "cuda":
+            return ""
+        capability = problem.capability
+        if capability is None:
+            return f"the compute capability of the device is not known; it needs {wanted}"
+        if lowest <= capability <= highest:
+            return ""
+        return f"the device is sm{_sm(capability)}; it needs {wanted}"
+
+    return Constraint("wrong-capability", f"a GPU of {wanted}", test)
+
+
+def device_has(*features: str) -> Constraint:
+    """Ask for features that the device's record lists, such as "avx2"."""
+
+    def test(problem: AttentionProblem) -> str:
+        missing = [each for each in features if each not in problem.device.features]
+        if not missing:
+            return ""
+        return f"the device lacks {', '.join(missing)}; it needs {', '.join(features)}"
+
+    return Constraint("missing-feature", f"a device with {', '.join(features)}", test)
+
+
+# ---- element types ------------------------------------------------------------
+
+
+def dtype_in(*dtypes: str) -> Constraint:
+    """Ask for one of these element types."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.dtype in dtypes:
+            return ""
+        return f"the element type is {problem.dtype}; it takes {', '.join(dtypes)}"
+
+    return Constraint("wrong-dtype", f"element type {_either(dtypes)}", test)
+
+
+# ---- shapes -------------------------------------------------------------------
+
+
+def rank_is(rank: int = 4) -> Constraint:
+    """Ask for query, key and value of so many dimensions."""
+
+    def test(problem: AttentionProblem) -> str:
+        ranks = [len(spec.shape) for spec in _inputs(problem)]
+        if ranks == [rank] * 3:
+            return ""
+        return (
+            f"query, key and value have {ranks[0]}, {ranks[1]} and {ranks[2]} dimensions;"
+            f" each needs {rank}"
+        )
+
+    return Constraint("wrong-rank", f"query, key and value of {rank} dimensions", test)
+
+
+def equal_batch() -> Constraint:
+    """Ask for one batch size, without broadcasting."""
+
+    def test(problem: AttentionProblem) -> str:
+        batches = [spec.shape[:-3] for spec in _inputs(problem)]
+        if batches[0] == batches[1] == batches[2]:
+            return ""
+        seen = ", ".join(_size(batch) for batch in batches)
+        return f"query, key and value have the batch sizes {seen}; they must be equal"
+
+    return Constraint("batch-differs", "query, key and value of the same batch size", test)
+
+
+def equal_heads() -> Constraint:
+    """Ask for as many heads in key and value as in the query."""
+
+    def test(problem: AttentionProblem) -> str:
+        return (
+            "" if len(set(_heads(problem))) == 1 else _heads_differ(problem, "they must be equal")
+        )
+
+    return Constraint("heads-differ", "as many heads in key and value as in the query", test)
+
+
+def grouped_heads(*, value_may_differ: bool = False) -> Constraint:
+    """Ask for equal heads, or with enable_gqa for heads of key and value that divide the query's.
+
+    value_may_differ: with enable_gqa, key and value need not have as many heads as each other.
+    """
+
+    def test(problem: AttentionProblem) -> str:
+        query, key, value = _heads(problem)
+        if query == key == value:
+            return ""
+        if not problem.enable_gqa:
+            return _heads_differ(problem, "they must be equal unless enable_gqa is True")
+        if key != value and not value_may_differ:
+            return _heads_differ(problem, "key and value must have equally many")
+        return ""
+
+    return Constraint("heads-differ", "equal heads, or grouped ones with enable_gqa", test)
+
+
+def same_head_dim() -> Constraint:
+    """Ask for a value as wide as query and key."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.head_dim == problem.value_dim:
+            return ""
+        return (
+            f"head_dim is {problem.head_dim} and value_dim {problem.value_dim};"
+            " they must be the same"
+        )
+
+    return Constraint("head-dim-differs", "value as wide as query and key", test)
+
+
+def head_dim_at_most(limit: int) -> Constraint:
+    """Ask for rows of query, key and value of at most so many elements."""
+
+    def test(problem: AttentionProblem) -> str:
+        seen = max(problem.head_dim, problem.value_dim)
+        return "" if seen <= limit else f"head_dim is {seen}; it takes at most {limit}"
+
+    return Constraint("head-dim-too-large", f"head_dim at most {limit}", test)
+
+
+def head_dim_multiple_of(step: int) -> Constraint:
+    """Ask for rows of query, key and value of a multiple of so many elements."""
+
+    def test(problem: AttentionProblem) -> str:
+        odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step]
+        return f"head_dim is {odd[0]}; it must be a multiple of {step}" if odd else ""
+
+    return Constraint("head-dim-unaligned", f"head_dim a multiple of {step}", test)
+
+
+def non_empty() -> Constraint:
+    """Ask for at least one row of query and key."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.query_length and problem.key_length:
+            return ""
+        return (
+            f"the lengths of query and key are {problem.query_length} and {problem.key_length};"
+            " both must be above zero"
+        )
+
+    return Constraint("empty-sequence", "lengths above zero", test)
+
+
+def square_causal() -> Constraint:
+    """Ask for equal lengths of query and key where the mask is causal."""
+
+    def test(problem: AttentionProblem) -> str:
+        if not problem.is_causal or problem.query_length == problem.key_length:
+            return ""
+        return (
+            f"is_causal with lengths {problem.query_length} and {problem.key_length};"
+            " they must be equal"
+        )
+
+    return Constraint("causal-not-square", "equal lengths where is_causal", test)
+
+
+# ---- memory -------------------------------------------------------------------
+
+
+def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = False) -> Constraint:
+    """Ask for rows whose elements lie side by side.
+
+    singleton_exempt: where the query's rows have one element, their strides do not matter.
+    mask_too: the mask as well.
+    """
+
+    def test(problem: AttentionProblem) -> str:
+        if singleton_exempt and problem.head_dim == 1:
+            return ""
+        masks = [("mask", problem.mask)] if mask_too and problem.mask else []
+        named = [*zip(("query", "key", "value"), _inputs(problem), strict=True), *masks]
+        bad = [f"{name} {spec.strides[-1]}" for name, spec in named if spec.strides[-1] != 1]
+        return f"the last dimension has the stride of {', '.join(bad)}; it must be 1" if bad else ""
+
+    return Constraint("rows-not-contiguous", "rows whose elements lie side by side", test)
+
+
+# ---- what else a problem may ask for --------------------------------------------
+
+
+def no_mask() -> Constraint:
+    """Ask for no mask but a causal one."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.mask is None:
+            return ""
+        return f"there is a mask of shape {list(problem.mask.shape)}; it takes none"
+
+    return Constraint("mask", "no mask but a causal one", test)
+
+
+def mask_fixed() -> Constraint:
+    """Ask for a mask without a gradient of its own."""
+
+    def test(problem: AttentionProblem) -> str:
+        wanted = problem.mask is not None and problem.mask.requires_grad
+        return "the mask requires a gradient; it gives none" if wanted else ""
+
+    return Constraint("mask-gradient", "a mask that requires no gradient", test)
+
+
+def mask_ranks(*ranks: int) -> Constraint:
+    """Ask for a mask of one of these numbers of dimensions."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.mask is None or len(problem.mask.shape) in ranks:
+            return ""
+        return f"the mask has {len(problem.mask.shape)} dimensions; it takes {_either(ranks)}"
+
+    return Constraint("mask-rank", f"a mask of {_either(ranks)} dimensions", test)
+
+
+def no_dropout() -> Constraint:
+    """Ask for no dropout."""
+
+    def test(problem: AttentionProblem) -> str:
+        return f"dropout is {problem.dropout}; it takes none" if problem.dropout else ""
+
+    return Constraint("dropout", "no dropout", test)
+
+
+def no_gradient() -> Constraint:
+    """Ask for inputs that require no gradient."""
+
+    def test(problem: AttentionProblem) -> str:
+        inputs = zip(
+            ("query", "key", "value", "mask"), (*_inputs(problem), problem.mask), strict=True
+        )
+        wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
+        return f"{' and '.join(wanting)} require a gradient; it gives none" if wanting else ""
+
+    return Constraint("gradient", "inputs that require no gradient", test)
+
+
+def not_nested() -> Constraint:
+    """Ask for plain tensors, not nested ones."""
+
+    def test(problem: AttentionProblem) -> str:
+        nested = any(spec.nested for spec in _inputs(problem))
+        return "the tensors are nested; it takes plain ones" if nested else ""
+
+    return Constraint("nested", "tensors that are not nested", test)
+
+
+def no_lower_right() -> Constraint:
+    """Ask that a causal mask starts in the upper left corner."""
+
+    def test(problem: AttentionProblem) -> str:
+        if not problem.lower_right or problem.query_length == problem.key_length:
+            return ""
+        return "the causal mask ends in the lower right corner; it takes one from the upper left"
+
+    return Constraint("causal-lower-right", "a causal mask from the upper left corner", test)
+
+
+def _inputs(problem: AttentionProblem) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    return problem.query, problem.key, problem.value
+
+
+def _heads(problem: AttentionProblem) -> tuple[int, int, int]:
+    return heads_of(problem.query), heads_of(problem.key), heads_of(problem.value)
+
+
+def _heads_differ(problem: AttentionProblem, needed: str) -> str:
+    query, key, value = _heads(problem)
+    return f"query, key and value have {query}, {key} and {value} heads; {needed}"
+
+
+def _size(sizes: tuple[int, ...]) -> str:
+    return str(sizes[0]) if len(sizes) == 1 else str(list(sizes))
+
+
+def _sm(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}{capability[1]}"
+
+
+def _either(names: tuple[object, ...]) -> str:
+    return " or ".join(map(str, names))

@@ -1,0 +1,31 @@
+"""SDPBackend: torch's names for the kinds of attention backends.
+
+Several of our backends may answer to one of them: FLASH_ATTENTION is a kernel for the CPU here and
+one for a GPU there.
+"""
+
+from enum import Enum
+
+
+class SDPBackend(Enum):
+    """The kinds of attention backends, with torch's numbers."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        return int(self.value)
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        known = ", ".join(f"{member.name} {member.value}" for member in cls)
+        if not isinstance(value, int):
+            raise TypeError(f"SDPBackend takes a number, but got {type(value).__name__}: {known}")
+        raise ValueError(f"SDPBackend has no {value}; it has {known}")
