@@ -1,0 +1,273 @@
+"""The kinds of values that switches take: what is accepted, and how it is written in text.
+
+A kind refuses a value with the type of exception that torch 2.13 raises there. `parsed` reads what
+stands in an environment variable, a file or behind `--set`; `written` is its inverse.
+"""
+
+
+class Kind:
+    """One kind of value: what Python code may assign, and its spelling as text."""
+
+    name = ""
+    annotation = "str"
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return the value to keep. Raises what torch raises for a value of the wrong kind."""
+        raise NotImplementedError
+
+    def parsed(self, text: str) -> object:
+        """Return the value that a text stands for. Raises ValueError with what is accepted."""
+        raise NotImplementedError
+
+    def written(self, value: object) -> str:
+        """Return a value as text that `parsed` reads back."""
+        return "none" if value is None else str(value)
+
+
+class Boolean(Kind):
+    """True or False; in a variable 1 or 0, in which torch takes nothing else."""
+
+    name = "bool"
+    annotation = "bool"
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return a real bool: 1 and 0 are refused, as torch refuses them."""
+        if not isinstance(value, bool):
+            raise RuntimeError(f"{flag} expects a bool, but got {_kind_of(value)}")  # noqa: TRY004
+        return value
+
+    def parsed(self, text: str) -> object:
+        """Take 0 and 1 only."""
+        if text not in ("0", "1"):
+            raise ValueError("valid values are 0 or 1")
+        return text == "1"
+
+    def written(self, value: object) -> str:
+        """Return 1 or 0."""
+        return "1" if value else "0"
+
+
+class Reduction(Boolean):
+    """Whether cuBLAS may reduce in the input's precision: a bool, or (allow_reduced, allow_splitk).
+
+    The value that is kept is the pair. Only (True, False) makes no sense.
+    """
+
+    name = "bool or two"
+    annotation = "bool | tuple[bool, ...] | list[bool]"
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return the pair; a bool alone leaves split-K allowed."""
+        if isinstance(value, bool):
+            return value, True
+        if not isinstance(value, tuple | list):
+            wanted = "a bool or a tuple/list of bools"
+            raise TypeError(f"{flag} expects {wanted}, but got {_kind_of(value)}")
+        if not value:
+            raise TypeError(f"{flag} expects at least one boolean argument")
+        if len(value) > 2:
+            raise TypeError(f"{flag} expects at most two boolean arguments")
+        for each, part in zip(value, ("allow_reduced_precision", "allow_splitk"), strict=False):
+            if not isinstance(each, bool):
+                raise TypeError(f"{flag} expects a bool for {part}, but got {_kind_of(each)}")
+        pair = (value[0], value[1] if len(value) == 2 else True)
+        if pair == (True, False):
+            raise RuntimeError(
+                f"{flag}: allow_splitk=False is not supported when reduced precision reductions are enabled"
+            )
+        return pair
+
+    def parsed(self, text: str) -> object:
+        """Take 0, 1, or two of them with a comma."""
+        values = [super(Reduction, self).parsed(part.strip()) for part in text.split(",")]
+        try:
+            return self.checked("the value", values)
+        except (TypeError, RuntimeError) as error:
+            raise ValueError(str(error)) from None
+
+    def written(self, value: object) -> str:
+        """Return one digit, or two where split-K is forbidden."""
+        assert isinstance(value, tuple)
+        return "1" if value[0] else ("0" if value[1] else "0,0")
+
+
+class Choice(Kind):
+    """One of a few words, spelled exactly so.
+
+    missing: the exception for another word. aliases: words that mean one of the others.
+    """
+
+    name = "word"
+
+    def __init__(
+        self,
+        *words: str,
+        unknown: type[Exception] = RuntimeError,
+        wrong_type: type[Exception] = RuntimeError,
+        aliases: "dict[str, str] | None" = None,
+    ) -> None:
+        self.words = words
+        self.unknown = unknown
+        self.wrong_type = wrong_type
+        self.aliases = aliases or {}
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return the word; an alias becomes what it stands for."""
+        if not isinstance(value, str):
+            raise self.wrong_type(f"{flag} expects a string, but got {_kind_of(value)}")
+        word = self.aliases.get(value, value)
+        if word not in self.words:
+            raise self.unknown(f"{flag} cannot be {value!r}. {self._accepted(value)}")
+        return word
+
+    def parsed(self, text: str) -> object:
+        """Take the same words."""
+        word = self.aliases.get(text, text)
+        if word not in self.words:
+            raise ValueError(self._accepted(text))
+        return word
+
+    def _accepted(self, word: str) -> str:
+        from mlbackends.model.errors import nearest
+
+        near = nearest(word, (*self.words, *self.aliases))
+        accepted = f"Choose from: {', '.join((*self.words, *self.aliases))}"
+        return f"{accepted}; did you mean {near[0]!r}?" if near else accepted
+
+
+class OptionalChoice(Choice):
+    """One of a few words, or None where the library that would read it is not installed."""
+
+    annotation = "str | None"
+
+    def parsed(self, text: str) -> object:
+        """Take the same words, and none."""
+        return None if text == "none" else super().parsed(text)
+
+
+class Count(Kind):
+    """A whole number from `lowest` up; None stands for what the library itself chooses."""
+
+    name = "int"
+    annotation = "int | None"
+
+    def __init__(
+        self, lowest: int = 0, *, wrong_type: type[Exception] = TypeError, optional: bool = True
+    ) -> None:
+        self.lowest = lowest
+        self.wrong_type = wrong_type
+        self.optional = optional
+        self.annotation = "int | None" if optional else "int"
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return the number, which is no bool and not too small."""
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong_type(f"{flag} expects an int, but got {_kind_of(value)}")
+        if not self.lowest <= value < 2**63:
+            raise RuntimeError(f"{flag} must be {self._range()}, but got {value}")
+        return value
+
+    def parsed(self, text: str) -> object:
+        """Take decimal digits, or none where the library may choose."""
+        if text == "none" and self.optional:
+            return None
+        digits = text.isascii() and text.isdecimal() and len(text) < 20
+        if not digits or not self.lowest <= int(text) < 2**63:
+            raise ValueError(f"valid values are whole numbers, {self._range()}")
+        return int(text)
+
+    def _range(self) -> str:
+        return "non-negative" if self.lowest == 0 else f"{self.lowest} or more"
+
+
+class Permutation(Kind):
+    """An order of all of the named things, as a tuple of their numbers."""
+
+    name = "order"
+    annotation = "tuple[int, ...]"
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return the order: every number once."""
+        if not isinstance(value, tuple | list):
+            raise RuntimeError(f"{flag} expects a tuple or list, but got {_kind_of(value)}")  # noqa: TRY004
+        numbers = [int(each) if isinstance(each, int) else -1 for each in value]
+        if sorted(numbers) != list(range(len(self.words))):
+            raise RuntimeError(
+                f"{flag} must name each of 0 to {len(self.words) - 1} once, but got {list(value)}"
+            )
+        return tuple(numbers)
+
+    def parsed(self, text: str) -> object:
+        """Take the names, with commas, first the one that is tried first."""
+        names = [part.strip() for part in text.split(",")]
+        if sorted(names) != sorted(self.words):
+            raise ValueError(f"valid values are {','.join(self.words)} in any order, each once")
+        return tuple(self.words.index(name) for name in names)
+
+    def written(self, value: object) -> str:
+        """Return the names with commas."""
+        assert isinstance(value, tuple)
+        return ",".join(self.words[number] for number in value)
+
+
+class Workspace(Count):
+    """A workspace in bytes; in CUBLAS_WORKSPACE_CONFIG as repeated `:KiB:count`.
+
+    Source: cuBLAS documentation, "Results reproducibility".
+    """
+
+    def parsed(self, text: str) -> object:
+        """Take `:4096:2:16:8`, which is 4096 KiB twice and 16 KiB eight times."""
+        parts = text.removeprefix(":").split(":")
+        plain = all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts)
+        if not text.startswith(":") or len(parts) % 2 or not plain:
+            raise ValueError("a valid value is :KiB:count, as often as wanted, such as :4096:8")
+        sizes = [int(part) for part in parts]
+        return sum(size * count for size, count in zip(sizes[::2], sizes[1::2], strict=True)) * 1024
+
+    def written(self, value: object) -> str:
+        """Return one `:KiB:1`, rounded up to whole KiB."""
+        assert isinstance(value, int)
+        return f":{-(-value // 1024)}:1"
+
+
+class Kibibytes(Count):
+    """A size in bytes that its variable gives in KiB."""
+
+    def parsed(self, text: str) -> object:
+        """Take whole KiB."""
+        number = super().parsed(text)
+        return number if number is None else int(str(number)) * 1024
+
+    def written(self, value: object) -> str:
+        """Return whole KiB, rounded up."""
+        assert isinstance(value, int)
+        return str(-(-value // 1024))
+
+
+class Text(Kind):
+    """What a library reads from its own variable: any text, kept as it is."""
+
+    name = "text"
+    annotation = "str | None"
+
+    def checked(self, flag: str, value: object) -> object:
+        """Return the text."""
+        if not isinstance(value, str):
+            raise TypeError(f"{flag} expects a string, but got {_kind_of(value)}")
+        return self.parsed(value)
+
+    def parsed(self, text: str) -> object:
+        """Take any text that a variable can hold."""
+        if "\0" in text:
+            raise ValueError("a variable holds no NUL character")
+        return text
+
+
+def _kind_of(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,169 @@
+"""The tree of float32 precisions and the older switches, step by step beside torch 2.13."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlbackends
+from mlbackends import flag_store
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+WORDS = ("none", "ieee", "tf32", "bf16", "default", "TF32")
+ENTRIES = {
+    "fp32_precision": ("generic", "all"),
+    "mkldnn.fp32_precision": ("mkldnn", "all"),
+    "mkldnn.matmul.fp32_precision": ("mkldnn", "matmul"),
+    "mkldnn.conv.fp32_precision": ("mkldnn", "conv"),
+    "mkldnn.rnn.fp32_precision": ("mkldnn", "rnn"),
+    "cudnn.fp32_precision": ("cuda", "all"),
+    "cuda.matmul.fp32_precision": ("cuda", "matmul"),
+    "cudnn.conv.fp32_precision": ("cuda", "conv"),
+    "cudnn.rnn.fp32_precision": ("cuda", "rnn"),
+}
+OLDER = {
+    "cuda.matmul.allow_tf32": (
+        torch._C._get_cublas_allow_tf32,
+        torch._C._set_cublas_allow_tf32,
+        st.sampled_from([True, False, 1, None]),
+    ),
+    "cudnn.allow_tf32": (
+        torch._C._get_cudnn_allow_tf32,
+        torch._C._set_cudnn_allow_tf32,
+        st.sampled_from([True, False, 0, "1"]),
+    ),
+    "float32_matmul_precision": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        st.sampled_from(["highest", "high", "medium"]),
+    ),
+}
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(sorted(ENTRIES)), st.sampled_from(WORDS)),
+        *(st.tuples(st.just(name), values) for name, (_, _, values) in OLDER.items()),
+    ),
+    max_size=8,
+)
+
+
+def torchs(name: str) -> Any:
+    """What torch's getter of a switch returns, or the type of what it raises."""
+    try:
+        if name in ENTRIES:
+            return torch._C._get_fp32_precision_getter(*ENTRIES[name])
+        return OLDER[name][0]()
+    except RuntimeError:
+        return RuntimeError
+
+
+def ours(name: str) -> Any:
+    try:
+        return flag_store.read(name)
+    except RuntimeError:
+        return RuntimeError
+
+
+def set_torchs(name: str, value: Any) -> type | None:
+    try:
+        if name in ENTRIES:
+            torch._C._set_fp32_precision_setter(*ENTRIES[name], value)
+        else:
+            OLDER[name][1](value)
+    except (RuntimeError, TypeError) as error:
+        return type(error)
+    return None
+
+
+def set_ours(name: str, value: Any) -> type | None:
+    try:
+        flag_store.write(name, value)
+    except (RuntimeError, TypeError) as error:
+        return type(error)
+    return None
+
+
+@settings(max_examples=300)
+@given(STEPS)
+def test_after_any_steps_every_switch_reads_as_in_torch(steps: list[tuple[str, Any]]) -> None:
+    # torch has no way back to the state in which cudnn.conv and rnn were never touched; start where
+    # both have been.
+    start = [("float32_matmul_precision", "highest"), ("cudnn.allow_tf32", True)]
+    start += [(name, "none") for name in ENTRIES]
+    start += [("cudnn.allow_tf32", True), ("float32_matmul_precision", "highest")]
+    flag_store.forget()
+    for name, value in start:
+        assert set_torchs(name, value) is None
+        assert set_ours(name, value) is None
+    for name, value in steps:
+        assert set_ours(name, value) == set_torchs(name, value), (name, value)
+        for each in (*ENTRIES, *OLDER):
+            assert ours(each) == torchs(each), (steps, each)
+
+
+FRESH = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+steps = json.loads(sys.argv[2])
+sys.path.insert(0, sys.argv[3])
+import test_precision_agrees as both
+for name, value in steps:
+    assert both.set_ours(name, value) == both.set_torchs(name, value), (name, value)
+    for each in (*both.ENTRIES, *both.OLDER):
+        assert both.ours(each) == both.torchs(each), (name, value, each, both.ours(each), both.torchs(each))
+"""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [],
+        [("fp32_precision", "ieee"), ("fp32_precision", "none")],
+        [("fp32_precision", "bf16")],
+        [("cudnn.fp32_precision", "ieee"), ("cudnn.conv.fp32_precision", "none")],
+        [("cudnn.conv.fp32_precision", "none"), ("fp32_precision", "tf32")],
+        [("cudnn.allow_tf32", False), ("cudnn.allow_tf32", True)],
+        [("float32_matmul_precision", "medium"), ("mkldnn.matmul.fp32_precision", "tf32")],
+    ],
+    ids=str,
+)
+def test_a_fresh_process_reads_as_in_torch(steps: list[tuple[str, Any]]) -> None:
+    import json
+    import os
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            FRESH,
+            json.dumps(sys.path),
+            json.dumps(steps),
+            os.path.dirname(__file__),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_word_in_the_wrong_case_is_refused_where_torch_only_warns() -> None:
+    before = torch.get_float32_matmul_precision()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.set_float32_matmul_precision("fast")
+    assert seen
+    assert torch.get_float32_matmul_precision() == before
+
+    flag_store.forget()
+    with pytest.raises(RuntimeError, match="did you mean 'high'"):
+        mlbackends.set_float32_matmul_precision("higher")
+    assert mlbackends.get_float32_matmul_precision() == "highest"
