@@ -1,0 +1,203 @@
+"""Our verbose scopes beside torch's, on the MKL and oneDNN inside torch: which lines the process prints.
+
+Each program runs in a process of its own, and its standard output is read as the terminal would.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+START = """
+import sys, torch
+from torch.backends import mkl, mkldnn
+from mlbackends.verbose_scopes import MklVerbose, OnednnVerbose
+matrix = torch.ones(64, 64)
+half = torch.ones(256, 256).bfloat16()
+def say(text): print("==", text, flush=True)
+def use_mkl(): matrix @ matrix
+def use_onednn(): half @ half
+"""
+
+MKL = pytest.param("MKL_VERBOSE ", "mkl.verbose", "MklVerbose", "use_mkl", id="mkl")
+ONEDNN = pytest.param(
+    "onednn_verbose,", "mkldnn.verbose", "OnednnVerbose", "use_onednn", id="onednn"
+)
+
+
+def printed(body: str, **variables: str) -> dict[str, list[str]]:
+    """Run a program, and return the lines that it printed behind each `say`."""
+    inherited = {k: v for k, v in os.environ.items() if not k.endswith("_VERBOSE")}
+    command = [sys.executable, "-c", START + body]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**inherited, **variables}
+    )
+    now: list[str] = []
+    lines: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("== "):
+            now = lines.setdefault(line[3:], [])
+        else:
+            now.append(line)
+    return lines
+
+
+def counts(marker: str, body: str, **variables: str) -> dict[str, bool]:
+    """Return, for each `say`, whether a line of the library followed."""
+    return {
+        said: any(line.startswith(marker) for line in lines)
+        for said, lines in printed(body, **variables).items()
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _both_libraries_print() -> None:
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        pytest.skip("this torch has no MKL or no oneDNN")
+    lines = printed("say('')\nwith mkldnn.verbose(1): use_onednn()")[""]
+    if not any("primitive,exec" in line for line in lines):
+        pytest.skip("this torch does not multiply bfloat16 by oneDNN on this processor")
+
+
+@pytest.mark.parametrize(("marker", "theirs", "ours", "use"), [MKL, ONEDNN])
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_scope_prints_as_torchs_does(
+    marker: str, theirs: str, ours: str, use: str, level: int
+) -> None:
+    for scope in (theirs, ours):
+        assert counts(
+            marker,
+            f"say('before'); {use}()\n"
+            f"with {scope}({level}): say('inside'); {use}()\n"
+            f"say('after'); {use}()\n",
+        ) == {"before": False, "inside": True, "after": False}
+
+
+def test_a_level_has_torchs_lines() -> None:
+    def kinds(scope: str) -> list[str]:
+        lines = printed(f"say('')\nwith {scope}(2): use_onednn()")[""]
+        return [line.rpartition(",")[0].replace("cache_hit", "cache_miss") for line in lines]
+
+    assert kinds("OnednnVerbose") == kinds("mkldnn.verbose")
+    assert any("primitive,create" in line for line in kinds("OnednnVerbose"))
+
+
+@pytest.mark.parametrize(("marker", "theirs", "ours", "use"), [MKL, ONEDNN])
+def test_an_inner_exit_silences_torchs_outer_scope_and_not_ours(
+    marker: str, theirs: str, ours: str, use: str
+) -> None:
+    body = (
+        "with {0}(1):\n"
+        "    with {0}(1): pass\n"
+        f"    say('outer'); {use}()\n"
+        f"say('after'); {use}()\n"
+    )
+    assert counts(marker, body.format(theirs)) == {"outer": False, "after": False}
+    assert counts(marker, body.format(ours)) == {"outer": True, "after": False}
+
+
+@pytest.mark.parametrize(("marker", "theirs", "ours", "use"), [MKL, ONEDNN])
+def test_an_exit_cancels_the_environment_in_torch_and_not_in_ours(
+    marker: str, theirs: str, ours: str, use: str
+) -> None:
+    body = f"with {{0}}(1): pass\nsay('after'); {use}()\n"
+    asked = {"MKL_VERBOSE": "1", "ONEDNN_VERBOSE": "1"}
+    assert counts(marker, body.format(theirs), **asked) == {"after": False}
+    assert counts(marker, body.format(ours), **asked) == {"after": True}
+
+
+@pytest.mark.parametrize(("marker", "theirs", "ours", "use"), [MKL, ONEDNN])
+def test_level_0_silences_in_ours_and_does_nothing_in_torch(
+    marker: str, theirs: str, ours: str, use: str
+) -> None:
+    body = f"{use}()\nwith {{0}}(0): say('inside'); {use}()\nsay('after'); {use}()\n"
+    asked = {"MKL_VERBOSE": "1", "ONEDNN_VERBOSE": "1"}
+    assert counts(marker, body.format(theirs), **asked) == {"inside": True, "after": False}
+    assert counts(marker, body.format(ours), **asked) == {"inside": False, "after": True}
+
+
+def test_our_scope_gives_back_what_torchs_scope_had_set_in_mkl() -> None:
+    body = (
+        "with mkl.verbose(1):\n"
+        "    with MklVerbose(0): say('inner'); use_mkl()\n"
+        "    say('outer'); use_mkl()\n"
+        "say('after'); use_mkl()\n"
+    )
+    assert counts("MKL_VERBOSE ", body) == {"inner": False, "outer": True, "after": False}
+
+
+@pytest.mark.parametrize("scope", ["mkl.verbose", "MklVerbose", "mkldnn.verbose", "OnednnVerbose"])
+def test_bad_levels_raise_what_torch_raises_and_only_on_entering(scope: str) -> None:
+    body = (
+        "for level in ('1', 1.5, None, [], -1, 7):\n"
+        f"    scope = {scope}(level)\n"
+        "    try: scope.__enter__()\n"
+        "    except TypeError: say(f'{level} is of a wrong type')\n"
+        "    except AssertionError: say(f'{level} is no level')\n"
+    )
+    assert list(printed(body)) == [
+        *["1 is of a wrong type", "1.5 is of a wrong type", "None is of a wrong type"],
+        *["[] is of a wrong type", "-1 is no level", "7 is no level"],
+    ]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("mkl", "MklVerbose"), ("mkldnn", "OnednnVerbose")])
+def test_the_classes_look_the_same(theirs: str, ours: str) -> None:
+    import inspect
+
+    import mlbackends.verbose_scopes
+
+    scope = getattr(mlbackends.verbose_scopes, ours)
+    peer = getattr(torch.backends, theirs).verbose
+    assert scope.__name__ == peer.__name__
+    assert list(inspect.signature(scope).parameters) == list(inspect.signature(peer).parameters)
+
+
+def installed(*names: str) -> str:
+    """Return the path of a library that Intel's wheels or conda put beside Python, or skip."""
+    variables = ("MKLROOT", "DNNLROOT", "CONDA_PREFIX")
+    for root in (sys.prefix, *filter(None, map(os.environ.get, variables))):
+        for name in names:
+            if os.path.exists(path := os.path.join(root, "lib", name)):
+                return path
+    pytest.skip(f"no {names[0]} is installed")
+
+
+def test_an_mkl_on_disk_is_switched_beside_the_one_in_torch() -> None:
+    body = (
+        "import ctypes\n"
+        f"library = ctypes.CDLL({installed('libmkl_rt.so.3', 'libmkl_rt.so.2')!r})\n"
+        "numbers = (ctypes.c_double * 4)(1, 2, 3, 4)\n"
+        "library.cblas_ddot.restype = ctypes.c_double\n"
+        "def use(): library.cblas_ddot(4, numbers, 1, numbers, 1)\n"
+        "with MklVerbose(1):\n"
+        "    with MklVerbose(2): say('torch'); use_mkl()\n"
+        "    say('other'); use()\n"
+        "say('after'); use_mkl(); use()\n"
+    )
+    printing = counts("MKL_VERBOSE ", body, MKL_THREADING_LAYER="GNU")
+    assert printing == {"torch": True, "other": True, "after": False}
+
+
+def test_a_onednn_on_disk_is_switched_beside_the_one_in_torch() -> None:
+    body = (
+        "import ctypes\n"
+        f"library = ctypes.CDLL({installed('libdnnl.so.3', 'libdnnl.so.2')!r})\n"
+        "size, one = ctypes.c_int64(2), ctypes.c_float(1)\n"
+        "numbers = (ctypes.c_float * 4)(1, 2, 3, 4)\n"
+        "letter = ctypes.c_char(b'N')\n"
+        "def use(): library.dnnl_sgemm(letter, letter, size, size, size, one, numbers, size,\n"
+        "    numbers, size, one, (ctypes.c_float * 4)(), size)\n"
+        "with OnednnVerbose(1):\n"
+        "    with OnednnVerbose(2): say('torch'); use_onednn()\n"
+        "    say('other'); use()\n"
+        "say('after'); use_onednn(); use()\n"
+    )
+    printing = counts("onednn_verbose,", body)
+    assert printing == {"torch": True, "other": True, "after": False}
