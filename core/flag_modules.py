@@ -218,7 +218,7 @@ def _suggestion(name: str, known: tuple[str, ...]) -> str:
 
 def set_flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
     """Return `set_flags` of a module: sets what is not None, all or nothing, and returns the old values."""
-    parts = [f"_{flag.attribute}={_set_flags_default(flag)!r}" for flag in rows]
+    parts = [f"_{flag.attribute}={set_flags_default(flag)!r}" for flag in rows]
     if len(rows) == 1 and rows[0].reached == "flags":
         parts = [f"_{rows[0].attribute}"]  # nnpack's, which must be said
 
@@ -262,7 +262,7 @@ def _function(
     return made
 
 
-def _set_flags_default(flag: Flag) -> object:
+def set_flags_default(flag: Flag) -> object:
     """Torch's set_flags leaves everything but fp32_precision as it is, which it sets to none."""
     return "none" if flag.attribute == "fp32_precision" else None
 

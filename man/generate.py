@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
+import stubs
 
 from mlbackends import __version__
 from mlbackends.cli import catalogue, exits
@@ -198,6 +199,7 @@ def files() -> dict[str, str]:
     made["man/report.schema.json"] = schema + "\n"
     for shell in completion.SHELLS:
         made[f"cli/completions/backends.{shell}"] = completion.script(shell)
+    made.update(stubs.stubs())
     return made
 
 
@@ -205,6 +207,7 @@ def main(arguments: list[str]) -> int:
     """Compare, and write where asked to."""
     made = files()
     there = {f"man/{each.name}" for each in (ROOT / "man").glob("*.[17]")}
+    there |= {f"core/{each.relative_to(ROOT / 'core')}" for each in (ROOT / "core").rglob("*.pyi")}
     changed = [
         path
         for path, text in made.items()

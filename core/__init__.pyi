@@ -1,0 +1,54 @@
+# Made by man/generate.py from core/flag_table.py and the source beside this file; change those.
+
+from contextlib import _GeneratorContextManager
+from mlbackends import answers as answers
+from mlbackends import cpu as cpu
+from mlbackends import cuda as cuda
+from mlbackends import cudnn as cudnn
+from mlbackends import cusparselt as cusparselt
+from mlbackends import deviations as deviations
+from mlbackends import flag_conditions as flag_conditions
+from mlbackends import flag_files as flag_files
+from mlbackends import flag_store as flag_store
+from mlbackends import flag_table as flag_table
+from mlbackends import jit as jit
+from mlbackends import kleidiai as kleidiai
+from mlbackends import mha as mha
+from mlbackends import miopen as miopen
+from mlbackends import mkl as mkl
+from mlbackends import mkldnn as mkldnn
+from mlbackends import mps as mps
+from mlbackends import nnpack as nnpack
+from mlbackends import openmp as openmp
+from mlbackends import opt_einsum as opt_einsum
+from mlbackends import python_native as python_native
+from mlbackends import quantized as quantized
+from mlbackends import sdpa as sdpa
+from mlbackends import xeon as xeon
+from mlbackends import xnnpack as xnnpack
+from mlbackends.flag_modules import ContextProp as ContextProp
+from mlbackends.flag_modules import FP32Precision as _FP32Precision
+from mlbackends.flag_modules import PropModule as PropModule
+from mlbackends.flag_store import freeze_lifted as __allow_nonbracketed_mutation
+from mlbackends.flag_store import load_file as load_flags
+from mlbackends.operations import einsum as einsum
+from mlbackends.operations import matmul as matmul
+from mlbackends.operations import multi_head_attention as multi_head_attention
+from mlbackends.precision import disable_global_flags as disable_global_flags
+from mlbackends.precision import flags_frozen as flags_frozen
+from mlbackends.precision import get_float32_matmul_precision as get_float32_matmul_precision
+from mlbackends.precision import set_float32_matmul_precision as set_float32_matmul_precision
+from mlbackends.sdpa import CausalBias as CausalBias
+from mlbackends.sdpa import CausalVariant as CausalVariant
+from mlbackends.sdpa import SDPBackend as SDPBackend
+from mlbackends.sdpa import causal_lower_right as causal_lower_right
+from mlbackends.sdpa import causal_upper_left as causal_upper_left
+from mlbackends.sdpa import scaled_dot_product_attention as scaled_dot_product_attention
+from mlbackends.sdpa import sdpa_kernel as sdpa_kernel
+
+__version__: str
+fp32_precision: str
+class GenericModule(PropModule):
+    fp32_precision: str
+def set_flags(_fp32_precision: str | None = 'none') -> tuple[str]: ...
+def flags(fp32_precision: str | None = 'none') -> _GeneratorContextManager[None]: ...

@@ -1,0 +1,7 @@
+# Made by man/generate.py from core/flag_table.py and the source beside this file; change those.
+
+from mlbackends.verbose_scopes import MklVerbose as verbose
+
+VERBOSE_OFF: int
+VERBOSE_ON: int
+def is_available() -> bool: ...
