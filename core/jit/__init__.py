@@ -1,0 +1,49 @@
+"""Backends of your own: lower a module's methods to code that you compile and execute.
+
+    class OurChip(BackendInterface): ...          # is_available, compile, execute
+    register_backend("our_chip", OurChip)
+    register_preprocess("our_chip", preprocess)   # runs ahead of time, on a clone of the module
+    lowered = to_backend("our_chip", module, {"forward": {"precision": "low"}})
+    lowered(x)
+    lowered.save("model.lowered")                 # load() compiles anew; it unpickles: trust the file
+
+The life cycle is that of torch's JIT backends, without TorchScript: what stands for a scripted module
+is any Python object with methods, see `mlbackends.jit.modules`.
+"""
+
+from mlbackends.jit.debug_handles import DebugHandles, SourceLine
+from mlbackends.jit.errors import (
+    BackendNotAvailable,
+    BadOutput,
+    CallMismatch,
+    DelegateError,
+    JitError,
+    NotAModule,
+    NotLoadable,
+)
+from mlbackends.jit.interface import BackendInterface
+from mlbackends.jit.lowered import LoweredModule, LoweredWrapper
+from mlbackends.jit.lowering import to_backend, to_backend_selective
+from mlbackends.jit.registration import register_backend, register_preprocess
+from mlbackends.jit.saved import load, save
+
+__all__ = [
+    "BackendInterface",
+    "BackendNotAvailable",
+    "BadOutput",
+    "CallMismatch",
+    "DebugHandles",
+    "DelegateError",
+    "JitError",
+    "LoweredModule",
+    "LoweredWrapper",
+    "NotAModule",
+    "NotLoadable",
+    "SourceLine",
+    "load",
+    "register_backend",
+    "register_preprocess",
+    "save",
+    "to_backend",
+    "to_backend_selective",
+]

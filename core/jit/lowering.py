@@ -1,0 +1,148 @@
+"""Lower a module, or chosen submodules of one, to a backend."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.jit.compiled import Compiled
+from mlbackends.jit.debug_handles import DebugHandles
+from mlbackends.jit.errors import JitError, NotAModule
+from mlbackends.jit.lowered import LoweredModule, LoweredWrapper, is_reserved
+from mlbackends.jit.methods import Method, describe
+from mlbackends.jit.modules import clone, is_lowered, is_module, replace, submodule
+from mlbackends.jit.registration import check_registered, preprocess_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> LoweredWrapper:
+    """Lower a module: the methods that the spec names run on the backend from now on.
+
+    module: what `mlbackends.jit.modules` calls one; it stays as it is. method_compile_spec: a value
+    of the backend's own choice for each method; an empty dict or list in it is refused, as nothing
+    tells its type. The order is: clone, preprocess, the backend's constructor, is_available,
+    and, where it is, is_available again and compile. Where it is not available lowering succeeds
+    all the same, with a UserWarning; calls then fail, and loading where it is available works.
+
+    Raises RuntimeError for a name that is not registered (with the nearest one), a method that is
+    not defined or cannot be lowered and an empty value of the spec, AttributeError for what is no
+    module, TypeError for a name that is no str or a spec that is no dict. Nothing has run then.
+    """
+    methods = _checked(name, module, method_compile_spec)
+    spec = _snapshot(method_compile_spec)
+    handles = DebugHandles()
+    processed = preprocess_of(name)(clone(module)[0], _snapshot(spec), handles)
+    compiled = Compiled(name, _name_of(module), processed, spec, methods, handles.recorded)
+    if compiled.backend.is_available():
+        compiled.compile()
+    else:
+        warnings.warn(
+            f"Backend [{name}] is not available. Execution of this Module is still possible by "
+            "saving and loading on a device where the backend is available.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return LoweredWrapper(LoweredModule(compiled))
+
+
+def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Iterable[str]) -> Any:
+    """Return a clone of a module in which submodules are replaced by function(submodule).
+
+    names: dotted, from the module on ("encoder.attention"); function is mostly a call of to_backend.
+    The module itself stays as it is, also when something fails.
+
+    Raises RuntimeError for an object that is no module, a name that it does not have (with the
+    nearest one), an attribute that is data and a parent that is reached by several names, of which
+    only one would be lowered; AttributeError where function returns no module; TypeError for other
+    arguments.
+    """
+    if not callable(function):
+        raise TypeError(f"what lowers a submodule is a function, not {type(function).__name__}")
+    wanted = () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or not all(isinstance(each, str) for each in wanted):
+        raise TypeError("the submodules to lower are a sequence of names (str)")
+    if not is_module(module):
+        raise JitError(f"Object {_shown(module)} is not a ScriptModule, nor an object with methods")
+    copied, shared = clone(module)
+    for name in wanted:  # before the first is lowered
+        _located(copied, name, shared)
+    for name in wanted:
+        parent, last = _located(copied, name, shared)
+        lowered = function(submodule(parent, last))
+        if not is_module(lowered):
+            raise NotAModule(f"the function returned {_shown(lowered)} for {name!r}, no module")
+        replace(parent, last, lowered)
+    return copied
+
+
+def _checked(name: str, module: Any, spec: dict[str, Any]) -> dict[str, Method]:
+    """Return the methods to be lowered, after a look at everything that can be wrong."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
+    if not isinstance(spec, dict):
+        raise TypeError(f"the method compile spec is a dict, not {type(spec).__name__}")
+    preprocess_of(name)
+    check_registered(name)
+    if not is_module(module):
+        raise NotAModule(f"{_shown(module)} is not a module: an object with methods is needed")
+    methods = {}
+    for method, value in spec.items():
+        if not isinstance(method, str):
+            raise JitError(f"the names of methods are str, not {type(method).__name__}")
+        _check_value(value, method)
+        if is_reserved(method):
+            raise JitError(f"Method {method!r} cannot be lowered: the wrapper has its own")
+        methods[method] = describe(module, method)
+    return methods
+
+
+def _check_value(value: object, method: str) -> None:
+    if isinstance(value, dict | list) and not value:
+        raise JitError(
+            f"the compile spec of {method!r} holds an empty {type(value).__name__}; "
+            "its type cannot be inferred"
+        )
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            _check_value(each, method)
+
+
+def _snapshot(value: Any) -> Any:
+    """Copy the dicts, lists and tuples of a spec, so that nobody else's change is seen in it."""
+    if isinstance(value, dict):
+        return {key: _snapshot(each) for key, each in value.items()}
+    if type(value) in {list, tuple}:
+        return type(value)(map(_snapshot, value))
+    return value
+
+
+def _located(root: Any, name: str, shared: set[int]) -> tuple[Any, str]:
+    """Return the parent of a submodule and its last name, after a check that all is there."""
+    *path, last = name.split(".")
+    parent = root
+    for depth, part in enumerate(path):
+        parent = submodule(parent, part)
+        if id(parent) in shared:
+            raise JitError(
+                "Selective lowering is only supported for module hierarchies with unique parents of "
+                f"selected modules; {'.'.join(path[: depth + 1])!r} is shared"
+            )
+    submodule(parent, last)
+    return parent, last
+
+
+def _name_of(module: Any) -> str:
+    if is_lowered(module):
+        return str(module.qualified_name)
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _shown(value: object) -> str:
+    """Return a short text for a value, also where its own repr fails."""
+    import reprlib
+
+    return reprlib.repr(value)

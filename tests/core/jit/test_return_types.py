@@ -1,0 +1,160 @@
+"""What an annotation promises, checked on values, here and after a pickle."""
+
+from __future__ import annotations
+
+import collections.abc
+import pickle
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NewType, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.jit.methods import describe
+from mlbackends.jit.return_types import parse
+
+if TYPE_CHECKING:
+    import numpy as np
+
+T = TypeVar("T")
+Meters = NewType("Meters", int)
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+class Base:
+    pass
+
+
+class Derived(Base):
+    pass
+
+
+CASES = [
+    (int, [1, True], ["1", 1.5, None]),
+    (float, [1.5, 1], ["1", 1j]),
+    (complex, [1j, 1.5, 1], ["1"]),
+    (None, [None], [0, ()]),
+    (Base, [Base(), Derived()], [1, Base]),
+    (Any, [1, None], []),
+    (object, [1, None], []),
+    (T, [1, None], []),
+    (Meters, [1], ["1"]),
+    (Annotated[int, "m"], [1], ["1"]),
+    (int | None, [1, None], ["1"]),
+    (list[int] | None, [[1], None], [["x"], 1]),
+    (list[int], [[], [1, 2]], [[1, "x"], (1,), {}]),
+    (list[list[int]], [[[1]]], [[["x"]], [1]]),
+    (list, [[1, "x"]], [(1,)]),
+    (set[str], [{"a"}], [{1}, ["a"]]),
+    (dict[str, int], [{}, {"a": 1}], [{"a": "b"}, {1: 1}, []]),
+    (collections.abc.Sequence[int], [[1], (1,)], [["x"], {1}]),
+    (collections.abc.Callable[[int], int], [len], [1]),
+    (collections.abc.Iterator[int], [iter(["x"])], [[1]]),
+    (tuple[int, str], [(1, "a")], [(1, 2), (1,), (1, "a", 2), [1, "a"]]),
+    (tuple[int, ...], [(), (1, 2)], [("a",), [1]]),
+    (tuple[()], [()], [(1,)]),
+    (tuple, [(), (1, "a")], [[1]]),
+    (Point, [Point(1, 2.0)], [(1, 2.0), Point("x", 1)]),  # type: ignore[arg-type]
+    (type[int], [int], [1]),
+    (Literal["a", 1], ["a", 1], ["b", True, None]),
+]
+
+
+@pytest.mark.parametrize(("annotation", "right", "wrong"), CASES, ids=lambda case: str(case)[:40])
+def test_a_value_is_what_the_annotation_says(
+    annotation: Any, right: list[Any], wrong: list[Any]
+) -> None:
+    check = parse(annotation)
+
+    for each in (check, pickle.loads(pickle.dumps(check))):
+        assert [value for value in right if not each.matches(value)] == []
+        assert [value for value in wrong if each.matches(value)] == []
+        assert str(each)
+
+
+def test_a_class_that_is_not_imported_is_known_by_its_name() -> None:
+    class Local:
+        pass
+
+    class Below(Local):
+        pass
+
+    check = pickle.loads(pickle.dumps(parse(Local)))
+
+    assert check.class_() is None
+    assert check.matches(Local()) and check.matches(Below()) and not check.matches(1)
+
+
+class Annotations:
+    def plain(self) -> int:
+        return 1
+
+    def for_checkers(self) -> tuple[np.ndarray, list[np.ndarray] | None, int]:
+        raise NotImplementedError
+
+    def nonsense(self) -> 1 / 0:  # type: ignore[valid-type]
+        pass
+
+    def free(self):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plain", "int"),
+        ("for_checkers", "tuple[Any, list[Any] | None, int]"),
+        ("nonsense", "Any"),
+        ("free", "None"),
+    ],
+)
+def test_text_annotations_are_read_and_unknown_names_accept_anything(name: str, text: str) -> None:
+    assert str(describe(Annotations(), name).returns) == text
+
+
+def test_an_annotation_sees_the_names_around_the_method() -> None:
+    class Around:
+        pass
+
+    class Module:
+        def forward(self) -> Around:
+            return Around()
+
+    check = describe(Module(), "forward").returns
+    assert check is not None
+    assert check.matches(Around()) and not check.matches(1)
+
+
+def test_a_named_tuple_is_made_of_its_items() -> None:
+    class Module:
+        def forward(self) -> Point:
+            return Point(1, 2.0)
+
+    method = describe(Module(), "forward")
+
+    assert method.unpack([1, 2.0], "chip") == Point(1, 2.0)
+    assert type(method.unpack([1, 2.0], "chip")) is Point
+    with pytest.raises(RuntimeError, match="Expected 2 elements"):
+        method.unpack([Point(1, 2.0)], "chip")
+
+
+values = st.recursive(
+    st.none() | st.integers() | st.text(max_size=2) | st.floats(allow_nan=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=1), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+
+
+@given(values)
+def test_a_union_matches_what_one_of_its_options_does(value: Any) -> None:
+    options = [list[int], dict[str, Any], str, None]
+
+    union = parse(list[int] | dict[str, Any] | str | None)
+
+    assert union.matches(value) == any(parse(option).matches(value) for option in options)
