@@ -84,6 +84,9 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 
     scale: None for 1/sqrt(E). dropout: the probability that a weight is dropped; seed makes the
     drops repeatable. is_causal: row i sees the keys up to i; with lower_right, up to i + S - L.
+    inner_dtype: the type to compute in; "" for float32 where the elements have 16 bits, and their own
+    otherwise; "float64" for a result to measure others by; the 16-bit type itself where a backend may
+    round to it between its steps.
     device: the record of the processor that holds the tensors; its capability is "9.0" or "gfx942".
     """
 
@@ -97,6 +100,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     enable_gqa: bool = False
     scale: float | None = None
     seed: int | None = None
+    inner_dtype: str = ""
     device: Device = field(default_factory=lambda: Device("cpu", 0))
 
     def __post_init__(self) -> None:
@@ -108,6 +112,10 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
             )
         if self.mask is not None:
             _refuse_mask(self, self.mask)
+        if self.inner_dtype not in ("", "float32", "float64", self.dtype):
+            raise InvalidProblem(
+                f"inner_dtype is {self.inner_dtype!r}; it must be float32, float64 or {self.dtype}"
+            )
         if self.lower_right and not self.is_causal:
             raise InvalidProblem("lower_right says how a causal mask lies; is_causal is False")
 

@@ -109,6 +109,7 @@ CODES = {
     "mask-rank": "It does not take a mask of this number of dimensions.",
     "dropout": "It takes no dropout, or not this probability.",
     "gradient": "The inputs require a gradient, and it gives none, or not for this problem.",
+    "inner-dtype": "It does not compute in the type that is asked for inside.",
     "nested": "It does not take nested tensors, or not these.",
     "not-deterministic": "Deterministic algorithms are asked for, and it is none.",
     "length-unsupported": "It does not take this length of query or key.",

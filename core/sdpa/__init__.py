@@ -1,1 +1,55 @@
-"""Scaled-dot-product attention: who can compute it, who may, and who does."""
+"""Scaled-dot-product attention: who can compute it, who may, and who does.
+
+The public names are loaded when they are touched: reading a switch loads no dispatcher.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mlbackends.sdpa.attend import scaled_dot_product_attention
+    from mlbackends.sdpa.bias import (
+        CausalBias,
+        CausalVariant,
+        causal_lower_right,
+        causal_upper_left,
+    )
+    from mlbackends.sdpa.params import SDPAParams
+    from mlbackends.sdpa.sdp_backend import SDPBackend
+    from mlbackends.sdpa.switches import sdpa_kernel
+
+_HOMES = {
+    "CausalBias": "bias",
+    "CausalVariant": "bias",
+    "SDPAParams": "params",
+    "SDPBackend": "sdp_backend",
+    "causal_lower_right": "bias",
+    "causal_upper_left": "bias",
+    "scaled_dot_product_attention": "attend",
+    "sdpa_kernel": "switches",
+}
+
+__all__ = [
+    "CausalBias",
+    "CausalVariant",
+    "SDPAParams",
+    "SDPBackend",
+    "causal_lower_right",
+    "causal_upper_left",
+    "scaled_dot_product_attention",
+    "sdpa_kernel",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.constraints import (
     Constraint,
+    no_float64_inside,
     no_gradient,
     no_lower_right,
     not_nested,
@@ -14,7 +15,12 @@ from mlbackends.sdpa.constraints import (
 )
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
-RARE = {"gradient": no_gradient(), "lower_right": no_lower_right(), "nested": not_nested()}
+RARE = {
+    "float64_inside": no_float64_inside(),
+    "gradient": no_gradient(),
+    "lower_right": no_lower_right(),
+    "nested": not_nested(),
+}
 """What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
 
 

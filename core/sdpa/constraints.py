@@ -314,6 +314,17 @@ def no_lower_right() -> Constraint:
     return Constraint("causal-lower-right", "a causal mask from the upper left corner", test)
 
 
+def no_float64_inside() -> Constraint:
+    """Ask that nobody wants float64 between the steps of a narrower problem."""
+
+    def test(problem: AttentionProblem) -> str:
+        if problem.inner_dtype != "float64" or problem.dtype == "float64":
+            return ""
+        return f"float64 is asked for inside; it computes {problem.dtype} in float32"
+
+    return Constraint("inner-dtype", "no demand for float64 inside", test)
+
+
 def _inputs(problem: AttentionProblem) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     return problem.query, problem.key, problem.value
 

@@ -1,0 +1,88 @@
+"""CausalBias: a causal mask that is never written out, from the upper left or to the lower right.
+
+causal_upper_left(3, 4)    1 0 0 0        causal_lower_right(3, 4)    1 1 0 0
+1 1 0 0                                    1 1 1 0
+1 1 1 0                                    1 1 1 1
+"""
+
+from enum import IntEnum
+from typing import Any
+
+
+class CausalVariant(IntEnum):
+    """In which corner of the scores the diagonal lies."""
+
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
+class CausalBias:
+    """A causal mask for scores of (seq_len_q, seq_len_kv), to give as `attn_mask`."""
+
+    def __init__(self, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> None:
+        assert isinstance(variant, CausalVariant), (
+            f"variant must be a CausalVariant, got {type(variant).__name__}"
+        )
+        _refuse(seq_len_q)
+        _refuse(seq_len_kv)
+        self.variant = variant
+        self.seq_len_q = seq_len_q
+        self.seq_len_kv = seq_len_kv
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(seq_len_q, seq_len_kv)."""
+        return self.seq_len_q, self.seq_len_kv
+
+    @property
+    def diagonal(self) -> int:
+        """Row i sees the keys up to i + diagonal."""
+        lower_right = self.variant is CausalVariant.LOWER_RIGHT
+        return self.seq_len_kv - self.seq_len_q if lower_right else 0
+
+    def rows(self) -> list[list[bool]]:
+        """Return the mask written out: True where a row sees a key."""
+        keys = range(self.seq_len_kv)
+        return [[key <= row + self.diagonal for key in keys] for row in range(self.seq_len_q)]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CausalBias):
+            return NotImplemented
+        return (self.variant, self.shape) == (other.variant, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.variant, self.shape))
+
+    def __repr__(self) -> str:
+        return f"CausalBias({self.variant}, {self.seq_len_q}, {self.seq_len_kv})"
+
+
+def causal_upper_left(*size: int) -> CausalBias:
+    """Return a causal mask whose diagonal starts in the upper left corner."""
+    return _bias(CausalVariant.UPPER_LEFT, size)
+
+
+def causal_lower_right(*size: int) -> CausalBias:
+    """Return a causal mask whose diagonal ends in the lower right corner."""
+    return _bias(CausalVariant.LOWER_RIGHT, size)
+
+
+def as_bias(mask: Any) -> CausalBias | None:
+    """Return a mask as a CausalBias, torch's own included; None for any other mask."""
+    if isinstance(mask, CausalBias):
+        return mask
+    if type(mask).__name__ != "CausalBias" or not hasattr(mask, "variant"):
+        return None
+    return CausalBias(CausalVariant[mask.variant.name], mask.seq_len_q, mask.seq_len_kv)
+
+
+def _refuse(length: object) -> None:
+    if not isinstance(length, int) or isinstance(length, bool):
+        raise TypeError(f"a length must be an int, not {type(length).__name__}")
+    if length < 0:
+        raise RuntimeError(f"a length cannot be negative: {length}")
+
+
+def _bias(variant: CausalVariant, size: tuple[int, ...]) -> CausalBias:
+    assert len(size) == 2, f"a causal mask has 2 sizes, not {len(size)}"
+    return CausalBias(variant, *size)

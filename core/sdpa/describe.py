@@ -1,0 +1,201 @@
+"""What is known of somebody's tensor without touching its values, as a TensorSpec and a Device.
+
+Understood are numpy's arrays, torch's tensors, whatever has `__dlpack__` or
+`__cuda_array_interface__` beside a shape and a dtype (JAX, CuPy), and buffers. No library is
+imported for it: one whose tensor we are handed is in the process already.
+"""
+
+import sys
+from typing import Any
+
+from mlbackends.model.problem import ITEM_BYTES, TensorSpec, contiguous_strides
+from mlbackends.model.records import Device
+
+_FORMATS = {
+    "?": "bool",
+    "e": "float16",
+    "f": "float32",
+    "d": "float64",
+    "b": "int8",
+    "h": "int16",
+    "i": "int32",
+    "B": "uint8",
+    "H": "uint16",
+    "I": "uint32",
+    "l": "int64",
+    "q": "int64",
+    "L": "uint64",
+    "Q": "uint64",
+    "Zf": "complex64",
+    "Zd": "complex128",
+}
+#: DLPack's numbers of kinds of devices. Source: dlpack.h, DLDeviceType.
+_DLPACK_KINDS = {
+    1: "cpu",
+    2: "cuda",
+    3: "cpu",
+    8: "mps",
+    10: "rocm",
+    11: "cpu",
+    13: "cuda",
+    14: "xpu",
+}
+
+
+def is_tensor(thing: object) -> bool:
+    """Tell whether `describe` understands it."""
+    if is_torch(thing):
+        return True
+    if hasattr(thing, "shape") and hasattr(thing, "dtype"):
+        return hasattr(thing, "__dlpack__") or hasattr(thing, "__cuda_array_interface__")
+    return not isinstance(thing, bytes | bytearray) and _is_buffer(thing)
+
+
+def is_torch(thing: object) -> bool:
+    """Tell whether it is a tensor of the torch that is in this process."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, getattr(torch, "Tensor", ()))
+
+
+def describe(tensor: Any) -> TensorSpec:
+    """Return the record of a tensor. Raises TypeError for what is none."""
+    if is_torch(tensor):
+        return _of_torch(tensor)
+    if not is_tensor(tensor):
+        raise TypeError(f"{type(tensor).__name__} is no tensor: it has no shape and element type")
+    if not hasattr(tensor, "dtype"):
+        return _of_buffer(memoryview(tensor))
+    shape = tuple(int(size) for size in tensor.shape)
+    return TensorSpec(
+        shape, dtype_name(tensor.dtype), strides=_strides(tensor, shape), device=_place(tensor)
+    )
+
+
+def dtype_name(dtype: object) -> str:
+    """Return torch's name of an element type. Raises TypeError for one that torch has not."""
+    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    if name not in ITEM_BYTES:
+        raise TypeError(f"there is no attention for elements of type {name}")
+    return name
+
+
+def without_gradients() -> bool:
+    """Tell whether the torch in this process records no operations for gradients now."""
+    torch: Any = sys.modules.get("torch")
+    return hasattr(torch, "is_grad_enabled") and not torch.is_grad_enabled()
+
+
+def device_of(tensor: Any) -> Device:
+    """Return the record of the device that holds a tensor, with what tells who can run there."""
+    platform, _, index = describe(tensor).device.partition(":")
+    number = int(index or 0)
+    if platform == "cuda":
+        return Device("cuda", number, capability=_compute_capability(tensor, number))
+    if platform == "rocm" and is_torch(tensor):
+        name = sys.modules["torch"].cuda.get_device_properties(number).gcnArchName
+        return Device("rocm", number, capability=name.partition(":")[0])
+    return Device(platform, number)
+
+
+def _of_torch(tensor: Any) -> TensorSpec:
+    if tensor.is_nested:
+        return TensorSpec(
+            _nested_shape(tensor),
+            dtype_name(tensor.dtype),
+            device=_torch_place(tensor),
+            requires_grad=tensor.requires_grad,
+            nested=True,
+        )
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(f"a tensor must be strided; this one is {tensor.layout}")
+    return TensorSpec(
+        tuple(map(int, tensor.shape)),
+        dtype_name(tensor.dtype),
+        strides=tuple(map(int, tensor.stride())),
+        device=_torch_place(tensor),
+        requires_grad=tensor.requires_grad,
+        storage_offset=int(tensor.storage_offset()),
+    )
+
+
+def _nested_shape(tensor: Any) -> tuple[int, ...]:
+    """Return the sizes of a nested tensor, 0 where they differ within the batch."""
+    sizes = []
+    for dimension in range(tensor.dim()):
+        try:
+            sizes.append(int(tensor.size(dimension)))
+        except (RuntimeError, TypeError, ValueError):
+            sizes.append(0)
+    return tuple(sizes)
+
+
+def _torch_place(tensor: Any) -> str:
+    device = tensor.device
+    hip = getattr(sys.modules["torch"].version, "hip", None)
+    kind = "rocm" if hip and device.type == "cuda" else device.type
+    return str(kind) if device.index is None else f"{kind}:{device.index}"
+
+
+def _of_buffer(view: memoryview) -> TensorSpec:
+    order, code = (
+        (view.format[:1], view.format[1:]) if view.format[:1] in "@=<>!" else ("", view.format)
+    )
+    native = {"little": "@=<", "big": "@=>!"}[sys.byteorder]
+    dtype = _FORMATS.get(code)
+    if dtype is None or (order and order not in native):
+        raise TypeError(f"there is no attention for elements of the format {view.format!r}")
+    shape = view.shape or ()
+    strides = view.strides or ()
+    return TensorSpec(shape, dtype, _in_elements(strides, view.itemsize), device="cpu")
+
+
+def _is_buffer(thing: object) -> bool:
+    try:
+        memoryview(thing).release()  # type: ignore[arg-type]
+    except (TypeError, BufferError, ValueError):
+        return False
+    return True
+
+
+def _strides(tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides in elements from a tensor that tells them in bytes, as numpy and CuPy do."""
+    itemsize = getattr(tensor.dtype, "itemsize", 0)
+    strides = getattr(tensor, "strides", None)
+    if not isinstance(strides, tuple) or not itemsize:
+        return contiguous_strides(shape)
+    return _in_elements(strides, itemsize)
+
+
+def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    # Rounded up: in a field of packed records no two elements lie side by side.
+    return tuple(-(-stride // itemsize) for stride in strides)
+
+
+def _place(tensor: Any) -> str:
+    if hasattr(tensor, "__dlpack_device__"):
+        kind, index = tensor.__dlpack_device__()
+        platform = _DLPACK_KINDS.get(int(kind))
+        if platform is None:
+            raise TypeError(f"the tensor lies on a device of the unknown kind {int(kind)}")
+        return platform if platform == "cpu" else f"{platform}:{index}"
+    return "cuda:0" if hasattr(tensor, "__cuda_array_interface__") else "cpu"
+
+
+def _compute_capability(tensor: Any, index: int) -> str:
+    """Return "9.0" for device `index` as this process counts, "" where nothing tells."""
+    if is_torch(tensor):
+        major, minor = sys.modules["torch"].cuda.get_device_capability(index)
+        return f"{major}.{minor}"
+    import ctypes
+
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        numbers = []
+        for attribute in (75, 76):  # COMPUTE_CAPABILITY_MAJOR and _MINOR
+            value = ctypes.c_int(-1)
+            if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, index):
+                return ""
+            numbers.append(str(value.value))
+    except (OSError, AttributeError):
+        return ""
+    return ".".join(numbers)

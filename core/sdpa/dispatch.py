@@ -1,0 +1,183 @@
+"""Who computes an attention problem: every file of kernels/ is asked, in the order that was set.
+
+The order is torch's priority order of kinds; among backends of one kind the higher rank comes first.
+A switch that is off is a reason like any other, so a decision has them all.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from mlbackends import flag_store
+from mlbackends.model import registry
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem, Decision, Verdict
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import ORDER, SWITCHES, allowed, priority_order
+
+OPERATION = "scaled_dot_product_attention"
+_DEPRIORITIZED = "cuda.cudnn_sdp_deprioritized"
+_TITLES = {
+    SDPBackend.FLASH_ATTENTION: "flash attention",
+    SDPBackend.EFFICIENT_ATTENTION: "memory-efficient attention",
+    SDPBackend.MATH: "the plain formula",
+    SDPBackend.CUDNN_ATTENTION: "cuDNN's attention",
+    SDPBackend.OVERRIDEABLE: "a plug-in's attention",
+}
+_ORIGINS = {
+    flag_store.SET: "in this program",
+    flag_store.ENVIRONMENT: "in the environment",
+    flag_store.FILE: "in a file of switches",
+}
+
+
+@cache
+def backends() -> tuple[AttentionBackend, ...]:
+    """Return one of every attention backend that kernels/ and other distributions bring, by name."""
+    found = {name: _in_entry(registry.load("kernels", name)) for name in registry.names("kernels")}
+    return tuple(found[name]() for name in sorted(found) if found[name])  # type: ignore[misc]
+
+
+def choose(
+    problem: AttentionProblem,
+    *,
+    among: Sequence[AttentionBackend] | None = None,
+    environment: Environment | None = None,
+    here: bool = True,
+) -> Decision:
+    """Ask every backend, and return who is the first that can, with what all of them said.
+
+    among: the backends to ask; left out, all that there are. environment: what holds where it is to
+    run; left out, this process. here: whether it is to run on this installation, so that a missing
+    package counts.
+    """
+    verdicts = tuple(
+        Verdict(backend.name, backend.answers_to.name, _reasons(backend, problem, here))
+        for backend in in_order(problem, backends() if among is None else among, environment)
+    )
+    chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")
+    return Decision(problem, chosen, verdicts)
+
+
+def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
+    """Return the backend that computes a problem here, asking no further than the first that can.
+
+    Raises NoBackend, with the reasons of all, where none can.
+    """
+    for backend in in_order(problem, backends()):
+        if not _reasons(backend, problem, here=True):
+            return backend
+    raise nobody(choose(problem))
+
+
+def nobody(decision: Decision) -> NoBackend:
+    """Return what to raise where nobody can; torch's words for it, and ours."""
+    off = all(
+        any(reason.code == "switched-off" for reason in verdict.reasons)
+        for verdict in decision.verdicts
+        if not any(reason.code == "wrong-device" for reason in verdict.reasons)
+    )
+    if off:
+        said = (
+            "No viable backend for scaled_dot_product_attention was found. This is likely due to"
+            " turning off both the math kernel and the fused kernels."
+        )
+    else:
+        said = "No available kernel. Aborting execution."
+    told = "".join(
+        f"\n  {verdict.backend}: {'; '.join(reason.message for reason in verdict.reasons)}"
+        for verdict in decision.verdicts
+    )
+    hints = dict.fromkeys(reason.hint for reason in decision.reasons if reason.hint)
+    return NoBackend(said + told, decision.reasons, "; ".join(hints))
+
+
+def in_order(
+    problem: AttentionProblem,
+    among: Sequence[AttentionBackend],
+    environment: Environment | None = None,
+) -> list[AttentionBackend]:
+    """Return backends in the order in which they are to be asked."""
+    kinds = effective_order(problem, among, environment)
+    return sorted(
+        among, key=lambda backend: (kinds.index(backend.answers_to), -backend.rank, backend.name)
+    )
+
+
+def effective_order(
+    problem: AttentionProblem,
+    among: Sequence[AttentionBackend],
+    environment: Environment | None = None,
+) -> tuple[SDPBackend, ...]:
+    """Return the order of kinds that counts for a problem.
+
+    Where nobody set it, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than
+    9.15.0, unless TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order so at its first call;
+    here the order stays what was set, and this is what counts.
+    """
+    order = priority_order()
+    cudnn = SDPBackend.CUDNN_ATTENTION
+    if (
+        problem.capability is None
+        or problem.capability[0] not in (9, 10)
+        or not any(backend.answers_to is cudnn for backend in among)
+        or flag_store.origin(ORDER) != flag_store.DEFAULT
+        or flag_store.read(_DEPRIORITIZED)
+    ):
+        return order
+    if environment is None:
+        from mlbackends.sdpa.rules.environment import environment_here
+
+        environment = environment_here(problem)
+    if environment.cudnn_version <= 91500:
+        return order
+    return (cudnn, *(kind for kind in order if kind is not cudnn))
+
+
+def switch_reasons(kind: SDPBackend) -> tuple[Reason, ...]:
+    """Return why a kind may not run by its switch; () if it may."""
+    if allowed(kind):
+        return ()
+    name = SWITCHES[kind]
+    where = _ORIGINS.get(flag_store.origin(name), "by default")
+    said = f"{_TITLES[kind]} is switched off: {name} was set {where}"
+    return (Reason("switched-off", said, f"switch {name} on"),)
+
+
+def _reasons(
+    backend: AttentionBackend, problem: AttentionProblem, here: bool
+) -> tuple[Reason, ...]:
+    found = (
+        *switch_reasons(backend.answers_to),
+        *_filter_reasons(backend, problem),
+        *backend.unsupported_reasons(problem),
+    )
+    return found or (backend.missing_parts() if here else ())
+
+
+def _filter_reasons(backend: AttentionBackend, problem: AttentionProblem) -> Iterator[Reason]:
+    """Yield why python_native keeps a backend out that is written in one of its languages."""
+    if not backend.dsl:
+        return
+    from mlbackends.native_overrides import filters
+
+    why = filters.why_disabled(backend.dsl, OPERATION, problem.platform.upper())
+    if why:
+        yield Reason("switched-off", f"{backend.name} is switched off: {why}")
+
+
+def _in_entry(entry: object) -> type[AttentionBackend] | None:
+    """Return the backend that a registry's entry holds: the class itself, or a module's own one."""
+    if isinstance(entry, type):
+        return entry if issubclass(entry, AttentionBackend) else None
+    for thing in vars(entry).values():
+        if isinstance(thing, type) and issubclass(thing, AttentionBackend) and _is_of(thing, entry):
+            return thing
+    return None
+
+
+def _is_of(backend: type[AttentionBackend], module: object) -> bool:
+    """Tell a module's own backend from one that it merely imports."""
+    return backend.__module__ == getattr(module, "__name__", "")

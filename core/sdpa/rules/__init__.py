@@ -1,0 +1,68 @@
+"""What torch's own attention kernels take, as data: one file for each kernel.
+
+They are asked by `can_use_*`, and to tell what torch would choose on a device that is not here.
+"""
+
+from collections.abc import Sequence
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.constraints import Constraint, unmet
+from mlbackends.sdpa.rules import cpu, cuda_cudnn, cuda_efficient, cuda_flash
+from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+_CUDA = {
+    SDPBackend.FLASH_ATTENTION: cuda_flash.flash,
+    SDPBackend.EFFICIENT_ATTENTION: cuda_efficient.efficient,
+    SDPBackend.CUDNN_ATTENTION: cuda_cudnn.cudnn,
+}
+_CPU = {SDPBackend.FLASH_ATTENTION: cpu.flash}
+EVERY = tuple(kind for kind in SDPBackend if kind is not SDPBackend.ERROR)
+
+
+def rules(
+    kind: SDPBackend, platform: str, environment: Environment
+) -> tuple[Constraint, ...] | None:
+    """Return what torch asks before it takes a kind of backend on a platform, None if it never does.
+
+    The formula (MATH) takes everything: (). What torch has for other platforms than CPU and CUDA is
+    not written down here.
+    """
+    if platform not in ("cpu", "cuda"):
+        return None
+    if kind is SDPBackend.MATH:
+        return ()
+    found = (_CUDA if platform == "cuda" else _CPU).get(kind)
+    return found(environment) if found else None
+
+
+def cuda_rules(kind: SDPBackend, environment: Environment) -> tuple[Constraint, ...]:
+    """Return what torch's fused kernels for CUDA ask for, a CUDA device among it."""
+    return _CUDA[kind](environment)
+
+
+def why_not(
+    kind: SDPBackend, problem: AttentionProblem, environment: Environment
+) -> tuple[Reason, ...]:
+    """Return why torch does not take a kind of backend for a problem; () if it does."""
+    constraints = rules(kind, problem.platform, environment)
+    if constraints is None:
+        said = f"on {problem.platform} torch has no {kind.name}"
+        return (Reason("wrong-device", said),)
+    return unmet(constraints, problem)
+
+
+def torch_would_choose(
+    problem: AttentionProblem,
+    environment: Environment,
+    order: Sequence[SDPBackend],
+    allowed: Sequence[SDPBackend] = EVERY,
+) -> SDPBackend | None:
+    """Return what torch's dispatcher takes, None where it raises. On the CPU it ignores the order."""
+    if problem.platform == "cpu":
+        order = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
+    for kind in order:
+        if kind in allowed and not why_not(kind, problem, environment):
+            return kind
+    return None

@@ -1,0 +1,150 @@
+"""Which problems torch gives to cuDNN's attention. Source: torch 2.13.0 for CUDA 13.0, its binary."""
+
+from collections.abc import Callable
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.sdpa.constraints import (
+    Constraint,
+    capability_between,
+    dtype_in,
+    equal_batch,
+    grouped_heads,
+    last_dim_contiguous,
+    mask_fixed,
+    mask_ranks,
+    non_empty,
+    on_device,
+    rank_is,
+)
+from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa.rules.environment import Environment
+
+_MOST = 65535
+
+
+def cudnn(environment: Environment) -> tuple[Constraint, ...]:
+    """Return what cuDNN's attention asks for, in torch's order."""
+    version = environment.cudnn_version
+
+    def told(code: str, sentence: str, test: Callable[[AttentionProblem, int], str]) -> Constraint:
+        return Constraint(code, sentence, lambda problem: test(problem, version))
+
+    return (
+        told("not-built", "cuDNN 8.9.3 or newer", _there),
+        told("dropout", "with dropout, a cuDNN that is not 9.11.1 to 9.13", _broken_dropout),
+        _nested(environment.nested_cudnn),
+        on_device("cuda"),
+        rank_is(4),
+        _determinism(environment.deterministic),
+        dtype_in("float16", "bfloat16"),
+        mask_fixed(),
+        mask_ranks(2, 4),
+        capability_between((8, 0), (12, 1)),
+        Constraint("dropout", "dropout in sixteenths", _sixteenths),
+        where_dense(non_empty()),
+        where_dense(last_dim_contiguous(singleton_exempt=True)),
+        where_dense(equal_batch()),
+        where_dense(grouped_heads(value_may_differ=True)),
+        where_dense(Constraint("too-many-heads", f"batch and heads at most {_MOST}", _crowd)),
+        told("head-dim-too-large", "head_dim at most 128, more on some GPUs", _head_dim),
+        Constraint("head-dim-unaligned", "head_dim a multiple of 8", _eights),
+        told("length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths),
+        where_dense(Constraint("length-unsupported", "more than one key", _single)),
+    )
+
+
+def _there(problem: AttentionProblem, version: int) -> str:
+    if not version:
+        return "there is no cuDNN; it needs 8.9.3 or newer"
+    if version < 8903:
+        return f"cuDNN is {version}; it needs 8903 or newer"
+    if problem.dropout and version < 8906:
+        return f"cuDNN is {version}; for dropout it needs 8906 or newer"
+    return ""
+
+
+def _broken_dropout(problem: AttentionProblem, version: int) -> str:
+    if not problem.dropout or not 91101 <= version < 91400:
+        return ""
+    return f"dropout is {problem.dropout} and cuDNN {version}; from 91101 to 91399 it takes none"
+
+
+def _nested(enabled: bool) -> Constraint:
+    def test(problem: AttentionProblem) -> str:
+        if not (problem.query.nested or problem.key.nested or problem.value.nested):
+            return ""
+        if not enabled:
+            return "the tensors are nested; it takes those where TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1"
+        if problem.capability and problem.capability[0] not in (9, 10):
+            return f"the tensors are nested on sm{_sm(problem)}; it takes those on sm90 to sm103"
+        return ""
+
+    return Constraint("nested", "tensors that are not nested, unless that is enabled", test)
+
+
+def _determinism(demanded: bool) -> Constraint:
+    def test(problem: AttentionProblem) -> str:
+        del problem
+        return "deterministic algorithms are demanded; it is not deterministic" if demanded else ""
+
+    return Constraint("not-deterministic", "no demand for deterministic algorithms", test)
+
+
+def _sixteenths(problem: AttentionProblem) -> str:
+    if (problem.dropout * 16).is_integer():
+        return ""
+    return f"dropout is {problem.dropout}; it must be a multiple of 1/16"
+
+
+def _crowd(problem: AttentionProblem) -> str:
+    batch = problem.query.shape[0] if problem.rank > 3 else 1
+    if batch <= _MOST and problem.heads <= _MOST:
+        return ""
+    return f"batch is {batch} and heads are {problem.heads}; it takes at most {_MOST} of each"
+
+
+def _head_dim(problem: AttentionProblem, version: int) -> str:
+    head_dim, value_dim, capability = problem.head_dim, problem.value_dim, problem.capability
+    if (
+        capability
+        and capability[0] == 10
+        and version >= 91100
+        and (head_dim, value_dim) == (192, 128)
+    ):
+        return ""
+    limit = 256 if capability == (9, 0) and version >= 91000 else 128
+    seen = max(head_dim, value_dim)
+    if seen <= limit:
+        return ""
+    return f"head_dim is {seen}; with cuDNN {version} on this GPU it takes at most {limit}"
+
+
+def _eights(problem: AttentionProblem) -> str:
+    odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % 8]
+    return f"head_dim is {odd[0]}; it must be a multiple of 8" if odd else ""
+
+
+def _old_lengths(problem: AttentionProblem, version: int) -> str:
+    length, keys = problem.query_length, problem.key_length
+    if 0 < version < 8906 and keys % 64:
+        return f"the length of key is {keys}; with cuDNN {version} it must be a multiple of 64"
+    if 0 < version < 90000 and length < 64:
+        return f"the length of query is {length}; with cuDNN {version} it must be 64 or more"
+    if 0 < version < 90000 and problem.dropout and (length % 64 or keys % 64):
+        return (
+            f"the lengths are {length} and {keys};"
+            f" for dropout with cuDNN {version} they must be multiples of 64"
+        )
+    return ""
+
+
+def _single(problem: AttentionProblem) -> str:
+    if problem.key_length == 1:
+        return "there is one key; it takes two or more"
+    if problem.dropout and problem.query_length == 1:
+        return "there is one row of query; with dropout it takes two or more"
+    return ""
+
+
+def _sm(problem: AttentionProblem) -> str:
+    return "".join(map(str, problem.capability or ()))
