@@ -1,0 +1,81 @@
+"""Signals while programs run: those that somebody sends to the launcher are sent on to them.
+
+They are blocked and waited for, not handled: who sent a signal then can be told. The terminal's
+(Ctrl-C) reach the programs without us, for they are in the same process group; sent on, they
+would arrive twice.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+SENT_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_BLOCKED = (*SENT_ON, signal.SIGCHLD)
+
+
+class WaitedSignals:
+    """A scope in which signals come one by one, from `next`.
+
+    mask: the signals that were blocked before; programs are started with these.
+    """
+
+    def __init__(self) -> None:
+        self.mask: set[signal.Signals | int] = set()
+        self._ignores_children = False
+
+    def __enter__(self) -> Self:
+        # A parent that ignores SIGCHLD hands that down, and exit codes would be lost.
+        if (
+            signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+            and threading.current_thread() is threading.main_thread()
+        ):
+            self._ignores_children = True
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            while self._take(0):  # what came as the last program ended was meant for the programs
+                pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        if self._ignores_children:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def next(self, seconds: float) -> int:
+        """Wait for a signal, the end of a program included; return the one to send on, or 0."""
+        told = self._take(seconds)
+        if told is None or told.si_signo == signal.SIGCHLD:
+            return 0
+        return told.si_signo if _is_from_a_process(told) else 0
+
+    def _take(self, seconds: float) -> "signal.struct_siginfo | None":
+        return signal.sigtimedwait(_BLOCKED, seconds)
+
+
+def _is_from_a_process(told: "signal.struct_siginfo") -> bool:
+    """Tell whether kill() or its like sent it; what the kernel sends, as for Ctrl-C, is above 0."""
+    return told.si_code <= 0
+
+
+def send(number: int, processes: Iterable[int]) -> None:
+    """Send a signal to processes of ours; one that is gone does not matter."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)

@@ -1,0 +1,1 @@
+"""Starting programs on the cores of a server: `python -m mlbackends.xeon.run_cpu`."""
