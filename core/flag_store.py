@@ -51,6 +51,9 @@ _CELLS = {
 }
 _SPLIT_K = "_split_k"
 
+#: In place of a value: the variable says that nothing is to be changed.
+_NOTHING = object()
+
 _lock = RLock()
 _cells: dict[str, tuple[object, str]] = {}
 _problems: list[str] = []
@@ -84,7 +87,7 @@ def origin(name: str) -> str:
 
 
 def write(name: str, value: object) -> None:
-    """Set one switch. Raises what torch raises for a value that it does not take; nothing has changed then."""
+    """Set one switch. Raises what torch raises for a value that it does not take."""
     write_all({name: value})
 
 
@@ -95,7 +98,7 @@ def write_all(values: "dict[str, object]", origin: str = SET) -> None:
         _load()
         checked = [(flag, _checked(flag, values[flag.name])) for flag in flags]
         for flag, value in checked:
-            _put(flag, value, origin)
+            _put(_cells, flag, value, origin)
 
 
 @contextmanager
@@ -159,6 +162,55 @@ def problems() -> list[str]:
     with _lock:
         _load()
         return list(_problems)
+
+
+def environment() -> "dict[str, str]":
+    """Return the variables with which a new process starts with these values; {} where all are defaults.
+
+    Read in the order of the table, they build the same cells: older switches first, then the entries.
+    """
+    with _lock:
+        _load()
+        wanted = dict(_cells)
+    made = _untouched()
+    found: dict[str, str] = {}
+    for flag in FLAGS.values():
+        value = _to_say(flag, made, wanted)
+        if value is not _NOTHING:
+            _put(made, flag, value, ENVIRONMENT)
+            found.update([_said(flag, value)])
+    return found
+
+
+def _to_say(
+    flag: Flag,
+    made: "dict[str, tuple[object, str]]",
+    wanted: "dict[str, tuple[object, str]]",
+) -> object:
+    """Return what must be said of a switch to get from the cells `made` to those `wanted`."""
+    if flag.read_only:
+        return _NOTHING
+    # The variable of this one can say only True: that, and nothing of oneDNN.
+    both = tuple(wanted[cell][0] for cell in (_CUDA_MATMUL, _OLDER, _MKLDNN_MATMUL))
+    by_its_variable = both == ("tf32", "high", "none")
+    if flag.name == "cuda.matmul.allow_tf32":
+        return True if by_its_variable else _NOTHING
+    if flag.name == _OLDER and by_its_variable:
+        return _NOTHING
+    cell = _cells_of(flag.name)[0]
+    return _NOTHING if made[cell][0] == wanted[cell][0] else wanted[cell][0]
+
+
+def _said(flag: Flag, value: object) -> tuple[str, str]:
+    """Return the variable that says a value, torch's own where it can, and its text."""
+    text = flag.kind.written(value)
+    for variable, meanings in flag.variables.items():
+        for short, meaning in meanings.items():
+            if meaning == text:
+                return variable, short
+        if not meanings:
+            return variable, text
+    raise AssertionError(flag.name)
 
 
 def load_file(path: str) -> None:
@@ -281,25 +333,25 @@ def _checked(flag: Flag, value: object) -> object:
     return flag.kind.checked(flag.name, value)
 
 
-def _put(flag: Flag, value: object, origin: str) -> None:
-    """Write what has been checked."""
+def _put(cells: "dict[str, tuple[object, str]]", flag: Flag, value: object, origin: str) -> None:
+    """Write what has been checked into the cells behind a switch."""
     name = flag.name
     if name == "mkldnn.allow_tf32":
         return  # only builds for Intel GPUs have it; flag_conditions has warned
     if name == "cuda.matmul.allow_tf32":
-        _cells[_CUDA_MATMUL] = ("tf32" if value else "ieee", origin)
-        _cells[_OLDER] = ("high" if value else "highest", origin)
+        cells[_CUDA_MATMUL] = ("tf32" if value else "ieee", origin)
+        cells[_OLDER] = ("high" if value else "highest", origin)
     elif name == "cudnn.allow_tf32":
         for cell in (_CONV, _RNN):
-            _cells[cell] = ("tf32" if value else "none", origin)
-        _cells[name] = (value, origin)
+            cells[cell] = ("tf32" if value else "none", origin)
+        cells[name] = (value, origin)
     elif name == _OLDER:
-        _cells[name] = (value, origin)
+        cells[name] = (value, origin)
         cuda, mkldnn = _MEANINGS[str(value)]
-        _cells[_CUDA_MATMUL] = (cuda, origin)
-        _cells[_MKLDNN_MATMUL] = (mkldnn, origin)
+        cells[_CUDA_MATMUL] = (cuda, origin)
+        cells[_MKLDNN_MATMUL] = (mkldnn, origin)
     else:
-        _cells[name] = (value, origin)
+        cells[name] = (value, origin)
 
 
 # ---- the first values -------------------------------------------------------
@@ -309,11 +361,7 @@ def _load() -> None:
     """Fill the cells once: defaults, then the file, then the environment. Called with the lock held."""
     if _cells:
         return
-    for name in FLAGS:
-        for cell in _cells_of(name):
-            _cells[cell] = (FLAGS[cell].default, DEFAULT)
-    for cell in (_CONV, _RNN):
-        _cells[cell] = (_UNTOUCHED, DEFAULT)
+    _cells.update(_untouched())
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
         _take_file(path)
@@ -326,38 +374,49 @@ def _load() -> None:
             warnings.warn(problem, UserWarning, stacklevel=4)
 
 
+def _untouched() -> "dict[str, tuple[object, str]]":
+    """Return the cells as they are where nobody has said anything."""
+    cells = {cell: (FLAGS[cell].default, DEFAULT) for name in FLAGS for cell in _cells_of(name)}
+    return {**cells, _CONV: (_UNTOUCHED, DEFAULT), _RNN: (_UNTOUCHED, DEFAULT)}
+
+
 def _take_file(path: str) -> None:
     from mlbackends import flag_files
     from mlbackends.model.errors import MlBackendsError
 
     try:
         for name, value in flag_files.read(path).items():
-            _put(FLAGS[name], value, FILE)
+            _put(_cells, FLAGS[name], value, FILE)
     except MlBackendsError as error:
         _problems.append(f"Ignoring the file that {FILE_VARIABLE} names: {error}")
 
 
 def _take_variable(flag: Flag) -> None:
-    """Read a switch's variable. One that holds nonsense is ignored, as in torch, and told."""
-    for variable in flag.also or (flag.variable,):
+    """Read a switch's variables. One that holds nonsense is ignored, as in torch, and told."""
+    for variable, meanings in flag.variables.items():
         text = os.environ.get(variable)
         if text is None or flag.read_only:
             continue
         try:
-            if variable in flag.also:
-                if text not in flag.also[variable]:
-                    raise ValueError("valid values are 0 or 1")  # noqa: TRY301  one place says it
-                text = flag.also[variable][text]
-                if not text:
-                    continue
-            value = flag.kind.parsed(text)
+            value = _parsed(flag, text, meanings)
         except ValueError as error:
-            kind = "boolean flag" if flag.kind.name == "bool" or flag.also else "flag"
+            kind = "boolean flag" if flag.kind.name == "bool" or meanings else "flag"
             _problems.append(f"Ignoring invalid value for {kind} {variable}: {text}; {error}.")
             continue
-        if variable == "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" and value is False:
-            continue  # torch starts at "none" then, not at "ieee"
-        _put(flag, value, ENVIRONMENT)
+        if value is not _NOTHING:
+            _put(_cells, flag, value, ENVIRONMENT)
+
+
+def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:
+    if meanings:
+        if text not in meanings:
+            raise ValueError("valid values are 0 or 1")
+        text = meanings[text]
+    if meanings and not text:
+        return _NOTHING
+    value = flag.kind.parsed(text)
+    # torch starts at "none" then, not at the "ieee" that the assignment would mean.
+    return _NOTHING if flag.name == "cuda.matmul.allow_tf32" and value is False else value
 
 
 def _after_fork() -> None:

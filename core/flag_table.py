@@ -99,6 +99,16 @@ class Flag:
         return self.name.rpartition(".")[2]
 
     @property
+    def variables(self) -> "dict[str, dict[str, str]]":
+        """Every variable that gives its first value, and what a text in it stands for, {} for itself.
+
+        The last one that is set counts: our own spelling, where torch's cannot say every value.
+        """
+        if not self.also:
+            return {self.variable: {}}
+        return {**self.also, f"MLBACKENDS_{self.name.replace('.', '_').upper()}": {}}
+
+    @property
     def is_torchs_variable(self) -> bool:
         """Whether torch or a library reads the variable by itself."""
         return not self.variable.startswith("MLBACKENDS_")
