@@ -275,9 +275,13 @@ def _refuse_shapes(problem: AttentionProblem) -> None:
     try:
         broadcast(*_leading(problem))
     except InvalidProblem as error:
-        hint = ""
-        if not problem.enable_gqa and problem.heads % max(problem.key_heads, 1) == 0:
-            hint = "for grouped heads, say enable_gqa=True"
+        heads = {problem.key_heads, heads_of(problem.value)}
+        grouped = heads != {problem.heads} and all(
+            each and not problem.heads % each for each in heads
+        )
+        hint = (
+            "for grouped heads, say enable_gqa=True" if grouped and not problem.enable_gqa else ""
+        )
         raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
 
 

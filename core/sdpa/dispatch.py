@@ -27,9 +27,9 @@ _TITLES = {
     SDPBackend.OVERRIDEABLE: "a plug-in's attention",
 }
 _ORIGINS = {
-    flag_store.SET: "in this program",
-    flag_store.ENVIRONMENT: "in the environment",
-    flag_store.FILE: "in a file of switches",
+    "set": "in this program",
+    "environment": "in the environment",
+    "file": "in a file of switches",
 }
 
 
@@ -123,7 +123,7 @@ def effective_order(
         problem.capability is None
         or problem.capability[0] not in (9, 10)
         or not any(backend.answers_to is cudnn for backend in among)
-        or flag_store.origin(ORDER) != flag_store.DEFAULT
+        or flag_store.origin(ORDER) != "default"
         or flag_store.read(_DEPRIORITIZED)
     ):
         return order

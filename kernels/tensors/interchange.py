@@ -1,0 +1,103 @@
+"""Tensors of any library as numpy arrays, without a copy where that can be, and results back.
+
+A bfloat16 tensor comes as an array of its 16-bit patterns (uint16); see `bfloat16`. No library is
+imported but numpy: one whose tensor we are handed is in the process already.
+"""
+
+import sys
+from typing import Any
+
+from mlbackends.kernels.tensors import bfloat16
+from mlbackends.kernels.tensors.arithmetic import numpy
+from mlbackends.sdpa.describe import describe, is_torch
+
+
+def as_array(tensor: Any) -> Any:
+    """Return the values of a tensor as an array of the same shape, in native byte order.
+
+    It shares memory with a tensor on the CPU; one on a GPU is copied. Raises TypeError for what is
+    no tensor.
+    """
+    np = numpy()
+    if is_torch(tensor):
+        return _of_torch(tensor)
+    if isinstance(tensor, np.ndarray):
+        found = np.asarray(tensor)
+    elif hasattr(tensor, "get") and hasattr(tensor, "__cuda_array_interface__"):
+        found = tensor.get()  # CuPy's way to the host
+    elif hasattr(tensor, "__array__") or not hasattr(tensor, "__dlpack__"):
+        found = np.asarray(tensor)
+    else:
+        found = np.from_dlpack(tensor)
+    if found.dtype.name == "bfloat16":
+        return found.view(np.uint16)
+    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+
+
+def like(original: Any, array: Any) -> Any:
+    """Return an array as the same kind of tensor as the original, on its device.
+
+    array: of the original's element type, for bfloat16 its patterns. A kind that offers no way to
+    make one of it gets the array itself; a buffer gets a memoryview.
+    """
+    np = numpy()
+    if is_torch(original):
+        return _to_torch(original, array)
+    if not hasattr(original, "dtype"):
+        return memoryview(array)
+    dtype = original.dtype
+    if describe(original).dtype == "bfloat16":
+        array = array.view(np.dtype(dtype))
+    if isinstance(original, np.ndarray):
+        return array
+    if hasattr(original, "__array_namespace__"):
+        return original.__array_namespace__().asarray(array)
+    module = sys.modules.get(type(original).__module__.partition(".")[0])
+    return module.asarray(array) if module is not None and hasattr(module, "asarray") else array
+
+
+def widened(array: Any, dtype: str, to: str) -> Any:
+    """Return an array that `as_array` made of a tensor of `dtype` in another floating-point type.
+
+    The same array where nothing is to be done.
+    """
+    if dtype == "bfloat16":
+        array = bfloat16.to_float32(array)
+    return array.astype(to, copy=False)
+
+
+def narrowed(array: Any, dtype: str) -> Any:
+    """Return floating-point numbers rounded to `dtype`, for bfloat16 as patterns."""
+    if dtype == "bfloat16":
+        return bfloat16.from_float32(array.astype("float32", copy=False))
+    return array.astype(dtype, copy=False)
+
+
+def zeros_like(original: Any, shape: tuple[int, ...]) -> Any:
+    """Return a tensor of zeros of another shape, of the original's kind, element type and device."""
+    if is_torch(original):
+        return original.new_zeros(shape)
+    np = numpy()
+    dtype = describe(original).dtype
+    return like(original, np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype))
+
+
+def _of_torch(tensor: Any) -> Any:
+    np = numpy()
+    torch = sys.modules["torch"]
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype == torch.bfloat16:
+        return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
+    return np.from_dlpack(tensor)
+
+
+def _to_torch(original: Any, array: Any) -> Any:
+    torch = sys.modules["torch"]
+    if original.dtype == torch.bfloat16:
+        found = torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
+    else:
+        found = torch.from_dlpack(array)
+    return found.to(original.device)
