@@ -127,7 +127,7 @@ def _mixed(cells: Cells, older: str, newer: str) -> RuntimeError:
     )
 
 
-def _put(cells: "dict[str, tuple[object, str]]", flag: Flag, value: object, origin: str) -> None:
+def put(cells: Cells, flag: Flag, value: object, origin: str) -> None:
     """Write what has been checked into the cells behind a switch."""
     name = flag.name
     if name == "mkldnn.allow_tf32":
