@@ -34,7 +34,7 @@ def engines() -> list[str]:
 
     found = [name for name in ("qnnpack", "onednn") if answers.is_available(name)]
     # torch's x86 engine is FBGEMM and oneDNN together, on x86 processors.
-    if answers.is_available("fbgemm"):
+    if answers.has_fbgemm():
         found += ["x86", "fbgemm"] if "onednn" in found else ["fbgemm"]
     return found
 
@@ -59,10 +59,9 @@ def refuse(flag: Flag, value: object) -> None:
 
 
 def _warn_of_tf32() -> None:
-    import warnings
+    from mlbackends import caller
 
-    message = "TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None"
-    warnings.warn(message, UserWarning, stacklevel=5)
+    caller.warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
 
 
 def _refuse_engine(flag: Flag, value: object) -> None:

@@ -223,8 +223,8 @@ def set_flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
         parts = [f"_{rows[0].attribute}"]  # nnpack's, which must be said
 
     def changed(values: "tuple[object, ...]") -> "tuple[object, ...]":
-        found = tuple(flag_store.read(flag.name) for flag in rows)
         _refuse_strategy_alone(rows, values)
+        found = tuple(flag_store.read(flag.name) for flag in rows)
         flag_store.write_all(_asked_for(rows, values))
         return found
 
@@ -238,9 +238,9 @@ def flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
 
     @contextmanager
     def scope(values: "tuple[object, ...]") -> Iterator[None]:
-        _warn_of_disabling(module, rows, values)
         _refuse_strategy_alone(rows, values)
         with flag_store.applied(_asked_for(rows, values)):
+            _warn_of_disabling(module, rows, values)
             yield
 
     doc = "Set switches for a block, and put back what was found. What is not given gets the default shown."
@@ -252,7 +252,7 @@ def _function(
 ) -> "Callable[..., object]":
     """Return a function with these parameters, which hands their values to `body` as one tuple."""
     names = ", ".join(part.partition("=")[0] for part in parts)
-    space: dict[str, object] = {"body": body}
+    space: dict[str, object] = {"body": body, "__name__": module}
     # As namedtuple does it: a signature that is real for inspect, help() and error messages.
     exec(f"def {name}({', '.join(parts)}):\n    return body(({names},))", space)  # noqa: S102
     made = space[name]
@@ -268,8 +268,11 @@ def set_flags_default(flag: Flag) -> object:
 
 
 def _asked_for(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, object]":
-    asked = {flag: value for flag, value in zip(rows, values, strict=True) if value is not None}
-    return {flag.name: value for flag, value in asked.items() if _can_be_set(flag, value)}
+    return {
+        flag.name: value
+        for flag, value in zip(rows, values, strict=True)
+        if (value is not None or flag.reached == "flags") and _can_be_set(flag, value)
+    }
 
 
 def _can_be_set(flag: Flag, value: object) -> bool:
@@ -278,7 +281,7 @@ def _can_be_set(flag: Flag, value: object) -> bool:
         return flag_store.read(flag.name) is not None or flag_store.origin(flag.name) != "default"
     if flag.name == "mkldnn.allow_tf32":
         # flags() has True as its default for it; a warning on each call would be noise.
-        return value != flag.inside_flags
+        return value is not flag.inside_flags
     return True
 
 
@@ -308,13 +311,11 @@ def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, .
     ]
     if named.get("enabled") is not False or not changed or module in _warned:
         return
-    import warnings
+    from mlbackends import caller
 
     _warned.add(module)
     short = _short(module)
-    warnings.warn(
+    caller.warn(
         f"{short}.flags({changed[0]}={named[changed[0]]!r}) also turns {short} off inside the block, since"
-        " enabled is False there unless given, as in torch.backends; pass enabled=True to keep it on",
-        UserWarning,
-        stacklevel=6,
+        " enabled is False there unless given, as in torch.backends; pass enabled=True to keep it on"
     )

@@ -65,12 +65,21 @@ def write(name: str, value: object) -> None:
 
 def write_all(values: "dict[str, object]", origin: str = SET) -> None:
     """Set several switches, all or none of them."""
-    flags = [_flag(name) for name in values]
+    checked = _all_checked(values)
     with _lock:
         _load()
-        checked = [(flag, _checked(flag, values[flag.name])) for flag in flags]
-        for flag, value in checked:
-            put(_cells, flag, value, origin)
+        _put_all(checked, origin)
+
+
+def take(values: "dict[str, object]", origin: str = SET) -> None:
+    """Take switches for set that have been checked already, also such as a library reads at its start.
+
+    For telling what a process would be like; what is not installed here is not asked about.
+    """
+    with _lock:
+        _load()
+        for name, value in values.items():
+            put(_cells, _flag(name), value, origin)
 
 
 @contextmanager
@@ -90,22 +99,16 @@ def restored(*names: str) -> Iterator[None]:
 @contextmanager
 def applied(values: "dict[str, object]") -> Iterator[None]:
     """Set several switches for the block, all or none, and put them back as they were found."""
+    checked = _all_checked(values)
     with _lock:
         _load()
-        with _entering(values) as found:
-            pass
+        found = {cell: _cells[cell] for flag, _ in checked for cell in cells_of(flag.name)}
+        _put_all(checked, SET)
     try:
         yield
     finally:
         with _lock:
             _cells.update(found)
-
-
-@contextmanager
-def _entering(values: "dict[str, object]") -> Iterator[Cells]:
-    found = {cell: _cells[cell] for name in values for cell in cells_of(_flag(name).name)}
-    write_all(values)
-    yield found
 
 
 def freeze() -> None:
@@ -147,7 +150,7 @@ def load_file(path: str) -> None:
     """Take the switches of a TOML file, all or none. Raises BadInput with file, line and key."""
     from mlbackends import flag_files
 
-    write_all(flag_files.read(path), FILE)
+    take(flag_files.read(path), FILE)
 
 
 def forget() -> None:
@@ -168,6 +171,17 @@ def _flag(name: str) -> Flag:
     return flag
 
 
+def _all_checked(values: "dict[str, object]") -> "list[tuple[Flag, object]]":
+    """Check values, without the lock: what is installed here may have to be asked."""
+    flags = [_flag(name) for name in values]
+    return [(flag, _checked(flag, values[flag.name])) for flag in flags]
+
+
+def _put_all(checked: "list[tuple[Flag, object]]", origin: str) -> None:
+    for flag, value in checked:
+        put(_cells, flag, value, origin)
+
+
 def _checked(flag: Flag, value: object) -> object:
     from mlbackends import flag_conditions
 
@@ -185,17 +199,30 @@ def _load() -> None:
     _cells.update(cells)
     _problems.extend(problems)
     if _problems:
-        import warnings
+        from mlbackends import caller
 
         for problem in _problems:
-            warnings.warn(problem, UserWarning, stacklevel=4)
+            caller.warn(problem)
 
 
-def _after_fork() -> None:
-    """Give a child a lock of its own: a thread that held ours does not exist there."""
+def _before_fork() -> None:
+    """Wait until no other thread is in the middle of a change, which the child would see half done."""
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """Give the child a lock of its own: it has one thread, under a number that may be another."""
     global _lock  # noqa: PLW0603
     _lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

@@ -151,7 +151,7 @@ _ROWS = (
         inside_flags="none", freezable=True, obeyed_by=(OURS, TORCH),
     ),
     Flag(
-        "float32_matmul_precision", Choice("highest", "high", "medium", wrong_type=TypeError), "highest",
+        "float32_matmul_precision", Choice("highest", "high", "medium"), "highest",
         "The older switch for float32 products: highest is ieee, high is tf32, medium lets oneDNN use bf16.",
         reached="function", obeyed_by=(OURS, TORCH),
         torch_set="torch.set_float32_matmul_precision", torch_get="torch.get_float32_matmul_precision",

@@ -48,10 +48,9 @@ def is_acceptable(tensor: "Any") -> bool:
         return False
     if is_available():
         return True
-    import warnings
+    from mlbackends import caller
 
-    message = "cuDNN was not found, or does not open; `backends info cudnn` tells why"
-    warnings.warn(message, UserWarning, stacklevel=2)
+    caller.warn("cuDNN was not found, or does not open; `backends info cudnn` tells why")
     return False
 
 
