@@ -233,3 +233,45 @@ def test_the_compute_library_is_only_for_arm(tmp_path: Path) -> None:
     (reason,) = acl.find(Host(str(tmp_path))).reasons
 
     assert (reason.code, "ppc64le" in reason.message) == ("not-this-platform", True)
+
+
+FBGEMM = """
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+bool _ZN6fbgemm18fbgemmSupportedCPUEv(void) { return STATUS; }
+void _ZN6fbgemm20FloatToBfloat16_simdEPKfPtm(const float *from, uint16_t *into, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + i, 4);
+        into[i] = (uint16_t)(bits >> 16) SPOIL;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("defines", "presence", "code"),
+    [
+        (("STATUS=1", "SPOIL="), Presence.USABLE, ""),
+        (("STATUS=0", "SPOIL="), Presence.LOADABLE, "unsupported-hardware"),
+        (("STATUS=1", "SPOIL=+1"), Presence.LOADABLE, "wrong-result"),
+    ],
+    ids=["right", "old-processor", "wrong"],
+)
+def test_fbgemm_is_usable_where_it_rounds_right(
+    fake_library: FakeLibrary,
+    monkeypatch: pytest.MonkeyPatch,
+    defines: tuple[str, ...],
+    presence: Presence,
+    code: str,
+) -> None:
+    path = fake_library("fbgemm", "libfbgemm.so", source=FBGEMM, defines=defines)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+
+    probe = survey(["fbgemm"], Host()).probes["fbgemm"]
+    library = next(each for each in probe.libraries if each.path == str(path))
+
+    assert library.presence is presence
+    assert [reason.code for reason in library.reasons] == ([code] if code else [])
