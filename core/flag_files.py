@@ -78,6 +78,31 @@ def from_data(flag: Flag, value: object) -> object:
     return _checked(flag, value)
 
 
+def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
+    """Return the switches of texts such as "cudnn.benchmark=true", each checked.
+
+    Raises UnknownName, and BadInput for a text or value that makes no sense, or a name given twice.
+    """
+    found: dict[str, object] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        name = name.strip()
+        if not sign:
+            raise BadInput(
+                f"{text!r} is no setting", "write NAME=VALUE, such as cudnn.benchmark=true"
+            )
+        if name not in FLAGS:
+            raise UnknownName("switch", name, tuple(FLAGS))
+        try:
+            taken = from_text(FLAGS[name], value.strip())
+        except ValueError as error:
+            raise BadInput(f"{name} cannot be {value.strip()!r}: {error}") from None
+        if name in found and found[name] != taken:
+            raise BadInput(f"{name} is set twice, to different values")
+        found[name] = taken
+    return found
+
+
 def as_data(flag: Flag, value: object) -> object:
     """Return a value as JSON and TOML have it; `from_data` reads it back."""
     if isinstance(flag.kind, Permutation) and isinstance(value, tuple):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from mlbackends.cli import catalogue, verdict
+from mlbackends.cli.listing import Listing
 from mlbackends.cli.plain import one_line, shortened
 from mlbackends.cli.terminal import Page
 from mlbackends.model.reasons import Reason
@@ -20,6 +21,17 @@ def report(report: Report, page: Page) -> str:
     took = [f"took {report.duration_seconds:.2f} s"] if page.timing else []
     redacted = ["redacted"] if report.redacted else []
     return "\n\n".join(part for part in [*parts, " · ".join(ends + took + redacted)] if part) + "\n"
+
+
+def listing(listing: Listing, page: Page) -> str:
+    """Return one table; each row says in full what it is of."""
+    del page
+    rows = [
+        tuple(_said(cell) for cell in (f"{group.path}{row[0]}", *row[1:]))
+        for group in listing.groups
+        for row in group.rows
+    ]
+    return "\n\n".join([_table(listing.columns, rows), *map(_said, listing.notes)]) + "\n"
 
 
 _ENDS = ("tool", "schema", "created", "depth")

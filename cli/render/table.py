@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mlbackends.cli import catalogue, verdict
+from mlbackends.cli.listing import Listing
 from mlbackends.cli.terminal import Page
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
@@ -41,6 +42,27 @@ def report(report: Report, page: Page) -> str:
     """Return the overview, or every detail where the page asks for details."""
     parts = _details(report, page) if page.details else _overview(report, page)
     return _printed(Group(*parts), page)
+
+
+def listing(listing: Listing, page: Page) -> str:
+    """Return groups of rows below their titles; rows that differ from the usual stand out."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for number, _ in enumerate(listing.columns):
+        grid.add_column(overflow="fold", no_wrap=number == 0 and page.width >= 2 * _NARROW)
+    if page.width >= 2 * _NARROW:
+        grid.add_row(*(Text(column, style="dim") for column in listing.columns))
+    for at, group in enumerate(listing.groups):
+        if group.title:
+            grid.add_row(Text(group.title, style="bold"))
+        for number, row in enumerate(group.rows):
+            style = "yellow" if (at, number) in listing.marked else ""
+            indent = "  " if group.title else ""
+            first, *others = row
+            grid.add_row(
+                Text(indent + first, style=style), *(Text(cell, style=style) for cell in others)
+            )
+    notes = [Text(note, style="dim") for note in listing.notes]
+    return _printed(Group(grid, *notes), page)
 
 
 def _printed(content: RenderableType, page: Page) -> str:

@@ -1,0 +1,290 @@
+"""Show the switches of torch.backends: what they are, where from, and who obeys them."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlbackends.cli import exits
+from mlbackends.model import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.cli.listing import Listing
+    from mlbackends.model.switches import Switch, Switches
+
+
+def _complete(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
+    del ctx, param
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.flag_table import FLAGS
+
+    return [CompletionItem(name) for name in FLAGS if name.startswith(incomplete)]
+
+
+def _with_values(command: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Add the options that say what the switches are to be taken for."""
+    file = click.option(
+        "--flags",
+        "files",
+        metavar="FILE.toml",
+        multiple=True,
+        help="Take the switches of a file first.",
+    )
+    one = click.option(
+        "--set", "settings", metavar="NAME=VALUE", multiple=True, shell_complete=_complete,
+        help="Take one switch for set to VALUE.",
+    )  # fmt: skip
+    return file(one(command))
+
+
+_OUTPUT = click.option(
+    "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
+)
+
+
+@click.group(
+    "flags",
+    epilog="""\b
+Examples:
+  backends flags list                     every switch
+  backends flags list cudnn --changed     those of cuDNN that are not at their default
+  backends flags get cuda.matmul.allow_tf32
+  backends flags env --flags run.toml     the variables that say the same
+  backends flags check run.toml
+""",
+)
+def command() -> None:
+    """Show the switches of torch.backends: what they are, where from, and who obeys them.
+
+    A switch starts from its environment variable, else from the file that MLBACKENDS_FLAGS names, else
+    from its default. `mlbackends` in Python has each under the same name; `backends run` carries them
+    into a program that uses torch.
+    """
+
+
+@command.command(
+    "list",
+    epilog="""\b
+Examples:
+  backends flags list
+  backends flags list cuda.matmul mkldnn
+  backends flags list --changed
+  backends flags list --format json | jq '.flags[] | select(.origin != "default")'
+""",
+)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_complete)
+@click.option("--changed", is_flag=True, help="Only those that are not at their default.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "jsonl", "markdown"]),
+    default="table",
+    show_default=True,
+    help="How to print them.",
+)
+@_with_values
+@_OUTPUT
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
+)
+def list_command(
+    names: tuple[str, ...],
+    changed: bool,
+    form: str,
+    files: tuple[str, ...],
+    settings: tuple[str, ...],
+    output: str,
+    color: str,
+) -> int:
+    """List switches: value, origin, and who obeys each.
+
+    NAME is a switch, or what several begin with: cudnn, cuda.matmul. What is printed is what a Python
+    process started here would see. The values of JSON are typed; null stands for what the library
+    itself chooses.
+    """
+    from msgspec.structs import replace
+
+    from mlbackends import flag_listing
+    from mlbackends.cli.output import write
+    from mlbackends.cli.terminal import page
+
+    _take(files, settings)
+    switches = flag_listing.listing(names)
+    if changed:
+        kept = tuple(each for each in switches.flags if each.origin != "default")
+        switches = replace(switches, flags=kept)
+    if form in ("json", "jsonl"):
+        write(_json(switches, form), output)
+    else:
+        style = page(color, to_file=output not in ("", "-"))
+        write(registry.load("cli.render", form).listing(_listing(switches), style), output)
+    return exits.YES
+
+
+@command.command("get", epilog="\b\nExamples:\n  backends flags get cudnn.benchmark\n")
+@click.argument("name", shell_complete=_complete)
+@click.option("--origin", is_flag=True, help="Print where the value comes from, not the value.")
+@_with_values
+def get(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
+    """Print one bare value: text as it is, everything else as JSON.
+
+    Exit 1 where it has no value: an older switch that has no word for what fp32_precision says.
+    """
+    import msgspec
+
+    from mlbackends import flag_files, flag_store
+    from mlbackends.cli.output import write
+    from mlbackends.flag_table import FLAGS
+
+    _take(files, settings)
+    try:
+        value = flag_store.read(name)
+    except RuntimeError as error:
+        click.echo(f"backends: {error}", err=True)
+        return exits.NO
+    shown = flag_store.origin(name) if origin else flag_files.as_data(FLAGS[name], value)
+    write(shown if isinstance(shown, str) else msgspec.json.encode(shown).decode())
+    return exits.YES
+
+
+@command.command(
+    "env",
+    epilog="""\b
+Examples:
+  eval "$(backends flags env --set cudnn.benchmark=true)"
+  backends flags env --flags run.toml --format dotenv > run.env
+""",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["shell", "dotenv", "json"]),
+    default="shell",
+    show_default=True,
+    help="shell is for eval, dotenv for docker --env-file.",
+)
+@_with_values
+@_OUTPUT
+def env(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
+    """Print the variables that reproduce the current state; nothing where all is at its default.
+
+    Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
+    Those named MLBACKENDS_... are read by mlbackends, and carried into torch by `backends run`.
+    """
+    import shlex
+
+    import msgspec
+
+    from mlbackends import flag_store
+    from mlbackends.cli.output import write
+
+    _take(files, settings)
+    variables = flag_store.environment()
+    if form == "json":
+        write(msgspec.json.format(msgspec.json.encode(variables), indent=2).decode(), output)
+    elif form == "shell":
+        lines = [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
+        write("\n".join(lines), output)
+    else:
+        write("\n".join(f"{name}={text}" for name, text in variables.items()), output)
+    return exits.YES
+
+
+@command.command(
+    "check",
+    epilog="""\b
+Examples:
+  backends flags check run.toml
+  backends flags check               the variables of this environment
+""",
+)
+@click.argument("files", metavar="[FILE.toml]...", nargs=-1)
+def check(files: tuple[str, ...]) -> int:
+    """Check files of switches; without FILE, the variables of this environment.
+
+    Exit 2 at the first file with an unknown name or value, which is told with its line and the nearest
+    name. A variable that torch would ignore with a warning is an error here too.
+    """
+    import warnings
+
+    from mlbackends import flag_files, flag_store
+    from mlbackends.model.errors import BadInput
+
+    for path in files:
+        count = len(flag_files.read(path))
+        click.echo(f"{path}: {count} {'switch' if count == 1 else 'switches'}, all right")
+    if not files:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            problems = flag_store.problems()
+        if problems:
+            raise BadInput("; ".join(problems))
+        count = len(flag_store.environment())
+        click.echo(f"this environment: {count} {'switch' if count == 1 else 'switches'}, all right")
+    return exits.YES
+
+
+def _take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Take the switches for what files and options say, and say in one line what is wrong with variables."""
+    import warnings
+
+    from mlbackends import flag_files, flag_store
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problems = flag_store.problems()
+    for problem in problems:
+        click.echo(f"backends: {problem}", err=True)
+    for path in files:
+        flag_store.load_file(path)
+    flag_store.take(flag_files.settings(settings))
+
+
+def _json(switches: "Switches", form: str) -> str:
+    import msgspec
+
+    if form == "jsonl":
+        return "\n".join(msgspec.json.encode(each).decode() for each in switches.flags)
+    return msgspec.json.format(msgspec.json.encode(switches), indent=2).decode()
+
+
+def _listing(switches: "Switches") -> "Listing":
+    from mlbackends.cli.listing import Group, Listing
+
+    modules = dict.fromkeys(each.name.rpartition(".")[0] for each in switches.flags)
+    groups, marked = [], set()
+    for at, module in enumerate(modules):
+        own = [each for each in switches.flags if each.name.rpartition(".")[0] == module]
+        marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
+        rows = tuple(_row(each) for each in own)
+        groups.append(Group(module or "mlbackends", rows, f"{module}." if module else ""))
+    notes = [f"{each.name}: {each.problem}" for each in switches.flags if each.problem]
+    if any(each.origin == "default" for each in switches.flags):
+        notes.append("A value that is followed by nothing is the default.")
+    columns = ("switch", "value", "obeyed by")
+    return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
+
+
+def _row(switch: "Switch") -> tuple[str, ...]:
+    value = "?" if switch.problem else _shown(switch.value)
+    if switch.origin != "default":
+        value += f" ({switch.origin}; default {_shown(switch.default)})"
+    return (switch.name.rpartition(".")[2], value, ", ".join(switch.obeyed_by) or "nobody yet")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return "unset" if value is None else str(value)

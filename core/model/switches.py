@@ -1,0 +1,36 @@
+"""What `backends flags list` tells: each switch with its value, and who obeys it."""
+
+from typing import Any
+
+from msgspec import Struct
+
+SCHEMA = "backends.flags/1"
+
+
+class Switch(Struct, frozen=True):
+    """One switch as it stands in this process.
+
+    value: None where the library itself chooses, or where the older switch has no word for the state,
+    which `problem` then tells. origin: default, environment, file or set. variable: the environment
+    variable of its first value. obeyed_by: who acts on it. reached: attribute, function, flags (through
+    `flags()` and `set_flags()` alone) or variable.
+    """
+
+    name: str
+    value: Any
+    default: Any
+    origin: str
+    obeyed_by: tuple[str, ...]
+    variable: str
+    accepts: str
+    reached: str
+    doc: str
+    problem: str = ""
+
+
+class Switches(Struct, frozen=True):
+    """Every switch, in the order of the table."""
+
+    schema: str
+    tool: str
+    flags: tuple[Switch, ...]
