@@ -137,8 +137,8 @@ class PythonNativeModule(PropModule):
         super().__setattr__(attr, value)
 
     def __dir__(self) -> list[str]:
-        shown = {name for name in super().__dir__() if name in __all__ or name.startswith("__")}
-        return sorted(shown | {*dsl_registry.list_all_dsls()})
+        shown = {name for name in super().__dir__() if name.startswith("__")}
+        return sorted({*shown, *__all__, *dsl_registry.list_all_dsls()})
 
 
 def _is_dsl(name: str) -> bool:

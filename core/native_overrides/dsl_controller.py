@@ -9,7 +9,7 @@ from mlbackends.native_overrides import dsl_registry, filters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 
@@ -29,6 +29,9 @@ class DSLController:
         there = "available" if self.available else "unavailable"
         switched = "enabled" if self.enabled else "disabled"
         return f"DSLController({self.name}, {there}, {switched})"
+
+    def __reduce__(self) -> tuple[Callable[[str], DSLController], tuple[str]]:
+        return controller, (self._dsl_name,)  # a copy is the same controller
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "enabled":

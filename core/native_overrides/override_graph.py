@@ -66,7 +66,8 @@ def register_op_override(
     TypeError.
     """
     del allow_multiple_override
-    for what, name in (("backend", backend), ("op_symbol", op_symbol)):
+    names = {"backend": backend, "op_symbol": op_symbol, "dispatch_key": dispatch_key}
+    for what, name in names.items():
         if not isinstance(name, str):
             raise TypeError(f"{what} must be a str, got {type(name).__name__}")
         if not name.strip():

@@ -1,0 +1,547 @@
+"""The switches of DSLs, and the overrides behind them, beside torch 2.13."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlbackends
+from mlbackends import python_native as ours
+from mlbackends.native_overrides import (
+    call,
+    dispatch_keys,
+    dsl_registry,
+    environment,
+    filters,
+    override_graph,
+)
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.torch,
+    # torch's dispatcher, once a process, when its own override is registered anew.
+    pytest.mark.filterwarnings("ignore:Warning only once for all operators"),
+]
+
+theirs = torch.backends.python_native
+registry = pytest.importorskip("torch._native.registry")
+their_dsls = pytest.importorskip("torch._native.dsl_registry").dsl_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+OPERATIONS = ("bmm", "topk", "_foreach_mm")
+KEYS = ("CPU", "CUDA", "XPU")
+DSLS = ("triton", "cutedsl")
+FUNCTIONS = (
+    "get_dsl_operations",
+    "disable_operations",
+    "enable_operations",
+    "disable_dispatch_keys",
+    "enable_dispatch_keys",
+    "operations_disabled",
+    "is_operation_disabled",
+    "is_dsl_disabled",
+)
+
+
+@pytest.fixture(autouse=True)
+def everything_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(filters, "_off", {})
+    monkeypatch.setattr(override_graph, "_graphs", {})
+    monkeypatch.setattr(dsl_registry, "_entries", dict(dsl_registry._entries))
+    yield
+    clear()
+
+
+def clear() -> None:
+    ours.enable_operations(*OPERATIONS)
+    theirs.enable_operations(*OPERATIONS, "mul.Tensor")
+    for module in (ours, theirs):
+        module.enable_dispatch_keys(*KEYS)
+        for dsl in DSLS:
+            getattr(module, dsl).enable()
+
+
+def outcome(ask: Callable[[], Any]) -> Any:
+    """Return what is returned, or the type of what is raised."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001
+        return type(error)
+
+
+# ---- the surface -------------------------------------------------------------
+
+
+def test_what_torch_shows_is_here() -> None:
+    shown = {name for name in dir(theirs) if not name.startswith("_")} - {"m"}
+
+    assert shown <= set(dir(ours))
+    assert all(hasattr(ours, name) for name in ("m", "PythonNativeModule", "DSLController"))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_parameters_are_torchs(name: str) -> None:
+    def parameters(module: Any) -> list[tuple[str, Any, Any]]:
+        signature = inspect.signature(getattr(module, name))
+        return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
+
+    assert parameters(ours) == parameters(theirs)
+
+
+@pytest.mark.parametrize("name", ["disable", "enable", "disabled"])
+def test_the_controllers_methods_take_what_torchs_take(name: str) -> None:
+    ours_, theirs_ = (
+        list(inspect.signature(getattr(module.triton, name)).parameters)
+        for module in (ours, theirs)
+    )
+
+    assert ours_ == theirs_
+
+
+@pytest.mark.parametrize("name", ["all_dsls", "available_dsls"])
+def test_lists_are_lists_with_the_same_names(name: str) -> None:
+    if name == "available_dsls" and not torch.backends.cuda.is_built():
+        assert getattr(theirs, name) == []
+    else:
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert type(getattr(ours, name)) is list
+
+
+@pytest.mark.parametrize("dsl", DSLS)
+def test_a_controller_begins_as_torchs(dsl: str) -> None:
+    our, their = getattr(ours, dsl), getattr(theirs, dsl)
+
+    assert (our.name, our.enabled) == (their.name, their.enabled)
+    assert type(our.available) is type(their.available)
+    assert getattr(ours, dsl) is our
+    if our.available == their.available:
+        assert repr(our) == repr(their)
+    our.disable()
+    their.disable()
+    assert repr(our).rpartition(", ")[2] == repr(their).rpartition(", ")[2] == "disabled)"
+
+
+def test_the_hidden_dsl_is_hidden_in_both() -> None:
+    for module in (ours, theirs):
+        assert "native" not in module.all_dsls
+        assert not hasattr(module, "native")
+        assert module.is_dsl_disabled("native") is False
+        assert isinstance(module.get_dsl_operations("native"), list)
+
+
+def test_each_operation_that_torch_overrides_is_known() -> None:
+    for dsl in (*theirs.all_dsls, "native"):
+        for operation in theirs.get_dsl_operations(dsl):
+            assert ours.is_operation_disabled(operation) is False
+
+
+def test_the_dispatch_keys_are_torchs() -> None:
+    layouts = ("Dense", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "AutogradFunctionality")
+    members = {
+        name
+        for name in torch._C.DispatchKey.__members__
+        if not name.startswith(("StartOf", "EndOf")) and name not in (*layouts, "Undefined")
+    }
+
+    assert set(dispatch_keys.DISPATCH_KEYS) == members
+    assert dispatch_keys.NOT_OVERRIDABLE == registry._DISALLOWED_DISPATCH_KEYS
+
+
+# ---- freezing ----------------------------------------------------------------
+
+
+def test_only_the_assignment_is_frozen_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlbackends.flag_store.frozen", lambda: True)
+    monkeypatch.setitem(
+        theirs.m.DSLController.enabled.fset.__globals__, "flags_frozen", lambda: True
+    )
+    for module in (ours, theirs):
+        with pytest.raises(RuntimeError, match="not allowed to set triton DSL flags after disable"):
+            module.triton.enabled = False
+        assert module.triton.enabled
+        with module.triton.disabled():
+            assert not module.triton.enabled
+        module.triton.disable()
+        assert module.is_dsl_disabled("triton")
+        module.triton.enable()
+        with module.operations_disabled("bmm"):
+            assert module.is_operation_disabled("bmm")
+
+
+# ---- filters, step by step -----------------------------------------------------
+
+FLAT = st.one_of(
+    st.tuples(
+        st.sampled_from(["disable_operations", "enable_operations"]),
+        st.lists(st.sampled_from(OPERATIONS), max_size=3),
+    ),
+    st.tuples(
+        st.sampled_from(["disable_dispatch_keys", "enable_dispatch_keys"]),
+        st.lists(st.sampled_from(KEYS), max_size=3),
+    ),
+    st.tuples(
+        st.sampled_from(["disable", "enable", "on", "off"]),
+        st.sampled_from(DSLS).map(lambda d: [d]),
+    ),
+    st.tuples(
+        st.sampled_from(["operations_disabled", "exit"]),
+        st.lists(st.sampled_from(OPERATIONS), max_size=3),
+    ),
+    st.tuples(st.just("disabled"), st.sampled_from(DSLS).map(lambda d: [d])),
+)
+
+
+def step(module: Any, scopes: list[Any], verb: str, names: list[str]) -> None:
+    """Take one step on one of the two modules; scopes are left in the order of a stack."""
+    if verb == "operations_disabled":
+        scopes.append(module.operations_disabled(*names))
+        scopes[-1].__enter__()
+    elif verb == "disabled":
+        scopes.append(getattr(module, names[0]).disabled())
+        scopes[-1].__enter__()
+    elif verb == "exit":
+        if scopes:
+            scopes.pop().__exit__(None, None, None)
+    elif verb in ("on", "off"):
+        getattr(module, names[0]).enabled = verb == "on"
+    elif verb in ("disable", "enable"):
+        getattr(getattr(module, names[0]), verb)()
+    else:
+        getattr(module, verb)(*names)
+
+
+def leave(scopes: list[Any]) -> None:
+    while scopes:
+        scopes.pop().__exit__(None, None, None)
+
+
+def state(module: Any, is_enabled: Callable[[str, str, str], bool]) -> dict[str, Any]:
+    return {
+        "operations": [module.is_operation_disabled(name) for name in OPERATIONS],
+        "dsls": [module.is_dsl_disabled(name) for name in (*DSLS, "native")],
+        "controllers": [getattr(module, name).enabled for name in DSLS],
+        "kernels": [
+            is_enabled(dsl, operation, key)
+            for dsl in (*DSLS, "native")
+            for operation in OPERATIONS
+            for key in KEYS
+        ],
+    }
+
+
+def torch_enables(dsl: str, operation: str, key: str) -> bool:
+    node = registry._OverrideNode(dsl, operation, key, bool, bool, "an_id")
+    return bool(registry._filter_state.check_enabled(node))
+
+
+@settings(max_examples=100)
+@given(steps=st.lists(FLAT, max_size=10))
+def test_any_steps_switch_what_they_switch_in_torch(steps: list[tuple[str, list[str]]]) -> None:
+    clear()
+    with ExitStack() as left:
+        our_scopes: list[Any] = []
+        their_scopes: list[Any] = []
+        left.callback(leave, our_scopes)
+        left.callback(leave, their_scopes)
+        for verb, names in steps:
+            step(ours, our_scopes, verb, names)
+            step(theirs, their_scopes, verb, names)
+            assert state(ours, filters.is_enabled) == state(theirs, torch_enables)
+    assert state(ours, filters.is_enabled) == state(theirs, torch_enables)
+
+
+# ---- names that nobody knows: where we differ ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "torch_says"),
+    [
+        (lambda module: module.disable_operations("bmmm"), None),
+        (lambda module: module.enable_operations("bmmm"), None),
+        (lambda module: module.disable_dispatch_keys("cuda"), None),
+        (lambda module: module.enable_dispatch_keys("cuda"), None),
+        (lambda module: module.is_operation_disabled("bmmmm"), False),
+        (lambda module: module.is_dsl_disabled("tritn"), False),
+        (lambda module: module.get_dsl_operations("tritn"), []),
+    ],
+)
+def test_torch_takes_a_typo_and_we_refuse_it(ask: Callable[[Any], Any], torch_says: Any) -> None:
+    assert ask(theirs) == torch_says
+    with pytest.raises(LookupError):
+        ask(ours)
+
+
+def test_a_list_is_refused_by_both_and_a_number_by_us_alone() -> None:
+    assert outcome(lambda: theirs.disable_operations(["bmm"])) is TypeError
+    assert outcome(lambda: ours.disable_operations(["bmm"])) is TypeError  # type: ignore[arg-type]
+    assert outcome(lambda: theirs.disable_operations(3)) is None
+    assert outcome(lambda: ours.disable_operations(3)) is TypeError  # type: ignore[arg-type]
+
+
+def test_torch_lets_a_dsl_be_overwritten_and_we_do_not() -> None:
+    theirs.triton = 3
+    try:
+        assert theirs.triton == 3
+    finally:
+        del theirs.triton
+    with pytest.raises(AttributeError):
+        ours.triton = 3  # type: ignore[assignment]
+
+
+def test_torch_takes_any_value_for_enabled_and_we_take_a_bool() -> None:
+    theirs.triton.disable()
+    theirs.triton.enabled = "no"
+    assert theirs.triton.enabled is True
+    with pytest.raises(TypeError):
+        ours.triton.enabled = "no"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("name", ["nosuch", "native", "__path__"])
+def test_an_unknown_name_is_no_attribute_of_either(name: str) -> None:
+    for module in (ours, theirs):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
+            getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["all_dsls", "available_dsls"])
+def test_a_list_is_overwritten_in_neither(name: str) -> None:
+    for module in (ours, theirs):
+        with pytest.raises(AttributeError):
+            setattr(module, name, ["mine"])
+
+
+# ---- the registries ---------------------------------------------------------------
+
+
+class Dsl:
+    def runtime_available(self) -> bool:
+        return True
+
+    def runtime_version(self) -> str:
+        return "1.0"
+
+    def register_op_override(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def deregister_op_overrides(self) -> None: ...
+
+
+class Raising(Dsl):
+    def runtime_available(self) -> bool:
+        raise RuntimeError
+
+    def runtime_version(self) -> str:
+        raise RuntimeError
+
+
+@pytest.fixture
+def their_registry(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Torch's registry of DSLs, which loses afterwards what a test adds."""
+    monkeypatch.setattr(their_dsls, "_dsl_modules", dict(their_dsls._dsl_modules))
+    yield their_dsls
+    for cached in ("is_dsl_available", "get_dsl_version", "list_available_dsls", "list_all_dsls"):
+        getattr(their_dsls, cached).cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        (None, Dsl()),
+        (3, Dsl()),
+        ("", Dsl()),
+        ("  ", Dsl()),
+        ("mine", object()),
+        ("mine", Dsl()),
+        (" mine ", Dsl()),
+        ("mine", Raising()),
+    ],
+    ids=repr,
+)
+def test_registering_a_dsl_ends_as_in_torch(their_registry: Any, name: Any, module: Any) -> None:
+    def tried(where: Any) -> tuple[Any, ...]:
+        return (
+            outcome(lambda: where.register_dsl(name, module)),
+            where.list_all_dsls(),
+            where.is_dsl_available(name),
+            where.get_dsl_version(name),
+            where.get_dsl_module("mine"),
+        )
+
+    assert tried(dsl_registry) == tried(their_registry)
+
+
+def same(*args: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"lib_symbol": "prims"},
+        {"dispatch_key": "Meta"},
+        {"dispatch_key": "CompositeImplicitAutograd"},
+        {"dispatch_key": "CompositeExplicitAutograd"},
+        {"cond": None},
+        {"cond": None, "unconditional_override": True},
+        {"allow_multiple_override": True},
+        {"backend": "anything"},
+        {},
+    ],
+    ids=repr,
+)
+def test_registering_an_override_ends_as_in_torch(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(registry, "_graphs", {})
+    asked: dict[str, Any] = {
+        "backend": "triton",
+        "lib_symbol": "aten",
+        "op_symbol": "mul.Tensor",
+        "dispatch_key": "CPU",
+        "cond": same,
+        "impl": same,
+    } | changed
+
+    assert outcome(lambda: override_graph.register_op_override(**asked)) == outcome(
+        lambda: registry.register_op_override(**asked)
+    )
+
+    def described(nodes: Any) -> list[Any]:
+        return [
+            (
+                node.dsl_name,
+                node.op_symbol,
+                node.dispatch_key,
+                node.unconditional_override,
+                node.active,
+                node.node_id.rpartition("_")[0],
+                node.node_id.rpartition("_")[2].isdigit(),
+            )
+            for node in nodes
+        ]
+
+    key = (asked["op_symbol"], asked["dispatch_key"])
+    assert described(override_graph.nodes(*key)) == described(registry._graphs.get(key, []))
+
+
+def test_parameters_of_registration_are_torchs() -> None:
+    assert list(inspect.signature(override_graph.register_op_override).parameters.items()) != []
+    assert [
+        (each.name, each.kind, each.default)
+        for each in inspect.signature(override_graph.register_op_override).parameters.values()
+    ] == [
+        (each.name, each.kind, each.default)
+        for each in inspect.signature(registry.register_op_override).parameters.values()
+    ]
+
+
+# ---- calls -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def multiplied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[float, float], Any]]]:
+    """Override mul.Tensor on the CPU in torch, and an operation of ours by the same functions."""
+    monkeypatch.setattr(registry, "_graphs", {})
+    for name in ("_dsl_name_to_lib_graph", "_dispatch_key_to_lib_graph", "_op_symbol_to_lib_graph"):
+        monkeypatch.setattr(registry, name, {})
+
+    def number(value: Any) -> float:
+        return float(value)
+
+    def is_small(one: Any, _other: Any) -> bool:
+        return number(one) < 10
+
+    def is_odd(one: Any, _other: Any) -> bool:
+        if number(one) < 0:
+            raise ZeroDivisionError
+        return number(one) % 2 == 1
+
+    overrides = (("triton", is_small, 100.0), ("cutedsl", is_odd, 200.0))
+    for dsl, condition, mark in overrides:
+        registry.register_op_override(
+            dsl,
+            "aten",
+            "mul.Tensor",
+            "CPU",
+            condition,
+            lambda one, other, mark=mark: torch.full_like(one, mark),
+        )
+        override_graph.register_op_override(
+            dsl, "aten", "mul.Tensor", "CPU", condition, lambda _one, _other, mark=mark: mark
+        )
+    registry._register_all_overrides()
+
+    def in_torch(one: float, other: float) -> float:
+        return float(torch.mul(torch.tensor(one), torch.tensor(other)))
+
+    def in_ours(one: float, other: float) -> Any:
+        return call("mul.Tensor", "CPU", lambda one, other: one * other, one, other)
+
+    yield [in_ours, in_torch]
+    registry._destroy_aten_override("mul.Tensor", "CPU")
+
+
+def test_a_call_gets_the_same_kernel_as_in_torch(multiplied: list[Callable[..., Any]]) -> None:
+    in_ours, in_torch = multiplied
+
+    for one in (3.0, 4.0, 11.0, 12.0):
+        assert in_ours(one, 2.0) == in_torch(one, 2.0)
+    ours.triton.disable()
+    theirs.triton.disable()
+    for one in (3.0, 4.0, 11.0, 12.0):
+        assert in_ours(one, 2.0) == in_torch(one, 2.0)
+    for multiply in multiplied:
+        with pytest.raises(ZeroDivisionError):
+            multiply(-1.0, 2.0)
+    ours.disable_dispatch_keys("CPU")
+    theirs.disable_dispatch_keys("CPU")
+    for one in (-1.0, 3.0, 11.0):
+        assert in_ours(one, 2.0) == in_torch(one, 2.0) == one * 2
+    ours.enable_dispatch_keys("CPU")
+    theirs.enable_dispatch_keys("CPU")
+    with ours.operations_disabled("mul.Tensor"), theirs.operations_disabled("mul.Tensor"):
+        assert in_ours(11.0, 2.0) == in_torch(11.0, 2.0) == 22.0
+    assert in_ours(11.0, 2.0) == in_torch(11.0, 2.0) == 200.0
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda _op, _key, graph: graph[::-1],
+        lambda _op, _key, graph: graph[1:],
+        lambda _op, _key, graph: tuple(graph[::-1]),
+        lambda _op, _key, _graph: 1 / 0,
+    ],
+    ids=["backwards", "without the first", "no list", "raises"],
+)
+def test_a_users_order_is_taken_or_not_as_in_torch(
+    multiplied: list[Callable[..., Any]], order: Callable[..., Any]
+) -> None:
+    override_graph.reorder_graphs_from_user_function(order)
+    registry.reorder_graphs_from_user_function(order, reregister_overrides=True)
+
+    in_ours, in_torch = multiplied
+    for one in (3.0, 4.0, 11.0, 12.0):
+        assert in_ours(one, 2.0) == in_torch(one, 2.0)
+
+
+@pytest.mark.parametrize("path", ["", "os.path.join", "nothing", "no.such.thing", "os.sep", "."])
+def test_the_variable_of_the_order_is_read_as_torch_reads_it(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv(environment.ORDER_FUNCTION, path)
+    read = torch._native.get_user_ordering_fn
+    read.cache_clear()
+
+    assert outcome(environment.order_function) == outcome(read)
+    read.cache_clear()
+
+
+def test_the_package_hands_the_module_on() -> None:
+    assert mlbackends.python_native is ours
