@@ -258,15 +258,28 @@ def _json(switches: "Switches", form: str) -> str:
     return msgspec.json.format(msgspec.json.encode(switches), indent=2).decode()
 
 
+_SPLIT_K = "_split_k"
+
+
 def _listing(switches: "Switches") -> "Listing":
+    """Group the switches by module; whether split-K is allowed stands on the line of what sets it.
+
+    A line of its own would be too long for 80 columns.
+    """
     from mlbackends.cli.listing import Group, Listing
 
-    modules = dict.fromkeys(each.name.rpartition(".")[0] for each in switches.flags)
+    split_k = {each.name: each.value for each in switches.flags if each.name.endswith(_SPLIT_K)}
+    flags = [
+        each
+        for each in switches.flags
+        if each.name not in split_k or len(split_k) == len(switches.flags)
+    ]
+    modules = dict.fromkeys(each.name.rpartition(".")[0] for each in flags)
     groups, marked = [], set()
     for at, module in enumerate(modules):
-        own = [each for each in switches.flags if each.name.rpartition(".")[0] == module]
+        own = [each for each in flags if each.name.rpartition(".")[0] == module]
         marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
-        rows = tuple(_row(each) for each in own)
+        rows = tuple(_row(each, split_k.get(each.name + _SPLIT_K, True)) for each in own)
         groups.append(Group(module or "mlbackends", rows, f"{module}." if module else ""))
     notes = [f"{each.name}: {each.problem}" for each in switches.flags if each.problem]
     if any(each.origin == "default" for each in switches.flags):
@@ -275,8 +288,9 @@ def _listing(switches: "Switches") -> "Listing":
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
 
 
-def _row(switch: "Switch") -> tuple[str, ...]:
+def _row(switch: "Switch", allows_split_k: bool) -> tuple[str, ...]:
     value = "?" if switch.problem else _shown(switch.value)
+    value += "" if allows_split_k else ", no split-K"
     if switch.origin != "default":
         value += f" ({switch.origin}; default {_shown(switch.default)})"
     return (switch.name.rpartition(".")[2], value, ", ".join(switch.obeyed_by) or "nobody yet")
