@@ -1,0 +1,95 @@
+"""Discrete Fourier transforms: NumPy's for arrays in memory, cuFFT's for arrays on a device.
+
+Switches: `cuda.cufft_plan_cache` keeps the plans of each device.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.kernels.operations._arrays import NARROW, operand, returned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KINDS = {
+    "fft": ("c2c", False),
+    "ifft": ("c2c", True),
+    "rfft": ("r2c", False),
+    "irfft": ("c2r", True),
+}
+
+
+def run(
+    name: str,
+    array: Any,
+    sizes: "int | Sequence[int] | None",
+    axes: "int | Sequence[int] | None",
+    norm: str | None,
+) -> Any:
+    """Return the transform that `numpy.fft` calls by this name.
+
+    name: fft, ifft, rfft, irfft, or one of these with an n behind it. sizes, axes: numbers, and for
+    the latter sequences of them. Raises what NumPy raises: ValueError for a size below 1, an axis
+    that stands there twice and an unknown norm, IndexError for an axis that is not there.
+    """
+    from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
+
+    if is_on_device(array):
+        return _on_device(name, as_device_array(array), sizes, axes, norm)
+    import numpy as np
+
+    values, dtype = operand("a", array)
+    if dtype in NARROW:
+        raise TypeError(f"transforms take float32, float64 and complex numbers, not {dtype}")
+    return returned(array, getattr(np.fft, name)(values, sizes, axes, norm), dtype)
+
+
+def _on_device(name: str, array: Any, sizes: Any, axes: Any, norm: str | None) -> Any:
+    from mlbackends.kernels.cuda.device_array import product
+    from mlbackends.kernels.cuda.transforms import transform
+
+    kind, inverse = _KINDS[name.removesuffix("n")]
+    if name.endswith("n"):
+        axes = _axes(array.ndim, sizes, axes)
+    else:
+        sizes, axes = None if sizes is None else [sizes], _axes(array.ndim, None, [axes])
+    if not axes:
+        raise ValueError("at least one axis is needed to transform along")
+    if sizes is None:
+        sizes = [array.shape[axis] for axis in axes]
+        if kind == "c2r":
+            sizes[-1] = 2 * (sizes[-1] - 1)
+    sizes = [
+        array.shape[axis] if size == -1 and name.endswith("n") else int(size)
+        for axis, size in zip(axes, sizes, strict=True)
+    ]
+    if min(sizes) < 1:
+        raise ValueError(f"Invalid number of FFT data points ({min(sizes)}) specified.")
+    count = product(sizes)
+    factor = _factor(norm, inverse, count)
+    return transform(kind, array, axes, sizes, inverse=inverse, factor=factor)
+
+
+def _axes(rank: int, sizes: Any, axes: Any) -> list[int]:
+    """Return the axes as numbers from 0 on."""
+    if axes is None:
+        axes = range(rank) if sizes is None else range(-len(sizes), 0)
+    found = []
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise IndexError(f"axis {axis} is out of bounds for an array of dimension {rank}")
+        found.append(axis % rank)
+    if len(set(found)) != len(found):
+        raise ValueError(f"each axis may be given once, not {list(axes)}")
+    if sizes is not None and len(sizes) != len(found):
+        raise ValueError(f"there are {len(sizes)} sizes for {len(found)} axes")
+    return found
+
+
+def _factor(norm: str | None, inverse: bool, count: int) -> float:
+    """Return what a transform of `count` points is multiplied by."""
+    if norm not in (None, "backward", "ortho", "forward"):
+        said = 'should be None, "backward", "ortho" or "forward"'
+        raise ValueError(f"Invalid norm value {norm!r}; {said}.")
+    if norm == "ortho":
+        return float(count**-0.5)
+    return 1 / count if (norm == "forward") != inverse else 1.0

@@ -1,0 +1,35 @@
+"""The product of two arrays: NumPy's BLAS for arrays in memory, cuBLAS for arrays on a device.
+
+Switches: `mkldnn.matmul.fp32_precision` in memory; on a device those of `cuda.matmul`,
+`cuda.preferred_blas_library`, `cuda.cublas_workspace_size` and `cuda.cublaslt_workspace_size`.
+"""
+
+from typing import Any
+
+from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends.kernels.operations._arrays import common_dtype, operand, returned
+from mlbackends.kernels.operations._precision import Product
+from mlbackends.kernels.operations._shapes import product_shape
+
+
+def run(a: Any, b: Any) -> Any:
+    """Return `a @ b`; see `mlbackends.operations.matmul`."""
+    places = [is_on_device(a), is_on_device(b)]
+    if all(places):
+        return _on_device(as_device_array(a), as_device_array(b))
+    if any(places):
+        raise RuntimeError("both must lie on one device: one is on CUDA, the other in memory")
+    left, right = operand("a", a), operand("b", b)
+    dtype = common_dtype({"a": left, "b": right})
+    product_shape(left.array.shape, right.array.shape)
+    return returned(a, Product(dtype)(left.array, right.array), dtype)
+
+
+def _on_device(a: Any, b: Any) -> Any:
+    from mlbackends.kernels.cuda.matrix_product import multiply
+
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"all must have one dtype: b is {b.dtype}, and a is {a.dtype}")
+    if a.device != b.device:
+        raise RuntimeError(f"both must lie on one device: cuda:{a.device} and cuda:{b.device}")
+    return multiply(a, b, product_shape(a.shape, b.shape))
