@@ -65,8 +65,7 @@ def accepts(flag: Flag) -> str:
         return ""
     words = getattr(flag.kind, "words", None)
     if words:
-        joined = ",".join(words) if flag.kind.name == "order" else "|".join(words)
-        return f"any order of {joined}" if flag.kind.name == "order" else joined
+        return f"any order of {', '.join(words)}" if flag.kind.name == "order" else "|".join(words)
     return {"bool": "true|false", "bool or two": "true|false, or two of them"}.get(
         flag.kind.name, flag.kind.name
     )

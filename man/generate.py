@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-import stubs
 
-from mlbackends import __version__
+from mlbackends import __version__, flag_listing
 from mlbackends.cli import catalogue, exits
 from mlbackends.cli.commands import completion
 from mlbackends.cli.main import main as group
+from mlbackends.flag_files import as_data
+from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, PROBED, Flag, of_module
 from mlbackends.model import registry
 from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import report_schema
+
+sys.path.insert(0, str(Path(__file__).parent))
+import stubs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +125,10 @@ def page(command: click.Command, context: click.Context) -> str:
         ]
     others = ["backends", *(f"backends-{each}" for each in group.list_commands(context))]
     also = [f".BR {escaped(each)} (1)" for each in others if each != name]
-    lines += [".SH SEE ALSO", ",\n".join([*also, ".BR backends\\-facts (7)"])]
+    lines += [
+        ".SH SEE ALSO",
+        ",\n".join([*also, ".BR backends\\-facts (7)", ".BR backends\\-flags (7)"]),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -161,6 +168,57 @@ def facts_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def flags_page() -> str:
+    """Return backends-flags(7): every switch, its variable, its default, and who obeys it."""
+    lines = [
+        '.\\" Made by man/generate.py from core/flag_table.py; change that.',
+        f'.TH BACKENDS-FLAGS 7 "" "backends {__version__}" "Miscellaneous"',
+        ".SH NAME",
+        "backends\\-flags \\- every switch of torch.backends that mlbackends has",
+        ".SH DESCRIPTION",
+        "Each name works in",
+        '.BR "backends flags" ,',
+        "in",
+        '.BR "backends run \\-\\-set" ,',
+        "in a TOML file, and in Python below",
+        ".BR mlbackends .",
+        "A variable that begins with MLBACKENDS_ is read by mlbackends and by what backends run starts;",
+        "every other one is read by torch or the library itself.",
+        ".PP",
+        "Values hold for the whole process, for all of its threads. What is set in Python comes before the",
+        "environment, that before the file that MLBACKENDS_FLAGS names, and that before the default.",
+    ]
+    for module in dict.fromkeys(flag.module for flag in FLAGS.values()):
+        lines.append(f".SH {escaped(module or 'mlbackends')}")
+        for flag in of_module(module):
+            lines += [".TP", f".B {escaped(flag.name)}", escaped(flag.doc), ".br"]
+            lines.append(escaped(" · ".join(said_of_switch(flag))))
+    lines += [".SH SEE ALSO", ".BR backends\\-flags (1),\n.BR backends\\-run (1)"]
+    return "\n".join(lines) + "\n"
+
+
+def said_of_switch(flag: Flag) -> Iterator[str]:
+    """Yield what the man page says of a switch besides its meaning."""
+    accepts = flag_listing.accepts(flag)
+    yield f"takes {accepts}" if accepts else "an answer, not a setting"
+    if flag.default is PROBED:
+        yield "default by what is installed"
+    elif flag.default is not None:
+        yield f"default {word(flag, flag.default)}"
+    if flag.inside_flags is not NOT_IN_FLAGS and flag.inside_flags is not None:
+        yield f"inside flags() {word(flag, flag.inside_flags)}"
+    if not flag.read_only:
+        yield " or ".join(flag.variables)
+    yield f"obeyed by {', '.join(flag.obeyed_by)}" if flag.obeyed_by else "obeyed by nobody yet"
+
+
+def word(flag: Flag, value: object) -> str:
+    """Return a value as files and --set take it."""
+    data = as_data(flag, value)
+    parts = data if isinstance(data, list) else [data]
+    return ", ".join(str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
+
+
 def said_of(block: str) -> dict[str, str]:
     """Return what a probe's docstring says by word, "Finds" and so on; {} for another paragraph.
 
@@ -195,6 +253,7 @@ def files() -> dict[str, str]:
     """Return every generated file by its path in the repository."""
     made = {f"man/{name}": text for name, text in pages(group)}
     made["man/backends-facts.7"] = facts_page()
+    made["man/backends-flags.7"] = flags_page()
     schema = msgspec.json.format(msgspec.json.encode(report_schema()), indent=2).decode()
     made["man/report.schema.json"] = schema + "\n"
     for shell in completion.SHELLS:
