@@ -43,9 +43,9 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else describe(attn_mask)
     _refuse_tensors(specs[0], specs[1], specs[2], mask)
     if not specs[0].nested and (not specs[0].shape[-2] or not specs[2].elements):
-        from mlbackends.kernels.tensors import interchange
+        from mlbackends.kernels.tensors.interchange import zeros_like
 
-        return interchange.zeros_like(query, (*specs[0].shape[:-1], specs[2].shape[-1]))
+        return zeros_like(query, (*specs[0].shape[:-1], specs[2].shape[-1]))
     _refuse_what_has_no_meaning(specs[0], mask, is_causal, enable_gqa)
     if without_gradients():
         specs = [_frozen(spec) for spec in specs]
