@@ -65,7 +65,7 @@ def accepts(flag: Flag) -> str:
         return ""
     words = getattr(flag.kind, "words", None)
     if words:
-        return f"any order of {', '.join(words)}" if flag.kind.name == "order" else "|".join(words)
-    return {"bool": "true|false", "bool or two": "true|false, or two of them"}.get(
+        return ("any order of " if flag.kind.name == "order" else "") + ", ".join(words)
+    return {"bool": "true, false", "bool or two": "true, false, or two of them"}.get(
         flag.kind.name, flag.kind.name
     )
