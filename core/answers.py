@@ -66,17 +66,6 @@ def version(name: str) -> str:
 
 
 @cache
-def has_fbgemm() -> bool:
-    """Tell whether torch is here with FBGEMM built in, on a processor that has its AVX2."""
-    from mlbackends.probing.host import Host
-    from mlbackends.probing.search import inside
-
-    if not looked_for("cpu").facts.get("avx2"):
-        return False
-    return bool(inside(Host(), "fbgemm", "libtorch_cpu", ("_ZN6fbgemm18fbgemmSupportedCPUEv",)))
-
-
-@cache
 def is_importable(name: str) -> bool:
     """Tell whether this process would find a top-level Python package, without importing it."""
     import sys

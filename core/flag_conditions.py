@@ -34,7 +34,7 @@ def engines() -> list[str]:
 
     found = [name for name in ("qnnpack", "onednn") if answers.is_available(name)]
     # torch's x86 engine is FBGEMM and oneDNN together, on x86 processors.
-    if answers.has_fbgemm():
+    if answers.is_available("fbgemm"):
         found += ["x86", "fbgemm"] if "onednn" in found else ["fbgemm"]
     return found
 
