@@ -27,10 +27,10 @@ from mlbackends import sdpa as sdpa
 from mlbackends import xeon as xeon
 from mlbackends import xnnpack as xnnpack
 from mlbackends.flag_modules import ContextProp as ContextProp
-from mlbackends.flag_modules import FP32Precision as _FP32Precision
+from mlbackends.flag_modules import FP32Precision as FP32Precision
 from mlbackends.flag_modules import PropModule as PropModule
-from mlbackends.flag_store import freeze_lifted as __allow_nonbracketed_mutation
-from mlbackends.flag_store import load_file as load_flags
+from mlbackends.flag_store import freeze_lifted as freeze_lifted
+from mlbackends.flag_store import load_file as load_file
 from mlbackends.operations import einsum as einsum
 from mlbackends.operations import matmul as matmul
 from mlbackends.operations import multi_head_attention as multi_head_attention
@@ -52,3 +52,6 @@ class GenericModule(PropModule):
     fp32_precision: str
 def set_flags(_fp32_precision: str | None = 'none') -> tuple[str]: ...
 def flags(fp32_precision: str | None = 'none') -> _GeneratorContextManager[None]: ...
+_FP32Precision = FP32Precision
+__allow_nonbracketed_mutation = freeze_lifted
+load_flags = load_file

@@ -3,7 +3,7 @@
 from contextlib import _GeneratorContextManager
 from mlbackends.flag_modules import FP32Precision as FP32Precision
 from mlbackends.flag_modules import PropModule as PropModule
-from mlbackends.verbose_scopes import OnednnVerbose as verbose
+from mlbackends.verbose_scopes import OnednnVerbose as OnednnVerbose
 
 VERBOSE_OFF: int
 VERBOSE_ON: int
@@ -24,3 +24,4 @@ class MkldnnModule(PropModule):
     fp32_precision: str
 def set_flags(_enabled: bool | None = None, _deterministic: bool | None = None, _allow_tf32: bool | None = None, _fp32_precision: str | None = 'none') -> tuple[bool, bool, bool | None, str]: ...
 def flags(enabled: bool | None = False, deterministic: bool | None = False, allow_tf32: bool | None = True, fp32_precision: str | None = 'none') -> _GeneratorContextManager[None]: ...
+verbose = OnednnVerbose

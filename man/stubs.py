@@ -52,7 +52,7 @@ def stub(name: str) -> str:
         body += _module_class(module, rows)
     if name == "quantized":
         body.append("supported_engines: list[str]")
-    body += list(_flag_functions(inside))
+    body += [*_flag_functions(inside), *_of_other_names(module)]
     imports = [*_of_imports(tree, "\n".join(body)), *_of_lazy(module)]
     if any(_SCOPE in line for line in body):
         imports.append("from contextlib import _GeneratorContextManager")
@@ -72,11 +72,19 @@ def _of_imports(tree: ast.Module, body: str) -> Iterator[str]:
 
 
 def _of_lazy(module: object) -> Iterator[str]:
-    for name, source in getattr(module, "_LAZY", {}).items():
+    for source in getattr(module, "_LAZY", {}).values():
         path, _, attribute = source.partition(":")
         if not attribute:
             path, _, attribute = path.rpartition(".")
-        yield f"from {path} import {attribute} as {name}"
+        # Only "a as a" is handed on; another name is an assignment in a stub.
+        yield f"from {path} import {attribute} as {attribute}"
+
+
+def _of_other_names(module: object) -> Iterator[str]:
+    for name, source in getattr(module, "_LAZY", {}).items():
+        attribute = source.rpartition(":")[2].rpartition(".")[2]
+        if attribute != name:
+            yield f"{name} = {attribute}"
 
 
 def _of_source(tree: ast.Module) -> Iterator[str]:
