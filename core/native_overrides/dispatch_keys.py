@@ -56,5 +56,24 @@ DISPATCH_KEYS = (
 )
 """Every key that can be switched off, those of plain tensors first."""
 
+_OF_PLATFORM = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    "hpu": "HPU",
+    "mps": "MPS",
+    "mtia": "MTIA",
+    "rocm": "CUDA",  # torch for ROCm keeps the name
+    "tpu": "XLA",
+    "xpu": "XPU",
+}
+
 NOT_OVERRIDABLE = frozenset({"Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"})
 """Keys that compute shapes or stand for every device: an override there would call itself."""
+
+
+def of_platform(platform: str) -> str:
+    """Return the key at which plain tensors of a device's kind have their kernels, as in torch.
+
+    A kind that torch has no key for is a plug-in's: PrivateUse1.
+    """
+    return _OF_PLATFORM.get(platform, "PrivateUse1")

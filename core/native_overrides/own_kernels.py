@@ -1,6 +1,6 @@
 """What the files in kernels/ override, registered once, when somebody first asks.
 
-A file that cannot be imported offers nothing: what it stands on is not installed.
+A file of operations that cannot be imported offers nothing: what it stands on is not installed.
 """
 
 from __future__ import annotations
@@ -53,22 +53,15 @@ def register() -> None:
 def declared_overrides() -> tuple[tuple[str, Override], ...]:
     """Return every override that a file in kernels/operations declares, behind the file's name."""
     return tuple(
-        (module.__name__, override)
-        for module in _leaves("kernels.operations")
-        for override in _overrides_of(module)
+        (module.__name__, override) for module in _files() for override in _overrides_of(module)
     )
 
 
-@cache
 def attention_dsls() -> frozenset[str]:
     """Return the DSLs that some attention backend in kernels/ is written in."""
-    return frozenset(
-        dsl
-        for module in _leaves("kernels")
-        for each in vars(module).values()
-        if isinstance(each, type) and each.__module__ == module.__name__
-        if isinstance(dsl := getattr(each, "dsl", ""), str) and dsl
-    )
+    from mlbackends.sdpa import dispatch
+
+    return frozenset(backend.dsl for backend in dispatch.backends() if backend.dsl)
 
 
 def _complaint(entry: str, override: Override) -> str:
@@ -101,15 +94,11 @@ def _overrides_of(module: ModuleType) -> Iterator[Override]:
             _warn(f"{module.__name__}: OVERRIDES holds a {type(each).__name__}, not an Override")
 
 
-def _leaves(package: str) -> Iterator[ModuleType]:
-    """Yield each file of a registry that can be imported."""
-    try:
-        entries = registry.names(package)
-    except ModuleNotFoundError:
-        return
-    for name in entries:
+def _files() -> Iterator[ModuleType]:
+    """Yield each file of kernels/operations that can be imported."""
+    for name in registry.names("kernels.operations"):
         try:
-            yield registry.load(package, name)
+            yield registry.load("kernels.operations", name)
         except ImportError as error:
             if (error.name or "").partition(".")[0] == "mlbackends":
                 raise

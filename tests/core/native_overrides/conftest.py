@@ -14,6 +14,7 @@ from mlbackends.native_overrides import (
     override_graph,
     own_kernels,
 )
+from mlbackends.sdpa import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 CACHES = (
     environment.is_one,
     own_kernels.declared_overrides,
-    own_kernels.attention_dsls,
+    dispatch.backends,
     registry.names,
     registry.load,
     registry._added,

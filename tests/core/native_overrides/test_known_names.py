@@ -8,7 +8,7 @@ import pytest
 
 from mlbackends.model.errors import UnknownName
 from mlbackends.native_overrides import filters, known_names
-from mlbackends.native_overrides.dispatch_keys import DISPATCH_KEYS
+from mlbackends.native_overrides.dispatch_keys import DISPATCH_KEYS, of_platform
 from mlbackends.native_overrides.override_graph import register_op_override
 from mlbackends.native_overrides.switching import (
     deregister_op_overrides,
@@ -69,6 +69,15 @@ def test_what_somebody_registered_is_known() -> None:
 
 def test_no_dispatch_key_stands_twice() -> None:
     assert len(set(DISPATCH_KEYS)) == len(DISPATCH_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("platform", "key"),
+    [("cuda", "CUDA"), ("rocm", "CUDA"), ("cpu", "CPU"), ("npu", "PrivateUse1")],
+)
+def test_each_platform_has_torchs_key(platform: str, key: str) -> None:
+    assert of_platform(platform) == key
+    assert key in DISPATCH_KEYS
 
 
 def test_several_kinds_are_switched_at_once_one_name_or_many() -> None:

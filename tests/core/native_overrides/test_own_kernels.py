@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from mlbackends import python_native
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.records import Device
 from mlbackends.native_overrides import calls, dsl_registry, environment, known_names, own_kernels
 from mlbackends.native_overrides.dispatch_keys import DISPATCH_KEYS, NOT_OVERRIDABLE
 from mlbackends.native_overrides.override_graph import every_node, nodes, register_op_override
+from mlbackends.sdpa import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,10 +111,20 @@ def test_the_override_of_a_dsl_that_cannot_run_is_left_out_and_its_operation_is_
     assert "frobnicate" in known_names.operations()
 
 
+FROBTENTION = """
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+class Frobtention(AttentionBackend):
+    name, answers_to, rank = "frobtention", SDPBackend.FLASH_ATTENTION, 1000
+    dsl = "{dsl}"
+"""
+
+
 def test_an_attention_backend_of_a_dsl_that_is_there_is_one_of_its_operations(
     added: Added,
 ) -> None:
-    added("kernels", "frobtention", "class Frobtention:\n    dsl = 'mine'\n")
+    added("kernels", "frobtention", FROBTENTION.format(dsl="mine"))
 
     assert calls.get_dsl_operations("mine") == []
     dsl_registry.register_dsl("mine", UsableDsl("mine"))
@@ -118,21 +132,40 @@ def test_an_attention_backend_of_a_dsl_that_is_there_is_one_of_its_operations(
     assert "mine" in known_names.dsls()
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "class Frobtention:\n    dsl = ''\n",
-        "class Frobtention:\n    dsl = 3\n",
-        "class Frobtention: ...\n",
-        "from fractions import Fraction as Frobtention\nFrobtention_dsl = 'mine'\n",
-    ],
-)
-def test_a_class_without_a_dsl_belongs_to_none(added: Added, source: str) -> None:
+def test_an_attention_backend_without_a_dsl_belongs_to_none(added: Added) -> None:
     before = own_kernels.attention_dsls()
-    own_kernels.attention_dsls.cache_clear()
-    added("kernels", "frobtention", source)
+    dispatch.backends.cache_clear()
+    added("kernels", "frobtention", FROBTENTION.format(dsl=""))
 
     assert own_kernels.attention_dsls() == before
+
+
+def test_switching_triton_off_takes_its_attention_out_of_dispatch(added: Added) -> None:
+    added("kernels", "frobtention", FROBTENTION.format(dsl="triton"))
+    tensor = TensorSpec((2, 4, 16, 64), "float16")
+    device = Device("cuda", 0, capability="9.0")
+    problem = AttentionProblem(query=tensor, key=tensor, value=tensor, device=device)
+
+    def said() -> tuple[str, ...]:
+        verdicts = dispatch.choose(problem, here=False).verdicts
+        (verdict,) = (each for each in verdicts if each.backend == "frobtention")
+        return tuple(reason.message for reason in verdict.reasons)
+
+    assert said() == ()
+    with python_native.triton.disabled():
+        assert said() == (
+            "frobtention is switched off: the DSL triton is switched off by python_native.triton",
+        )
+    with python_native.operations_disabled("scaled_dot_product_attention"):
+        assert "operation scaled_dot_product_attention" in said()[0]
+    python_native.disable_dispatch_keys("CUDA")
+    assert "dispatch key CUDA" in said()[0]
+    python_native.enable_dispatch_keys("CUDA")
+    assert said() == ()
+
+
+def test_the_dispatchers_operation_is_the_one_that_is_listed() -> None:
+    assert own_kernels.ATTENTION == dispatch.OPERATION
 
 
 @pytest.mark.parametrize(
