@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from mlbackends import __version__, flag_listing
-from mlbackends.cli import catalogue, exits
+from mlbackends import __version__
+from mlbackends.cli import catalogue, exits, prose, topics
 from mlbackends.cli.commands import completion
 from mlbackends.cli.main import main as group
-from mlbackends.flag_files import as_data
-from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, PROBED, Flag, of_module
+from mlbackends.deviations import DEVIATIONS
+from mlbackends.flag_table import FLAGS, of_module
 from mlbackends.model import registry
 from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import report_schema
@@ -191,32 +191,43 @@ def flags_page() -> str:
     for module in dict.fromkeys(flag.module for flag in FLAGS.values()):
         lines.append(f".SH {escaped(module or 'mlbackends')}")
         for flag in of_module(module):
+            said = topics.switch(flag)
+            about = [f"{term} {text}" for term, text in said.lines if term]
             lines += [".TP", f".B {escaped(flag.name)}", escaped(flag.doc), ".br"]
-            lines.append(escaped(" · ".join(said_of_switch(flag))))
+            lines.append(escaped(" · ".join(about)))
     lines += [".SH SEE ALSO", ".BR backends\\-flags (1),\n.BR backends\\-run (1)"]
     return "\n".join(lines) + "\n"
 
 
-def said_of_switch(flag: Flag) -> Iterator[str]:
-    """Yield what the man page says of a switch besides its meaning."""
-    accepts = flag_listing.accepts(flag)
-    yield f"takes {accepts}" if accepts else "an answer, not a setting"
-    if flag.default is PROBED:
-        yield "default by what is installed"
-    elif flag.default is not None:
-        yield f"default {word(flag, flag.default)}"
-    if flag.inside_flags is not NOT_IN_FLAGS and flag.inside_flags is not None:
-        yield f"inside flags() {word(flag, flag.inside_flags)}"
-    if not flag.read_only:
-        yield " or ".join(flag.variables)
-    yield f"obeyed by {', '.join(flag.obeyed_by)}" if flag.obeyed_by else "obeyed by nobody yet"
+def deviations_page() -> str:
+    """Return backends-deviations(7): where mlbackends and torch.backends differ."""
+    lines = [
+        '.\\" Made by man/generate.py from core/deviations.py; change that.',
+        f'.TH BACKENDS-DEVIATIONS 7 "" "backends {__version__}" "Miscellaneous"',
+        ".SH NAME",
+        "backends\\-deviations \\- where mlbackends and torch.backends differ",
+        ".SH DESCRIPTION",
+        escaped(DEVIATIONS_HEAD),
+    ]
+    for each in DEVIATIONS:
+        lines += [f".SH {escaped(each.code)}", *definitions(dict(topics.deviation(each).lines))]
+    lines += [".SH SEE ALSO", ".BR backends\\-explain (1),\n.BR backends\\-flags (7)"]
+    return "\n".join(lines) + "\n"
 
 
-def word(flag: Flag, value: object) -> str:
-    """Return a value as files and --set take it."""
-    data = as_data(flag, value)
-    parts = data if isinstance(data, list) else [data]
-    return ", ".join(str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
+DEVIATIONS_HEAD = (
+    "Names, signatures, defaults and exceptions of mlbackends are those of torch.backends in torch 2.13,"
+    " but for what stands here. A test compares both and fails for a difference that is not listed, and"
+    " for one that is listed and no longer there."
+)
+
+
+def deviations_markdown() -> str:
+    """Return the same page for a browser."""
+    passages = tuple(topics.deviation(each) for each in DEVIATIONS)
+    head = "<!-- Made by man/generate.py from core/deviations.py; change that. -->\n"
+    title = "# Where mlbackends and torch.backends differ"
+    return f"{head}{title}\n\n{DEVIATIONS_HEAD}\n\n{prose.markdown(passages)}"
 
 
 def said_of(block: str) -> dict[str, str]:
@@ -254,6 +265,8 @@ def files() -> dict[str, str]:
     made = {f"man/{name}": text for name, text in pages(group)}
     made["man/backends-facts.7"] = facts_page()
     made["man/backends-flags.7"] = flags_page()
+    made["man/backends-deviations.7"] = deviations_page()
+    made["docs/deviations.md"] = deviations_markdown()
     schema = msgspec.json.format(msgspec.json.encode(report_schema()), indent=2).decode()
     made["man/report.schema.json"] = schema + "\n"
     for shell in completion.SHELLS:

@@ -1,0 +1,115 @@
+"""What `backends explain` knows, as passages: switches, reason codes, deviations from torch."""
+
+from mlbackends import flag_listing
+from mlbackends.cli.prose import Passage
+from mlbackends.deviations import DEVIATIONS, Deviation
+from mlbackends.flag_files import as_data
+from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, PROBED, Flag
+from mlbackends.model.errors import UnknownName
+
+DEVIATIONS_TOPIC = "deviations"
+
+
+def names() -> list[str]:
+    """Return every topic."""
+    return [DEVIATIONS_TOPIC, *(each.code for each in DEVIATIONS), *FLAGS, *_codes()]
+
+
+def explained(topic: str) -> list[Passage]:
+    """Return what there is to say of a topic; of "", which topics there are.
+
+    Raises UnknownName, with the nearest topic.
+    """
+    if not topic:
+        return _overview()
+    if topic == DEVIATIONS_TOPIC:
+        return [deviation(each) for each in DEVIATIONS]
+    found = [deviation(each) for each in DEVIATIONS if each.code == topic]
+    if topic in FLAGS:
+        found.append(switch(FLAGS[topic]))
+    if topic in _codes():
+        found.append(Passage(topic, (("", _codes()[topic]),)))
+    if not found:
+        raise UnknownName("topic", topic, tuple(names()))
+    return found
+
+
+def deviation(each: Deviation) -> Passage:
+    """Return one difference from torch."""
+    where = ", ".join(each.names) if "*" not in each.names else "every module"
+    lines = (
+        ("where", where),
+        ("torch 2.13", each.torch),
+        ("mlbackends", each.ours),
+        ("why", each.why),
+    )
+    return Passage(each.code, lines)
+
+
+def switch(flag: Flag) -> Passage:
+    """Return one switch: what it does, takes and starts with, and who obeys it."""
+    lines = [("", flag.doc)]
+    accepts = flag_listing.accepts(flag)
+    lines.append(("takes", accepts or "nothing: it is an answer, not a setting"))
+    default = "by what is installed" if flag.default is PROBED else _word(flag, flag.default)
+    lines.append(("default", default))
+    if flag.inside_flags not in (NOT_IN_FLAGS, None):
+        lines.append(("in flags()", f"{_word(flag, flag.inside_flags)} unless given"))
+    if not flag.read_only:
+        lines.append(("variable", ", ".join(flag.variables)))
+    lines.append(("obeyed by", ", ".join(flag.obeyed_by) or "nobody yet"))
+    lines.append(("in Python", _reached(flag)))
+    concerned = [each.code for each in DEVIATIONS if flag.name in each.names]
+    if concerned:
+        lines.append(("see also", ", ".join(concerned)))
+    return Passage(flag.name, tuple(lines))
+
+
+def _codes() -> dict[str, str]:
+    from mlbackends.probing.survey import all_codes
+
+    return all_codes()
+
+
+def _overview() -> list[Passage]:
+    modules = dict.fromkeys(flag.module for flag in FLAGS.values())
+    return [
+        Passage(
+            "Where mlbackends and torch.backends differ",
+            (
+                (DEVIATIONS_TOPIC, "all of them"),
+                *((each.code, ", ".join(each.names)) for each in DEVIATIONS),
+            ),
+        ),
+        Passage(
+            "Switches",
+            tuple(
+                (
+                    module or "mlbackends",
+                    ", ".join(flag.name for flag in FLAGS.values() if flag.module == module),
+                )
+                for module in modules
+            ),
+        ),
+        Passage("Reason codes", tuple(sorted(_codes().items()))),
+    ]
+
+
+def _word(flag: Flag, value: object) -> str:
+    data = as_data(flag, value)
+    if data is None:
+        return "unset: the library chooses"
+    parts = data if isinstance(data, list) else [data]
+    return ", ".join(str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
+
+
+def _reached(flag: Flag) -> str:
+    module = f"mlbackends.{flag.module}".rstrip(".")
+    if flag.reached == "function" and flag.torch_set.startswith("torch._C."):
+        return f'mlbackends.flag_store.write("{flag.name}", value)'
+    return {
+        "attribute": f"{module}.{flag.attribute}",
+        "function": f"mlbackends.{flag.torch_set.removeprefix('torch.').removeprefix('backends.')}",
+        "flags": f"{module}.flags() and {module}.set_flags()",
+        "variable": "read when a library is loaded; nothing in Python changes it",
+    }[flag.reached]
