@@ -1,0 +1,346 @@
+"""The launcher beside torch's: the same plans and environments, and each deviation side by side."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.launching import OPTIONS, Options, prepare
+from mlbackends.launching.lscpu import parse_lscpu
+from mlbackends.model.errors import MlBackendsError
+from mlbackends.xeon import run_cpu as ours
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+theirs: Any = pytest.importorskip("torch.backends.xeon.run_cpu")
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(sys.platform != "linux", reason="launches are Linux's"),
+]
+
+PLAIN = ["--use-default-allocator", "--disable-iomp"]
+Plan = list[tuple[str, ...]]
+
+
+def lscpu(*sizes: int, threads: int = 1) -> str:
+    """Return what lscpu says of nodes of these sizes; cores are numbered through."""
+    total = sum(sizes)
+    owner = [node for node, size in enumerate(sizes) for _ in range(size)]
+    return "# CPU,Core,Socket,Node\n" + "\n".join(
+        f"{thread * total + core},{core},{owner[core]},{owner[core]}"
+        for thread in range(threads)
+        for core in range(total)
+    )
+
+
+TWO = lscpu(4, 4, threads=2)
+
+
+@pytest.fixture
+def torch_plans(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that tells what torch would start, and with which environment."""
+
+    def planned(
+        arguments: list[str], text: str, environment: dict[str, str] | None = None
+    ) -> tuple[Plan, dict[str, str]]:
+        started: list[dict[str, Any]] = []
+
+        class Started:
+            def wait(self) -> None:
+                return None
+
+        def start(**given: Any) -> Started:
+            started.append(given)
+            return Started()
+
+        with monkeypatch.context() as patch:
+            for name in ("OMP_NUM_THREADS", "LD_PRELOAD", "LOCAL_WORLD_SIZE", "LOCAL_RANK"):
+                patch.delenv(name, raising=False)
+            for name, value in (environment or {}).items():
+                patch.setenv(name, value)
+            # What torch's launcher sets of itself goes with the patch.
+            patch.setattr(theirs.os, "environ", dict(os.environ))
+            patch.setattr(theirs, "start_processes", start)
+            launcher = theirs._Launcher()
+            launcher.cpuinfo = theirs._CPUinfo(text)
+            patch.setattr(launcher, "is_numactl_available", lambda: True)
+            parser = argparse.ArgumentParser()
+            theirs.create_args(parser)
+            launcher.launch(parser.parse_args([*arguments, "s.py"]))
+            made = dict(theirs.os.environ)
+        (given,) = started
+        return [(given["entrypoint"], *given["args"][at]) for at in sorted(given["args"])], made
+
+    return planned
+
+
+def our_plans(
+    arguments: list[str], text: str, environment: dict[str, str] | None = None
+) -> tuple[Plan, dict[str, str]]:
+    args = ours.create_args().parse_args([*arguments, "--", "s.py"])
+    options = Options(**{one.name: getattr(args, one.name) for one in OPTIONS})
+    made = prepare(
+        options,
+        ("s.py",),
+        {"HOME": os.environ.get("HOME", "/"), **(environment or {})},
+        topology=parse_lscpu(text),
+        works=lambda command: True,
+    )
+    return [child.command for child in made.children], made.children[0].environment
+
+
+AGREED = [
+    [],
+    ["--ninstances", "3"],
+    ["--ncores-per-instance", "3"],
+    ["--ncores_per_instance", "2", "--skip_cross_node_cores"],
+    ["--ncores-per-instance", "3", "--skip-cross-node-cores"],
+    ["--ncores-per-instance", "3", "--ninstances", "2"],
+    ["--multi-instance"],
+    ["--throughput-mode"],
+    ["--throughput-mode", "--ninstances", "5", "--use-logical-core"],
+    ["--latency-mode"],
+    ["--node-id", "1"],
+    ["--node-id", "1", "--ninstances", "2"],
+    ["--use-logical-core"],
+    ["--ninstances", "4", "--rank", "2"],
+    ["--throughput-mode", "--rank", "1"],
+    ["--core-list", "3,2,1,0", "--ncores-per-instance", "2"],
+    ["--core-list", "0,1,2,3", "--ncores-per-instance", "1", "--ninstances", "2"],
+    ["--core-list", "5,6", "--ncores-per-instance", "1", "--node-id", "0"],
+    ["--disable-taskset"],
+    ["--disable-numactl", "--ninstances", "2"],
+    ["--disable-numactl", "--disable-taskset", "--ninstances", "2"],
+]
+
+
+@pytest.mark.parametrize("arguments", AGREED, ids=" ".join)
+@pytest.mark.parametrize("sizes", [(4, 4), (8, 8), (4, 4, 4, 4)], ids=str)
+def test_plans_agree(arguments: list[str], sizes: tuple[int, ...], torch_plans: Any) -> None:
+    text = lscpu(*sizes, threads=2)
+    expected, environment = torch_plans([*PLAIN, *arguments], text)
+    plans, made = our_plans([*PLAIN, *arguments], text)
+    assert plans == expected
+    assert made["OMP_NUM_THREADS"] == environment["OMP_NUM_THREADS"]
+
+
+@pytest.mark.parametrize("world", ["1", "2", "4"])
+def test_plans_below_torchrun_agree_and_our_threads_are_the_cores_that_are_left(
+    world: str, torch_plans: Any
+) -> None:
+    environment = {"LOCAL_WORLD_SIZE": world, "LOCAL_RANK": "0"}
+    arguments = [*PLAIN, "--ninstances", "2"]
+    expected, theirs_made = torch_plans(arguments, TWO, environment)
+    plans, made = our_plans(arguments, TWO, environment)
+    assert plans == expected
+    assert theirs_made["OMP_NUM_THREADS"] == "4"
+    assert made["OMP_NUM_THREADS"] == str(4 // int(world))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--core-list", "1"],
+        ["--core-list", "a", "--ncores-per-instance", "1"],
+        ["--core-list", "99", "--ncores-per-instance", "1"],
+        ["--node-id", "2"],
+        ["--node-id", "-2"],
+        ["--ninstances", "9"],
+        ["--ninstances", "3", "--ncores-per-instance", "3"],
+        ["--ninstances", "4", "--rank", "4"],
+        ["--enable-tcmalloc", "--enable-jemalloc"],
+    ],
+    ids=" ".join,
+)
+def test_misuse_raises_the_same_type(arguments: list[str], torch_plans: Any) -> None:
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        torch_plans([*PLAIN, *arguments], TWO)
+    with pytest.raises(MlBackendsError) as raised:
+        our_plans([*PLAIN, *arguments], TWO)
+    assert isinstance(raised.value, expected.type)
+
+
+def test_too_few_cores_for_torchruns_ranks_raise_the_same_type(torch_plans: Any) -> None:
+    environment = {"LOCAL_WORLD_SIZE": "9", "LOCAL_RANK": "0"}
+    for plans in (torch_plans, our_plans):
+        with pytest.raises(AssertionError):
+            plans(PLAIN, TWO, environment)
+
+
+VARIABLES = ("OMP_NUM_THREADS", "LD_PRELOAD", "KMP_AFFINITY", "KMP_BLOCKTIME", "MALLOC_CONF")
+
+
+@pytest.mark.parametrize("installed", [(), ("jemalloc",), ("tcmalloc", "jemalloc", "iomp5")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--enable-tcmalloc"],
+        ["--enable-jemalloc"],
+        ["--use-default-allocator"],
+        ["--disable-iomp"],
+        ["--use-logical-core"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("found", [{}, {"KMP_BLOCKTIME": "7", "OMP_NUM_THREADS": "5"}], ids=str)
+def test_environments_agree(
+    arguments: list[str],
+    installed: tuple[str, ...],
+    found: dict[str, str],
+    tmp_path: Path,
+    torch_plans: Any,
+) -> None:
+    (tmp_path / "lib").mkdir()
+    for name in installed:
+        (tmp_path / "lib" / f"lib{name}.so").touch()
+    # Asked for by name, what is installed on this machine cannot come between.
+    if not installed and not any("-enable-" in word for word in arguments):
+        arguments = [*arguments, *PLAIN]
+    if "iomp5" not in installed:
+        arguments = [*arguments, "--disable-iomp"]
+    environment = {"CONDA_PREFIX": str(tmp_path), "VIRTUAL_ENV": "/none", **found}
+    _, expected = torch_plans(arguments, TWO, environment)
+    _, made = our_plans(arguments, TWO, environment)
+    if not installed and any("-enable-" in word for word in arguments):
+        made.pop("LD_PRELOAD", None)  # we look at Debian's folders too
+        made.pop("MALLOC_CONF", None)
+        expected.pop("LD_PRELOAD", None)
+        expected.pop("MALLOC_CONF", None)
+    assert {name: made.get(name) for name in VARIABLES} == {
+        name: expected.get(name) for name in VARIABLES
+    }
+
+
+def test_every_option_of_torch_is_here_with_its_default() -> None:
+    parser = argparse.ArgumentParser()
+    theirs.create_args(parser)
+    mine = ours.create_args()
+    flags = [
+        {flag for one in each._actions for flag in one.option_strings} for each in (parser, mine)
+    ]
+    assert flags[1] - flags[0] == {"--cores"}
+    assert flags[0] <= flags[1]
+    defaults = vars(parser.parse_args(["s.py", "a"]))
+    assert vars(mine.parse_args(["s.py", "a"])) == {**defaults, "cores": None}
+
+
+@pytest.mark.parametrize("text", [lscpu(4, threads=2), TWO, lscpu(*[3] * 9)])
+def test_cores_agree(text: str) -> None:
+    info, expected = ours.CPUinfo(text), theirs._CPUinfo(text)
+    assert info._physical_core_nums() == expected._physical_core_nums()
+    assert info._logical_core_nums() == expected._logical_core_nums()
+    assert info.get_all_physical_cores() == expected.get_all_physical_cores()
+    assert info.get_all_logical_cores() == expected.get_all_logical_cores()
+    for node in range(expected.node_nums):
+        assert info.get_node_physical_cores(node) == expected.get_node_physical_cores(node)
+        assert info.get_node_logical_cores(node) == expected.get_node_logical_cores(node)
+    assert info.numa_aware_check([2, 0]) == expected.numa_aware_check([2, 0])
+
+
+# ---- where we deviate: torch's behaviour first, ours after it ----------------------------------
+
+
+def test_twelve_nodes_are_ten_in_torch_and_twelve_here() -> None:
+    text = lscpu(*[2] * 12)
+    assert theirs._CPUinfo(text).node_nums == 10
+    assert len(ours.CPUinfo(text).topology.nodes) == 12
+
+
+def test_uneven_nodes_are_twelve_cores_in_torch_and_ten_here() -> None:
+    text = lscpu(6, 4)
+    assert theirs._CPUinfo(text)._physical_core_nums() == 12
+    assert ours.CPUinfo(text).physical_core_nums() == 10
+
+
+def test_an_empty_node_is_an_error_in_torch_and_node_0_here() -> None:
+    text = "0,0,0,\n1,1,0,"
+    with pytest.raises(ValueError, match="invalid literal"):
+        theirs._CPUinfo(text)
+    assert ours.CPUinfo(text).get_node_logical_cores(0) == [0, 1]
+
+
+def test_a_core_is_named_by_its_number_in_torch_and_by_its_cpu_here() -> None:
+    text = "0,0,0,0\n1,0,0,0\n2,1,0,0\n3,1,0,0"
+    assert theirs._CPUinfo(text).get_all_physical_cores() == [0, 1]
+    assert ours.CPUinfo(text).get_all_physical_cores() == [0, 2]
+
+
+def test_instances_of_hyper_threads_share_cores_in_torch_and_none_here(torch_plans: Any) -> None:
+    arguments = [*PLAIN, "--use-logical-core", "--ninstances", "2", "--node-id", "0"]
+    assert [plan[2] for plan in torch_plans(arguments, TWO)[0]] == ["0-3", "8-11"]
+    assert [plan[2] for plan in our_plans(arguments, TWO)[0]] == ["0-1,8-9", "2-3,10-11"]
+
+
+def test_throughput_on_uneven_nodes_spans_them_in_torch_and_not_here(torch_plans: Any) -> None:
+    arguments = [*PLAIN, "--throughput-mode"]
+    assert [plan[4] for plan in torch_plans(arguments, lscpu(6, 4))[0]] == ["0", "0,1"]
+    assert [plan[4] for plan in our_plans(arguments, lscpu(6, 4))[0]] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [(["--ncores-per-instance", "9"], TWO), (["--latency-mode"], lscpu(3))],
+    ids=["size", "latency"],
+)
+def test_too_few_cores_start_nothing_in_torch_and_are_refused_here(
+    arguments: list[str], text: str, torch_plans: Any
+) -> None:
+    assert torch_plans([*PLAIN, *arguments], text)[0] == []
+    with pytest.raises(RuntimeError, match="there are"):
+        our_plans([*PLAIN, *arguments], text)
+
+
+@pytest.mark.parametrize("name", ["--ninstances", "--ncores-per-instance"])
+def test_a_count_of_0_divides_by_zero_in_torch_and_is_refused_here(
+    name: str, torch_plans: Any
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        torch_plans([*PLAIN, name, "0"], TWO)
+    with pytest.raises(ValueError, match=f"{name} is 0"):
+        our_plans([*PLAIN, name, "0"], TWO)
+
+
+def ran(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"{package}.xeon.run_cpu", *PLAIN]
+    unbound = ["--disable-numactl", "--disable-taskset"]
+    return subprocess.run(
+        [*command, *unbound, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_two_modes_are_a_runtime_error_in_both() -> None:
+    modes = ("--latency-mode", "--throughput-mode", "s.py")
+    done = ran("torch.backends", *modes)
+    assert (done.returncode, "RuntimeError" in done.stderr) == (1, True)
+    done = ran("mlbackends", *modes)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_failing_program_is_0_in_torch_and_its_own_code_here() -> None:
+    failing = ("--no-python", "sh", "-c", "exit 3")
+    assert ran("torch.backends", *failing).returncode == 0
+    assert ran("mlbackends", *failing).returncode == 3
+
+
+def test_arguments_of_the_program_may_end_torch_and_pass_here(tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text("import sys; print(sys.argv[1:])")
+    assert ran("torch.backends", str(script), "a", "--c").returncode == 2
+    assert ran("mlbackends", str(script), "a", "--c").stdout == "['a', '--c']\n"
+
+
+def test_a_module_is_refused_by_torch_and_runs_here() -> None:
+    refused = ran("torch.backends", "-m", "this")
+    assert refused.returncode == 1
+    assert "--no-python" in refused.stderr
+    done = ran("mlbackends", "-m", "this")
+    assert done.returncode == 0
+    assert "Zen" in done.stdout
