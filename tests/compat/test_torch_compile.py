@@ -1,0 +1,493 @@
+"""torch.compile(model, backend="mlbackends") beside torch alone: results, gradients, and who computed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F  # noqa: N812
+
+import mlbackends
+from mlbackends.kernels.bridges import torch_attention
+from mlbackends.kernels.bridges.torch_attention import attention
+from mlbackends.kernels.bridges.torch_compile import compile_graph
+from mlbackends.model.errors import NoBackend
+from mlbackends.sdpa import attend
+
+pytestmark = [
+    pytest.mark.torch,
+    # torch's own, while it traces.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+    pytest.mark.filterwarnings("ignore:.*deprecated.*:FutureWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Return the query's shape for each problem that a backend of ours has computed."""
+    seen: list[tuple[int, ...]] = []
+    real = attend.scaled_dot_product_attention
+
+    def counted(query: Any, *args: Any, **kwargs: Any) -> Any:
+        result = real(query, *args, **kwargs)
+        seen.append(tuple(query.shape))
+        return result
+
+    monkeypatch.setattr(attend, "scaled_dot_product_attention", counted)
+    return seen
+
+
+def compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend=compile_graph, **options)
+
+
+def qkv(*shape: int, dtype: Any = None, grad: bool = False) -> list[Any]:
+    return [torch.randn(*shape, dtype=dtype or torch.float32, requires_grad=grad) for _ in "qkv"]
+
+
+def close(ours: Any, theirs: Any) -> None:
+    torch.testing.assert_close(ours, theirs)
+    assert ours.stride() == theirs.stride()
+
+
+LOWER = torch.ones(5, 7).tril().bool()
+WAYS: dict[str, Any] = {
+    "plain": lambda q, k, v: F.scaled_dot_product_attention(q, k, v),  # noqa: PLW0108
+    "keywords": lambda q, k, v: F.scaled_dot_product_attention(value=v, key=k, query=q),
+    "causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "positional": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, None, 0.0, True),
+    "scale": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3),
+    "boolean mask": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, LOWER),
+    "float mask": lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, attn_mask=torch.linspace(-1, 1, 35).view(5, 7)
+    ),
+    "mask that broadcasts": lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, attn_mask=LOWER.expand(2, 1, 5, 7), dropout_p=0.0, is_causal=False
+    ),
+    "rows that see nothing": lambda q, k, v: F.scaled_dot_product_attention(
+        q, k, v, torch.zeros(5, 7, dtype=torch.bool)
+    ),
+    "builtin": lambda q, k, v: torch._C._nn.scaled_dot_product_attention(
+        q, k, v, None, 0.0, False, scale=0.3
+    ),
+    "aten": lambda q, k, v: torch.ops.aten.scaled_dot_product_attention(q, k, value=v),
+    "aten overload": lambda q, k, v: torch.ops.aten.scaled_dot_product_attention.default(
+        q, k, v, None, 0.0, True
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_attention_is_ours_however_it_is_called(way: str, calls: list[Any]) -> None:
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
+
+    close(compiled(WAYS[way], fullgraph=True)(q, k, v), WAYS[way](q, k, v))
+
+    assert calls == [(2, 4, 5, 8)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_every_floating_point_type_is_served(dtype: Any, calls: list[Any]) -> None:
+    q, k, v = qkv(2, 4, 6, 16, dtype=dtype)
+
+    ours = compiled(WAYS["causal"])(q, k, v)
+
+    theirs = WAYS["causal"](q.double(), k.double(), v.double())
+    torch.testing.assert_close(ours, theirs.to(dtype))
+    assert len(calls) == 1 and ours.dtype == dtype
+
+
+@pytest.mark.parametrize("heads", [8, 4, 2, 1])
+def test_grouped_heads_are_ours(heads: int, calls: list[Any]) -> None:
+    def grouped(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    q, k, v = torch.randn(2, 8, 5, 16), torch.randn(2, heads, 6, 16), torch.randn(2, heads, 6, 16)
+
+    close(compiled(grouped)(q, k, v), grouped(q, k, v))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "way", ["plain", "causal", "scale", "boolean mask", "rows that see nothing"]
+)
+def test_gradients_are_right_in_double_precision(way: str, calls: list[Any]) -> None:
+    q = torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
+    k, v = (torch.randn(1, 2, 7, 4, dtype=torch.float64, requires_grad=True) for _ in "kv")
+
+    assert torch.autograd.gradcheck(compiled(WAYS[way]), (q, k, v))
+    assert calls
+
+
+def test_gradients_of_the_mask_and_of_grouped_heads_are_right(calls: list[Any]) -> None:
+    def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+
+    shapes = ((1, 4, 3, 4), (1, 2, 5, 4), (1, 2, 5, 4), (3, 5))
+    inputs = tuple(torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes)
+
+    assert torch.autograd.gradcheck(compiled(masked), inputs)
+    assert calls
+
+
+@pytest.mark.parametrize("needed", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)])
+def test_only_what_needs_a_gradient_gets_one(needed: tuple[int, ...], calls: list[Any]) -> None:
+    ours = [each.requires_grad_(bool(n)) for each, n in zip(qkv(1, 2, 4, 8), needed, strict=True)]
+    theirs = [each.detach().clone().requires_grad_(each.requires_grad) for each in ours]
+
+    compiled(WAYS["causal"])(*ours).sum().backward()
+    WAYS["causal"](*theirs).sum().backward()
+
+    for mine, other in zip(ours, theirs, strict=True):
+        assert (mine.grad is None) == (other.grad is None)
+        if mine.grad is not None:
+            torch.testing.assert_close(mine.grad, other.grad)
+    assert len(calls) == 1
+
+
+def test_one_tensor_as_query_key_and_value_gets_the_sum_of_its_gradients(calls: list[Any]) -> None:
+    x = torch.randn(1, 2, 4, 8, dtype=torch.float64, requires_grad=True)
+
+    def itself(x: Any) -> Any:
+        return F.scaled_dot_product_attention(x, x, x)
+
+    assert torch.autograd.gradcheck(compiled(itself), (x,))
+    assert calls
+
+
+def test_gradients_of_gradients_are_right_where_torch_has_them() -> None:
+    x = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
+
+    def itself(x: Any) -> Any:
+        return attention(x, x, x)
+
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert torch.autograd.gradgradcheck(itself, (x,))
+
+
+def test_without_grad_mode_the_result_needs_none() -> None:
+    q, k, v = qkv(1, 2, 4, 8, grad=True)
+
+    with torch.no_grad():
+        assert not compiled(WAYS["plain"])(q, k, v).requires_grad
+    with torch.inference_mode():
+        assert not compiled(WAYS["plain"])(q, k, v).requires_grad
+
+
+class Block(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """A small transformer block: the view at its end relies on the layout of what attention returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = torch.nn.Linear(16, 48)
+        self.outside = torch.nn.Linear(16, 16)
+        self.norm = torch.nn.LayerNorm(16)
+
+    def forward(self, x: Any) -> Any:
+        batch, length, width = x.shape
+        q, k, v = self.inside(self.norm(x)).chunk(3, dim=-1)
+        q, k, v = (each.view(batch, length, 4, 4).transpose(1, 2) for each in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.outside(mixed.transpose(1, 2).view(batch, length, width))
+
+
+def test_a_bigger_model_trains_as_with_torch(calls: list[Any]) -> None:
+    model = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(16, 1))
+    x = torch.randn(3, 6, 16)
+    theirs = model(x)
+    theirs.square().mean().backward()
+    wanted = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+
+    ours = compiled(model)(x)
+    ours.square().mean().backward()
+
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], wanted)
+    assert calls == [(3, 4, 6, 4)] * 2
+
+
+def test_torch_s_multi_head_attention_comes_to_us(calls: list[Any]) -> None:
+    layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    x = torch.randn(2, 5, 16)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(5)
+
+    def run(x: Any) -> Any:
+        return layer(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0]
+
+    ours = compiled(run)(x)
+    ours.sum().backward()
+    grad = layer.in_proj_weight.grad.clone()
+    layer.zero_grad()
+    run(x).sum().backward()
+
+    torch.testing.assert_close(ours, run(x))
+    torch.testing.assert_close(grad, layer.in_proj_weight.grad)
+    assert len(calls) == 1
+
+
+def test_activation_checkpoints_keep_our_attention_inside(calls: list[Any]) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    block = Block()
+    x = torch.randn(2, 4, 16, requires_grad=True)
+
+    def run(x: Any) -> Any:
+        return checkpoint(block, x, use_reentrant=False)
+
+    theirs = run(x)
+    theirs.sum().backward()
+    wanted, x.grad = x.grad, None
+    ours = compiled(run)(x)
+    ours.sum().backward()
+
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(x.grad, wanted)
+    assert calls
+
+
+def test_a_graph_break_between_two_attentions_changes_nothing(calls: list[Any]) -> None:
+    def broken(q: Any, k: Any, v: Any) -> Any:
+        first = F.scaled_dot_product_attention(q, k, v)
+        torch._dynamo.graph_break()
+        return F.scaled_dot_product_attention(first, k, v)
+
+    q, k, v = qkv(1, 2, 4, 8)
+
+    torch.testing.assert_close(compiled(broken)(q, k, v), broken(q, k, v))
+    assert len(calls) == 2
+
+
+def test_dynamic_shapes_are_compiled_once(calls: list[Any]) -> None:
+    graphs = []
+
+    def counted(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return compile_graph(graph, inputs)
+
+    function = torch.compile(WAYS["causal"], backend=counted, dynamic=True)
+    for length in (3, 4, 9, 17):
+        q, k, v = qkv(2, 2, length, 8)
+        close(function(q, k, v), WAYS["causal"](q, k, v))
+
+    assert len(calls) == 4 and len(graphs) == 1
+
+
+def test_autocast_computes_in_its_type(calls: list[Any]) -> None:
+    q, k, v = qkv(1, 2, 4, 8, grad=True)
+    mask = torch.randn(4, 4)
+
+    def cast(q: Any, k: Any, v: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return F.scaled_dot_product_attention(q, k, v, mask)
+
+    theirs = cast(q, k, v)
+    ours = compiled(cast)(q, k, v)
+
+    assert ours.dtype == theirs.dtype == torch.bfloat16
+    torch.testing.assert_close(ours, theirs, atol=2e-2, rtol=2e-2)
+    wanted = torch.autograd.grad(theirs.sum(), (q, k, v))
+    torch.testing.assert_close(
+        torch.autograd.grad(ours.sum(), (q, k, v)), wanted, atol=0.05, rtol=0.05
+    )
+    assert calls == [(1, 2, 4, 8)]
+
+
+def test_autocast_that_is_on_in_the_backward_pass_alone_casts_nothing() -> None:
+    q, k, v = qkv(1, 2, 4, 8, grad=True)
+    wanted = torch.autograd.grad(WAYS["plain"](q, k, v).sum(), q)
+
+    ours = attention(q, k, v)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = torch.autograd.grad(ours.sum(), q)
+
+    torch.testing.assert_close(found, wanted)
+
+
+LAYOUTS = {
+    "contiguous": lambda: torch.randn(2, 4, 6, 8),
+    "heads behind": lambda: torch.randn(2, 6, 4, 8).transpose(1, 2),
+    "every other": lambda: torch.randn(2, 4, 12, 8)[:, :, ::2],
+    "heads first": lambda: torch.randn(4, 2, 6, 8).transpose(0, 1),
+    "expanded": lambda: torch.randn(1, 4, 6, 8).expand(2, 4, 6, 8),
+    "last not dense": lambda: torch.randn(2, 4, 8, 6).transpose(2, 3),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kernel", ["flash", "math"])
+def test_the_result_lies_in_memory_as_torch_s_does(layout: str, kernel: str) -> None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q = LAYOUTS[layout]()
+    kinds = [SDPBackend.MATH] if kernel == "math" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(kinds):
+        close(attention(q, q, q), F.scaled_dot_product_attention(q, q, q))
+
+
+def test_dropout_is_torch_s(calls: list[Any]) -> None:
+    q, k, v = qkv(1, 2, 4, 8)
+
+    def dropped(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, None, 0.5)
+
+    torch.manual_seed(3)
+    theirs = dropped(q, k, v)
+    torch.manual_seed(3)
+    torch.testing.assert_close(compiled(dropped)(q, k, v), theirs)
+    assert calls == []
+
+
+def test_what_nobody_of_ours_computes_torch_computes(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*args: Any, **kwargs: Any) -> Any:
+        calls.append(())
+        raise NoBackend("No available kernel. Aborting execution.", ())
+
+    monkeypatch.setattr(attend, "scaled_dot_product_attention", nobody)
+    q, k, v = qkv(1, 2, 4, 8, grad=True)
+
+    ours = compiled(WAYS["causal"])(q, k, v)
+
+    assert calls == [()]
+    close(ours, WAYS["causal"](q, k, v))
+    assert "ScaledDotProduct" in type(ours.grad_fn).__name__, "torch's own backward pass"
+
+
+def test_our_switches_are_obeyed(calls: list[Any]) -> None:
+    q, k, v = qkv(1, 2, 4, 8)
+
+    with mlbackends.sdpa_kernel([]):
+        close(compiled(WAYS["plain"])(q, k, v), WAYS["plain"](q, k, v))
+
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda q: F.scaled_dot_product_attention(q, q.double(), q),
+        lambda q: F.scaled_dot_product_attention(q[0, 0, 0], q, q),
+        lambda q: F.scaled_dot_product_attention(q, q, q, torch.zeros(4, 4, dtype=torch.int32)),
+        lambda q: F.scaled_dot_product_attention(q, q, q, torch.zeros(4)),
+        lambda q: F.scaled_dot_product_attention(q, q, q, None, 1.5),
+        lambda q: F.scaled_dot_product_attention(q, q[..., :3], q),
+        lambda q: F.scaled_dot_product_attention(q, "key", q),
+        lambda q: F.scaled_dot_product_attention(q, q, q, torch.zeros(3, 9)),
+    ],
+)
+def test_misuse_raises_what_torch_raises(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the graph runs; while it is captured torch raises before we are asked."""
+    q = torch.randn(1, 2, 4, 8)
+    with pytest.raises(Exception) as theirs:  # noqa: PT011
+        wrong(q)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", attention)
+    monkeypatch.setattr(torch_attention, "functional", Unchanged)
+    with pytest.raises(type(theirs.value)) as ours:
+        wrong(q)
+    assert type(ours.value) is type(theirs.value)
+    assert str(ours.value) == str(theirs.value)
+
+
+class Unchanged:
+    scaled_dot_product_attention = staticmethod(torch._C._nn.scaled_dot_product_attention)
+
+
+def test_what_we_call_misuse_and_torch_computes_raises_ours() -> None:
+    q = torch.randn(1, 2, 4, 8)
+    mask = torch.zeros(4, 4)
+
+    with pytest.raises(RuntimeError, match="should not be set when is_causal"):
+        attention(q, q, q, mask, is_causal=True)
+
+
+def test_tensors_without_values_are_torch_s(calls: list[Any]) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    meta = torch.empty(1, 2, 4, 8, device="meta")
+    assert attention(meta, meta, meta).device.type == "meta"
+    with FakeTensorMode():
+        fake = torch.empty(1, 2, 4, 8)
+        assert attention(fake, fake, fake).shape == (1, 2, 4, 8)
+    assert compiled(WAYS["plain"])(meta, meta, meta).shape == (1, 2, 4, 8)
+    assert calls == []
+
+
+def test_transforms_and_forward_gradients_are_torch_s(calls: list[Any]) -> None:
+    q, k, v = qkv(3, 2, 4, 8)
+
+    torch.testing.assert_close(torch.vmap(attention)(q, k, v), torch.vmap(WAYS["plain"])(q, k, v))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        ours = torch.func.jvp(lambda q: attention(q, k, v), (q,), (k,))
+        theirs = torch.func.jvp(lambda q: F.scaled_dot_product_attention(q, k, v), (q,), (k,))
+    torch.testing.assert_close(ours, theirs)
+    assert calls == []
+
+
+def test_who_traces_operations_finds_torch_s_and_no_constant() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    q, k, v = qkv(1, 2, 4, 8)
+    traced = make_fx(lambda q, k, v: attention(q, k, v))(q, k, v)  # noqa: PLW0108  it reads the signature
+
+    fresh = qkv(1, 2, 4, 8)
+    torch.testing.assert_close(traced(*fresh), F.scaled_dot_product_attention(*fresh))
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 4, 8), (1, 2, 0, 8), (1, 0, 4, 8)])
+def test_empty_problems_are_zeros_with_a_gradient(shape: tuple[int, ...]) -> None:
+    q, k, v = qkv(*shape, grad=True)
+
+    ours = attention(q, k, v)
+    ours.sum().backward()
+
+    assert ours.shape == F.scaled_dot_product_attention(q, k, v).shape
+    assert q.grad is not None or ours.grad_fn is not None
+
+
+def test_the_backend_is_found_by_its_name(tmp_path: Path) -> None:
+    """As pip installs it: torch looks for the entry point, and a word is all that the user writes."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    points = project["project"]["entry-points"]["torch_dynamo_backends"]
+    info = tmp_path / "mlbackends-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mlbackends\nVersion: 0\n")
+    lines = [f"{name} = {target}" for name, target in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[torch_dynamo_backends]", *lines, ""]))
+    program = """
+import torch, mlbackends
+from mlbackends.sdpa import attend
+seen, real = [], attend.scaled_dot_product_attention
+attend.scaled_dot_product_attention = lambda *a, **k: seen.append(1) or real(*a, **k)
+assert "mlbackends" in torch._dynamo.list_backends()
+q = torch.randn(1, 2, 4, 8)
+attention = torch.nn.functional.scaled_dot_product_attention
+torch.compile(lambda q: attention(q, q, q), backend="mlbackends")(q)
+print(seen)
+"""
+    path = os.pathsep.join([str(tmp_path), str(Path(str(mlbackends.__file__)).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, cwd="/", env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+    assert done.stdout.strip() == "[1]"
