@@ -115,3 +115,11 @@ def test_a_library_that_is_not_there_is_told_with_how_to_install_it(
     told = [sentence for level, sentence in notices if level == "WARNING"]
     assert told[0].startswith("/none/libx.so")
     assert len(told) == 1 or "conda install" in told[1]
+
+
+def test_a_library_that_is_preloaded_already_is_not_added_again(
+    conda: dict[str, str], tmp_path: Path
+) -> None:
+    theirs = str(tmp_path / "lib" / "libtcmalloc.so")
+    options = Options(enable_tcmalloc=True, disable_iomp=True)
+    assert made(options, conda | {"LD_PRELOAD": theirs})["LD_PRELOAD"] == theirs

@@ -102,3 +102,18 @@ def test_a_mode_tells_what_does_not_count() -> None:
     _, notices = in_mode(EVEN, throughput_mode=True)
     assert notices[0][0] == "WARNING"
     assert "--ninstances" in notices[0][1]
+
+
+def test_nodes_of_one_core_each_still_give_each_instance_one() -> None:
+    assert counted([(0,), (1,), (2,)], ninstances=3, skip_cross_node_cores=True) == [
+        (0,),
+        (1,),
+        (2,),
+    ]
+
+
+def test_a_core_list_of_which_not_all_serve_is_told() -> None:
+    notices: list[Notice] = []
+    options = Options(core_list="0-3", ncores_per_instance=1, ninstances=2)
+    assert shares_of_counts(options, range(4), [(0, 1, 2, 3)], notices) == [(0,), (1,)]
+    assert notices == [("WARNING", "of the 4 cores in --core-list only the first 2 serve")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from mlbackends.xeon.cpu_info import CPUinfo
@@ -76,3 +79,10 @@ def test_nodes_of_nothing_and_of_an_unknown_core_are_refused() -> None:
 def test_what_lscpu_does_not_print_is_refused() -> None:
     with pytest.raises(ValueError, match="lscpu"):
         CPUinfo("nothing of the kind")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="launches are Linux's")
+def test_of_this_machine_only_what_this_process_may_use_counts() -> None:
+    info = CPUinfo()
+    assert set(info.get_all_logical_cores()) == os.sched_getaffinity(0)
+    assert 0 < info.physical_core_nums() <= info.logical_core_nums()

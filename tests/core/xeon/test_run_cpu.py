@@ -193,3 +193,15 @@ def test_starting_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_console_that_is_gone_ends_neither_the_program_nor_its_logs(tmp_path: Path) -> None:
+    code = "for number in range(20000): print('line', number)"
+    command = [*COMMAND, *PLAIN, "--log-path", str(tmp_path), script(tmp_path, code)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.DEVNULL, check=False)
+    os.close(writing)
+    assert done.returncode == 0
+    (log,) = tmp_path.glob("*/attempt_0/0/stdout.log")
+    assert log.read_text().splitlines()[-1] == "line 19999"
