@@ -24,7 +24,7 @@ from mlbackends.deviations import DEVIATIONS
 from mlbackends.flag_table import FLAGS, of_module
 from mlbackends.model import registry
 from mlbackends.model.reasons import CODES
-from mlbackends.model.schema import report_schema
+from mlbackends.model.schema import SCHEMAS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stubs
@@ -267,8 +267,9 @@ def files() -> dict[str, str]:
     made["man/backends-flags.7"] = flags_page()
     made["man/backends-deviations.7"] = deviations_page()
     made["docs/deviations.md"] = deviations_markdown()
-    schema = msgspec.json.format(msgspec.json.encode(report_schema()), indent=2).decode()
-    made["man/report.schema.json"] = schema + "\n"
+    for name, schema in SCHEMAS.items():
+        text = msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
+        made[f"man/{name}.schema.json"] = text + "\n"
     for shell in completion.SHELLS:
         made[f"cli/completions/backends.{shell}"] = completion.script(shell)
     made.update(stubs.stubs())

@@ -12,18 +12,18 @@ Examples:
   backends info --format json | check-jsonschema --schemafile report.schema.json -
 """
 )
-@click.argument("record", type=click.Choice(["report"]))
+@click.argument("record", type=click.Choice(["report", "flags"]))
 @click.option("--output", metavar="FILE", default="", help="Write to FILE, whole or not at all.")
 def command(record: str, output: str) -> None:
     """Print the JSON Schema of what the commands print.
 
-    RECORD is report: what `backends info --format json` prints. The dialect is 2020-12. Each field
+    RECORD is report: what `backends info --format json` prints, or flags: what `backends flags list
+    --format json` prints. The dialect is 2020-12. Each field
     has an x-role: fact, metric, identity or volatile. Within a major version of the schema, which is
     the number after the slash in "backends.report/1", fields and facts are only added.
     """
     import msgspec
 
-    from mlbackends.model.schema import report_schema
+    from mlbackends.model.schema import SCHEMAS
 
-    del record
-    write(msgspec.json.format(msgspec.json.encode(report_schema()), indent=2).decode(), output)
+    write(msgspec.json.format(msgspec.json.encode(SCHEMAS[record]()), indent=2).decode(), output)

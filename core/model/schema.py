@@ -5,8 +5,9 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from mlbackends.model import registry
+from mlbackends.model import registry, switches
 from mlbackends.model.records import SCHEMA, Fact, Report
+from mlbackends.model.switches import Switches
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -46,6 +47,27 @@ def report_schema() -> dict[str, Any]:
         **reference,
         "$defs": definitions,
     }
+
+
+def flags_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of `Switches`."""
+    (reference,), definitions = msgspec.json.schema_components(
+        [Switches], ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        definition["description"] = " ".join(definition["description"].split())
+    definitions["Switches"]["properties"]["schema"] = {"const": switches.SCHEMA}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{switches.SCHEMA.replace('/', ':')}",
+        "title": switches.SCHEMA,
+        **reference,
+        "$defs": definitions,
+    }
+
+
+SCHEMAS = {"report": report_schema, "flags": flags_schema}
+"""The schema of each kind of record that a command prints."""
 
 
 def _facts(declared: tuple[Fact, ...]) -> dict[str, Any]:

@@ -1,0 +1,226 @@
+"""`backends flags`, run as a user does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+from running import backends
+
+from mlbackends.flag_table import FLAGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_list_names_every_switch_with_value_default_origin_and_who_obeys() -> None:
+    done = backends("flags", "list", "--format", "json")
+
+    told = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert told["schema"] == "backends.flags/1"
+    assert [each["name"] for each in told["flags"]] == list(FLAGS)
+    benchmark = next(each for each in told["flags"] if each["name"] == "cudnn.benchmark")
+    assert benchmark["value"] is False
+    assert benchmark["default"] is False
+    assert benchmark["origin"] == "default"
+    assert benchmark["obeyed_by"] == ["torch"]
+
+
+def test_what_list_prints_fits_the_schema() -> None:
+    schema = json.loads(backends("schema", "flags").stdout)
+
+    jsonschema.validate(json.loads(backends("flags", "list", "--format", "json").stdout), schema)
+
+
+def test_a_variable_gives_the_value_and_the_origin() -> None:
+    done = backends(
+        "flags", "list", "cudnn", "--changed", environment={"MLBACKENDS_CUDNN_BENCHMARK": "1"}
+    )
+
+    assert "benchmark  true (environment; default false)  torch" in done.stdout
+    assert "deterministic" not in done.stdout
+
+
+def test_the_file_of_the_variable_gives_the_value_and_the_origin(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[cuda.matmul]\nallow_tf32 = true\n")
+
+    done = backends(
+        "flags", "get", "cuda.matmul.fp32_precision", "--origin",
+        environment={"MLBACKENDS_FLAGS": str(file)},
+    )  # fmt: skip
+
+    assert done.stdout == "file\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (("cudnn.benchmark",), "false\n"),
+        (("cudnn.benchmark", "--set", "cudnn.benchmark=on"), "true\n"),
+        (("fp32_precision", "--set", "fp32_precision=ieee"), "ieee\n"),
+        (("cudnn.conv.fp32_precision", "--set", "fp32_precision=ieee"), "ieee\n"),
+        (("cuda.matmul.allow_fp16_reduced_precision_reduction",), "true\n"),
+        (("mkl.num_threads",), "null\n"),
+        (("openmp.num_threads", "--set", "openmp.num_threads=4,2"), "4,2\n"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_get_prints_one_bare_value(arguments: tuple[str, ...], printed: str) -> None:
+    done = backends("flags", "get", *arguments)
+
+    assert (done.returncode, done.stdout) == (0, printed)
+
+
+def test_get_says_why_an_older_switch_has_no_value() -> None:
+    done = backends(
+        "flags", "get", "cuda.matmul.allow_tf32", "--set", "cuda.matmul.fp32_precision=tf32"
+    )
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "mix of the legacy and new APIs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("get", "cudnn.benchmrk"), "did you mean 'cudnn.benchmark'?"),
+        (("list", "cudn"), "did you mean 'cudnn'?"),
+        (("list", "--set", "cudnn.benchmark"), "is no setting"),
+        (("list", "--set", "cudnn.benchmark=maybe"), "valid values are 0 or 1"),
+        (("list", "--set", "fp32_precision=tf23"), "did you mean 'tf32'?"),
+        (("list", "--set", "xnnpack.enabled=true"), "an answer, not a setting"),
+        (("env", "--set", "cudnn.benchmark=1", "--set", "cudnn.benchmark=0"), "is set twice"),
+        (("env", "--flags", "/nonexistent/run.toml"), "No such file"),
+        (("check", "/dev/null/x"), "cannot be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    done = backends("flags", *arguments)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[cudnn]\nbenchmark = true\nbenchmrk = 1\n", ":3: there is no switch named 'cudnn.benchmrk'"),
+        ("[cudnn]\n\nbenchmark = 'maybe'\n", ":3: cudnn.benchmark cannot be 'maybe'"),
+        ("[cudnn\n", "line 1"),
+        ("cudnn = 3\n", ":1: there is no switch named 'cudnn'"),
+        ("fp32_precision = 1\n", ":1: fp32_precision cannot be 1"),
+        ("[cuda]\nsdp_priority_order = ['math']\n", ":2: cuda.sdp_priority_order cannot be"),
+    ],
+    ids=["unknown", "value", "syntax", "module", "type", "order"],
+)  # fmt: skip
+def test_check_names_file_line_and_key(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(text)
+
+    done = backends("flags", "check", str(file))
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert str(file) in done.stderr
+
+
+def test_check_takes_a_right_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("fp32_precision = 'ieee'\n[cudnn]\nbenchmark = true\n")
+
+    done = backends("flags", "check", str(file))
+
+    assert (done.returncode, done.stdout) == (0, f"{file}: 2 switches, all right\n")
+
+
+def test_check_without_a_file_looks_at_the_variables() -> None:
+    wrong = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "yes"}
+
+    done = backends("flags", "check", environment=wrong)
+    listed = backends("flags", "list", "cuda.matmul", environment=wrong)
+
+    assert done.returncode == 2
+    assert "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE: yes; valid values are 0 or 1" in done.stderr
+    assert listed.returncode == 0
+    assert "Ignoring invalid value" in listed.stderr
+
+
+def test_env_prints_nothing_where_all_is_at_its_default() -> None:
+    assert backends("flags", "env").stdout == ""
+
+
+def test_env_prints_variables_that_give_the_same_state_again(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(
+        "fp32_precision = 'ieee'\n"
+        "[cuda]\npreferred_blas_library = 'cublaslt'\npreferred_linalg_library = 'magma'\n"
+        "cublas_workspace_size = 8192\n"
+        "[cuda.matmul]\nallow_tf32 = true\nallow_bf16_reduced_precision_reduction = [false, false]\n"
+        "[openmp]\nnum_threads = 3\n"
+    )
+
+    exports = backends("flags", "env", "--flags", str(file)).stdout
+    lines = [shlex.split(line) for line in exports.splitlines()]
+    variables = dict(line[1].split("=", 1) for line in lines)
+    again = backends("flags", "list", "--format", "json", environment=variables)
+    there = backends("flags", "list", "--format", "json", "--flags", str(file))
+
+    def values(text: str) -> dict[str, object]:
+        return {each["name"]: each["value"] for each in json.loads(text)["flags"]}
+
+    assert all(line[0] == "export" for line in lines)
+    assert variables["TORCH_BLAS_PREFER_CUBLASLT"] == "1"
+    assert variables["OMP_NUM_THREADS"] == "3"
+    assert values(again.stdout) == values(there.stdout)
+
+
+def test_env_writes_what_docker_reads_and_json() -> None:
+    settings = ("--set", "cudnn.benchmark=true", "--set", "mkldnn.verbose_level=dispatch,profile")
+
+    dotenv = backends("flags", "env", "--format", "dotenv", *settings).stdout
+    object_ = backends("flags", "env", "--format", "json", *settings).stdout
+
+    assert "ONEDNN_VERBOSE=dispatch,profile\n" in dotenv
+    assert json.loads(object_) == dict(line.split("=", 1) for line in dotenv.splitlines())
+
+
+def test_the_list_fits_into_80_columns() -> None:
+    done = backends("flags", "list", environment={"COLUMNS": "80"})
+
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "sdp_priority_order" in done.stdout
+    assert "\n  fp32_precision                          none" in done.stdout
+
+
+def test_markdown_has_the_full_name_on_each_row() -> None:
+    done = backends("flags", "list", "mkldnn", "--format", "markdown")
+
+    assert r"| mkldnn.matmul.fp32\_precision | none | mlbackends, torch |" in done.stdout
+
+
+def test_listing_imports_nothing_that_computes() -> None:
+    import subprocess
+    import sys
+
+    program = (
+        "import sys\nfrom mlbackends.cli import run\n"
+        "sys.argv = ['backends', 'flags', 'list', '--format', 'json']\n"
+        "try: run()\nexcept SystemExit: pass\n"
+        "print(*sorted({'numpy', 'torch', 'rich', 'triton'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stderr.split() == []
