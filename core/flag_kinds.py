@@ -231,9 +231,13 @@ class Workspace(Count):
         return sum(size * count for size, count in zip(sizes[::2], sizes[1::2], strict=True)) * 1024
 
     def written(self, value: object) -> str:
-        """Return one `:KiB:1`, rounded up to whole KiB."""
+        """Return buffers of 4096, 16 and 1 KiB, rounded up: 32 MiB is :4096:8, which repeats bit for bit."""
         assert isinstance(value, int)
-        return f":{-(-value // 1024)}:1"
+        left, parts = -(-value // 1024), []
+        for size in (4096, 16, 1):
+            count, left = divmod(left, size)
+            parts += [f":{size}:{count}"] if count else []
+        return "".join(parts) or ":0:1"
 
 
 class Kibibytes(Count):
