@@ -1,0 +1,132 @@
+"""Writes the switches of `backends run` into a torch that has been imported, and reads each back.
+
+Stands alone, as the hook beside it does. Where one cannot be applied, the program ends with a line
+on standard error and exit code 2.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import warnings
+
+TYPE_CHECKING = False  # as in the hook
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any, NoReturn
+
+
+class _Refused(Exception):
+    """Why a switch does not hold."""
+
+
+def apply(torch: "ModuleType", text: str) -> None:
+    """Apply the steps in order, then read all back: a later one may have undone an earlier."""
+    try:
+        steps = json.loads(text)
+        with warnings.catch_warnings():
+            # Who set the switch knows what it means; with -W error, torch would raise.
+            warnings.simplefilter("ignore")
+            for step in steps:
+                _tried(torch, step, _write)
+            for step in steps:
+                _tried(torch, step, _compare)
+    except _Refused as refused:
+        _end(str(refused))
+    except Exception as error:  # noqa: BLE001  whatever torch raises
+        _end("the switches cannot be applied: " + _first_line(error))
+
+
+def _tried(
+    torch: "ModuleType",
+    step: "dict[str, Any]",
+    action: "Callable[[ModuleType, dict[str, Any]], None]",
+) -> None:
+    try:
+        action(torch, step)
+    except Exception as error:  # noqa: BLE001  as above
+        shown = f"{step['name']}={json.dumps(step['value'])}"
+        why = str(error) if isinstance(error, _Refused) else "it said " + _first_line(error)
+        version = getattr(torch, "__version__", "of no version")
+        raise _Refused(f"{shown} cannot be applied to torch {version}: {why}") from None
+
+
+def _write(torch: "ModuleType", step: "dict[str, Any]") -> None:
+    if step.get("attribute"):
+        holder, name = _holder(torch, step["attribute"])
+        _read(holder, name, step["attribute"])  # torch takes an unknown name, and does nothing
+        setattr(holder, name, step["argument"])
+    elif step.get("call"):
+        holder, name = _holder(torch, step["call"])
+        call = _read(holder, name, step["call"])
+        if step.get("keyword"):
+            call(**{step["keyword"]: step["argument"]})
+        else:
+            call(step["argument"])
+
+
+def _compare(torch: "ModuleType", step: "dict[str, Any]") -> None:
+    for path, wanted in step.get("reads", ()):
+        holder, name = _holder(torch, path)
+        found = getattr(holder, name, _ABSENT)
+        if found is _ABSENT:
+            raise _Refused("it has no " + path)
+        found = _plain(found() if callable(found) else found)
+        if wanted is not None and (
+            found != wanted or isinstance(found, bool) != isinstance(wanted, bool)
+        ):
+            raise _Refused(f"{path} is {json.dumps(found, default=repr)} there")
+
+
+_ABSENT = object()
+
+
+def _holder(torch: "ModuleType", path: str) -> "tuple[Any, str]":
+    """Return the object that has the last name of a path such as torch.backends.cudnn.enabled."""
+    names = path.split(".")
+    holder: Any = torch
+    for at in range(1, len(names) - 1):
+        if not hasattr(holder, names[at]):
+            try:
+                importlib.import_module(".".join(names[: at + 1]))
+            except ImportError:
+                raise _Refused("it has no " + path) from None
+        holder = getattr(holder, names[at])
+    return holder, names[-1]
+
+
+def _read(holder: "Any", name: str, path: str) -> "Any":
+    """Return an attribute, or None where it is there and cannot be read now."""
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        raise _Refused("it has no " + path) from None
+    except Exception:  # noqa: BLE001  as above
+        # Older precision switches cannot be read beside newer ones; they can be set.
+        return None
+
+
+def _plain(value: "Any") -> "Any":
+    """Return a value of torch as JSON has it: a member of an enumeration by its name."""
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    return str(getattr(value, "name", value)).lower()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return "{}: {}".format(type(error).__name__, lines[0] if lines else "")
+
+
+def _end(message: str) -> "NoReturn":
+    """End the process: an exception could be caught, and the program go on without its switches."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f"backends run: {message}\n".encode("utf-8", "backslashreplace"))
+    os._exit(2)
