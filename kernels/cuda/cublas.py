@@ -8,6 +8,7 @@ Source: cuBLAS documentation, cublasGemmStridedBatchedEx, cublasSetMathMode, cub
 
 import ctypes
 import threading
+from typing import Any
 
 from mlbackends.kernels.cuda import runtime
 from mlbackends.kernels.cuda.dtypes import ELEMENT_TYPES
@@ -23,6 +24,14 @@ _SCALING = {
     "complex64": ("cublasCsscal_v2", ctypes.c_float),
     "complex128": ("cublasZdscal_v2", ctypes.c_double),
 }
+
+_TRANSPOSING: dict[str, tuple[str, Any]] = {
+    "float32": ("cublasSgeam", ctypes.c_float * 1),
+    "float64": ("cublasDgeam", ctypes.c_double * 1),
+    "complex64": ("cublasCgeam", ctypes.c_float * 2),
+    "complex128": ("cublasZgeam", ctypes.c_double * 2),
+}
+CAN_TRANSPOSE = frozenset(_TRANSPOSING)
 
 
 class Handle:
@@ -90,6 +99,30 @@ class Handle:
                 at = ctypes.c_void_p(pointer + start * itemsize)
                 value = ctypes.byref(real(factor))
                 self._library(function, self._handle, part, value, at, ctypes.c_int(1))
+
+    def transpose(
+        self,
+        dtype: str,
+        rows: int,
+        columns: int,
+        target: tuple[int, int],
+        source: tuple[int, int],
+    ) -> None:
+        """Write the transpose of a matrix that is stored by columns, (columns, rows), to another place.
+
+        target, source: the address, and the elements from one column to the next.
+        """
+        function, number = _TRANSPOSING[dtype]
+        one, zero, no = number(1), number(0), ctypes.c_int(0)
+        (to, to_leading), (of, of_leading) = target, source
+        with self.lock, runtime.on_device(self.device):
+            self._library(
+                function,
+                *(self._handle, ctypes.c_int(1), no, ctypes.c_int(rows), ctypes.c_int(columns)),
+                *(one, ctypes.c_void_p(of), ctypes.c_int(of_leading)),
+                *(zero, ctypes.c_void_p(to), ctypes.c_int(to_leading)),
+                *(ctypes.c_void_p(to), ctypes.c_int(to_leading)),
+            )
 
 
 def _math_mode(dtype: str, precision: Precision) -> int:

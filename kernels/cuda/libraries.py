@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mlbackends.model.records import Finding, Library
+    from mlbackends.probing.host import Host
 
 
 class Opened:
@@ -52,18 +53,19 @@ class Opened:
 
 
 @cache
-def open_library(probe: str, name: str) -> Opened:
+def open_library(probe: str, name: str, host: "Host | None" = None) -> Opened:
     """Open a library as its probe finds it, such as ("cublas", "cublasLt").
 
     name: that of the library's record, where the probe finds several. A copy that this process has
     mapped already is taken before all others: two copies of one library would not share handles.
+    host: the machine to look at, ours unless given.
     Raises CudaUnavailable where none is found, or none opens.
     """
     from mlbackends.model import registry
     from mlbackends.probing.host import Host
 
     leaf = registry.load("probes", probe)
-    found: Finding = leaf.find(Host())
+    found: Finding = leaf.find(host or Host())
     names = getattr(leaf, "STATUSES", {})
     candidates = [each for each in found.libraries if each.name == name and not each.reasons]
     for library in candidates:

@@ -10,6 +10,7 @@ from mlbackends.cuda_plan_cache import plans_of
 from mlbackends.kernels.cuda import cublas, runtime
 from mlbackends.kernels.cuda.cufft import FORWARD, INVERSE, MOST_AXES, Layout, Plan, Shape
 from mlbackends.kernels.cuda.device_array import DeviceArray, empty, product, zeros
+from mlbackends.kernels.cuda.dtypes import ELEMENT_TYPES
 from mlbackends.kernels.cuda.strided_copy import copy_elements
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ def _along(
     source = array.permuted(order)
     rank, batch = len(axes), source.shape[: len(rest)]
     layout = _layout(source, rank)
-    if layout is None or kind == "c2r":  # c2r uses its source as room for work
+    # c2r uses its source as room for work; cuFFT reads real numbers in pairs.
+    pair = ELEMENT_TYPES[COMPLEX_OF[source.dtype]].itemsize
+    if layout is None or kind == "c2r" or source.pointer % pair:
         moved = empty(source.shape, source.dtype, source.device)
         copy_elements(moved, source)
         source, layout = moved, _layout(moved, rank)

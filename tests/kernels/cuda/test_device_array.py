@@ -1,0 +1,218 @@
+"""Arrays in device memory: in and out of other libraries, and given back in the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def test_numbers_come_back_as_they_went(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+for dtype in ("f2", "f4", "f8", "c8", "c16"):
+    for shape in ((), (0,), (3,), (2, 0, 3), (2, 3, 4)):
+        a = (rng.standard_normal(shape) * 10).astype(dtype)
+        array = on_device(a)
+        assert array.numpy().dtype == a.dtype and np.array_equal(array.numpy(), a), (dtype, shape)
+        assert array.nbytes == a.nbytes and array.ndim == a.ndim
+a = rng.standard_normal((2, 3, 4))
+tell(bool(np.array_equal(on_device(a).permuted((2, 0, 1)).numpy(), a.transpose(2, 0, 1))))
+tell(error_of(lambda: on_device(np.ones(3, "i4"))))
+"""
+    )
+    assert told.values[0] is True
+    assert told.values[1][0] == "TypeError"
+    assert "'<i4' are not one of float16, bfloat16" in told.values[1][1]
+
+
+def test_memory_is_given_back_when_nothing_needs_it_any_more(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+a = on_device(np.ones((2, 3), "f4"))
+view = a.permuted((1, 0))
+del a
+tell(view.numpy().tolist())
+del view
+tell("gone")
+"""
+    )
+    assert told.values[0] == [[1.0, 1.0]] * 3
+    frees = [line.split()[1] for line in told.lines("cudaFree")]
+    assert frees[-1] == "0"  # none is live
+
+
+def test_out_of_memory_is_an_error_that_leaves_nothing_behind(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+tell(error_of(lambda: on_device(np.ones(1 << 10, "f8"))))
+""",
+        FAKE_MEMORY="4096",
+    )
+    said = "cudaMalloc returned 2 (cudaErrorMemoryAllocation)"
+    assert told.values == [["CudaError", said]]
+    assert not told.lines("cudaMalloc")
+
+
+def test_the_array_interface_goes_both_ways(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends.kernels.cuda.device_array import as_device_array
+a = rng.standard_normal((3, 4)).astype("f4")
+array = on_device(a)
+told = dict(array.__cuda_array_interface__)
+assert told["data"][0] == array.pointer
+tell({key: told[key] for key in ("shape", "typestr", "strides", "version", "stream")})
+turned = array.permuted((1, 0))
+class Theirs:
+    __cuda_array_interface__ = turned.__cuda_array_interface__
+again = as_device_array(Theirs())
+tell([again.shape, again.strides, again.device, bool(np.array_equal(again.numpy(), a.T))])
+class Masked:
+    __cuda_array_interface__ = {**told, "mask": array}
+class Odd:
+    __cuda_array_interface__ = {**told, "strides": (16, 3)}
+class Busy:
+    __cuda_array_interface__ = {**told, "stream": 7}
+tell(error_of(lambda: as_device_array(Masked())))
+tell(error_of(lambda: as_device_array(Odd())))
+as_device_array(Busy())
+"""
+    )
+    assert told.values[0] == {
+        "shape": [3, 4],
+        "typestr": "<f4",
+        "strides": None,
+        "version": 3,
+        "stream": 1,
+    }
+    assert told.values[1] == [[4, 3], [1, 4], 0, True]
+    assert told.values[2] == ["TypeError", "an array with a mask cannot be computed with"]
+    assert told.values[3][0] == "TypeError"
+    assert told.lines("cudaStreamSynchronize") == ["cudaStreamSynchronize 7 0"]
+
+
+def test_memory_of_the_host_is_refused_and_a_device_s_is_recognised(on_fake_cuda: Any) -> None:
+    program = """
+from mlbackends.kernels.cuda.device_array import as_device_array
+class Theirs:
+    __cuda_array_interface__ = {"shape": (1,), "typestr": "<f4", "data": (4096, False), "version": 3}
+tell(error_of(lambda: tell(as_device_array(Theirs()).device)))
+"""
+    host = on_fake_cuda(program, FAKE_POINTER_KIND="1")
+    assert host.values == [
+        ["CudaUnavailable", "the memory at 0x1000 is not a CUDA device's"],
+    ]
+    second = on_fake_cuda(program, FAKE_GPUS="2", FAKE_POINTER_DEVICE="1")
+    assert second.values == [1, None]
+
+
+def test_dlpack_shares_memory_and_holds_it_until_the_consumer_is_done(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+import gc
+from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends.kernels.cuda import dlpack
+a = rng.standard_normal((3, 4)).astype("f4")
+array = on_device(a).permuted((1, 0))
+class Theirs:
+    def __init__(self, of): self.of, self.streams = of, []
+    def __dlpack_device__(self): return self.of.__dlpack_device__()
+    def __dlpack__(self, *, stream=None, **more):
+        self.streams.append(stream)
+        return self.of.__dlpack__(stream=stream, **more)
+theirs = Theirs(array)
+assert is_on_device(theirs)
+again = as_device_array(theirs)
+tell([again.pointer == array.pointer, again.shape, again.strides, again.dtype, theirs.streams])
+del array, theirs
+gc.collect()
+tell(bool(np.array_equal(again.numpy(), a.T)))
+tell(len(dlpack._given_out))
+del again
+gc.collect()
+tell(len(dlpack._given_out))
+"""
+    )
+    assert told.values == [[True, [4, 3], [1, 4], "float32", [1]], True, 1, 0]
+    assert told.lines("cudaFree")
+
+
+def test_a_consumer_that_takes_the_capsule_frees_it_by_its_deleter(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+import ctypes, gc
+from mlbackends.kernels.cuda import dlpack
+array = on_device(np.ones(5, "f4"))
+capsule = array.__dlpack__()
+api = ctypes.pythonapi
+api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+api.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
+address = api.PyCapsule_GetPointer(capsule, b"dltensor")
+used = b"used_dltensor"
+api.PyCapsule_SetName(capsule, used)
+del capsule, array
+gc.collect()
+tell(len(dlpack._given_out))
+managed = dlpack._Managed.from_address(address)
+ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(address)
+tell(len(dlpack._given_out))
+"""
+    )
+    assert told.values == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "waits", "error"),
+    [
+        ("", 0, None),
+        ("stream=1", 0, None),
+        ("stream=-1", 0, None),
+        ("stream=2", 1, None),
+        ("stream=99, max_version=(1, 0)", 1, None),
+        ("dl_device=(2, 0)", 0, None),
+        ("dl_device=(1, 0)", 0, "BufferError"),
+        ("copy=True", 0, "BufferError"),
+        ("copy=False", 0, None),
+    ],
+)
+def test_a_consumer_on_another_stream_gets_finished_memory(
+    on_fake_cuda: Any, arguments: str, waits: int, error: str | None
+) -> None:
+    told = on_fake_cuda(
+        f"""
+array = on_device(np.ones(5, "f4"))
+failed = error_of(lambda: array.__dlpack__({arguments}))
+tell(failed and failed[0])
+"""
+    )
+    assert told.values == [error]
+    assert len(told.lines("cudaStreamSynchronize")) == waits
+
+
+def test_bfloat16_goes_by_dlpack_alone(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends.kernels.cuda.device_array import empty, as_device_array, DeviceArray
+patterns = np.array([[0x3F80, 0x4000], [0xC040, 0x7F80]], np.uint16)
+raw = on_device(patterns.view("f2"))
+array = raw.viewed(raw.shape, raw.strides)
+array.dtype = "bfloat16"
+tell(error_of(lambda: array.__cuda_array_interface__))
+tell(array.numpy().tolist())
+class Theirs:
+    __dlpack_device__, __dlpack__ = array.__dlpack_device__, array.__dlpack__
+product = mlbackends.matmul(Theirs(), Theirs())
+tell([product.dtype, product.numpy().tolist()])
+"""
+    )
+    assert told.values[0] == ["AttributeError", "the array interface has no bfloat16; use DLPack"]
+    assert told.values[1] == [[1.0, 2.0], [-3.0, float("inf")]]
+    assert told.values[2] == ["bfloat16", [[-5.0, float("inf")], [float("-inf"), float("inf")]]]
+    assert "type=14" in told.lines("gemm")[0]
+
+
+def test_an_array_says_what_it_is(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda("tell(repr(on_device(np.ones((2, 3)), 1)))", FAKE_GPUS="2")
+    assert told.values == ["DeviceArray(shape=(2, 3), dtype=float64, device='cuda:1')"]
