@@ -42,6 +42,16 @@ class AttentionBackend:
     tolerance: ClassVar[dict[str, float]] = {}
     dsl: ClassVar[str] = ""
 
+    def __init_subclass__(cls) -> None:
+        """Refuse a backend that switches could not reach, or that takes what nothing is called."""
+        if getattr(cls, "answers_to", SDPBackend.ERROR) is SDPBackend.ERROR or not hasattr(
+            cls, "name"
+        ):
+            raise TypeError(f"{cls.__name__} needs a name, and an SDPBackend that it answers to")
+        if unknown := cls.takes - RARE.keys():
+            known = ", ".join(RARE)
+            raise TypeError(f"{cls.__name__} takes {', '.join(unknown)}; it can take {known}")
+
     @classmethod
     @final
     def every_constraint(cls) -> tuple[Constraint, ...]:

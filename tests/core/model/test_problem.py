@@ -1,0 +1,199 @@
+"""A problem that no backend could answer cannot be made, and one that can be says what it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.errors import InvalidProblem, MlBackendsError, NoBackend
+from mlbackends.model.problem import (
+    AttentionProblem,
+    Decision,
+    TensorSpec,
+    Verdict,
+    broadcast,
+    contiguous_strides,
+)
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device
+
+SPEC = TensorSpec((2, 8, 16, 64), "float32")
+
+
+def problem(**changes: Any) -> AttentionProblem:
+    return AttentionProblem(**{"query": SPEC, "key": SPEC, "value": SPEC, **changes})
+
+
+def spec(*shape: int, dtype: str = "float32", **more: Any) -> TensorSpec:
+    return TensorSpec(shape, dtype, **more)
+
+
+def test_a_problem_says_its_sizes() -> None:
+    told = problem(
+        query=spec(2, 8, 5, 64),
+        key=spec(2, 2, 7, 64),
+        value=spec(2, 4, 7, 32),
+        enable_gqa=True,
+    )
+
+    assert (told.heads, told.key_heads, told.query_length, told.key_length) == (8, 2, 5, 7)
+    assert (told.head_dim, told.value_dim, told.rank, told.dtype) == (64, 32, 4, "float32")
+    assert told.output_shape == (2, 8, 5, 32)
+
+
+def test_what_broadcasts_is_a_problem() -> None:
+    told = problem(query=spec(5, 64), key=spec(3, 1, 7, 64), value=spec(4, 7, 8))
+
+    assert told.heads == 1
+    assert told.output_shape == (3, 4, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"key": spec(2, 8, 16, 64, dtype="float16")}, "query float32, key float16, value float32"),
+        ({"query": spec(64)}, "query must be at least 2 dimensional"),
+        ({"key": spec(2, 8, 16, 32)}, "same last dimension; it is 64 and 32"),
+        ({"value": spec(2, 8, 15, 64)}, "same length; it is 16 and 15"),
+        ({"key": spec(3, 8, 16, 64)}, "sizes 2 and 3 do not go together"),
+        ({"key": spec(2, 2, 16, 64)}, "sizes 2 and 8 do not go together"),
+        (
+            {"key": spec(2, 3, 16, 64), "value": spec(2, 3, 16, 64), "enable_gqa": True},
+            "key has 3, query 8",
+        ),
+        (
+            {"key": spec(2, 0, 16, 64), "value": spec(2, 0, 16, 64), "enable_gqa": True},
+            "key has 0, query 8",
+        ),
+        (
+            {"query": spec(4, 8), "key": spec(4, 8), "value": spec(4, 8), "enable_gqa": True},
+            "needs a dimension of heads",
+        ),
+        ({"dropout": 1.5}, "between 0 and 1, but got 1.5"),
+        ({"dropout": -0.1}, "between 0 and 1"),
+        ({"dropout": math.nan}, "between 0 and 1"),
+        ({"mask": spec(16, 16, dtype="int64")}, "got int64 and query float32"),
+        ({"mask": spec(16, 16, dtype="float64")}, "got float64 and query float32"),
+        ({"mask": spec(16)}, "does not extend"),
+        (
+            {"mask": spec(16, 17)},
+            r"shape \[16, 17\] does not extend to the scores \[2, 8, 16, 16\]",
+        ),
+        ({"mask": spec(3, 8, 16, 16)}, "does not extend"),
+        ({"mask": spec(1, 1, 1, 16, 16)}, "does not extend"),
+        ({"mask": spec(16, 16), "is_causal": True}, "should not be set when is_causal=True"),
+        ({"lower_right": True}, "is_causal is False"),
+        ({"inner_dtype": "float16"}, "must be float32, float64 or float32"),
+        (
+            {"key": spec(2, 8, 16, 64, device="cuda:0"), "query": spec(2, 8, 16, 64, device="xpu")},
+            "one device",
+        ),
+        (
+            {"query": spec(2, 8, 16, 64, device="cuda:0")},
+            "lies on cuda:0, and the problem's device is cpu",
+        ),
+    ],
+)
+def test_what_has_no_answer_is_refused_with_what_was_seen(changes: Any, said: str) -> None:
+    with pytest.raises(InvalidProblem, match=said):
+        problem(**changes)
+
+
+def test_forgotten_grouping_is_suggested() -> None:
+    few = spec(2, 2, 16, 64)
+    with pytest.raises(InvalidProblem) as caught:
+        problem(key=few, value=few)
+    assert "enable_gqa=True" in caught.value.hint
+
+    with pytest.raises(InvalidProblem) as caught:
+        problem(key=spec(2, 3, 16, 64), value=spec(2, 3, 16, 64))
+    assert not caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (((2, -1), "float32"), r"shape \[2, -1\] has a negative size"),
+        (((2, 3), "float33"), "no element type named 'float33'"),
+        (((2, 3), ""), "no element type"),
+        (((2, 3), "float32", (1,)), r"needs 2 strides; it has \[1\]"),
+        (((2, 3), "float32", (), "", False, False, -1), "before the storage"),
+    ],
+)
+def test_a_senseless_tensor_is_refused(arguments: Any, said: str) -> None:
+    with pytest.raises(InvalidProblem, match=said):
+        TensorSpec(*arguments)
+
+
+def test_a_mistyped_element_type_is_corrected() -> None:
+    with pytest.raises(InvalidProblem) as caught:
+        TensorSpec((1, 1), "bflaot16")
+    assert caught.value.hint == "did you mean bfloat16?"
+
+
+@given(st.lists(st.integers(0, 5), max_size=5).map(tuple))
+def test_left_out_strides_are_those_of_rows_side_by_side(shape: tuple[int, ...]) -> None:
+    strides = TensorSpec(shape, "float32").strides
+
+    assert strides == contiguous_strides(shape)
+    if all(shape):
+        last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        assert last == math.prod(shape) - 1
+
+
+@given(*[st.lists(st.integers(0, 3), max_size=4).map(tuple)] * 2)
+def test_broadcasting_is_numpys(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    import numpy as np
+
+    try:
+        wanted = np.broadcast_shapes(left, right)
+    except ValueError:
+        with pytest.raises(InvalidProblem):
+            broadcast(left, right)
+    else:
+        assert broadcast(left, right) == wanted
+
+
+@pytest.mark.parametrize(
+    ("device", "platform", "capability"),
+    [
+        (Device("cpu", 0), "cpu", None),
+        (Device("cuda", 0, capability="9.0"), "cuda", (9, 0)),
+        (Device("cuda", 0, capability="12.1"), "cuda", (12, 1)),
+        (Device("mig", 0, capability="8.0"), "cuda", (8, 0)),
+        (Device("cuda", 0), "cuda", None),
+        (Device("cuda", 0, capability="nonsense"), "cuda", None),
+        (Device("rocm", 0, capability="gfx942"), "rocm", None),
+    ],
+)
+def test_a_device_says_what_it_is(
+    device: Device, platform: str, capability: tuple[int, int] | None
+) -> None:
+    told = problem(device=device)
+
+    assert (told.platform, told.capability) == (platform, capability)
+
+
+def test_a_decision_is_read_back_as_it_was_written() -> None:
+    verdicts = (
+        Verdict("flash", "FLASH_ATTENTION", (Reason("mask", "there is a mask"),)),
+        Verdict("math", "MATH"),
+    )
+    decision = Decision(problem(scale=0.5, seed=3), "math", verdicts)
+
+    assert msgspec.json.decode(msgspec.json.encode(decision), type=Decision) == decision
+    assert [verdict.usable for verdict in verdicts] == [False, True]
+    assert [reason.code for reason in decision.reasons] == ["mask"]
+
+
+def test_the_errors_are_caught_by_torch_shaped_code() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        TensorSpec((-1,), "float32")
+    refused = NoBackend("nobody", (Reason("mask", "there is a mask"),), "drop it")
+    assert {RuntimeError, MlBackendsError} <= set(type(refused).__mro__)
+    assert (refused.exit_code, refused.hint, refused.reasons[0].code) == (1, "drop it", "mask")

@@ -1,0 +1,230 @@
+"""Each constraint passes what it should, and refuses with what was seen and what is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.reasons import CODES
+from mlbackends.model.records import Device
+from mlbackends.sdpa import constraints as c
+from mlbackends.sdpa.constraints import Constraint, unmet
+
+
+def spec(*shape: int, **more: Any) -> TensorSpec:
+    return TensorSpec(shape, **{"dtype": "float16", **more})
+
+
+Q = spec(2, 4, 16, 64)
+EMPTY = spec(2, 4, 0, 64)
+
+
+def problem(**changes: Any) -> AttentionProblem:
+    return AttentionProblem(**{"query": Q, "key": Q, "value": Q, **changes})
+
+
+def sm(capability: str) -> Device:
+    return Device("cuda", 0, capability=capability)
+
+
+def all_three(spec: TensorSpec) -> dict[str, Any]:
+    return {"query": spec, "key": spec, "value": spec}
+
+
+ROWS_APART = spec(2, 4, 16, 64, strides=(4096, 1024, 1, 16))
+ONE_WIDE = spec(2, 4, 16, 1, strides=(64, 16, 1, 16))
+CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
+    (c.on_device("cuda"), {"device": sm("9.0")}, {}, "tensors are on cpu; it needs cuda"),
+    (c.on_device("cpu", "cuda"), {}, {"device": Device("xpu", 0)}, "on xpu; it needs cpu or cuda"),
+    (
+        c.capability_between((8, 0), (12, 1)),
+        {"device": sm("12.1")},
+        {"device": sm("12.2")},
+        "the device is sm122; it needs sm80 to sm121",
+    ),
+    (c.capability_between((8, 0), (12, 1)), {"device": sm("8.0")}, {"device": sm("7.5")}, "sm75"),
+    (c.capability_between((8, 0), (12, 1)), {}, {"device": sm("")}, "is not known; it needs sm80"),
+    (
+        c.device_has("avx2", "fma"),
+        {"device": Device("cpu", 0, features=("avx2", "fma"))},
+        {"device": Device("cpu", 0, features=("fma",))},
+        "lacks avx2; it needs avx2, fma",
+    ),
+    (
+        c.dtype_in("float16", "float32"),
+        {},
+        all_three(spec(1, 1, 2, 2, dtype="int8")),
+        "the element type is int8; it takes float16, float32",
+    ),
+    (
+        c.rank_is(4),
+        {},
+        all_three(spec(4, 16, 64)),
+        "have 3, 3 and 3 dimensions; each needs 4",
+    ),
+    (c.equal_batch(), {}, {"key": spec(1, 4, 16, 64)}, "batch sizes 2, 1, 2; they must be equal"),
+    (
+        c.equal_heads(),
+        {},
+        {"value": spec(2, 1, 16, 64)},
+        "have 4, 4 and 1 heads; they must be equal",
+    ),
+    (
+        c.grouped_heads(),
+        {"key": spec(2, 2, 16, 64), "value": spec(2, 2, 16, 64), "enable_gqa": True},
+        {"key": spec(2, 1, 16, 64), "value": spec(2, 1, 16, 64)},
+        "unless enable_gqa is True",
+    ),
+    (
+        c.grouped_heads(),
+        {},
+        {"key": spec(2, 1, 16, 64), "value": spec(2, 2, 16, 64), "enable_gqa": True},
+        "key and value must have equally many",
+    ),
+    (
+        c.grouped_heads(value_may_differ=True),
+        {"key": spec(2, 1, 16, 64), "value": spec(2, 2, 16, 64), "enable_gqa": True},
+        {"key": spec(2, 1, 16, 64)},
+        "4, 1 and 4 heads",
+    ),
+    (c.same_head_dim(), {}, {"value": spec(2, 4, 16, 32)}, "head_dim is 64 and value_dim 32"),
+    (
+        c.head_dim_at_most(64),
+        {},
+        {"value": spec(2, 4, 16, 65)},
+        "head_dim is 65; it takes at most 64",
+    ),
+    (
+        c.head_dim_multiple_of(8),
+        {},
+        {"value": spec(2, 4, 16, 12)},
+        "head_dim is 12; it must be a multiple of 8",
+    ),
+    (c.non_empty(), {}, {"query": EMPTY}, "lengths of query and key are 0 and 16"),
+    (
+        c.square_causal(),
+        {"is_causal": True},
+        {"query": spec(2, 4, 8, 64), "is_causal": True},
+        "is_causal with lengths 8 and 16; they must be equal",
+    ),
+    (
+        c.square_causal(),
+        {"query": spec(2, 4, 8, 64)},
+        {"query": spec(2, 4, 1, 64), "is_causal": True},
+        "1 and 16",
+    ),
+    (
+        c.last_dim_contiguous(),
+        {},
+        {"key": ROWS_APART, "value": ROWS_APART},
+        "stride of key 16, value 16; it must be 1",
+    ),
+    (
+        c.last_dim_contiguous(),
+        {},
+        all_three(ONE_WIDE),
+        "stride of query 16",
+    ),
+    (
+        c.last_dim_contiguous(singleton_exempt=True),
+        all_three(ONE_WIDE),
+        {"query": ROWS_APART},
+        "stride of query 16",
+    ),
+    (
+        c.last_dim_contiguous(mask_too=True),
+        {"mask": spec(16, 16)},
+        {"mask": spec(16, 16, strides=(1, 16))},
+        "mask 16",
+    ),
+    (
+        c.last_dim_contiguous(),
+        {"mask": spec(16, 16, strides=(1, 16))},
+        {"query": ROWS_APART},
+        "query 16",
+    ),
+    (
+        c.no_mask(),
+        {"is_causal": True},
+        {"mask": spec(16, 16)},
+        r"a mask of shape \[16, 16\]; it takes none",
+    ),
+    (
+        c.mask_fixed(),
+        {"mask": spec(16, 16)},
+        {"mask": spec(16, 16, requires_grad=True)},
+        "mask requires a gradient",
+    ),
+    (
+        c.mask_ranks(2, 4),
+        {"mask": spec(16, 16)},
+        {"mask": spec(4, 16, 16)},
+        "has 3 dimensions; it takes 2 or 4",
+    ),
+    (c.no_dropout(), {}, {"dropout": 0.5}, "dropout is 0.5; it takes none"),
+    (
+        c.no_gradient(),
+        {},
+        {"key": spec(2, 4, 16, 64, requires_grad=True)},
+        "key require a gradient",
+    ),
+    (
+        c.not_nested(),
+        {},
+        all_three(spec(2, 4, 0, 64, nested=True)),
+        "are nested",
+    ),
+    (
+        c.no_lower_right(),
+        {"is_causal": True, "lower_right": True},
+        {"query": spec(2, 4, 8, 64), "is_causal": True, "lower_right": True},
+        "ends in the lower right corner",
+    ),
+    (
+        c.no_float64_inside(),
+        {"inner_dtype": "float32"},
+        {"inner_dtype": "float64"},
+        "float64 is asked for inside",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "passing", "failing", "said"),
+    CASES,
+    ids=[f"{n}-{each[0].code}" for n, each in enumerate(CASES)],
+)
+def test_a_constraint_passes_and_refuses(
+    constraint: Constraint, passing: dict[str, Any], failing: dict[str, Any], said: str
+) -> None:
+    import re
+
+    assert constraint.reason(problem(**passing)) is None
+    reason = constraint.reason(problem(**failing))
+    assert reason is not None
+    assert re.search(said, reason.message)
+    assert reason.code in CODES
+    assert constraint.sentence
+
+
+def test_every_constraint_is_tried_above() -> None:
+    makers = {
+        name
+        for name, thing in vars(c).items()
+        if callable(thing)
+        and not name.startswith("_")
+        and getattr(thing, "__annotations__", {}).get("return") is Constraint
+    }
+    tried = {each[0].test.__qualname__.partition(".")[0] for each in CASES}
+    assert tried == makers
+
+
+def test_all_reasons_are_told_and_not_the_first_alone() -> None:
+    told = unmet(
+        (c.on_device("cuda"), c.no_mask(), c.no_dropout(), c.rank_is(4)),
+        problem(mask=spec(16, 16), dropout=0.5),
+    )
+
+    assert [reason.code for reason in told] == ["wrong-device", "mask", "dropout"]

@@ -1,0 +1,179 @@
+"""What mlbackends.cuda has about attention, asked about a GPU that a fake driver tells of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import mlbackends
+from mlbackends import flag_store, sdpa
+from mlbackends.sdpa import cuda_surface
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeLibrary
+
+Params: Any = sdpa.SDPAParams
+X = np.zeros((1, 2, 16, 64), "float16")
+NAMES = ("flash", "mem_efficient", "math", "cudnn")
+
+#: A program with tensors that say that they are on a GPU.
+PROGRAM = """
+import warnings
+from mlbackends import cuda
+
+class OnGpu:
+    __cuda_array_interface__ = {}
+    def __init__(self, *shape, dtype="float16"):
+        self.shape, self.dtype = shape, dtype
+
+def ask(*tensors, mask=None, causal=False):
+    params = cuda.SDPAParams(*tensors, mask, 0.0, causal, False)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        flash = cuda.can_use_flash_attention(params, debug=True)
+    print(flash, cuda.can_use_efficient_attention(params), *[str(each.message) for each in told], sep="; ")
+
+easy = OnGpu(1, 2, 16, 64)
+ask(easy, easy, easy)
+ask(easy, easy, easy, mask=OnGpu(16, 16))
+ask(easy, OnGpu(1, 2, 32, 64), OnGpu(1, 2, 32, 64), causal=True)
+ask(easy, OnGpu(1, 2, 32, 60), OnGpu(1, 2, 32, 64))
+cuda.enable_flash_sdp(False)
+ask(easy, easy, easy, mask=OnGpu(16, 16))
+"""
+
+
+def answers(fake_library: FakeLibrary, capability: str) -> list[str]:
+    library = fake_library("cuda", "libcuda.so.1")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"LD_LIBRARY_PATH": str(library.parent), "FAKE_CAPABILITY": capability},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_gpu_is_answered_for_with_every_reason(fake_library: FakeLibrary) -> None:
+    easy, masked, oblong, odd, off = answers(fake_library, "90")
+
+    assert easy == "True; True"
+    assert masked == (
+        "False; True; FLASH_ATTENTION cannot be used: there is a mask of shape [16, 16]; it takes none"
+    )
+    assert "is_causal with lengths 16 and 32" in oblong
+    assert odd.startswith("False; False; ") and "same last dimension; it is 64 and 60" in odd
+    assert "switched off: cuda.flash_sdp was set in this program; FLASH_ATTENTION" in off
+    assert "there is a mask" in off
+
+
+def test_an_old_gpu_is_refused_what_it_cannot(fake_library: FakeLibrary) -> None:
+    assert answers(fake_library, "75")[0] == (
+        "False; True; FLASH_ATTENTION cannot be used: the device is sm75; it needs sm80 to sm121"
+    )
+
+
+def test_tensors_of_the_cpu_are_refused_and_silently_unless_asked() -> None:
+    params = Params(X, X, X, None, 0.0, False, False)
+
+    for name in ("flash", "efficient", "cudnn"):
+        ask = getattr(mlbackends.cuda, f"can_use_{name}_attention")
+        assert ask(params) is False
+        with pytest.warns(UserWarning, match="cannot be used") as told:
+            assert ask(params, debug=True) is False
+        assert any("the tensors are on cpu; it needs cuda" in str(each.message) for each in told)
+        assert all(each.filename == __file__ for each in told)
+        with pytest.raises(TypeError, match="must be SDPAParams, not int"):
+            ask(3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_switch_is_set_and_told(name: str) -> None:
+    tell = getattr(mlbackends.cuda, f"{name}_sdp_enabled")
+    switch = getattr(mlbackends.cuda, f"enable_{name}_sdp")
+    with flag_store.restored(f"cuda.{name}_sdp"):
+        assert tell() is True
+        assert switch(False) is None
+        assert tell() is False
+        for bad in (0, 1, None, "on", np.True_):
+            with pytest.raises(RuntimeError, match=f"{name}_sdp expects a bool"):
+                switch(bad)
+        assert tell() is False
+    assert tell() is True
+
+
+def test_sixteen_bits_may_be_kept_between_the_steps() -> None:
+    with flag_store.restored("cuda.fp16_bf16_reduction_math_sdp"):
+        assert cuda_surface.fp16_bf16_reduction_math_sdp_allowed() is False
+        cuda_surface.allow_fp16_bf16_reduction_math_sdp(True)
+        assert cuda_surface.fp16_bf16_reduction_math_sdp_allowed() is True
+        allow: Any = cuda_surface.allow_fp16_bf16_reduction_math_sdp
+        with pytest.raises(RuntimeError, match="expects a bool"):
+            allow(1)
+
+
+def test_flash_on_cuda_is_available_where_a_backend_says_so() -> None:
+    from mlbackends.sdpa.dispatch import backends
+
+    mine = [each for each in backends() if each.answers_to is sdpa.SDPBackend.FLASH_ATTENTION]
+    seen = cuda_surface.is_flash_attention_available()
+
+    assert isinstance(seen, bool)
+    assert not seen or any(not each.missing_parts() for each in mine)
+
+
+def test_the_deprecated_block_says_so_and_switches() -> None:
+    with pytest.warns(FutureWarning, match="sdpa_kernel") as told:
+        block = mlbackends.cuda.sdp_kernel(enable_flash=False, enable_cudnn=False)
+    assert told[0].filename == __file__
+    with block as given:
+        assert given == {}
+        names = (*NAMES, "overrideable")
+        on = [flag_store.read(f"cuda.{name}_sdp") for name in names]
+        assert on == [False, True, True, False, False]
+    assert flag_store.read("cuda.overrideable_sdp") is True
+
+
+def test_params_are_seven_by_position_and_read_only() -> None:
+    params = Params(X, X, X, X, 1, 0, True)
+
+    assert params.query is X and params.attn_mask is X
+    assert (params.dropout, params.is_causal, params.enable_gqa) == (1.0, False, True)
+    assert repr(type(params)) == "<class 'mlbackends.cuda.SDPAParams'>"
+    for name in ("query", "dropout", "nonsense"):
+        with pytest.raises(AttributeError):
+            setattr(params, name, X)
+    with pytest.raises(TypeError):
+        Params(X, X, X, None, 0.0, False)
+    with pytest.raises(TypeError):
+        Params(X, X, X, None, 0.0, False, enable_gqa=False)
+
+
+@pytest.mark.parametrize(
+    ("place", "bad"), [(0, None), (2, [1.0]), (3, 1), (4, "a"), (4, None), (5, "x"), (6, [])]
+)
+def test_params_refuse_an_argument_of_another_kind(place: int, bad: Any) -> None:
+    arguments: list[Any] = [X, X, X, None, 0.0, False, False]
+    arguments[place] = bad
+    with pytest.raises(TypeError, match=r"SDPAParams: .* must be"):
+        Params(*arguments)
+
+
+def test_reading_a_switch_loads_no_dispatcher() -> None:
+    program = (
+        "import sys, mlbackends\n"
+        "from mlbackends.sdpa import cuda_surface\n"
+        "cuda_surface.flash_sdp_enabled(); mlbackends.sdpa_kernel; mlbackends.SDPBackend.MATH\n"
+        "heavy = {'numpy', 'torch', 'msgspec', 're', 'json', 'subprocess', 'mlbackends.sdpa.dispatch'}\n"
+        "print(*sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not done.stdout.strip()

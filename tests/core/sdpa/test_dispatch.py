@@ -1,0 +1,292 @@
+"""Who is chosen, and why not the others: order, ranks, switches, filters and missing parts."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mlbackends
+from mlbackends import flag_store
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device
+from mlbackends.native_overrides import filters
+from mlbackends.sdpa import dispatch
+from mlbackends.sdpa.backend import RARE, AttentionBackend
+from mlbackends.sdpa.constraints import dtype_in, no_mask, on_device
+from mlbackends.sdpa.dispatch import choose, effective_order, nobody
+from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import ORDER, SWITCHES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
+CUDNN = SDPBackend.CUDNN_ATTENTION
+SPEC = TensorSpec((2, 4, 16, 64), "float16")
+
+
+class Flash(AttentionBackend):
+    name, answers_to, rank = "flash", FLASH, 10
+    constraints = (on_device("cpu", "cuda"), no_mask())
+
+
+class Faster(AttentionBackend):
+    name, answers_to, rank = "faster", FLASH, 20
+    constraints = (dtype_in("bfloat16"), no_mask())
+
+
+class Plain(AttentionBackend):
+    name, answers_to = "plain", MATH
+
+
+class InTriton(AttentionBackend):
+    name, answers_to, dsl = "in_triton", FLASH, "triton"
+
+
+class Cudnn(AttentionBackend):
+    name, answers_to = "cudnn", CUDNN
+
+
+class Unpacked(AttentionBackend):
+    name, answers_to, rank = "unpacked", FLASH, 99
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        return (Reason("missing-part", "there is no compiler", "install one"),)
+
+
+@pytest.fixture(autouse=True)
+def switches_as_found() -> Iterator[None]:
+    with flag_store.restored(*SWITCHES.values(), ORDER):
+        yield
+
+
+def problem(**changes: Any) -> AttentionProblem:
+    return AttentionProblem(**{"query": SPEC, "key": SPEC, "value": SPEC, **changes})
+
+
+def chosen(*among: type[AttentionBackend], **changes: Any) -> str:
+    return choose(problem(**changes), among=[each() for each in among]).chosen
+
+
+def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None:
+    decision = choose(
+        problem(mask=TensorSpec((16, 16), "bool")), among=[Plain(), Flash(), Faster()]
+    )
+
+    assert decision.chosen == "plain"
+    assert [(each.backend, each.answers_to) for each in decision.verdicts] == [
+        ("faster", "FLASH_ATTENTION"),
+        ("flash", "FLASH_ATTENTION"),
+        ("plain", "MATH"),
+    ]
+    codes = [[reason.code for reason in each.reasons] for each in decision.verdicts]
+    assert codes == [["wrong-dtype", "mask"], ["mask"], []]
+
+
+def test_among_one_kind_the_higher_rank_is_chosen() -> None:
+    spec = TensorSpec((2, 4, 16, 64), "bfloat16")
+
+    assert chosen(Flash, Faster) == "flash"
+    assert chosen(Flash, Faster, query=spec, key=spec, value=spec) == "faster"
+
+
+def test_the_order_that_is_set_counts_on_every_device() -> None:
+    assert chosen(Plain, Flash) == "flash"
+    with mlbackends.sdpa_kernel([MATH, FLASH], set_priority=True):
+        assert chosen(Plain, Flash) == "plain"
+    with mlbackends.sdpa_kernel([MATH, FLASH]):
+        assert chosen(Plain, Flash) == "flash"
+
+
+def test_a_switch_that_is_off_is_a_reason_beside_the_others() -> None:
+    mlbackends.cuda.enable_flash_sdp(False)
+
+    decision = choose(problem(mask=TensorSpec((16, 16), "bool")), among=[Flash(), Plain()])
+
+    assert decision.chosen == "plain"
+    off, mask = decision.verdicts[0].reasons
+    assert off.code == "switched-off"
+    assert off.message == "flash attention is switched off: cuda.flash_sdp was set in this program"
+    assert mask.code == "mask"
+
+
+def test_a_filter_of_python_native_keeps_its_language_out() -> None:
+    assert chosen(InTriton, Plain) == "in_triton"
+    with filters.disabled(filters.DSL, ["triton"]):
+        decision = choose(problem(), among=[InTriton(), Plain(), Flash()])
+    assert decision.chosen == "flash"
+    refused = next(each for each in decision.verdicts if each.backend == "in_triton")
+    assert "triton is switched off by python_native" in refused.reasons[0].message
+    with filters.disabled(filters.OPERATION, ["scaled_dot_product_attention"]):
+        assert chosen(InTriton, Plain) == "plain"
+    with filters.disabled(filters.DISPATCH_KEY, ["CPU"]):
+        assert chosen(InTriton, Plain) == "plain"
+
+
+def test_a_missing_part_counts_here_and_not_for_another_machine() -> None:
+    among = [Unpacked(), Plain()]
+
+    assert choose(problem(), among=among).chosen == "plain"
+    assert choose(problem(), among=among).verdicts[0].reasons[0].hint == "install one"
+    assert choose(problem(), among=among, here=False).chosen == "unpacked"
+
+
+@pytest.mark.parametrize("rare", RARE)
+def test_what_is_rare_is_refused_for_a_backend_that_does_not_name_it(rare: str) -> None:
+    asking = {
+        "float64_inside": {"inner_dtype": "float64"},
+        "gradient": {"query": TensorSpec(SPEC.shape, SPEC.dtype, requires_grad=True)},
+        "lower_right": {
+            "query": TensorSpec((2, 4, 8, 64), "float16"),
+            "is_causal": True,
+            "lower_right": True,
+        },
+        "nested": dict.fromkeys(
+            ("query", "key", "value"), TensorSpec((2, 4, 0, 64), "float16", nested=True)
+        ),
+    }[rare]
+
+    class Able(Plain):
+        takes = frozenset({rare})
+
+    question = problem(**asking)  # type: ignore[arg-type]
+    assert Able().unsupported_reasons(question) == ()
+    assert [reason.code for reason in Plain().unsupported_reasons(question)] == [RARE[rare].code]
+
+
+def test_a_backend_refuses_to_run_with_the_reasons_that_it_gave() -> None:
+    question = problem(mask=TensorSpec((16, 16), "bool"))
+
+    Flash().require(problem())
+    with pytest.raises(NoBackend, match="flash cannot do this: there is a mask") as caught:
+        Flash().require(question)
+    assert caught.value.reasons == Flash().unsupported_reasons(question)
+
+
+def test_nobody_is_told_as_torch_tells_it() -> None:
+    mask = TensorSpec((16, 16), "bool")
+    with mlbackends.sdpa_kernel([]):
+        error = nobody(choose(problem(), among=[Plain(), Flash()]))
+        assert str(error).startswith("No viable backend for scaled_dot_product_attention")
+        assert [reason.code for reason in error.reasons] == ["switched-off"] * 2
+    with mlbackends.sdpa_kernel([FLASH]):
+        error = nobody(choose(problem(mask=mask), among=[Plain(), Flash()]))
+        assert str(error).startswith("No available kernel. Aborting execution.")
+        assert "flash: there is a mask" in str(error)
+        assert "plain: the plain formula is switched off" in str(error)
+
+
+def test_a_backend_that_no_switch_reaches_is_refused() -> None:
+    with pytest.raises(TypeError, match="needs a name"):
+        type("Nameless", (AttentionBackend,), {"answers_to": MATH})
+    with pytest.raises(TypeError, match="an SDPBackend"):
+        type("Wrong", (AttentionBackend,), {"name": "wrong", "answers_to": SDPBackend.ERROR})
+    with pytest.raises(TypeError, match="takes gradients; it can take float64_inside, gradient"):
+        type("Typo", (Plain,), {"takes": frozenset({"gradients"})})
+
+
+# ---- the default order, which cuDNN heads on some GPUs ----------------------------
+
+
+def order(sm: str, version: int, *among: type[AttentionBackend]) -> tuple[SDPBackend, ...]:
+    asked = problem(device=Device("cuda", 0, capability=sm))
+    backends = [each() for each in among or (Cudnn, Flash)]
+    return effective_order(asked, backends, Environment(cudnn_version=version))
+
+
+OLD = (FLASH, SDPBackend.EFFICIENT_ATTENTION, MATH, CUDNN, SDPBackend.OVERRIDEABLE)
+NEW = (CUDNN, FLASH, SDPBackend.EFFICIENT_ATTENTION, MATH, SDPBackend.OVERRIDEABLE)
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "wanted"),
+    [
+        ("9.0", 91501, NEW),
+        ("10.0", 91501, NEW),
+        ("10.3", 92000, NEW),
+        ("9.0", 91500, OLD),
+        ("9.0", 0, OLD),
+        ("8.0", 92000, OLD),
+        ("12.0", 92000, OLD),
+        ("", 92000, OLD),
+    ],
+)
+def test_cudnn_comes_first_where_torch_puts_it(
+    sm: str, version: int, wanted: tuple[SDPBackend, ...]
+) -> None:
+    assert order(sm, version) == wanted
+
+
+def test_cudnn_stays_where_somebody_has_said_something() -> None:
+    with mlbackends.sdpa_kernel([MATH], set_priority=True):
+        assert order("9.0", 92000)[0] is MATH
+    assert order("9.0", 92000) == NEW
+    assert flag_store.read(ORDER) == (1, 2, 0, 3, 4)
+
+
+def test_cudnn_stays_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
+    flag_store.forget()
+    try:
+        assert order("9.0", 92000) == OLD
+    finally:
+        monkeypatch.undo()
+        flag_store.forget()
+    assert order("9.0", 92000) == NEW
+
+
+def test_without_a_backend_of_cudnn_nobody_looks_for_cudnn() -> None:
+    assert order("9.0", 92000, Flash, Plain) == OLD
+
+
+# ---- the folder -------------------------------------------------------------------
+
+
+def test_every_file_of_kernels_that_holds_a_backend_is_asked() -> None:
+    from mlbackends.model import registry
+
+    found = {backend.name for backend in dispatch.backends()}
+
+    assert "math" in found
+    assert found <= set(registry.names("kernels"))
+    for backend in dispatch.backends():
+        assert backend.answers_to in SWITCHES
+        assert type(backend).run is not AttentionBackend.run
+
+
+def test_a_module_offers_its_own_backend_and_none_that_it_imports() -> None:
+    module: Any = ModuleType("somebodys_kernel")
+    module.Plain = Plain
+    assert dispatch._in_entry(module) is None
+
+    module.Own = type("Own", (Plain,), {"__module__": "somebodys_kernel"})
+    assert dispatch._in_entry(module) is module.Own
+    assert dispatch._in_entry(Plain) is Plain
+    assert dispatch._in_entry(int) is None
+
+
+def test_asking_about_a_gpu_that_is_not_here_computes_nothing() -> None:
+    import subprocess
+
+    program = (
+        "import sys\n"
+        "from mlbackends.model.problem import AttentionProblem, TensorSpec\n"
+        "from mlbackends.model.records import Device\n"
+        "from mlbackends.sdpa.dispatch import choose\n"
+        "spec = TensorSpec((2, 8, 1024, 64), 'float16')\n"
+        "device = Device('cuda', 0, capability='9.0')\n"
+        "problem = AttentionProblem(query=spec, key=spec, value=spec, device=device)\n"
+        "print(choose(problem, here=False).chosen)\n"
+        "assert not {'numpy', 'torch', 'triton', 'cuda', 'rich'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

@@ -1,0 +1,231 @@
+"""torch's rules for devices that are not here: what torch 2.13 for CUDA 13.0 takes, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.reasons import CODES
+from mlbackends.model.records import Device
+from mlbackends.sdpa.rules import rules, torch_would_choose, why_not
+from mlbackends.sdpa.rules.environment import NEWEST, Environment
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
+EFFICIENT, CUDNN = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+DEFAULT = (FLASH, EFFICIENT, MATH, CUDNN, SDPBackend.OVERRIDEABLE)
+
+
+def asked(
+    *,
+    sm: str = "9.0",
+    dtype: str = "float16",
+    dims: tuple[int, int] = (64, 64),
+    lengths: tuple[int, int] = (128, 128),
+    heads: tuple[int, int, int] = (8, 8, 8),
+    batch: int = 2,
+    offset: int = 0,
+    requires_grad: bool = False,
+    nested: bool = False,
+    mask: TensorSpec | None = None,
+    **more: Any,
+) -> AttentionProblem:
+    """Return a problem on a CUDA device, by what differs from an easy one."""
+    tell: dict[str, Any] = {"requires_grad": requires_grad, "nested": nested}
+    return AttentionProblem(
+        query=TensorSpec((batch, heads[0], lengths[0], dims[0]), dtype, **tell),
+        key=TensorSpec(
+            (batch, heads[1], lengths[1], dims[0]), dtype, storage_offset=offset, **tell
+        ),
+        value=TensorSpec((batch, heads[2], lengths[1], dims[1]), dtype, **tell),
+        mask=mask,
+        device=Device("cuda", 0, capability=sm),
+        **more,
+    )
+
+
+def codes(kind: SDPBackend, environment: Environment = NEWEST, **question: Any) -> set[str]:
+    reasons = why_not(kind, asked(**question), environment)
+    assert {reason.code for reason in reasons} <= set(CODES)
+    return {reason.code for reason in reasons}
+
+
+MASK = TensorSpec((128, 128), "float16")
+TALL = TensorSpec((8, 128, 128), "float16")
+
+FLASH_CASES: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, set()),
+    ({"sm": "8.0"}, set()),
+    ({"sm": "12.1"}, set()),
+    ({"sm": "7.5"}, {"wrong-capability"}),
+    ({"sm": "12.2"}, {"wrong-capability"}),
+    ({"sm": "7.5", "dtype": "bfloat16"}, {"wrong-capability", "wrong-dtype"}),
+    ({"dtype": "bfloat16"}, set()),
+    ({"dtype": "float32"}, {"wrong-dtype"}),
+    ({"dtype": "float8_e4m3fn"}, {"wrong-dtype"}),
+    ({"mask": MASK}, {"mask"}),
+    ({"dims": (256, 256)}, set()),
+    ({"dims": (257, 257)}, {"head-dim-too-large"}),
+    ({"dims": (63, 63)}, set()),
+    ({"dims": (64, 32)}, {"head-dim-differs"}),
+    ({"is_causal": True}, set()),
+    ({"is_causal": True, "lengths": (64, 128)}, {"causal-not-square"}),
+    ({"lengths": (64, 128)}, set()),
+    ({"lengths": (0, 128)}, {"empty-sequence"}),
+    ({"dropout": 0.3}, set()),
+    ({"heads": (8, 2, 2), "enable_gqa": True}, set()),
+    ({"heads": (8, 2, 4), "enable_gqa": True}, {"heads-differ"}),
+    ({"heads": (8, 1, 1)}, {"heads-differ"}),
+    ({"sm": "8.6", "dims": (200, 200), "requires_grad": True}, {"gradient"}),
+    ({"sm": "8.6", "dims": (200, 200)}, set()),
+    ({"sm": "8.6", "dims": (192, 192), "requires_grad": True}, set()),
+    ({"sm": "8.9", "dims": (240, 240), "requires_grad": True}, set()),
+    ({"sm": "8.9", "dims": (240, 240), "requires_grad": True, "dropout": 0.1}, {"gradient"}),
+    ({"sm": "12.0", "dims": (224, 224), "requires_grad": True}, {"gradient"}),
+    ({"sm": "8.0", "dims": (224, 224), "requires_grad": True}, set()),
+    ({"nested": True}, set()),
+    ({"nested": True, "dims": (60, 60)}, {"head-dim-unaligned"}),
+    ({"nested": True, "heads": (0, 0, 0)}, {"nested"}),
+]
+
+EFFICIENT_CASES: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, set()),
+    ({"sm": "5.0"}, set()),
+    ({"sm": "3.7"}, {"wrong-capability"}),
+    ({"sm": "12.2"}, {"wrong-capability"}),
+    ({"sm": "7.5", "dtype": "bfloat16"}, {"wrong-dtype"}),
+    ({"dtype": "float32"}, set()),
+    ({"dtype": "float64"}, {"wrong-dtype"}),
+    ({"dims": (60, 64)}, {"head-dim-unaligned"}),
+    ({"dims": (64, 60)}, {"head-dim-unaligned"}),
+    ({"dims": (64, 0)}, {"head-dim-unaligned"}),
+    ({"dims": (0, 64)}, {"head-dim-unaligned"}),
+    ({"dims": (1024, 512)}, set()),
+    ({"dims": (60, 60), "dtype": "float32"}, set()),
+    ({"dims": (62, 62), "dtype": "float32"}, {"head-dim-unaligned"}),
+    ({"dims": (62, 62), "dtype": "float32", "sm": "7.5"}, set()),
+    ({"dims": (60, 60), "sm": "7.0"}, {"head-dim-unaligned"}),
+    ({"dims": (61, 61), "sm": "6.1"}, set()),
+    ({"offset": 4}, {"storage-unaligned"}),
+    ({"offset": 8}, set()),
+    ({"offset": 4, "dtype": "float32"}, set()),
+    ({"offset": 3, "sm": "7.5"}, set()),
+    ({"mask": MASK}, set()),
+    ({"mask": TALL}, set()),
+    ({"mask": TensorSpec((128, 128), "float16", requires_grad=True)}, set()),
+    ({"mask": TensorSpec((128, 128), "float16", strides=(1, 128))}, {"rows-not-contiguous"}),
+    ({"is_causal": True, "lengths": (64, 128)}, set()),
+    ({"heads": (8, 2, 2), "enable_gqa": True}, {"heads-differ"}),
+    ({"heads": (8, 8, 8), "enable_gqa": True}, set()),
+    ({"lengths": (128, 0)}, {"empty-sequence"}),
+    ({"nested": True}, set()),
+    ({"nested": True, "requires_grad": True}, {"gradient"}),
+]
+
+CUDNN_CASES: list[tuple[dict[str, Any], int, set[str]]] = [
+    ({}, 91900, set()),
+    ({}, 0, {"not-built"}),
+    ({}, 8902, {"not-built"}),
+    ({}, 8903, set()),
+    ({"lengths": (128, 100)}, 8905, {"length-unsupported"}),
+    ({"lengths": (128, 100)}, 8906, set()),
+    ({"lengths": (32, 128)}, 8907, {"length-unsupported"}),
+    ({"lengths": (32, 128)}, 90000, set()),
+    ({"dropout": 0.5}, 8903, {"not-built"}),
+    ({"dropout": 0.5, "lengths": (100, 128)}, 8906, {"length-unsupported"}),
+    ({"dropout": 0.5}, 91100, set()),
+    ({"dropout": 0.5}, 91101, {"dropout"}),
+    ({"dropout": 0.5}, 91399, {"dropout"}),
+    ({"dropout": 0.5}, 91400, set()),
+    ({"dropout": 0.3}, 91900, {"dropout"}),
+    ({"dtype": "float32"}, 91900, {"wrong-dtype"}),
+    ({"mask": MASK}, 91900, set()),
+    ({"mask": TALL}, 91900, {"mask-rank"}),
+    ({"mask": TensorSpec((128, 128), "float16", requires_grad=True)}, 91900, {"mask-gradient"}),
+    ({"sm": "7.5"}, 91900, {"wrong-capability"}),
+    ({"dims": (128, 128)}, 91900, set()),
+    ({"dims": (136, 136)}, 90900, {"head-dim-too-large"}),
+    ({"dims": (256, 256)}, 91000, set()),
+    ({"dims": (256, 256), "sm": "10.0"}, 91000, {"head-dim-too-large"}),
+    ({"dims": (264, 264)}, 91900, {"head-dim-too-large"}),
+    ({"dims": (192, 128), "sm": "10.0"}, 91100, set()),
+    ({"dims": (192, 128), "sm": "10.3"}, 91100, set()),
+    ({"dims": (192, 128), "sm": "10.0"}, 91099, {"head-dim-too-large"}),
+    ({"dims": (192, 192), "sm": "10.0"}, 91900, {"head-dim-too-large"}),
+    ({"dims": (60, 60)}, 91900, {"head-dim-unaligned"}),
+    ({"heads": (8, 2, 4), "enable_gqa": True}, 91900, set()),
+    ({"heads": (8, 1, 1)}, 91900, {"heads-differ"}),
+    ({"heads": (65536, 65536, 65536)}, 91900, {"too-many-heads"}),
+    ({"batch": 65535}, 91900, set()),
+    ({"batch": 65536}, 91900, {"too-many-heads"}),
+    ({"lengths": (128, 1)}, 91900, {"length-unsupported"}),
+    ({"lengths": (1, 128)}, 91900, set()),
+    ({"lengths": (1, 128), "dropout": 0.5}, 91900, {"length-unsupported"}),
+    ({"nested": True}, 91900, {"nested"}),
+]
+
+
+@pytest.mark.parametrize(("question", "wanted"), FLASH_CASES, ids=str)
+def test_flash_on_cuda(question: dict[str, Any], wanted: set[str]) -> None:
+    assert codes(FLASH, **question) == wanted
+
+
+@pytest.mark.parametrize(("question", "wanted"), EFFICIENT_CASES, ids=str)
+def test_memory_efficient_on_cuda(question: dict[str, Any], wanted: set[str]) -> None:
+    assert codes(EFFICIENT, **question) == wanted
+
+
+@pytest.mark.parametrize(("question", "version", "wanted"), CUDNN_CASES, ids=str)
+def test_cudnn_on_cuda(question: dict[str, Any], version: int, wanted: set[str]) -> None:
+    assert codes(CUDNN, Environment(cudnn_version=version), **question) == wanted
+
+
+def test_an_environment_changes_what_is_taken() -> None:
+    assert codes(FLASH, Environment(flash_built=False)) == {"not-built"}
+    assert codes(FLASH, Environment(flash_3=True), dtype="float8_e4m3fn") == set()
+    assert codes(FLASH, Environment(flash_3=True), dtype="float8_e4m3fn", sm="8.9") == {
+        "wrong-dtype"
+    }
+    strict = Environment(cudnn_version=91900, deterministic=True)
+    assert codes(CUDNN, strict) == {"not-deterministic"}
+    nested = Environment(cudnn_version=91900, nested_cudnn=True)
+    assert codes(CUDNN, nested, nested=True) == set()
+    assert codes(CUDNN, nested, nested=True, sm="8.0") == {"nested"}
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ({}, FLASH),
+        ({"mask": MASK}, EFFICIENT),
+        ({"dtype": "float32"}, EFFICIENT),
+        ({"dtype": "float64"}, MATH),
+        ({"mask": MASK, "heads": (8, 2, 2), "enable_gqa": True}, MATH),
+        ({"sm": "7.5", "dtype": "float16"}, EFFICIENT),
+    ],
+)
+def test_what_torch_would_choose_on_a_device_that_is_not_here(
+    question: dict[str, Any], wanted: SDPBackend
+) -> None:
+    assert torch_would_choose(asked(**question), NEWEST, DEFAULT) is wanted
+
+
+def test_the_order_counts_on_cuda_and_not_on_the_cpu() -> None:
+    first = (CUDNN, *(kind for kind in DEFAULT if kind is not CUDNN))
+    assert torch_would_choose(asked(), NEWEST, first) is CUDNN
+    assert torch_would_choose(asked(), NEWEST, first, (FLASH,)) is FLASH
+    assert torch_would_choose(asked(mask=MASK), NEWEST, DEFAULT, (FLASH,)) is None
+    spec = TensorSpec((2, 8, 16, 64), "float32")
+    here = AttentionProblem(query=spec, key=spec, value=spec)
+    assert torch_would_choose(here, Environment(), (MATH, FLASH)) is FLASH
+    assert torch_would_choose(here, Environment(), DEFAULT, (EFFICIENT, CUDNN)) is None
+
+
+def test_what_is_not_written_down_is_said_so() -> None:
+    spec = TensorSpec((2, 8, 16, 64), "float16")
+    problem = AttentionProblem(query=spec, key=spec, value=spec, device=Device("rocm", 0))
+
+    assert rules(FLASH, "rocm", NEWEST) is None
+    assert [reason.code for reason in why_not(FLASH, problem, NEWEST)] == ["wrong-device"]

@@ -1,0 +1,314 @@
+"""The plain formula against float64, and its word against what it does."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlbackends.kernels.tensors import bfloat16, interchange
+from mlbackends.model import registry
+from mlbackends.model.errors import MlBackendsError, NoBackend
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.model.records import Device
+from mlbackends.sdpa.describe import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+backend = registry.load("kernels", "math").Math()
+FLOATS = ("float64", "float32", "float16")
+sizes = st.integers(1, 4)
+
+
+def told(query: Any, key: Any, value: Any, mask: Any = None, **more: Any) -> AttentionProblem:
+    return AttentionProblem(
+        query=describe(query),
+        key=describe(key),
+        value=describe(value),
+        mask=None if mask is None else describe(mask),
+        **more,
+    )
+
+
+def run(query: Any, key: Any, value: Any, mask: Any = None, **more: Any) -> Any:
+    return backend.run(told(query, key, value, mask, **more), query, key, value, mask)
+
+
+def one_by_one(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any) -> Any:
+    """Compute attention as the definition says it, one number after the other."""
+    length, keys = problem.query_length, problem.key_length
+    scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+    out = np.zeros(problem.output_shape)
+    if problem.enable_gqa:
+        key = key.repeat(problem.heads // key.shape[-3], -3)
+        value = value.repeat(problem.heads // value.shape[-3], -3)
+    front = problem.leading_shape
+    query, key, value = (np.broadcast_to(x, (*front, *x.shape[-2:])) for x in (query, key, value))
+    if mask is not None:
+        mask = np.broadcast_to(mask, (*front, length, keys))
+    for place in np.ndindex(front):
+        for row in range(length):
+            weights = {}
+            for column in range(keys):
+                offset = keys - length if problem.lower_right else 0
+                if problem.is_causal and column > row + offset:
+                    continue
+                score = scale * math.fsum(query[place][row] * key[place][column])
+                if mask is not None and mask.dtype == bool and not mask[place][row, column]:
+                    continue
+                if mask is not None and mask.dtype != bool:
+                    score += mask[place][row, column]
+                weights[column] = score
+            largest = max(weights.values(), default=0)
+            raised = {column: math.exp(score - largest) for column, score in weights.items()}
+            total = math.fsum(raised.values())
+            for column, weight in raised.items():
+                out[place][row] += weight / total * value[place][column]
+    return out
+
+
+@st.composite
+def problems(draw: Any) -> tuple[AttentionProblem, tuple[Any, Any, Any, Any]]:
+    dtype = draw(st.sampled_from(FLOATS))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    front = tuple(draw(st.lists(sizes, max_size=3)))
+    grouped = bool(front) and draw(st.booleans())
+    key_front = list(front)
+    if grouped:
+        front = (*front[:-1], front[-1] * draw(st.integers(1, 3)))
+    elif draw(st.booleans()):
+        key_front = [draw(st.sampled_from((1, size))) for size in front]
+    length, keys, width, value_width = (draw(sizes) for _ in range(4))
+    query = random.standard_normal((*front, length, width)).astype(dtype)
+    key = random.standard_normal((*key_front, keys, width)).astype(dtype)
+    value = random.standard_normal((*key_front, keys, value_width)).astype(dtype)
+    more: dict[str, Any] = {
+        "enable_gqa": grouped,
+        "scale": draw(st.sampled_from((None, 0.0, 2.0, -1))),
+    }
+    mask = None
+    kind = draw(st.sampled_from(("none", "causal", "lower right", "bool", "float")))
+    if kind in ("causal", "lower right"):
+        more |= {"is_causal": True, "lower_right": kind == "lower right"}
+    elif kind != "none":
+        shape = [draw(st.sampled_from((1, size))) for size in (*front, length, keys)]
+        mask = random.standard_normal(shape[draw(st.integers(0, len(front))) :]).astype(dtype)
+        mask = mask > 0 if kind == "bool" else mask
+    return told(query, key, value, mask, **more), (query, key, value, mask)
+
+
+@given(problems())
+@settings(max_examples=200)
+def test_it_is_the_definition(
+    made: tuple[AttentionProblem, tuple[Any, Any, Any, Any]],
+) -> None:
+    problem, tensors = made
+
+    seen = backend.run(problem, *tensors)
+
+    near = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3}[problem.dtype]
+    wide = [None if x is None else x if x.dtype == bool else x.astype("f8") for x in tensors]
+    assert seen.dtype.name == problem.dtype
+    assert np.allclose(seen, one_by_one(problem, *wide), rtol=near, atol=near)
+
+
+specs = st.builds(
+    TensorSpec,
+    st.lists(st.integers(0, 3), min_size=2, max_size=4).map(tuple),
+    st.sampled_from(sorted(ITEM_BYTES)),
+)
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_no_reason_means_that_it_runs_and_reasons_that_it_refuses(data: Any) -> None:
+    query = data.draw(specs)
+    shape = (*query.shape[:-2], data.draw(st.integers(0, 3)), query.shape[-1])
+    key = TensorSpec(shape, query.dtype, requires_grad=data.draw(st.booleans()))
+    problem = AttentionProblem(
+        query=query,
+        key=key,
+        value=key,
+        dropout=data.draw(st.sampled_from((0.0, 0.5, 1.0))),
+        is_causal=data.draw(st.booleans()),
+        device=Device(data.draw(st.sampled_from(("cpu", "cpu", "meta"))), 0),
+    )
+    reasons = backend.unsupported_reasons(problem)
+    if reasons:
+        with pytest.raises(NoBackend) as caught:
+            backend.run(problem, None, None, None)
+        assert caught.value.reasons == reasons
+    elif query.dtype != "bfloat16":  # numpy has none
+        tensors = [
+            np.ones(each.shape, query.dtype) for each in (problem.query, problem.key, problem.value)
+        ]
+        assert backend.run(problem, *tensors).shape == problem.output_shape
+
+
+def test_a_row_that_sees_nothing_is_zero() -> None:
+    x = np.ones((1, 1, 3, 4), "float32")
+    mask = np.array([[True, False, False], [False] * 3, [True] * 3])
+
+    for each in (mask, np.where(mask, 0, -np.inf).astype("float32")):
+        assert run(x, x, x, each)[0, 0].any(-1).tolist() == [True, False, True]
+    long = np.ones((1, 1, 5, 4), "float32")
+    seen = run(long, x, x, is_causal=True, lower_right=True)
+    assert seen[0, 0].any(-1).tolist() == [False, False, True, True, True]
+
+
+def test_no_width_gives_the_mean_of_the_values() -> None:
+    nothing, value = np.ones((1, 3, 0), "float32"), np.arange(6, dtype="float32").reshape(1, 3, 2)
+
+    assert np.allclose(run(nothing, nothing, value), value.mean(1, keepdims=True))
+    assert np.allclose(run(nothing, nothing, value, is_causal=True)[0, 0], value[0, 0])
+
+
+def test_large_scores_do_not_overflow() -> None:
+    x = np.full((1, 2, 64), 3e4, "float16")
+    wide = np.full((1, 2, 64), 1e18, "float32")
+
+    assert np.array_equal(run(x, x, x), x)
+    assert np.array_equal(run(wide, wide, wide), wide)
+
+
+def test_float64_inside_is_nearer_than_the_type_itself() -> None:
+    random = np.random.default_rng(3)
+    x = random.standard_normal((1, 64, 64)).astype("float32")
+    wanted = run(*[x.astype("f8")] * 3)
+
+    inside = np.abs(run(x, x, x, inner_dtype="float64") - wanted).max()
+
+    assert inside < np.abs(run(x, x, x) - wanted).max()
+    assert inside <= np.spacing(np.float32(np.abs(wanted).max()))
+
+
+def test_rows_taken_in_turn_give_what_all_at_once_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    x = random.standard_normal((2, 3, 9, 8))
+    masks = [None, random.standard_normal((9, 9)), random.standard_normal((3, 1, 9))]
+    wanted = [run(x, x, x, mask) for mask in masks]
+    causal = run(x, x, x, is_causal=True)
+
+    monkeypatch.setattr(sys.modules[type(backend).__module__], "_SCORES_AT_ONCE", 130)
+
+    for mask, each in zip(masks, wanted, strict=True):
+        assert np.allclose(run(x, x, x, mask), each, atol=1e-14)
+    assert np.allclose(run(x, x, x, is_causal=True), causal, atol=1e-14)
+
+
+def test_dropout_drops_its_share_and_repeats_with_its_seed() -> None:
+    zeros, ones = np.zeros((1, 300, 4)), np.ones((1, 300, 1))
+
+    first = run(zeros, zeros, ones, dropout=0.25, seed=7)
+
+    assert np.array_equal(first, run(zeros, zeros, ones, dropout=0.25, seed=7))
+    assert not np.array_equal(first, run(zeros, zeros, ones, dropout=0.25, seed=8))
+    assert first.mean() == pytest.approx(1, abs=0.02)
+    assert not run(zeros, zeros, ones, dropout=1.0).any()
+
+
+def test_the_inputs_stay_as_they_are() -> None:
+    tensors = [np.random.default_rng(n).standard_normal((2, 3, 4)) for n in range(3)]
+    before = [x.copy() for x in tensors]
+
+    out = run(tensors[0], tensors[1], tensors[2], np.zeros((3, 3)), scale=2.0)
+
+    assert all(np.array_equal(x, y) for x, y in zip(tensors, before, strict=True))
+    assert not any(np.shares_memory(out, x) for x in tensors)
+
+
+def as_memory(tensor: Any) -> memoryview:
+    return memoryview(tensor)
+
+
+# ---- tensors of others --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x.transpose(1, 0, 2),
+        lambda x: x[::2, ::-1],
+        lambda x: np.broadcast_to(x[:1], (5, 4, 6)),
+        as_memory,
+    ],
+)
+def test_an_array_or_buffer_is_read_without_a_copy(view: Callable[[Any], Any]) -> None:
+    x = np.arange(72, dtype="float32").reshape(3, 4, 6)
+
+    assert np.shares_memory(interchange.as_array(view(x)), x)
+
+
+class SpeaksDlpack:
+    """A tensor of a library that offers DLPack, and a way to make one of it from an array."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __array_namespace__(self) -> Any:
+        class Namespace:
+            asarray = SpeaksDlpack
+
+        return Namespace
+
+
+def test_a_tensor_that_speaks_dlpack_gives_one_of_its_kind() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")
+    tensor = SpeaksDlpack(x)
+
+    assert np.shares_memory(interchange.as_array(tensor), x)
+    seen = run(tensor, tensor, tensor)
+    assert isinstance(seen, SpeaksDlpack)
+    assert np.array_equal(seen.array, run(x, x, x))
+
+
+def test_zeros_are_of_the_originals_kind() -> None:
+    x = np.ones((2, 3), "float16")
+
+    assert interchange.zeros_like(x, (4, 0)).dtype == np.float16
+    assert isinstance(interchange.zeros_like(as_memory(x), (4, 1)), memoryview)
+    assert isinstance(interchange.zeros_like(SpeaksDlpack(x), (4, 1)), SpeaksDlpack)
+
+
+@given(st.integers(0, 0xFFFF))
+def test_every_pattern_of_bfloat16_comes_back(pattern: int) -> None:
+    bits = np.array([pattern], np.uint16)
+    number = bfloat16.to_float32(bits)
+
+    back = bfloat16.from_float32(number)
+
+    assert np.isnan(number).item() or back.item() == pattern
+    assert np.isnan(bfloat16.to_float32(back)).item() == np.isnan(number).item()
+
+
+def test_without_numpy_it_says_what_is_missing() -> None:
+    import subprocess
+
+    program = (
+        "import sys, array\n"
+        "sys.modules['numpy'] = None\n"
+        "import mlbackends\n"
+        "from mlbackends.model.errors import MlBackendsError\n"
+        "x = memoryview(bytes(64)).cast('f', (4, 4))\n"
+        "try: mlbackends.scaled_dot_product_attention(x, x, x)\n"
+        "except MlBackendsError as error: print(error, '|', error.hint)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "computes with numpy, and it cannot be imported" in done.stdout
+    assert "install numpy" in done.stdout
+    assert issubclass(NoBackend, MlBackendsError)
