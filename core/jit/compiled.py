@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from mlbackends.jit.methods import Method
 
 
+#: What is saved of a lowered module.
+SAVED = (
+    "backend_name",
+    "original_name",
+    "processed",
+    "method_compile_spec",
+    "methods",
+    "debug_info",
+)
+
+
 class Compiled:
     """What a backend was given and what it made of it.
 
@@ -41,9 +52,7 @@ class Compiled:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is saved."""
-        kept = vars(self).copy()
-        del kept["backend"], kept["handles"]
-        return kept
+        return {name: getattr(self, name) for name in SAVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make the backend and compile; raises BackendNotAvailable where it cannot run here."""

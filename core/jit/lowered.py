@@ -25,12 +25,7 @@ class LoweredModule:
         compiled = vars(self).get("__compiled__")  # none yet while a copy is put together
         if compiled is not None and name in compiled.methods:
             return LoweredMethod(compiled, name)
-        known = compiled.methods if compiled is not None else ()
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}.{suggestion(name, known)}",
-            name=name,
-            obj=self,
-        )
+        raise _no_attribute(self, compiled, name)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.__compiled__.methods]
@@ -72,19 +67,18 @@ class LoweredWrapper:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `forward`, or `__call__` where that was lowered."""
-        lowered = self.__loweredModule__
-        name = "__call__" if "__call__" in lowered.__compiled__.methods else "forward"
-        return LoweredModule.__getattr__(lowered, name)(*args, **kwargs)
+        compiled = self.__loweredModule__.__compiled__
+        name = "__call__" if "__call__" in compiled.methods else "forward"
+        if name not in compiled.methods:
+            raise _no_attribute(self, compiled, name)
+        return compiled.run(name, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         lowered = vars(self).get("__loweredModule__")
-        if lowered is None:  # while a copy is put together
-            raise AttributeError(name)
-        try:
-            return LoweredModule.__getattr__(lowered, name)
-        except AttributeError as error:
-            text = str(error).replace(LoweredModule.__name__, type(self).__name__)
-            raise AttributeError(text, name=name, obj=self) from None
+        compiled = vars(lowered).get("__compiled__") if lowered is not None else None
+        if compiled is not None and name in compiled.methods:
+            return LoweredMethod(compiled, name)
+        raise _no_attribute(self, compiled, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "__loweredModule__" or name in vars(self):
@@ -105,6 +99,13 @@ class LoweredWrapper:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(original_name={self.original_name})\n  ({self.__loweredModule__!r})"
+
+
+def _no_attribute(owner: object, compiled: Compiled | None, name: str) -> AttributeError:
+    """Return what to raise for a name that is no lowered method."""
+    near = suggestion(name, compiled.methods if compiled is not None else ())
+    kind = type(owner).__name__
+    return AttributeError(f"{kind!r} object has no attribute {name!r}.{near}", name=name, obj=owner)
 
 
 def is_reserved(name: str) -> bool:

@@ -17,7 +17,7 @@ import os
 import pickle
 from typing import BinaryIO
 
-from mlbackends.jit.compiled import Compiled
+from mlbackends.jit.compiled import SAVED, Compiled
 from mlbackends.jit.errors import JitError, NotLoadable
 from mlbackends.jit.lowered import LoweredModule, LoweredWrapper
 from mlbackends.jit.registration import check_registered
@@ -74,7 +74,8 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredWrapper:
         state = pickle.loads(body)  # noqa: S301  documented above
     except (ImportError, AttributeError, pickle.UnpicklingError) as error:
         raise NotLoadable(f"{name} cannot be unpickled here: {error}") from error
-    if not isinstance(state, dict) or state.get("backend_name") != backend:
+    ours = isinstance(state, dict) and set(state) == set(SAVED)
+    if not ours or state["backend_name"] != backend:
         raise NotLoadable(f"{name} holds no lowered module of backend {backend}")
     compiled = Compiled.__new__(Compiled)
     compiled.__setstate__(state)

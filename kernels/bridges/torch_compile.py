@@ -2,6 +2,7 @@
 
 The graph runs as torch's own "eager" backend would run it, with each scaled_dot_product_attention in it
 (also inside nn.MultiheadAttention, activation checkpoints and branches) replaced by `attention`.
+Written for and tested with torch 2.13.
 """
 
 from __future__ import annotations

@@ -263,6 +263,24 @@ def test_activation_checkpoints_keep_our_attention_inside(calls: list[Any]) -> N
     assert calls
 
 
+def test_both_branches_of_a_condition_are_ours(calls: list[Any]) -> None:
+    def branched(x: Any) -> Any:
+        def one(x: Any) -> Any:
+            return F.scaled_dot_product_attention(x, x, x)
+
+        def other(x: Any) -> Any:
+            return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+        return torch.cond(x.sum() > 0, one, other, (x,))
+
+    x = torch.rand(1, 2, 4, 8)
+    function = compiled(branched)
+
+    torch.testing.assert_close(function(x), F.scaled_dot_product_attention(x, x, x))
+    torch.testing.assert_close(function(-x), WAYS["causal"](-x, -x, -x))
+    assert len(calls) == 2
+
+
 def test_a_graph_break_between_two_attentions_changes_nothing(calls: list[Any]) -> None:
     def broken(q: Any, k: Any, v: Any) -> Any:
         first = F.scaled_dot_product_attention(q, k, v)

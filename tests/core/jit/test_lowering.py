@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import pickle
 import threading
@@ -136,6 +137,8 @@ def test_a_lowered_module_is_named_as_what_it_was_made_of() -> None:
 
     assert lowered.original_name == "Accumulator"
     assert lowered.qualified_name == f"LoweredWrapper.{name}.{__name__}.Accumulator"
+    assert lowered.accum.__name__ == "accum" and "accum of" in repr(lowered.accum)
+    assert list(inspect.signature(lowered.accum).parameters) == ["x", "h"]
     assert "accum" in dir(lowered) and "accum" in dir(lowered.__loweredModule__)
     assert lowered.__loweredModule__.accum(1, 1) == 2
     assert name in repr(lowered)

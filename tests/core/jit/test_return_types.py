@@ -15,6 +15,7 @@ from mlbackends.jit.return_types import parse
 
 if TYPE_CHECKING:
     import numpy as np
+    from somewhere import Batch  # type: ignore[import-not-found]
 
 T = TypeVar("T")
 Meters = NewType("Meters", int)
@@ -96,6 +97,12 @@ class Annotations:
     def for_checkers(self) -> tuple[np.ndarray, list[np.ndarray] | None, int]:
         raise NotImplementedError
 
+    def generic(self) -> list[Batch[int] | None]:
+        raise NotImplementedError
+
+    def dunder(self) -> np.__nothing__:  # type: ignore[name-defined]
+        raise NotImplementedError
+
     def nonsense(self) -> 1 / 0:  # type: ignore[valid-type]
         pass
 
@@ -108,6 +115,8 @@ class Annotations:
     [
         ("plain", "int"),
         ("for_checkers", "tuple[Any, list[Any] | None, int]"),
+        ("generic", "list[Any]"),
+        ("dunder", "Any"),
         ("nonsense", "Any"),
         ("free", "None"),
     ],
@@ -127,6 +136,54 @@ def test_an_annotation_sees_the_names_around_the_method() -> None:
     check = describe(Module(), "forward").returns
     assert check is not None
     assert check.matches(Around()) and not check.matches(1)
+
+
+class Lazy(NamedTuple):
+    batch: Batch
+    number: int
+
+
+def test_a_named_tuple_of_unknown_classes_accepts_any_items() -> None:
+    assert parse(Lazy).matches(Lazy("anything", 1))
+
+
+def test_a_function_of_the_instance_s_own_can_be_a_method() -> None:
+    class Module:
+        def other(self) -> None: ...
+
+    module = Module()
+    late: int
+
+    def forward(x: int) -> type[late]:  # type: ignore[valid-type]
+        return late  # type: ignore[return-value]
+
+    module.forward = forward  # type: ignore[attr-defined]
+
+    assert describe(module, "forward").inputs((1,), {}) == [1]
+    late = 1
+
+
+def test_a_method_without_a_signature_is_refused() -> None:
+    class Module:
+        smallest = min
+
+        def other(self) -> None: ...
+
+    with pytest.raises(RuntimeError, match="Method 'smallest' has no signature that can be read"):
+        describe(Module(), "smallest")
+
+
+@pytest.mark.parametrize("outputs", [[], [1], [1, 2, 3]])
+def test_a_tuple_of_any_length_takes_all_outputs(outputs: list[int]) -> None:
+    class Module:
+        def forward(self) -> tuple[int, ...]:
+            return ()
+
+    method = describe(Module(), "forward")
+
+    assert method.unpack(outputs, "chip") == tuple(outputs)
+    with pytest.raises(RuntimeError, match="the outputs of forward"):
+        method.unpack([*outputs, "x"], "chip")
 
 
 def test_a_named_tuple_is_made_of_its_items() -> None:

@@ -223,3 +223,50 @@ def test_what_cannot_be_copied_is_shared() -> None:
     copied = jit.to_backend_selective(original, lowering(), ["pair.second"])
 
     assert copied.pair.first is held
+
+
+class Tensor:
+    """Data, though it is written in Python and has methods."""
+
+    def sum(self) -> int:
+        return 0
+
+    def __dlpack__(self) -> None: ...
+
+
+def test_what_is_data_is_shared_and_is_no_submodule() -> None:
+    original = Pair()
+    original.size = weights = Tensor()  # type: ignore[assignment]
+
+    with pytest.raises(RuntimeError, match="Attribute named size is not a Module"):
+        jit.to_backend_selective(original, lowering(), ["size"])
+    assert jit.to_backend_selective(original, lowering(), ["first"]).size is weights
+    with pytest.raises(AttributeError, match="is not a module"):
+        lowering()(weights)
+
+
+def test_modules_in_lists_dicts_and_tuples_are_cloned_with_the_rest() -> None:
+    original = Pair()
+    original.data = {"all": [original.first], "pair": (original.second, 1), "plain": (1, 2)}  # type: ignore[assignment]
+
+    copied = jit.to_backend_selective(original, lowering(), [])
+
+    data: Any = copied.data
+    assert data["all"] == [copied.first] and data["pair"] == (copied.second, 1)
+    assert data["plain"] is original.data["plain"]  # type: ignore[call-overload]
+
+
+class Sparse:
+    __slots__ = ("inner", "never")
+
+    def __init__(self) -> None:
+        self.inner = Add(5)
+
+    def forward(self, x: int) -> int:
+        return self.inner.forward(x)
+
+
+def test_a_slot_that_holds_nothing_stays_so() -> None:
+    lowered = jit.to_backend_selective(Sparse(), lowering(), ["inner"])
+
+    assert lowered.forward(0) == 1005 and not hasattr(lowered, "never")
