@@ -239,7 +239,11 @@ def flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
     @contextmanager
     def scope(values: "tuple[object, ...]") -> Iterator[None]:
         _refuse_strategy_alone(rows, values)
-        with flag_store.applied(_asked_for(rows, values)):
+        asked = _asked_for(rows, values)
+        # TF32 is what flags() asks of oneDNN unless told otherwise; a warning on each call would be noise.
+        if asked.get("mkldnn.allow_tf32") is True:
+            del asked["mkldnn.allow_tf32"]
+        with flag_store.applied(asked):
             _warn_of_disabling(module, rows, values)
             yield
 
@@ -268,21 +272,15 @@ def set_flags_default(flag: Flag) -> object:
 
 
 def _asked_for(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, object]":
-    return {
+    asked = {
         flag.name: value
         for flag, value in zip(rows, values, strict=True)
-        if (value is not None or flag.reached == "flags") and _can_be_set(flag, value)
+        if value is not None or flag.reached == "flags"  # nnpack's, which takes no None
     }
-
-
-def _can_be_set(flag: Flag, value: object) -> bool:
-    """Tell whether a switch exists here; where it does not, `flags()` passes over it as torch's does."""
-    if flag.name == "cudnn.benchmark_limit":
-        return flag_store.read(flag.name) is not None or flag_store.origin(flag.name) != "default"
-    if flag.name == "mkldnn.allow_tf32":
-        # flags() has True as its default for it; a warning on each call would be noise.
-        return value is not flag.inside_flags
-    return True
+    # Where there is no cuDNN, and nobody gave it a limit, flags() passes over it as torch's does.
+    if "cudnn.benchmark_limit" in asked and flag_store.read("cudnn.benchmark_limit") is None:
+        del asked["cudnn.benchmark_limit"]
+    return asked
 
 
 def _refuse_strategy_alone(rows: "list[Flag]", values: "tuple[object, ...]") -> None:

@@ -11,6 +11,13 @@ from mlbackends.flag_table import FLAGS, Flag
 FILE_VARIABLE = "MLBACKENDS_FLAGS"
 ENVIRONMENT, FILE = "environment", "file"
 
+#: What ATEN_CPU_CAPABILITY may say beside "default", where that is not avx2 or avx512.
+_INSTRUCTION_SETS = {
+    "ppc64le": ("vsx",),
+    "s390x": ("zvector",),
+    "aarch64": ("sve256",),
+    "arm64": ("sve256",),
+}
 #: In place of a value: nothing is to be changed, or said.
 _NOTHING = object()
 
@@ -103,5 +110,15 @@ def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:
     if meanings and not text:
         return _NOTHING
     value = flag.kind.parsed(text)
+    if flag.name == "cpu.capability":
+        _refuse_of_other_processors(str(value))
     # torch starts at "none" then, not at the "ieee" that the assignment would mean.
     return _NOTHING if flag.name == "cuda.matmul.allow_tf32" and value is False else value
+
+
+def _refuse_of_other_processors(word: str) -> None:
+    """Raise ValueError for an instruction set that processors of this kind never have."""
+    machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
+    own = _INSTRUCTION_SETS.get(machine, ("avx2", "avx512"))
+    if word not in ("default", *own):
+        raise ValueError(f"on {machine} choose from: default, {', '.join(own)}")
