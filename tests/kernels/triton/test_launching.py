@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import contextlib
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends import flag_store
+from mlbackends.kernels.triton import launching
+from mlbackends.kernels.triton.operands import Operand, operand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def tensor(*shape: int, dtype: str = "float16", owner: object = None) -> Operand:
+    strides, size = [], 1
+    for each in reversed(shape):
+        strides.append(size)
+        size *= each
+    return Operand(4096, shape, tuple(reversed(strides)), dtype, 1, owner)
+
+
+def attention(
+    query: Operand, key: Operand, value: Operand, mask: Operand | None = None, **more: Any
+) -> launching.Launch:
+    batch = max(query.shape[0], key.shape[0])
+    heads = max(query.shape[1], key.shape[1], value.shape[1])
+    output = tensor(batch, heads, query.shape[2], value.shape[3])
+    options = {"scale": 1, "causal": False, "lower_right": False, "precision": "ieee", **more}
+    return launching.attention(query, key, value, mask, output, None, capability=(8, 0), **options)
+
+
+def test_groups_say_how_many_heads_share_one() -> None:
+    what = attention(tensor(2, 12, 50, 64), tensor(2, 4, 70, 64), tensor(2, 2, 70, 64))
+    arguments = what.arguments
+    groups = [arguments[f"{name}_group"] for name in ("query", "key", "value")]
+    assert groups == [1, 3, 6]
+
+
+def test_what_repeats_has_no_stride() -> None:
+    what = attention(
+        tensor(1, 4, 50, 64), tensor(3, 1, 70, 64), tensor(3, 4, 70, 64), tensor(4, 1, 70)
+    )
+    arguments = what.arguments
+    assert (arguments["query_batch"], arguments["query_head"]) == (0, 50 * 64)
+    assert (arguments["key_batch"], arguments["key_head"]) == (70 * 64, 0)
+    steps = [arguments[f"mask_{axis}"] for axis in ("batch", "head", "row", "column")]
+    assert steps == [0, 70, 0, 1]
+
+
+def test_a_causal_mask_to_the_lower_right_is_shifted() -> None:
+    tensors = tensor(1, 1, 50, 64), tensor(1, 1, 70, 64), tensor(1, 1, 70, 64)
+    assert attention(*tensors, causal=True).arguments["shift"] == 0
+    assert attention(*tensors, causal=True, lower_right=True).arguments["shift"] == 20
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind"),
+    [(None, 0), (tensor(50, 70, dtype="bool"), 1), (tensor(50, 70, dtype="float32"), 2)],
+)
+def test_the_kernel_knows_the_kind_of_mask(mask: Operand | None, kind: int) -> None:
+    what = attention(tensor(1, 1, 50, 64), tensor(1, 1, 70, 64), tensor(1, 1, 70, 64), mask)
+    assert what.constants["mask_kind"] == kind
+
+
+def test_the_grid_covers_every_row_of_every_head() -> None:
+    what = attention(tensor(2, 3, 300, 64), tensor(2, 3, 70, 64), tensor(2, 3, 70, 64))
+    assert what.grid == (-(-300 // what.constants["row_block"]) * 6,)
+    left, right, result = tensor(5, 300, 64), tensor(5, 64, 200), tensor(5, 300, 200)
+    product = launching.product(left, right, result, precision="ieee", capability=(9, 0))
+    assert product.grid == (3 * 2 * 5,)
+
+
+def test_float32_is_multiplied_as_the_switch_says() -> None:
+    with flag_store.restored("cuda.matmul.fp32_precision"):
+        assert launching.fp32_precision() == "ieee"
+        flag_store.write("cuda.matmul.fp32_precision", "tf32")
+        assert launching.fp32_precision() == "tf32"
+
+
+class FakeTensor:
+    """As much of a tensor of torch as a launch looks at."""
+
+    shape, dtype, device = (2, 3), "torch.bfloat16", SimpleNamespace(index=1)
+
+    def data_ptr(self) -> int:
+        return 4096
+
+    def stride(self) -> tuple[int, int]:
+        return 3, 1
+
+
+class FakeCuda:
+    """torch.cuda, which tells what is made current."""
+
+    def __init__(self) -> None:
+        self.now: list[str] = []
+
+    @contextlib.contextmanager
+    def _during(self, what: str) -> Iterator[None]:
+        self.now.append(what)
+        yield
+        self.now.pop()
+
+    def device(self, index: int) -> contextlib.AbstractContextManager[None]:
+        return self._during(f"device {index}")
+
+    def stream(self, stream: str) -> contextlib.AbstractContextManager[None]:
+        return self._during(stream)
+
+    def default_stream(self, index: int) -> str:
+        return f"default stream of {index}"
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    fake = FakeCuda()
+    torch = SimpleNamespace(Tensor=FakeTensor, cuda=fake)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return fake
+
+
+class Kernel:
+    """A kernel that takes note of how it is launched."""
+
+    def __init__(self, cuda: FakeCuda) -> None:
+        self.cuda = cuda
+        self.seen: list[Any] = []
+
+    def __getitem__(self, grid: tuple[int]) -> Any:
+        return lambda **given: self.seen.append((grid, list(self.cuda.now), given))
+
+
+def test_a_tensor_of_torch_is_taken_as_it_is(cuda: FakeCuda) -> None:
+    taken = operand(FakeTensor())
+    assert (taken.pointer, taken.shape, taken.strides) == (4096, (2, 3), (3, 1))
+    assert (taken.dtype, taken.device, taken.data_ptr()) == ("bfloat16", 1, 4096)
+
+
+def test_tensors_of_torch_are_launched_on_its_current_stream(cuda: FakeCuda) -> None:
+    kernel, left = Kernel(cuda), tensor(2, 20, 30, owner=FakeTensor())
+    what = launching.product(left, left, left, precision="ieee", capability=(9, 0))
+    launching.launch(kernel, what)
+    ((grid, current, given),) = kernel.seen
+    assert (grid, current) == (what.grid, ["device 1"])
+    assert given["num_warps"] == what.tile.warps
+    assert given["left"] is left
+    assert cuda.now == []
+
+
+def test_other_tensors_are_launched_on_the_default_stream_beside_torch(cuda: FakeCuda) -> None:
+    kernel, left = Kernel(cuda), tensor(2, 20, 30)
+    launching.launch(
+        kernel, launching.product(left, left, left, precision="ieee", capability=(9, 0))
+    )
+    assert kernel.seen[0][1] == ["device 1", "default stream of 1"]
