@@ -3,11 +3,14 @@
 What every other backend is measured by, and what runs where no other can.
 """
 
+import importlib.util
+import sys
 from typing import Any
 
 from mlbackends.kernels.tensors import interchange
 from mlbackends.kernels.tensors.arithmetic import numpy
 from mlbackends.model.problem import REDUCED, AttentionProblem
+from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.constraints import dtype_in, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
@@ -22,22 +25,32 @@ class Math(AttentionBackend):
     Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
              last two broadcasts. Returns (..., H, L, Ev).
     Numbers: 16-bit elements are computed in float32 and rounded once, unless the problem says
-             otherwise. A row that sees no key is 0. Tensors of a GPU are copied to the CPU and back.
+             otherwise. A row that sees no key is 0. Tensors of a GPU are copied to the CPU and back;
+             those of torch's meta device have no values, and neither has the result.
     """
 
     name, answers_to, rank = "math", SDPBackend.MATH, 0
     constraints = (
-        on_device("cpu", "cuda", "rocm", "mps", "xpu"),
+        on_device("cpu", "cuda", "rocm", "mps", "xpu", "meta"),
         dtype_in("float16", "bfloat16", "float32", "float64"),
     )
     takes = frozenset({"float64_inside", "lower_right"})
     tolerance = {"float16": 1.0, "bfloat16": 1.0, "float32": 1.0, "float64": 1.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        """Return that numpy is not installed, if so."""
+        if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
+            return ()
+        said = "it computes with numpy, and numpy is not installed"
+        return (Reason("missing-part", said, "install numpy 2.0 or newer"),)
 
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
         """Compute it. Raises NoBackend where a constraint is not met."""
         self.require(problem)
+        if problem.platform == "meta":
+            return interchange.zeros_like(query, problem.output_shape)
         array = interchange.as_array
         seen = None if mask is None else array(mask)
         result = attend(problem, array(query), array(key), array(value), seen)

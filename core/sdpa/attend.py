@@ -6,7 +6,7 @@ from mlbackends.model.errors import InvalidProblem, NoBackend
 from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.bias import CausalBias, CausalVariant, as_bias
-from mlbackends.sdpa.describe import describe, device_of, is_tensor, without_gradients
+from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor, without_gradients
 
 _NAME = "scaled_dot_product_attention()"
 
@@ -42,7 +42,8 @@ def scaled_dot_product_attention(
     specs = [describe(tensor) for tensor in (query, key, value)]
     mask = None if attn_mask is None else describe(attn_mask)
     _refuse_tensors(specs[0], specs[1], specs[2], mask)
-    if not specs[0].nested and (not specs[0].shape[-2] or not specs[2].elements):
+    nested = any(spec.nested for spec in specs)  # whose sizes tell nothing
+    if not nested and not (specs[0].shape[-2] and specs[2].elements):
         from mlbackends.kernels.tensors.interchange import zeros_like
 
         return zeros_like(query, (*specs[0].shape[:-1], specs[2].shape[-1]))
@@ -116,18 +117,22 @@ def _refuse_arguments(
             raise _wrong(f"'{name}' (position {place + 1})", "Tensor", tensor)
     if not (attn_mask is None or as_bias(attn_mask) or is_tensor(attn_mask)):
         raise _wrong("'attn_mask' (position 4)", "Tensor", attn_mask)
-    if not isinstance(dropout_p, int | float):
+    if not is_number(dropout_p):
         raise _wrong("'dropout_p' (position 5)", "float", dropout_p)
     if not isinstance(is_causal, bool):
         raise _wrong("'is_causal' (position 6)", "bool", is_causal)
-    if not (scale is None or isinstance(scale, int | float)):
+    if not (scale is None or is_number(scale)):
         raise _wrong("'scale'", "float", scale)
     if not isinstance(enable_gqa, bool):
         raise _wrong("'enable_gqa'", "bool", enable_gqa)
 
 
 def _wrong(argument: str, wanted: str, seen: object) -> TypeError:
-    return TypeError(f"{_NAME}: argument {argument} must be {wanted}, not {type(seen).__name__}")
+    kind = type(seen)
+    home = "" if kind.__module__ in ("builtins", "torch") else f"{kind.__module__}."
+    return TypeError(
+        f"{_NAME}: argument {argument} must be {wanted}, not {home}{kind.__qualname__}"
+    )
 
 
 def _refuse_tensors(

@@ -57,8 +57,22 @@ def is_torch(thing: object) -> bool:
     return torch is not None and isinstance(thing, getattr(torch, "Tensor", ()))
 
 
+def is_number(thing: object) -> bool:
+    """Tell whether it is a real number: Python's, one of numpy's, or a torch tensor of no dimension."""
+    if isinstance(thing, int | float):
+        return True
+    if is_torch(thing):
+        return getattr(thing, "ndim", 1) == 0
+    # numpy's scalars have an element type as its arrays do, and no items to set.
+    kind = getattr(getattr(thing, "dtype", None), "kind", "")
+    return kind in {"f", "i", "u"} and not hasattr(thing, "__setitem__")
+
+
 def describe(tensor: Any) -> TensorSpec:
-    """Return the record of a tensor. Raises TypeError for what is none."""
+    """Return the record of a tensor.
+
+    Raises TypeError for what is none, RuntimeError for a sparse one.
+    """
     if is_torch(tensor):
         return _of_torch(tensor)
     if not is_tensor(tensor):
@@ -107,7 +121,7 @@ def _of_torch(tensor: Any) -> TensorSpec:
             nested=True,
         )
     if str(tensor.layout) != "torch.strided":
-        raise TypeError(f"a tensor must be strided; this one is {tensor.layout}")
+        raise RuntimeError(f"a tensor must be strided; this one is {tensor.layout}")
     return TensorSpec(
         tuple(map(int, tensor.shape)),
         dtype_name(tensor.dtype),
@@ -124,7 +138,12 @@ def _nested_shape(tensor: Any) -> tuple[int, ...]:
     for dimension in range(tensor.dim()):
         try:
             sizes.append(int(tensor.size(dimension)))
-        except (RuntimeError, TypeError, ValueError):
+        except (
+            AttributeError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ):  # whatever stands for "ragged"
             sizes.append(0)
     return tuple(sizes)
 

@@ -74,12 +74,12 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
 
 def nobody(decision: Decision) -> NoBackend:
     """Return what to raise where nobody can; torch's words for it, and ours."""
-    off = all(
-        any(reason.code == "switched-off" for reason in verdict.reasons)
+    asked = [
+        {reason.code for reason in verdict.reasons}
         for verdict in decision.verdicts
         if not any(reason.code == "wrong-device" for reason in verdict.reasons)
-    )
-    if off:
+    ]
+    if asked and all("switched-off" in codes for codes in asked):
         said = (
             "No viable backend for scaled_dot_product_attention was found. This is likely due to"
             " turning off both the math kernel and the fused kernels."

@@ -361,6 +361,49 @@ def test_gradients_are_refused_and_not_silently_lost() -> None:
         assert_close(ours(query, Q, Q), attention(query, Q, Q), "float32")
 
 
+@pytest.mark.parametrize(
+    "number", [np.float32(0.5), np.int64(1), np.float64(0.5), torch.tensor(0.5)]
+)
+def test_a_number_may_be_numpys_or_torchs(number: Any) -> None:
+    assert_close(ours(Q, Q, Q, scale=number), attention(Q, Q, Q, scale=number), "float32")
+
+
+@pytest.mark.parametrize("bad", [np.array(0.5), np.ones(1), torch.ones(1), 1j])
+def test_a_number_may_not_be_an_array_or_complex(bad: Any) -> None:
+    for function in (attention, ours):
+        with pytest.raises(TypeError):
+            function(Q, Q, Q, scale=bad)
+
+
+def test_tensors_without_values_give_one_without_values() -> None:
+    meta = Q.to("meta")
+    seen = ours(meta, meta, meta[..., :5])
+
+    assert seen.shape == attention(meta, meta, meta[..., :5]).shape
+    assert seen.is_meta
+
+
+def ragged(layout: Any) -> Any:
+    rows = [torch.zeros(3, 2, 4), torch.zeros(5, 2, 4)]
+    return torch.nested.nested_tensor(rows, layout=layout).transpose(1, 2)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nested_tensors_are_refused_by_name(layout: Any) -> None:
+    nested = ragged(layout)
+    for arguments in ((nested, nested, nested), (Q, nested, nested)):
+        with pytest.raises(RuntimeError, match=r"nested|one element type"):
+            ours(*arguments)
+
+
+def test_sparse_tensors_are_refused_as_by_torch() -> None:
+    sparse = Q.to_sparse()
+    for function in (attention, ours):
+        with pytest.raises(RuntimeError):
+            function(sparse, sparse, sparse)
+
+
 def test_the_result_shares_no_memory_with_the_input() -> None:
     seen = ours(Q, Q, Q)
     before = Q.clone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,11 @@ def answers(fake_library: FakeLibrary, capability: str) -> list[str]:
     library = fake_library("cuda", "libcuda.so.1")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={"LD_LIBRARY_PATH": str(library.parent), "FAKE_CAPABILITY": capability},
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": str(library.parent),
+            "FAKE_CAPABILITY": capability,
+        },
         capture_output=True,
         text=True,
         check=False,
