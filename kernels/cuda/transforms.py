@@ -104,28 +104,33 @@ def _along(
     rest = [axis for axis in range(array.ndim) if axis not in axes]
     order = [*rest, *axes]
     source = array.permuted(order)
-    rank, batch = len(axes), source.shape[: len(rest)]
-    layout = _layout(source, rank)
-    # c2r uses its source as room for work; cuFFT reads real numbers in pairs.
-    pair = ELEMENT_TYPES[COMPLEX_OF[source.dtype]].itemsize
-    if layout is None or kind == "c2r" or source.pointer % pair:
-        moved = empty(source.shape, source.dtype, source.device)
-        copy_elements(moved, source)
-        source, layout = moved, _layout(moved, rank)
-    assert layout is not None
-    sizes_out = list(sizes)
+    batch, counts = source.shape[: len(rest)], list(sizes)
     if kind == "r2c":
-        sizes_out[-1] = sizes[-1] // 2 + 1
-    dtype = (COMPLEX_OF if kind == "r2c" else REAL_OF if kind == "c2r" else {}).get(
-        source.dtype, source.dtype
-    )
-    result = empty((*batch, *sizes_out), dtype, source.device)
+        counts[-1] = sizes[-1] // 2 + 1
+    dtypes = {"r2c": COMPLEX_OF, "c2r": REAL_OF}.get(kind, {})
+    dtype = dtypes.get(source.dtype, source.dtype)
+    result = empty((*batch, *counts), dtype, source.device)
     if result.size:
-        target = Layout(tuple(sizes_out), 1, product(sizes_out))
+        source, layout = _readable(kind, source, len(axes))
+        target = Layout(tuple(counts), 1, product(counts))
         shape = Shape(kind, source.dtype, tuple(sizes), layout, target, product(batch))
         with plans_of(source.device).borrowed(shape, lambda: Plan(shape)) as plan:
             plan.run(source.pointer, result.pointer, direction)
     return result.permuted([order.index(axis) for axis in range(len(order))])
+
+
+def _readable(kind: str, array: DeviceArray, rank: int) -> tuple[DeviceArray, Layout]:
+    """Return an array whose last axes cuFFT can read, the same one if it can, and its layout."""
+    layout = _layout(array, rank)
+    # c2r uses its source as room for work; real numbers are read in pairs.
+    pair = ELEMENT_TYPES[COMPLEX_OF[array.dtype]].itemsize
+    if layout is not None and kind != "c2r" and not array.pointer % pair:
+        return array, layout
+    moved = empty(array.shape, array.dtype, array.device)
+    copy_elements(moved, array)
+    layout = _layout(moved, rank)
+    assert layout is not None
+    return moved, layout
 
 
 def _layout(array: DeviceArray, rank: int) -> Layout | None:

@@ -40,6 +40,8 @@ def run(
     values, dtype = operand("a", array)
     if dtype in NARROW:
         raise TypeError(f"transforms take float32, float64 and complex numbers, not {dtype}")
+    if axes is None and sizes is not None:  # NumPy means to give this another meaning
+        axes = range(-len(sizes), 0)  # type: ignore[arg-type]
     return returned(array, getattr(np.fft, name)(values, sizes, axes, norm), dtype)
 
 

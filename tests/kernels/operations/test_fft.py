@@ -1,0 +1,269 @@
+"""Transforms: NumPy's in memory, and on a device those of cuFFT with its kept plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlbackends import fft
+
+NAMES = ("fft", "ifft", "rfft", "irfft")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_memory_it_is_numpy_s(name: str) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 4, 6)).astype("f4")
+    ours, theirs = getattr(fft, name), getattr(np.fft, name)
+    assert np.array_equal(ours(a), theirs(a))
+    assert np.array_equal(ours(a, 5, 1, "ortho"), theirs(a, 5, 1, "ortho"))
+    many, all_of = getattr(fft, f"{name}n"), getattr(np.fft, f"{name}n")
+    assert np.array_equal(many(a), all_of(a))
+    assert np.array_equal(
+        many(a, (2, 5), (0, 2), norm="forward"), all_of(a, (2, 5), (0, 2), norm="forward")
+    )
+    assert ours(a).dtype == (np.float32 if name == "irfft" else np.complex64)
+
+
+def test_sizes_without_axes_are_those_of_the_last_axes(on_fake_cuda: Any) -> None:
+    a = np.random.default_rng(7).standard_normal((3, 4, 5)).astype("f4")
+    expected = np.fft.fftn(a, (2, 9), (1, 2))
+    assert np.array_equal(fft.fftn(a, (2, 9)), expected)
+    told = on_fake_cuda(
+        """
+from mlbackends import fft
+a = rng.standard_normal((3, 4, 5)).astype("f4")
+tell(float(np.abs(fft.fftn(on_device(a), (2, 9)).numpy() - fft.fftn(a, (2, 9))).max()))
+"""
+    )
+    assert told.values[0] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda a: fft.fft(a, 0), ValueError),
+        (lambda a: fft.fft(a, axis=3), IndexError),
+        (lambda a: fft.fft(a, norm="no"), ValueError),
+        (lambda a: fft.rfft(a * 1j), TypeError),
+        (lambda a: fft.fft(a.astype("f2")), TypeError),
+        (lambda a: fft.fft("abc"), TypeError),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call(np.ones((3, 4)))
+
+
+COMPARED = """
+from mlbackends import fft
+def compared(name, a, *arguments, of=None, **options):
+    expected = getattr(np.fft, name)(a, *arguments, **options)
+    result = getattr(fft, name)(on_device(a) if of is None else of, *arguments, **options)
+    got = result.numpy()
+    assert got.dtype == expected.dtype and got.shape == expected.shape, (name, got.shape, got.dtype)
+    worst, most = (np.abs(got - expected).max(), np.abs(expected).max()) if got.size else (0, 0)
+    assert worst <= 1e-5 * max(1, most), (name, arguments, options, worst)
+    return result
+"""
+
+
+@pytest.mark.parametrize("real", ["f4", "f8"])
+def test_on_a_device_every_axis_and_size_gives_numpy_s_result(on_fake_cuda: Any, real: str) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + f"""
+a = rng.standard_normal((3, 4, 5)).astype("{real}")
+z = (a + 1j * rng.standard_normal(a.shape)).astype("c" + str(2 * int("{real}"[1])))
+for axis in (0, 1, -1):
+    for n in (None, 1, 2, 7):
+        compared("fft", a, n, axis), compared("fft", z, n, axis), compared("ifft", z, n, axis)
+        compared("rfft", a, n, axis), compared("irfft", z, n, axis, norm="ortho")
+for axes in ((0, 1), (2, 0), (1, 2), (0, 1, 2), (1,)):
+    for norm in (None, "ortho", "forward", "backward"):
+        compared("fftn", z, axes=axes, norm=norm), compared("ifftn", a, axes=axes, norm=norm)
+        compared("rfftn", a, axes=axes, norm=norm)
+        compared("irfftn", np.fft.rfftn(a, axes=axes).astype(z.dtype), axes=axes, norm=norm)
+compared("fftn", a, (2, 9), (0, -1)), compared("rfftn", a, (6, -1), (1, 2))
+tell("right")
+"""
+    )
+    assert told.values == ["right"]
+
+
+def test_four_axes_and_more_are_done_in_parts(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + """
+a = rng.standard_normal((2, 3, 2, 3, 4)).astype("f4")
+compared("fftn", a), compared("rfftn", a), compared("ifftn", a, axes=(4, 2, 0, 1))
+compared("irfftn", np.fft.rfftn(a).astype("c8"))
+tell("right")
+"""
+    )
+    assert told.values == ["right"]
+
+
+def test_a_view_is_read_where_it_lies_if_cufft_can(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends import fft
+from mlbackends.kernels.cuda import runtime
+z = (rng.standard_normal((4, 6, 8)) + 1j).astype("c8")
+array = on_device(z)
+block = array.viewed((4, 6, 4), (48, 8, 1), 2)
+results = [
+    (fft.fft(array), np.fft.fft(z)),
+    (fft.fft(array, axis=0), np.fft.fft(z, axis=0)),
+    (fft.fftn(block, axes=(1, 2)), np.fft.fftn(z[:, :, 2:6], axes=(1, 2))),
+    (fft.fft(array.viewed((4, 6, 4), (48, 8, 2))), np.fft.fft(z[..., ::2])),
+    (fft.fft(array.permuted((2, 0, 1)), axis=0), np.fft.fft(z.transpose(2, 0, 1), axis=0)),
+]
+runtime.synchronize(77)
+results += [
+    (fft.fft(array, axis=1), np.fft.fft(z, axis=1)),
+    (fft.fftn(array, axes=(1, 0)), np.fft.fftn(z, axes=(1, 0))),
+]
+runtime.synchronize(78)
+for got, expected in results:
+    assert np.abs(got.numpy() - expected).max() < 1e-4
+"""
+    )
+    first, second = (told.log.index(f"cudaStreamSynchronize {n} 0") for n in (77, 78))
+    assert not [line for line in told.log[:first] if line.startswith("cudaMemcpy2D")]
+    assert not [line for line in told.log[:first] if "geam" in line]
+    # No one stride leads through the batch of the first, and the axes of the second are turned.
+    assert [line for line in told.log[first:second] if "geam" in line or "Memcpy2D" in line]
+
+
+def test_real_numbers_at_an_odd_address_are_moved(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + """
+a = rng.standard_normal(9).astype("f4")
+array = on_device(a)
+compared("rfft", a[1:], of=array.viewed((8,), (1,), 1))
+compared("rfft", a[:8], of=array.viewed((8,), (1,)))
+"""
+    )
+    assert len(told.lines("cudaMemcpy2D")) == 1
+
+
+def test_a_source_is_as_it_was_after_a_transform_that_spoils_it(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + """
+z = np.fft.rfft(rng.standard_normal((3, 6))).astype("c8")
+array = on_device(z)
+compared("irfft", z, of=array)
+tell(bool(np.array_equal(array.numpy(), z)))
+"""
+    )
+    assert told.values == [True]
+
+
+def test_a_plan_is_made_once_for_a_layout_and_destroyed_when_it_goes(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + """
+cache = mlbackends.cuda.cufft_plan_cache
+z = (rng.standard_normal((4, 8)) + 1j).astype("c8")
+for _ in range(3):
+    compared("fft", z), compared("ifft", z)      # one plan for both directions
+tell(cache.size)
+compared("fft", z, axis=0), compared("fft", z[:2]), compared("fft", z.astype("c16"))
+tell([cache.size, cache[0].size, cache["cuda:0"].max_size])
+cache.max_size = 2
+tell(cache.size)
+compared("fft", z.astype("c16"))                 # still there
+compared("fft", z)                               # was evicted
+tell(cache.size)
+cache.clear()
+tell(cache.size)
+cache.max_size = 0
+compared("fft", z)
+tell(cache.size)
+"""
+    )
+    assert told.values == [1, [4, 4, 4096], 2, 2, 0, 0]
+    made = [line.split()[1] for line in told.lines("cufftCreate")]
+    destroyed = [line.split()[1] for line in told.lines("cufftDestroy")]
+    assert (len(made), sorted(destroyed)) == (6, sorted(made))
+    # The least recently used went first.
+    assert destroyed[:2] == ["0", "1"]
+
+
+def test_each_device_keeps_its_own_plans(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + """
+cache = mlbackends.cuda.cufft_plan_cache
+z = np.ones((2, 4), "c8")
+for device in (0, 1, 1):
+    compared("fft", z, of=on_device(z, device))
+tell([cache[0].size, cache[1].size, len([cache[i] for i in (0, 1)])])
+tell(error_of(lambda: cache[2]))
+""",
+        FAKE_GPUS="2",
+    )
+    assert told.values[0] == [1, 1, 2]
+    assert "expected 0 <= device index < 2, but got device with index 2" in told.values[1][1]
+
+
+@pytest.mark.parametrize("variable", ["FAKE_CUFFT", "FAKE_PLAN"])
+def test_a_plan_that_fails_is_destroyed_and_not_kept(on_fake_cuda: Any, variable: str) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends import fft
+tell(error_of(lambda: fft.fft(on_device(np.ones((2, 4), "c8")))))
+tell(mlbackends.cuda.cufft_plan_cache.size)
+""",
+        **{variable: "8"},
+    )
+    kind, said = told.values[0]
+    assert kind == "CudaError"
+    assert said.endswith("returned 8 (CUFFT_INVALID_SIZE)")
+    assert told.values[1] == 0
+    assert len(told.lines("cufftCreate")) == len(told.lines("cufftDestroy"))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "fragment"),
+    [
+        ("fft.fft(a, 0)", "ValueError", "Invalid number of FFT data points (0) specified."),
+        ("fft.fft(a, axis=2)", "IndexError", "axis 2 is out of bounds"),
+        ("fft.fft(a, norm='no')", "ValueError", "Invalid norm value"),
+        ("fft.rfft(z)", "TypeError", "takes real numbers, not complex64"),
+        ("fft.fft(h)", "TypeError", "not float16"),
+        ("fft.fftn(a, axes=(0, 0))", "ValueError", "each axis may be given once"),
+        ("fft.fftn(a, (2,), (0, 1))", "ValueError", "1 sizes for 2 axes"),
+        ("fft.fftn(a, axes=())", "ValueError", "at least one axis"),
+        ("fft.irfft(z1)", "ValueError", "data points (0)"),
+    ],
+)
+def test_on_a_device_what_makes_no_sense_is_refused(
+    on_fake_cuda: Any, call: str, kind: str, fragment: str
+) -> None:
+    told = on_fake_cuda(
+        f"""
+from mlbackends import fft
+a, h = on_device(np.ones((2, 4), "f4")), on_device(np.ones((2, 4), "f2"))
+z, z1 = on_device(np.ones((2, 4), "c8")), on_device(np.ones((2, 1), "c8"))
+tell(error_of(lambda: {call}))
+"""
+    )
+    assert told.values[0][0] == kind
+    assert fragment in told.values[0][1]
+
+
+def test_an_empty_batch_makes_no_plan(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        COMPARED
+        + """
+compared("fft", np.ones((0, 4), "c8")), compared("rfft", np.ones((3, 0, 4), "f4"))
+compared("fft", np.ones((2, 0), "c8"), 4)
+tell(mlbackends.cuda.cufft_plan_cache.size)
+"""
+    )
+    assert told.values == [1]
