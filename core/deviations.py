@@ -185,7 +185,46 @@ DEVIATIONS = (
         "It raises TypeError, with the backend that was probably meant, and ValueError for SDPBackend.ERROR.",
         "The error would come from the next call of attention, and speak of something else.",
     ),
+    Deviation(
+        "can-use-tells-why",
+        (
+            "cuda.can_use_flash_attention", "cuda.can_use_efficient_attention",
+            "cuda.can_use_cudnn_attention",
+        ),
+        "A torch without CUDA answers False and gives no reason, also with debug=True.",
+        "debug=True warns of every reason, on any machine.",
+        "The question is what a call would need; that can be told anywhere.",
+    ),
+    Deviation(
+        "attention-mask-beside-causal", ("scaled_dot_product_attention",),
+        "On the CPU flash attention applies attn_mask and is_causal together; the plain formula refuses it.",
+        "Every backend refuses it, with RuntimeError.",
+        "The documentation says that it is an error.",
+    ),
+    Deviation(
+        "attention-lengths-checked", ("scaled_dot_product_attention",),
+        "On the CPU flash attention takes a value of another length than the key, and computes nonsense.",
+        "It raises RuntimeError.",
+        "There is no right answer.",
+    ),
+    Deviation(
+        "attention-without-gradients", ("scaled_dot_product_attention",),
+        "A result of tensors that require a gradient requires one.",
+        "Such tensors are refused with RuntimeError, unless inside torch.no_grad().",
+        "The gradient would be lost in silence: the kernels here go forward only.",
+    ),
     # ---- answers ------------------------------------------------------------
+    Deviation(
+        "answers-of-this-machine",
+        (
+            "cuda.is_built", "cudnn.is_available", "cudnn.version", "cusparselt.is_available",
+            "cusparselt.version", "kleidiai.is_available", "mkl.is_available", "mkldnn.is_available",
+            "nnpack.is_available", "openmp.is_available", "quantized.supported_engines", "xnnpack.enabled",
+        ),
+        "An answer says what this build of torch has in it.",
+        "It says what is installed here and works: is_built() whether a part is here that we compute with.",
+        "There is no build to speak of; and a library that is built in may still fail on the machine.",
+    ),
     Deviation(
         "cudnn-modes-without-cudnn", ("cudnn.rnn.get_cudnn_mode",),
         "get_cudnn_mode('LSTM') raises AttributeError where there is no cuDNN.",
@@ -195,9 +234,15 @@ DEVIATIONS = (
     # ---- scopes and programs ------------------------------------------------
     Deviation(
         "verbose-scopes-nest", ("mkl.verbose", "mkldnn.verbose"),
-        "Leaving a verbose scope always switches the printing off.",
-        "It gives back the level that it found, of an outer scope or of MKL_VERBOSE and ONEDNN_VERBOSE.",
+        "Leaving a verbose scope always switches the printing off, also what MKL_VERBOSE asked for.",
+        "It gives back the level that it found, of an outer scope or of the variable.",
         "The rest of the outer block would be silent.",
+    ),
+    Deviation(
+        "verbose-level-0-silences", ("mkl.verbose", "mkldnn.verbose"),
+        "A scope with level 0 changes nothing on entering, and switches the printing off on leaving.",
+        "It silences its block.",
+        "That is what it says.",
     ),
     Deviation(
         "dsl-names-checked",
@@ -216,6 +261,12 @@ DEVIATIONS = (
         "python_native.triton = False succeeds, hides the controller, and switches nothing off.",
         "It raises AttributeError, and names python_native.triton.enabled.",
         "It looks like a switch, and would be none.",
+    ),
+    Deviation(
+        "dsl-enabled-is-a-bool", ("python_native.triton.enabled", "python_native.cutedsl.enabled"),
+        "Anything may be assigned, so 'no' means on.",
+        "It takes True and False, and raises TypeError for anything else.",
+        "A wrong value would be taken for a true one.",
     ),
     Deviation(
         "launcher-exit-code", ("xeon.run_cpu",),

@@ -1,0 +1,446 @@
+"""Each deviation that mlbackends.deviations lists, side by side: torch 2.13 does this, we do that."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mlbackends
+from mlbackends import flag_modules, flag_store
+from mlbackends.deviations import DEVIATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+#: Where another file has the test.
+_SDPA, _VERBOSE, _DSL = (
+    f"test_{name}_agree{ending}.py"
+    for name, ending in (("sdpa", "s"), ("verbose", ""), ("python_native", "s"))
+)
+ELSEWHERE = {
+    "attention-mask-beside-causal": (_SDPA, "test_a_mask_beside_causal_is_refused_as_documented"),
+    "attention-lengths-checked": (_SDPA, "test_lengths_that_differ_are_refused_where_torchs_flash"),
+    "attention-without-gradients": (_SDPA, "test_gradients_are_refused_and_not_silently_lost"),
+    "priority-order-restored": (_SDPA, "test_the_whole_order_comes_back_where_torchs_leaks"),
+    "sdpa-kernel-takes-backends": (_SDPA, "test_what_torch_takes_for_none_at_all_is_refused"),
+    "verbose-scopes-nest": (
+        _VERBOSE,
+        "test_an_inner_exit_silences_torchs_outer_scope_and_not_ours",
+    ),
+    "verbose-level-0-silences": (
+        _VERBOSE,
+        "test_level_0_silences_in_ours_and_does_nothing_in_torch",
+    ),
+    "dsl-names-checked": (_DSL, "test_torch_takes_a_typo_and_we_refuse_it"),
+    "dsl-controllers-stay": (_DSL, "test_torch_lets_a_dsl_be_overwritten_and_we_do_not"),
+    "dsl-enabled-is-a-bool": (_DSL, "test_torch_takes_any_value_for_enabled_and_we_take_a_bool"),
+}
+shown: set[str] = set()
+
+
+def shows(code: str) -> Callable[[Any], Any]:
+    """Mark a test as the one that shows a deviation."""
+    shown.add(code)
+    return lambda test: test
+
+
+@pytest.fixture(autouse=True)
+def a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(flag_modules, "_warned", set())
+    flag_store.forget()
+    yield
+    flag_store.forget()
+
+
+@contextlib.contextmanager
+def put_back(read: Callable[[], Any], write: Callable[[Any], Any]) -> Iterator[None]:
+    """Put a switch of torch's back on leaving."""
+    found = read()
+    try:
+        yield
+    finally:
+        write(found)
+
+
+def warned(action: Callable[[], Any]) -> list[type[Warning]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    return [each.category for each in caught]
+
+
+def test_each_deviation_is_shown_by_a_test() -> None:
+    assert {each.code for each in DEVIATIONS} == shown | set(ELSEWHERE)
+    for file, test in ELSEWHERE.values():
+        assert f"def {test}" in Path(__file__).with_name(file).read_text(), test
+
+
+# ---- names --------------------------------------------------------------------
+
+
+@shows("unknown-name-refused")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "cpu", "cuda", "cudnn", "cudnn.rnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn",
+        "mps", "nnpack", "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("typo", ["nosuch", "benchmrak", "enabeld", "fp32_precison"])
+def test_a_typo_is_taken_by_torch_and_refused_here(name: str, typo: str) -> None:
+    theirs = importlib.import_module(f"torch.backends.{name}".strip("."))
+    ours = importlib.import_module(f"mlbackends.{name}".strip("."))
+    setattr(theirs, typo, 1)
+    delattr(theirs, typo)
+
+    with pytest.raises(AttributeError, match=typo):
+        setattr(ours, typo, 1)
+    assert not hasattr(ours, typo)
+
+
+@shows("all-modules-are-there")
+def test_torch_does_not_import_all_of_its_modules() -> None:
+    asked = "print(hasattr({0}, 'xeon'), hasattr({0}, 'xnnpack'))"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", f"import {package}; {asked.format(package)}"],
+            capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).stdout.split()
+        for package in ("torch.backends", "mlbackends")
+    ]  # fmt: skip
+    assert said == [["False", "False"], ["True", "True"]]
+
+
+@shows("module-is-one-object")
+def test_m_is_another_object_in_torch_and_the_same_here() -> None:
+    assert torch.backends.cudnn.m is not torch.backends.cudnn
+    ours: Any = mlbackends.cudnn
+    assert ours.m is ours is sys.modules["mlbackends.cudnn"]
+
+
+@shows("types-by-name")
+def test_types_of_numbers_are_objects_in_torch_and_names_here() -> None:
+    assert torch.float16 in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
+    assert "float16" in mlbackends.cudnn.CUDNN_TENSOR_DTYPES
+
+
+@shows("causal-bias-is-no-tensor")
+def test_a_causal_bias_is_a_tensor_in_torch_and_none_here() -> None:
+    theirs = importlib.import_module("torch.nn.attention.bias")
+    assert isinstance(theirs.causal_lower_right(2, 3), torch.Tensor)
+    assert not isinstance(mlbackends.causal_lower_right(2, 3), torch.Tensor)
+
+
+@shows("sdp-backend-is-an-enum")
+def test_a_backend_that_is_none_is_made_by_torch_and_refused_here() -> None:
+    assert int(torch.nn.attention.SDPBackend(7)) == 7
+    with pytest.raises(ValueError, match="7"):
+        mlbackends.SDPBackend(7)
+
+
+@shows("launcher-has-no-logger")
+def test_the_launcher_has_a_logger_in_torch_and_none_here() -> None:
+    theirs = importlib.import_module("torch.backends.xeon.run_cpu")
+    ours = importlib.import_module("mlbackends.xeon.run_cpu")
+    for name in ("logger", "format_str"):
+        assert hasattr(theirs, name)
+        assert not hasattr(ours, name)
+
+
+# ---- values -------------------------------------------------------------------
+
+
+@shows("words-are-text")
+def test_bytes_are_a_word_in_torch_and_none_here() -> None:
+    torch.backends.mkldnn.matmul.fp32_precision = b"none"
+    with pytest.raises(TypeError, match="bytes"):
+        mlbackends.mkldnn.matmul.fp32_precision = b"none"  # type: ignore[assignment]
+
+
+@shows("matmul-precision-word-refused")
+@pytest.mark.parametrize("word", ["hihg", "HIGH", "tf32", ""])
+def test_an_unknown_precision_is_a_warning_in_torch_and_an_error_here(word: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    assert warned(lambda: torch.set_float32_matmul_precision(word)) == [UserWarning]
+    assert torch.get_float32_matmul_precision() == before
+
+    with pytest.raises(RuntimeError, match="highest, high, medium"):
+        mlbackends.set_float32_matmul_precision(word)
+    assert mlbackends.get_float32_matmul_precision() == "highest"
+
+
+@shows("mkldnn-precision-is-its-own")
+def test_onednns_precision_is_everybodys_in_torch_and_its_own_here() -> None:
+    assert torch.backends.fp32_precision == "none"
+    torch.backends.mkldnn.fp32_precision = "bf16"
+    try:
+        assert torch.backends.fp32_precision == "bf16"
+    finally:
+        torch.backends.fp32_precision = "none"
+
+    mlbackends.mkldnn.fp32_precision = "bf16"
+    assert (mlbackends.fp32_precision, mlbackends.mkldnn.fp32_precision) == ("none", "bf16")
+    assert mlbackends.mkldnn.conv.fp32_precision == "bf16"
+
+
+@shows("all-or-nothing")
+def test_a_refused_scope_leaves_torchs_cudnn_disabled_and_ours_as_it_was() -> None:
+    theirs = torch.backends.cudnn
+    with put_back(lambda: theirs.enabled, lambda value: setattr(theirs, "enabled", value)):
+        with pytest.raises(RuntimeError), theirs.flags(benchmark=1):
+            pass
+        assert theirs.enabled is False
+
+    with pytest.raises(RuntimeError), mlbackends.cudnn.flags(benchmark=1):  # type: ignore[arg-type]
+        pass
+    assert mlbackends.cudnn.enabled is True
+
+
+@shows("all-or-nothing")
+def test_a_refused_library_is_kept_by_torch_and_not_by_us() -> None:
+    theirs = torch.backends.cuda.preferred_linalg_library
+    with put_back(theirs, theirs):
+        with pytest.raises(RuntimeError):
+            theirs("cusolver")
+        assert theirs().name == "Cusolver"
+
+    if any(each.name == "cusolver" for each in mlbackends.answers.looked_for("cusolver").libraries):
+        pytest.skip("cuSOLVER is installed here")
+    with pytest.raises(RuntimeError, match="cuSOLVER"):
+        mlbackends.cuda.preferred_linalg_library("cusolver")
+    assert mlbackends.cuda.preferred_linalg_library().name == "Default"
+
+
+@shows("flags-tell-of-disabling")
+def test_flags_disable_cudnn_in_silence_in_torch_and_with_one_warning_here() -> None:
+    def enter(module: Any) -> None:
+        with module.flags(benchmark=True):
+            assert (module.enabled, module.benchmark) == (False, True)
+        assert (module.enabled, module.benchmark) == (True, False)
+
+    assert warned(lambda: enter(torch.backends.cudnn)) == []
+    assert warned(lambda: enter(mlbackends.cudnn)) == [UserWarning]
+    assert warned(lambda: enter(mlbackends.cudnn)) == []
+
+
+@shows("mkldnn-flags-are-quiet")
+def test_flags_of_onednn_warn_of_tf32_in_torch_and_not_here() -> None:
+    def enter(module: Any) -> None:
+        with module.flags(enabled=True):
+            assert module.allow_tf32 is None
+
+    assert warned(lambda: enter(torch.backends.mkldnn)) == [UserWarning]
+    assert warned(lambda: enter(mlbackends.mkldnn)) == []
+
+
+@shows("benchmark-limit-is-a-number")
+def test_the_limit_of_cudnns_benchmark_is_anything_in_torch_and_a_number_here() -> None:
+    theirs: Any = torch.backends.cudnn
+    with put_back(lambda: None, lambda _: setattr(theirs, "benchmark_limit", None)):
+        theirs.benchmark_limit = "many"
+        assert theirs.benchmark_limit == "many"
+
+    with pytest.raises(TypeError, match="an int"):
+        mlbackends.cudnn.benchmark_limit = "many"  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="non-negative"):
+        mlbackends.cudnn.benchmark_limit = -1
+    mlbackends.cudnn.benchmark_limit = 3
+    assert mlbackends.cudnn.benchmark_limit == 3
+
+
+@shows("fastpath-is-a-bool")
+def test_the_fast_path_is_anything_in_torch_and_a_bool_here() -> None:
+    theirs: Any = torch.backends.mha
+    with put_back(theirs.get_fastpath_enabled, theirs.set_fastpath_enabled):
+        theirs.set_fastpath_enabled("off")
+        assert theirs.get_fastpath_enabled() == "off"
+
+    with pytest.raises(RuntimeError, match="expects a bool"):
+        mlbackends.mha.set_fastpath_enabled("off")  # type: ignore[arg-type]
+    assert mlbackends.mha.get_fastpath_enabled() is True
+
+
+@pytest.fixture
+def einsum() -> Iterator[Any]:
+    """Give torch's opt_einsum, which is left as it was."""
+    theirs = torch.backends.opt_einsum
+    if not theirs.is_available():
+        pytest.skip("opt_einsum is not installed here")
+    yield theirs
+    for name in ("enabled", "strategy"):
+        vars(theirs).pop(name, None)
+    theirs.set_flags(True, "auto")
+
+
+@shows("einsum-switches-checked")
+def test_an_assignment_hides_torchs_einsum_switch_and_sets_ours(einsum: Any) -> None:
+    einsum.enabled = "no"
+    with einsum.flags(enabled=True):
+        assert einsum.enabled == "no"
+
+    with pytest.raises(RuntimeError):
+        mlbackends.opt_einsum.enabled = "no"  # type: ignore[assignment]
+    mlbackends.opt_einsum.enabled = False
+    with mlbackends.opt_einsum.flags(enabled=True):
+        assert mlbackends.opt_einsum.enabled is True
+    assert mlbackends.opt_einsum.enabled is False
+
+
+@shows("einsum-strategies-of-opt-einsum")
+def test_torchs_flags_know_three_strategies_and_ours_all_without_arguments(einsum: Any) -> None:
+    with pytest.raises(ValueError, match="auto-hq"), einsum.flags(strategy="auto-hq"):
+        pass
+
+    with mlbackends.opt_einsum.flags(strategy="auto-hq"):
+        assert mlbackends.opt_einsum.strategy == "auto-hq"
+    for module in (einsum, mlbackends.opt_einsum):
+        with pytest.raises(ValueError, match="bogus"):
+            module.set_flags(None, "bogus")
+
+
+@shows("einsum-flags-restore")
+def test_leaving_a_scope_of_einsum_fails_in_torch_and_restores_here(einsum: Any) -> None:
+    einsum.set_flags(False)
+    with pytest.raises(ValueError, match="not enabled"), einsum.flags(True, "greedy"):
+        pass
+
+    mlbackends.opt_einsum.set_flags(False)
+    with mlbackends.opt_einsum.flags(True, "greedy"):
+        assert mlbackends.opt_einsum.strategy == "greedy"
+    assert (mlbackends.opt_einsum.enabled, mlbackends.opt_einsum.strategy) == (False, "auto")
+
+
+@shows("cxx-warnings-are-warnings")
+def test_a_warning_of_torchs_is_printed_and_ours_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mlbackends.cuda_preferences._told", set())
+    theirs, ours = (each.cuda.preferred_blas_library for each in (torch.backends, mlbackends))
+    with put_back(theirs, theirs):
+        assert warned(lambda: theirs("ck")) == []
+    assert warned(lambda: ours("ck")) == [UserWarning]
+
+
+@shows("workspaces-without-cuda")
+@pytest.mark.parametrize("name", ["cublas_workspace_size", "cublaslt_workspace_size"])
+def test_a_workspace_has_a_size_here_and_none_in_a_torch_without_cuda(name: str) -> None:
+    if torch.version.cuda:
+        pytest.skip("this torch has CUDA")
+    with pytest.raises(AttributeError):
+        getattr(torch.backends.cuda, name)(1 << 20)
+
+    assert getattr(mlbackends.cuda, name)(1 << 20) == 1 << 20
+    assert flag_store.read(f"cuda.{name}") == 1 << 20
+
+
+@shows("variables-are-checked-together")
+def test_a_variable_with_nonsense_is_told_at_the_first_touch_here_and_later_in_torch() -> None:
+    def run(program: str) -> subprocess.CompletedProcess[str]:
+        nonsense = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "yes", "TORCH_DISABLE_NATIVE_JIT": "yes"}
+        variables = {**os.environ, **nonsense, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-W", "always", "-c", program]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+
+    assert "SDPA_DEPRIORITIZED" not in run("import torch; torch.backends.cudnn.enabled").stderr
+    said = run("import mlbackends; mlbackends.cudnn.enabled").stderr
+    assert "TORCH_CUDNN_SDPA_DEPRIORITIZED: yes; valid values are 0 or 1" in said
+    assert "TORCH_DISABLE_NATIVE_JIT: yes; valid values are 0 or 1" in said
+
+
+# ---- attention ----------------------------------------------------------------
+
+
+@shows("priority-order-checked")
+@pytest.mark.parametrize("order", [[0, 0, 0, 0, 0], [2], [9, 1, 2, 3, 4], []])
+def test_an_order_is_not_checked_by_torch_and_is_here(order: list[int]) -> None:
+    with put_back(torch._C._get_sdp_priority_order, torch._C._set_sdp_priority_order):
+        torch._C._set_sdp_priority_order(order)
+
+    with pytest.raises(RuntimeError, match="each of 0 to 4 once"):
+        flag_store.write("cuda.sdp_priority_order", order)
+    assert flag_store.read("cuda.sdp_priority_order") == (1, 2, 0, 3, 4)
+
+
+@shows("can-use-tells-why")
+@pytest.mark.parametrize("kind", ["flash", "efficient", "cudnn"])
+def test_reasons_are_told_here_and_not_by_a_torch_without_cuda(kind: str) -> None:
+    if torch.version.cuda:
+        pytest.skip("this torch has CUDA")
+    tensor = torch.zeros(1, 1, 2, 8)
+
+    def ask(cuda: Any) -> None:
+        params = cuda.SDPAParams(tensor, tensor, tensor, None, 0.0, False, False)
+        assert getattr(cuda, f"can_use_{kind}_attention")(params, debug=True) is False
+
+    assert warned(lambda: ask(torch.backends.cuda)) == []
+    assert UserWarning in warned(lambda: ask(mlbackends.cuda))
+
+
+# ---- answers, programs ----------------------------------------------------------
+
+
+@shows("answers-of-this-machine")
+def test_a_library_beside_torch_is_no_part_of_torch_and_found_here(
+    monkeypatch: pytest.MonkeyPatch, fake_library: Any
+) -> None:
+    source = "#include <stddef.h>\nsize_t cudnnGetVersion(void) { return 91002; }"
+    files = [
+        fake_library("cudnn", f"{name}.so.9", source=source)
+        for name in ("libcudnn", "libcudnn_graph")
+    ]
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(str(file.parent) for file in files))
+    asked = "print({0}.cudnn.is_available(), {0}.cudnn.version())"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", f"import {package}; {asked.format(package)}"],
+            capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).stdout.split()
+        for package in ("torch.backends", "mlbackends")
+    ]  # fmt: skip
+    assert said == [["False", "None"], ["True", "91002"]]
+
+
+@shows("cudnn-modes-without-cudnn")
+def test_a_mode_of_cudnn_is_a_number_without_cudnn_here() -> None:
+    if torch.backends.cudnn.is_available():
+        pytest.skip("this torch has cuDNN")
+    with pytest.raises(AttributeError):
+        torch.backends.cudnn.rnn.get_cudnn_mode("LSTM")
+
+    assert mlbackends.cudnn.rnn.get_cudnn_mode("LSTM") == 2
+    for module in (torch.backends, mlbackends):
+        with pytest.raises(ValueError, match="Unknown mode: LSTMM"):
+            module.cudnn.rnn.get_cudnn_mode("LSTMM")
+
+
+@shows("launcher-exit-code")
+@pytest.mark.slow
+def test_a_program_that_fails_is_a_success_of_torchs_launcher_and_not_of_ours(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "fail.py"
+    program.write_text("raise SystemExit(3)\n")
+    options = "--ninstances 1 --ncores-per-instance 1 --disable-numactl --disable-taskset"
+    options += " --use-default-allocator --disable-iomp"
+    codes = [
+        subprocess.run(
+            [sys.executable, "-m", f"{package}.xeon.run_cpu", *options.split(), str(program)],
+            capture_output=True, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).returncode
+        for package in ("torch.backends", "mlbackends")
+    ]  # fmt: skip
+    assert codes == [0, 3]
