@@ -87,7 +87,7 @@ def describe(tensor: Any) -> TensorSpec:
 
 def dtype_name(dtype: object) -> str:
     """Return torch's name of an element type. Raises TypeError for one that torch has not."""
-    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]  # torch says torch.float32
     if name not in ITEM_BYTES:
         raise TypeError(f"there is no attention for elements of type {name}")
     return name

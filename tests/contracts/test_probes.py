@@ -21,7 +21,11 @@ from mlbackends.probing.survey import all_codes, survey
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBES = registry.names("probes")
-SOURCES = [path for folder in ("core", "probes") for path in sorted((ROOT / folder).rglob("*.py"))]
+SOURCES = [
+    path
+    for folder in ("core", "kernels", "probes")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +123,14 @@ def test_a_library_is_usable_exactly_when_it_gives_no_reason(live: Report) -> No
 
 
 def codes_in(path: Path) -> set[str]:
-    """Return the codes that a file gives to Reason and NotUsable, as far as they are written out."""
+    """Return the codes that a file gives to Reason and its like, as far as they are written out."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name):
             first = node.args[0]
-            if node.func.id in ("Reason", "NotUsable") and isinstance(first, ast.Constant):
+            if node.func.id in ("Constraint", "NotUsable", "Reason") and isinstance(
+                first, ast.Constant
+            ):
                 found.add(str(first.value))
     return found
 
