@@ -13,14 +13,15 @@ _SHELLS = ("sh", "bash", "dash")
 def interpreter_of(path: str) -> tuple[str, ...]:
     """Return the interpreter of a script and the options before the script's name; () where none is told.
 
+    () as well where a shell runs it, and may start anything.
     The first is a path, or a bare name that is looked up on PATH.
     """
     try:
         with open(path, "rb") as file:
-            lines = file.read(_LIMIT).decode(errors="surrogateescape").splitlines()
+            lines = file.read(_LIMIT).decode(errors="surrogateescape").split("\n")
     except (OSError, ValueError):
         return ()
-    if not lines or not lines[0].startswith("#!"):
+    if not lines[0].startswith("#!"):
         return ()
     # The kernel passes all that follows the interpreter as one argument.
     interpreter, _, argument = lines[0][2:].strip().partition(" ")
@@ -28,8 +29,8 @@ def interpreter_of(path: str) -> tuple[str, ...]:
     name = os.path.basename(interpreter)
     if name == "env":
         return _behind_env(argument)
-    if name in _SHELLS and len(lines) > 1:
-        return _behind_shell(lines[1])
+    if name in _SHELLS:
+        return _behind_shell(lines[1] if len(lines) > 1 else "")
     return (interpreter, argument) if argument else (interpreter,) if interpreter else ()
 
 
