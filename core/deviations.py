@@ -96,6 +96,13 @@ DEVIATIONS = (
         "Who catches the exception would go on with half of what was asked.",
     ),
     Deviation(
+        "scopes-restore-inheritance", ("cudnn.flags",),
+        "After cudnn.flags() the precisions of cudnn.conv and cudnn.rnn no longer follow fp32_precision: what"
+        " is put back is allow_tf32, which writes tf32 to both.",
+        "They go on following it, as before.",
+        "A scope must leave nothing behind.",
+    ),
+    Deviation(
         "flags-tell-of-disabling", _FLAGS,
         "cudnn.flags(benchmark=True) switches cuDNN off inside the block, since enabled is False there unless"
         " given, and says nothing; mkldnn.flags() does the same.",

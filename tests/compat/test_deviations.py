@@ -223,6 +223,25 @@ def test_a_refused_library_is_kept_by_torch_and_not_by_us() -> None:
     assert mlbackends.cuda.preferred_linalg_library().name == "Default"
 
 
+@shows("scopes-restore-inheritance")
+def test_a_scope_cuts_cudnns_convolutions_off_in_torch_and_not_here() -> None:
+    program = """if True:
+        import {0} as backends
+        with backends.cudnn.flags(): pass
+        backends.fp32_precision = 'ieee'
+        print(backends.cudnn.conv.fp32_precision, backends.cudnn.rnn.fp32_precision)
+        """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program.format(package)],
+            env=environment, capture_output=True, text=True, check=True,
+        ).stdout.split()
+        for package in ("torch.backends", "mlbackends")
+    ]  # fmt: skip
+    assert said == [["tf32", "tf32"], ["ieee", "ieee"]]
+
+
 @shows("flags-tell-of-disabling")
 def test_flags_disable_cudnn_in_silence_in_torch_and_with_one_warning_here() -> None:
     def enter(module: Any) -> None:
