@@ -91,7 +91,7 @@ def _problem(
             enable_gqa=enable_gqa,
             scale=None if scale is None else float(scale),
             inner_dtype=specs[0].dtype if reduced else "",
-            device=device_of(query),
+            device=device_of(query, specs[0]),
         )
     except InvalidProblem as error:
         # torch's type: callers of this function catch RuntimeError.

@@ -6,6 +6,7 @@ imported for it: one whose tensor we are handed is in the process already.
 """
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 from mlbackends.model.problem import ITEM_BYTES, TensorSpec, contiguous_strides
@@ -85,6 +86,7 @@ def describe(tensor: Any) -> TensorSpec:
     )
 
 
+@lru_cache(maxsize=256)
 def dtype_name(dtype: object) -> str:
     """Return torch's name of an element type. Raises TypeError for one that torch has not."""
     name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]  # torch says torch.float32
@@ -99,9 +101,9 @@ def without_gradients() -> bool:
     return hasattr(torch, "is_grad_enabled") and not torch.is_grad_enabled()
 
 
-def device_of(tensor: Any) -> Device:
-    """Return the record of the device that holds a tensor, with what tells who can run there."""
-    platform, _, index = describe(tensor).device.partition(":")
+def device_of(tensor: Any, spec: TensorSpec) -> Device:
+    """Return the record of the device that holds a described tensor, with what tells who can run there."""
+    platform, _, index = spec.device.partition(":")
     number = int(index or 0)
     if platform == "cuda":
         return Device("cuda", number, capability=_compute_capability(tensor, number))

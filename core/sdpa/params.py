@@ -76,15 +76,16 @@ class SDPAParams:
 
 def problem_of(params: SDPAParams) -> AttentionProblem:
     """Return the problem that the arguments make. Raises InvalidProblem where they make none."""
+    query = describe(params.query)
     return AttentionProblem(
-        query=describe(params.query),
+        query=query,
         key=describe(params.key),
         value=describe(params.value),
         mask=None if params.attn_mask is None else describe(params.attn_mask),
         dropout=params.dropout,
         is_causal=params.is_causal,
         enable_gqa=params.enable_gqa,
-        device=device_of(params.query),
+        device=device_of(params.query, query),
     )
 
 

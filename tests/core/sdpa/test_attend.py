@@ -117,7 +117,9 @@ def test_nobody_who_can_is_told_with_every_reason() -> None:
 def test_what_no_backend_could_answer_is_torchs_exception_with_our_words() -> None:
     with pytest.raises(RuntimeError, match="same last dimension") as caught:
         attend(Q, KV[..., :7], KV)
+    assert isinstance(caught.value, NoBackend)
     assert isinstance(caught.value, MlBackendsError)
+    assert [reason.code for reason in caught.value.reasons] == ["invalid-problem"]
     with pytest.raises(RuntimeError, match="batches and heads") as forgotten:
         attend(Q, KV[:, :2], KV[:, :2])
     assert "enable_gqa" in getattr(forgotten.value, "hint", "")

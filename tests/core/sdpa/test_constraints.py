@@ -209,6 +209,16 @@ def test_a_constraint_passes_and_refuses(
     assert constraint.sentence
 
 
+def test_a_code_stays_what_scripts_know_it_by() -> None:
+    assert {each[0].code for each in CASES} == {
+        *("wrong-device", "wrong-capability", "missing-feature", "wrong-dtype", "wrong-rank"),
+        *("batch-differs", "heads-differ", "head-dim-differs", "head-dim-too-large"),
+        *("head-dim-unaligned", "empty-sequence", "causal-not-square", "causal-lower-right"),
+        *("rows-not-contiguous", "mask", "mask-gradient", "mask-rank", "dropout", "gradient"),
+        *("nested", "inner-dtype"),
+    }
+
+
 def test_every_constraint_is_tried_above() -> None:
     makers = {
         name

@@ -111,7 +111,7 @@ def test_a_tensor_that_speaks_dlpack_tells_its_device(
     tensor = Foreign(device=device)
 
     assert describe(tensor) == TensorSpec((2, 3), "float16", device=place)
-    assert device_of(tensor) == record
+    assert device_of(tensor, describe(tensor)) == record
 
 
 def test_a_device_of_no_known_kind_is_refused() -> None:
