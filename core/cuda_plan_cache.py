@@ -158,6 +158,11 @@ class cuFFTPlanCache:  # noqa: N801  torch's name
 
 
 _ATTRIBUTES = ("size", "max_size", "clear")
+_KINDS = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla",
+    "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
+"""What may stand at the start of a device's name."""
 
 
 class cuFFTPlanCacheManager:  # noqa: N801  torch's name
@@ -207,7 +212,7 @@ def _index_of(device: object) -> int:
     if isinstance(device, str):
         kind, _, text = device.partition(":")
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-        if text and number is None:
+        if kind not in _KINDS or (text and number is None):
             raise RuntimeError(f"Invalid device string: {device!r}; a device is like 'cuda:0'")
     if isinstance(kind, str) and kind != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {device}")

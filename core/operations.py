@@ -25,16 +25,17 @@ def matmul(a: "Any", b: "Any") -> "Any":
     return _run("matmul", a, b)
 
 
-def einsum(equation: "Any", *operands: "Any") -> "Any":
+def einsum(*args: "Any") -> "Any":
     """Return the sum of products that an equation such as "bij,bjk->bik" describes.
 
-    Also in the form einsum(a, [0, 1], b, [1, 2], [0, 2]), and with "..." for the other dimensions. A
-    dimension of size 1 repeats. Three and more operands are multiplied in the order that opt_einsum
-    finds, while `opt_einsum.enabled` holds and it is installed, else from left to right.
-    Takes arrays in memory; float32 obeys the switches of `matmul`. Raises RuntimeError for an
-    equation that does not fit its operands, ValueError where there is none.
+    args: the equation and the operands, or einsum(a, [0, 1], b, [1, 2], [0, 2]); "..." stands for
+    the other dimensions. A dimension of size 1 repeats. Three and more operands are multiplied in the
+    order that opt_einsum finds by `opt_einsum.strategy`, while `opt_einsum.enabled` holds and it is
+    installed, else from left to right.
+    Takes arrays in memory, of one type; float32 obeys the switches of `matmul`. Raises RuntimeError
+    for an equation that does not fit its operands, ValueError where there is none.
     """
-    return _run("einsum", equation, *operands)
+    return _run("einsum", *args)
 
 
 def multi_head_attention(

@@ -185,6 +185,7 @@ class Device:
         (Device("cpu", 0), ValueError, "Expected a cuda device"),
         (Device("cuda", None), ValueError, "a specified index"),
         ("cuda:x", RuntimeError, "Invalid device string"),
+        ("bogus", RuntimeError, "Invalid device string: 'bogus'"),
         ("cuda:-1", RuntimeError, "Invalid device string"),
         ("cuda:9999999999999", RuntimeError, "Invalid device string"),
         (1, RuntimeError, "expected 0 <= device index < 1, but got device with index 1"),

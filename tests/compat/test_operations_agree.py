@@ -1,0 +1,429 @@
+"""Our operations beside torch's: products, einsum, attention with projections, and the CUDA settings."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import mlbackends
+from mlbackends import fft, flag_store
+
+torch = pytest.importorskip("torch")
+np = pytest.importorskip("numpy")
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+GENERATOR = torch.Generator().manual_seed(5)
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def numbers(*shape: int, dtype: Any = torch.float32) -> Any:
+    return torch.randn(shape, generator=GENERATOR, dtype=torch.float64).to(dtype)
+
+
+def close(ours: Any, theirs: Any) -> None:
+    """Ours is a tensor of the same type, as near as that type's numbers lie."""
+    assert isinstance(ours, torch.Tensor)
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    if ours.numel() and ours.dtype in TOLERANCE:
+        worst = (ours.double() - theirs.double()).abs().max()
+        assert worst <= TOLERANCE[ours.dtype] * max(1, theirs.double().abs().max()) * 4
+    else:
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3, 4), (4, 5)), ((4,), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((4,), (4, 5)), ((2, 3, 4), (4,)),
+     ((0, 3), (3, 2)), ((2, 0), (0, 3))],
+)  # fmt: skip
+def test_matmul_gives_a_tensor_like_torch_s(a: Any, b: Any, dtype: Any) -> None:
+    left, right = numbers(*a, dtype=dtype), numbers(*b, dtype=dtype)
+    close(mlbackends.matmul(left, right), left @ right)
+
+
+def test_matmul_takes_views_and_whole_numbers() -> None:
+    a = numbers(4, 6)
+    close(mlbackends.matmul(a.T, a), a.T @ a)
+    close(mlbackends.matmul(a[:, ::2], a[:3, :3]), a[:, ::2] @ a[:3, :3])
+    whole = torch.arange(6).reshape(2, 3)
+    close(mlbackends.matmul(whole, whole.T), whole @ whole.T)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 3), (2, 3)), ((2, 2, 2), (3, 2, 2)), ((), (2,)), ((3,), (2, 3))]
+)
+def test_matmul_refuses_shapes_with_torch_s_exception(a: Any, b: Any) -> None:
+    for multiply in (torch.matmul, mlbackends.matmul):
+        with pytest.raises(RuntimeError):
+            multiply(numbers(*a), numbers(*b))
+
+
+def test_matmul_refuses_two_types_as_torch_does() -> None:
+    for multiply in (torch.matmul, mlbackends.matmul):
+        with pytest.raises(RuntimeError):
+            multiply(numbers(2, 2), numbers(2, 2, dtype=torch.float64))
+
+
+def test_lowered_precision_is_that_of_rounded_operands() -> None:
+    a, b = numbers(33, 65), numbers(65, 17)
+    with flag_store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
+        ours = mlbackends.matmul(a, b)
+    theirs = a.bfloat16().float().double() @ b.bfloat16().float().double()
+    assert (ours.double() - theirs).abs().max() < 1e-5
+
+
+def test_a_gradient_is_not_lost_in_silence() -> None:
+    a = numbers(2, 2).requires_grad_()
+    with pytest.raises(RuntimeError, match="a requires grad, and this has no backward"):
+        mlbackends.matmul(a, a)
+    with torch.no_grad():
+        close(mlbackends.matmul(a, a), a @ a)
+
+
+# ---- einsum -------------------------------------------------------------------
+
+EQUATIONS = [
+    ("ij,jk->ik", [(3, 4), (4, 5)]),
+    ("ij,jk", [(3, 4), (4, 5)]),
+    ("bA", [(3, 4)]),
+    ("ii", [(3, 3)]),
+    ("ii->i", [(3, 3)]),
+    ("ii...->...i", [(3, 3, 2)]),
+    ("ij,jk->ik", [(3, 1), (4, 5)]),
+    ("i,i->i", [(1,), (3,)]),
+    ("i,i->", [(0,), (0,)]),
+    ("...ij,...jk->...ik", [(6, 2, 3, 4), (2, 4, 5)]),
+    ("...ij->ij", [(4, 2, 3)]),
+    ("ij->...ij", [(2, 3)]),
+    ("i->i...", [(3,)]),
+    ("ij...,...jk->ik...", [(2, 3, 5), (5, 3, 4)]),
+    ("...,...", [(2, 1), (1, 3)]),
+    ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
+    ("ab,ac,ad->bcd", [(2, 3), (2, 4), (2, 5)]),
+    ("i,j,k->", [(2,), (3,), (4,)]),
+    ("ij,->ij", [(2, 3), ()]),
+    ("a b -> b a", [(2, 3)]),
+    ("", [()]),
+    ("->", [()]),
+]
+
+
+@pytest.mark.parametrize(("equation", "shapes"), EQUATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_einsum_is_torch_s(equation: str, shapes: list[tuple[int, ...]], dtype: Any) -> None:
+    operands = [numbers(*shape, dtype=dtype) for shape in shapes]
+    close(mlbackends.einsum(equation, *operands), torch.einsum(equation, *operands))
+
+
+def test_einsum_takes_lists_of_subscripts_as_torch_does() -> None:
+    a, b = numbers(2, 3), numbers(3, 4)
+    for arguments in (
+        (a, [0, 1], b, [1, 2], [0, 2]),
+        (a, [0, 1], b, [1, 2]),
+        (a, [30, 2]),
+        (a, [..., 0], [0, ...]),
+        ("ij,jk", [a, b]),
+    ):
+        close(mlbackends.einsum(*arguments), torch.einsum(*arguments))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_einsum_of_whole_numbers_has_torch_s_type(dtype: Any) -> None:
+    a = torch.arange(3, dtype=dtype)
+    for equation, count in (("i->i", 1), ("i->", 1), ("i,i->", 2), ("i,i->i", 2)):
+        arguments = [a] * count
+        close(mlbackends.einsum(equation, *arguments), torch.einsum(equation, *arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (3,),
+        ("i",),
+        (numbers(2, 3),),
+        ("ij,jk", numbers(2, 3)),
+        ("i", numbers(2), numbers(2)),
+        ("ij", numbers(2)),
+        ("i", numbers(2, 3)),
+        ("ij,jk", numbers(2, 3), numbers(4, 2)),
+        ("ii", numbers(3, 1)),
+        ("i->ij", numbers(2)),
+        ("i->ii", numbers(2)),
+        ("i1", numbers(2, 3)),
+        ("i..", numbers(2)),
+        ("...i...", numbers(2)),
+        ("i->.i", numbers(2)),
+        ("i - > i", numbers(2)),
+        ("i->->", numbers(2)),
+        (numbers(2), [52]),
+        (numbers(2), ["a"]),
+        (numbers(2), 0),
+        ("i", 3),
+        ("i,i->", numbers(3).half(), numbers(3)),
+    ],
+    ids=str,
+)
+def test_einsum_refuses_with_torch_s_exception(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
+        torch.einsum(*arguments)
+    with pytest.raises(theirs.type):
+        mlbackends.einsum(*arguments)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "greedy", "optimal"])
+def test_einsum_takes_opt_einsum_s_path(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip("opt_einsum")
+    found: list[Any] = []
+    real = package.contract_path
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        path = real(*arguments, **options)
+        found.append((options["optimize"], path[0]))
+        return path
+
+    monkeypatch.setattr(package, "contract_path", watched)
+    # From left to right this would make a matrix of 200 by 200 numbers.
+    operands = [numbers(200, 2), numbers(2, 200), numbers(200, 2)]
+    with flag_store.applied({"opt_einsum.enabled": True, "opt_einsum.strategy": strategy}):
+        ours = mlbackends.einsum("ij,jk,kl->il", *operands)
+    assert found == [(strategy, [(1, 2), (0, 1)])]
+    assert (ours - torch.einsum("ij,jk,kl->il", *operands)).abs().max() < 1e-2
+
+
+# ---- attention ----------------------------------------------------------------
+
+WIDTH, HEADS, LENGTH, BATCH = 8, 2, 5, 3
+
+
+def theirs_of(x: Any, y: Any, parameters: Any, **options: Any) -> tuple[Any, Any]:
+    causal = options.pop("is_causal", False)
+    if causal and options.get("attn_mask") is None:
+        options["attn_mask"] = torch.ones(x.shape[1], y.shape[1], dtype=torch.bool).triu(1)
+    output, weights = torch.nn.functional.multi_head_attention_forward(
+        x.transpose(0, 1),
+        y.transpose(0, 1),
+        y.transpose(0, 1),
+        WIDTH,
+        HEADS,
+        parameters[0],
+        parameters[1],
+        None,
+        None,
+        False,
+        0.0,
+        parameters[2],
+        parameters[3],
+        training=False,
+        **options,
+    )
+    return output.transpose(0, 1), weights
+
+
+PADDING = torch.tensor([[False] * LENGTH, [False, True, False, True, True], [False] * 4 + [True]])
+HIDDEN = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"key_padding_mask": PADDING},
+        {"attn_mask": HIDDEN},
+        {"attn_mask": numbers(LENGTH, LENGTH)},
+        {"attn_mask": numbers(BATCH * HEADS, LENGTH, LENGTH)},
+        {"attn_mask": HIDDEN, "key_padding_mask": PADDING},
+        {"is_causal": True},
+        {"average_attn_weights": False},
+    ],
+    ids=str,
+)
+def test_multi_head_attention_is_torch_s(dtype: Any, bias: bool, options: dict[str, Any]) -> None:
+    x = numbers(BATCH, LENGTH, WIDTH, dtype=dtype)
+    into, out = numbers(3 * WIDTH, WIDTH, dtype=dtype), numbers(WIDTH, WIDTH, dtype=dtype)
+    in_bias, out_bias = numbers(3 * WIDTH, dtype=dtype), numbers(WIDTH, dtype=dtype)
+    parameters = (into, in_bias if bias else None, out, out_bias if bias else None)
+    options = {
+        name: value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
+        for name, value in options.items()
+    }
+    output, weights = theirs_of(x, x, parameters, **options)
+    ours, shares = mlbackends.multi_head_attention(x, x, x, HEADS, *parameters, **options)
+    close(ours, output)
+    close(shares, weights)
+    for enabled in (True, False):
+        with flag_store.applied({"mha.fastpath_enabled": enabled}):
+            one, none = mlbackends.multi_head_attention(
+                x, x, x, HEADS, *parameters, need_weights=False, **options
+            )
+        close(one, output)
+        assert none is None
+
+
+def test_attention_to_another_sequence_is_torch_s() -> None:
+    x, y = numbers(BATCH, LENGTH, WIDTH), numbers(BATCH, 7, WIDTH)
+    parameters = (
+        numbers(3 * WIDTH, WIDTH), numbers(3 * WIDTH), numbers(WIDTH, WIDTH), numbers(WIDTH),
+    )  # fmt: skip
+    output, weights = theirs_of(x, y, parameters)
+    ours, shares = mlbackends.multi_head_attention(x, y, y, HEADS, *parameters)
+    close(ours, output)
+    close(shares, weights)
+
+
+def test_a_row_that_sees_no_key_is_zero_here_and_no_number_there() -> None:
+    x = numbers(1, 2, WIDTH)
+    parameters = (numbers(3 * WIDTH, WIDTH), None, numbers(WIDTH, WIDTH), None)
+    nothing = torch.ones(1, 2, dtype=torch.bool)
+    output, _ = theirs_of(x, x, parameters, key_padding_mask=nothing)
+    assert output.isnan().all()
+    ours, weights = mlbackends.multi_head_attention(
+        x, x, x, HEADS, *parameters, key_padding_mask=nothing
+    )
+    assert not ours.any()
+    assert not weights.any()
+
+
+# ---- transforms ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
+def test_transforms_take_and_give_tensors(name: str) -> None:
+    a = numbers(3, 4, 6)
+    for ours, theirs in (
+        (getattr(fft, name)(a, 5, 1, "ortho"), getattr(torch.fft, name)(a, 5, 1, "ortho")),
+        (getattr(fft, f"{name}n")(a), getattr(torch.fft, f"{name}n")(a)),
+        (getattr(fft, f"{name}n")(a, (2, 5)), getattr(torch.fft, f"{name}n")(a, (2, 5))),
+    ):
+        assert ours.dtype == theirs.dtype
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+# ---- settings -----------------------------------------------------------------
+
+SETTINGS = (
+    "preferred_linalg_library",
+    "preferred_blas_library",
+    "preferred_rocm_fa_library",
+    "cublas_workspace_size",
+    "cublaslt_workspace_size",
+    "blas_workspace_size",
+)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_s_function_has_torch_s_parameters(name: str) -> None:
+    theirs = inspect.signature(getattr(torch.backends.cuda, name)).parameters
+    ours = inspect.signature(getattr(mlbackends.cuda, name)).parameters
+    assert [(each.name, each.default, each.kind) for each in ours.values()] == [
+        (each.name, each.default, each.kind) for each in theirs.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["cuFFTPlanCache", "cuFFTPlanCacheManager", "cuFFTPlanCacheAttrContextProp"]
+)
+def test_the_classes_of_plan_caches_have_torch_s_methods(name: str) -> None:
+    theirs, ours = getattr(torch.backends.cuda, name), getattr(mlbackends.cuda, name)
+    assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
+    for method in ("__getitem__", "__get__", "__set__", "clear"):
+        if method in vars(theirs):
+            expected = inspect.signature(getattr(theirs, method)).parameters
+            assert list(inspect.signature(getattr(ours, method)).parameters) == list(expected)
+    for attribute in ("size", "max_size"):
+        assert (attribute in vars(theirs)) == (attribute in vars(ours))
+
+
+@pytest.mark.parametrize("name", ["_LinalgBackend", "_BlasBackend", "_ROCmFABackend"])
+def test_the_members_have_torch_s_names_and_numbers(name: str) -> None:
+    from mlbackends import cuda_preferences
+
+    theirs, ours = getattr(torch._C, name), getattr(cuda_preferences, name)
+    assert {each.name: int(each) for each in ours} == {
+        each: int(member) for each, member in theirs.__members__.items()
+    }
+    assert repr(ours.Default) == repr(theirs.Default)
+    assert {str(each) for each in ours} == {str(member) for member in theirs.__members__.values()}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cuda: cuda.preferred_linalg_library("bogus"),
+        lambda cuda: cuda.preferred_linalg_library(3),
+        lambda cuda: cuda.preferred_blas_library("bogus"),
+        lambda cuda: cuda.preferred_blas_library(3),
+        lambda cuda: cuda.preferred_rocm_fa_library("bogus"),
+        lambda cuda: cuda.preferred_rocm_fa_library(3),
+        lambda cuda: cuda.blas_workspace_size(backend="ck"),
+        lambda cuda: cuda.blas_workspace_size(backend="bogus"),
+        lambda cuda: cuda.blas_workspace_size(backend=3),
+    ],
+)
+def test_a_setting_is_refused_with_torch_s_exception(call: Any) -> None:
+    with pytest.raises((RuntimeError, ValueError)) as theirs:
+        call(torch.backends.cuda)
+    with pytest.raises(theirs.type) as ours:
+        call(mlbackends.cuda)
+    # The start is what a program may look for; torch's text for a wrong type on ROCm is a misnomer.
+    start = str(theirs.value).rstrip(".").partition(" value.")[0]
+    assert str(ours.value).startswith(start)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="what torch says where there is no device")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cuda: cuda.cufft_plan_cache.size,
+        lambda cuda: cuda.cufft_plan_cache.max_size,
+        lambda cuda: cuda.cufft_plan_cache.clear(),
+        lambda cuda: cuda.cufft_plan_cache[0],
+        lambda cuda: cuda.cufft_plan_cache[-1],
+        lambda cuda: cuda.cufft_plan_cache["cuda:0"],
+        lambda cuda: cuda.cufft_plan_cache["cpu"],
+        lambda cuda: cuda.cufft_plan_cache["cuda"],
+        lambda cuda: cuda.cufft_plan_cache["bogus"],
+        lambda cuda: cuda.cufft_plan_cache[1.5],
+        lambda cuda: cuda.cufft_plan_cache[None],
+        lambda cuda: cuda.cufft_plan_cache[torch.device("cpu")],
+        lambda cuda: cuda.cufft_plan_cache[torch.device("cuda")],
+        lambda cuda: cuda.cufft_plan_cache[torch.device("cuda:1")],
+        lambda cuda: cuda.cuFFTPlanCache(0).size,
+        lambda cuda: cuda.cuFFTPlanCache(0).max_size,
+        lambda cuda: cuda.cuFFTPlanCache(0).clear(),
+        lambda cuda: setattr(cuda.cuFFTPlanCache(0), "size", 3),
+        lambda cuda: setattr(cuda.cuFFTPlanCache(0), "max_size", -1),
+    ],
+)
+def test_a_plan_cache_without_a_device_raises_torch_s_exception(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlbackends.kernels.cuda.runtime.device_count", lambda: 0)
+    with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
+        call(torch.backends.cuda)
+    with pytest.raises(theirs.type):
+        call(mlbackends.cuda)
+
+
+def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("torch refuses cuSOLVER on builds without CUDA alone")
+    from mlbackends import cuda_preferences
+
+    monkeypatch.setattr(cuda_preferences, "_found_by_probe", lambda *_: False)
+    before = torch.backends.cuda.preferred_linalg_library()
+    for cuda in (torch.backends.cuda, mlbackends.cuda):
+        with pytest.raises(RuntimeError, match="Cannot set preferred backend to cuSOLVER"):
+            cuda.preferred_linalg_library("cusolver")
+    try:
+        assert str(torch.backends.cuda.preferred_linalg_library()) == "_LinalgBackend.Cusolver"
+        assert str(mlbackends.cuda.preferred_linalg_library()) == "_LinalgBackend.Default"
+    finally:
+        torch.backends.cuda.preferred_linalg_library(before)
