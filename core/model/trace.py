@@ -1,0 +1,340 @@
+"""What MKL and oneDNN say that they ran, line by line, as records.
+
+`str(record)` is the text that the record came from: for a line of a library, the line as the
+library printed it, without line ending, launcher's prefix or capture's stamp; for Text, the
+program's own output with its line ending. Bytes that are no UTF-8 are kept (surrogateescape).
+
+What repeats from call to call (names, sizes, formats) stands in a `signature` that all records of
+the same call share; what a signature tells beyond its own words (operation, shape, element types,
+work, traffic) is `derived` from it once, when first asked for, by the tracer that read the line.
+A record that is no call has the empty values.
+
+Units: nanoseconds, bytes, floating-point operations. `None` is "not told".
+"""
+
+from typing import Any
+
+from msgspec import Struct, field, structs
+
+from mlbackends.model.signature import (
+    NOTHING,
+    Derived,
+    PartitionSignature,
+    PrimitiveSignature,
+    RoutineSignature,
+    Signature,
+)
+
+
+class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
+    """What all kinds have.
+
+    tracer: "mkl" or "onednn"; "" for the program's own text.
+    line_number: in its file, from 1; 0 where there is no file.
+    source: what a launcher put before the line, such as "[rank0]: "; as it was.
+    process, thread: the operating system's numbers where the capture knew them; else thread is
+        MKL's own number of the OpenMP thread. start_ns, clock: when it began, and since what:
+        "epoch" or "monotonic". duration_ns: a fraction, since oneDNN prints six digits of a millisecond.
+    """
+
+    tracer: str = ""
+    raw: str = ""
+    line_number: int = 0
+    source: str = ""
+    process: int | None = None
+    thread: int | None = None
+    start_ns: int | None = None
+    duration_ns: float | None = None
+    clock: str = ""
+
+    def __str__(self) -> str:
+        return self.raw
+
+    @property
+    def kind(self) -> str:
+        """The kind's name in lower case: "primitive", "mklcall", ..."""
+        return type(self).__name__.lower()
+
+    @property
+    def derived(self) -> Derived:
+        """What the signature tells; all empty for a record that is no call."""
+        return NOTHING
+
+    @property
+    def key(self) -> str:
+        """What is the same for equal calls; "" for a record that is no call."""
+        return ""
+
+    @property
+    def operation(self) -> str:
+        """What was computed, in the library's own word."""
+        return self.derived.operation
+
+    @property
+    def shape(self) -> str:
+        """The sizes."""
+        return self.derived.shape
+
+    @property
+    def dtype(self) -> str:
+        """The element types."""
+        return self.derived.dtype
+
+    @property
+    def implementation(self) -> str:
+        """The kernel's name."""
+        return self.derived.implementation
+
+    @property
+    def isa(self) -> str:
+        """The instruction set that the kernel's name tells."""
+        return self.derived.isa
+
+    @property
+    def flops(self) -> float | None:
+        """The floating-point operations of one such call."""
+        return self.derived.flops
+
+    @property
+    def bytes(self) -> float | None:
+        """The least memory traffic of one such call."""
+        return self.derived.bytes
+
+    @property
+    def slow_path(self) -> str:
+        """The word that gives a slow implementation away."""
+        return self.derived.slow_path
+
+    @property
+    def workspace_query(self) -> bool:
+        """Whether it only asked for the size of its workspace."""
+        return self.derived.workspace_query
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of floating-point operations a second; None without work or time, or for a creation."""
+        return self._rate(self.flops)
+
+    @property
+    def gigabytes_per_second(self) -> float | None:
+        """Billions of bytes a second, by the least traffic; None without traffic or time."""
+        return self._rate(self.bytes)
+
+    @property
+    def executed(self) -> bool:
+        """Whether this is work done, not something created, compiled or refused."""
+        return False
+
+    @property
+    def nested(self) -> bool:
+        """Whether its time is also inside that of another record."""
+        return False
+
+    @property
+    def cache(self) -> str:
+        """How a creation found oneDNN's cache: "cache_hit", "cache_miss", ...; else ""."""
+        return ""
+
+    @property
+    def counted(self) -> bool:
+        """Whether its time belongs in a total, so that nothing is counted twice."""
+        return self.executed and not self.nested and not self.workspace_query
+
+    def _rate(self, amount: float | None) -> float | None:
+        if amount is None or not self.duration_ns or not self.executed or self.workspace_query:
+            return None
+        return amount / self.duration_ns
+
+
+class Header(Record, frozen=True, kw_only=True):
+    """The line that names the library and its version.
+
+    version: "3.6.2", "2026.2". facts: the rest by name; for MKL product, build, architecture, processor,
+    system, frequency (GHz, as printed), interface, threading; for oneDNN commit and format.
+    """
+
+    version: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+class Call(Record, frozen=True, kw_only=True):
+    """What the kinds of calls have.
+
+    event: "exec"; "exec:external" (a part of an exec that another library did); "create";
+    "create_nested" (inside another creation); "compile" (of a graph's partition).
+    cache_state: as printed, "" for an exec.
+    """
+
+    signature: Signature
+    event: str = "exec"
+    cache_state: str = ""
+
+    @property
+    def derived(self) -> Derived:
+        """What the signature tells."""
+        return self.signature.derived
+
+    @property
+    def key(self) -> str:
+        """The signature's key."""
+        return self.signature.key
+
+    @property
+    def executed(self) -> bool:
+        """Whether it ran."""
+        return self.event.startswith("exec")
+
+    @property
+    def nested(self) -> bool:
+        """Whether another creation or exec encloses it."""
+        return self.event in {"create_nested", "exec:external"}
+
+    @property
+    def cache(self) -> str:
+        """How the creation found oneDNN's cache."""
+        return self.cache_state
+
+
+class MklCall(Call, frozen=True, kw_only=True):
+    """A call of MKL. Lines of GPUs may have no time, and transforms of 2019 too coarse a one."""
+
+    signature: RoutineSignature
+
+
+class Primitive(Call, frozen=True, kw_only=True):
+    """A primitive of oneDNN that ran or was made."""
+
+    signature: PrimitiveSignature
+
+
+class GraphPartition(Call, frozen=True, kw_only=True):
+    """A part of a graph that ran or was compiled.
+
+    The primitives inside print lines of their own, before it: a partition's time is never counted
+    beside theirs.
+    """
+
+    signature: PartitionSignature
+
+    @property
+    def counted(self) -> bool:
+        """Never: its primitives are."""
+        return False
+
+
+class Ukernel(Call, frozen=True, kw_only=True):
+    """A micro-kernel that the program called itself."""
+
+    signature: PrimitiveSignature
+
+
+class Dispatch(Record, frozen=True, kw_only=True):
+    """Why oneDNN did not take an implementation, or, for graphs, how a pattern was tried.
+
+    who: the primitive or the part that refuses. refused: the implementation's and the problem's
+    fields where the line has them. reason: as printed. place: FILE:LINE in oneDNN's source, "" if not told.
+    """
+
+    component: str = ""
+    who: str = ""
+    reason: str = ""
+    place: str = ""
+    refused: PrimitiveSignature | None = None
+
+    @property
+    def derived(self) -> Derived:
+        """What the refused implementation's fields tell."""
+        return NOTHING if self.refused is None else self.refused.derived
+
+    @property
+    def operation(self) -> str:
+        """The primitive that was to be made."""
+        return self.refused.primitive if self.refused else self.who
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """A complaint about arguments; event: "create", "exec" or "compile"; the rest as in Dispatch."""
+
+    component: str = ""
+    event: str = ""
+    who: str = ""
+    reason: str = ""
+    place: str = ""
+
+
+class Message(Record, frozen=True, kw_only=True):
+    """An error, a warning or a remark for the library's authors.
+
+    level: "error", "warning" or "debug". who: the part that speaks, "" if not told. place: as in Dispatch.
+    """
+
+    component: str = ""
+    level: str = ""
+    who: str = ""
+    text: str = ""
+    place: str = ""
+
+
+class Info(Record, frozen=True, kw_only=True):
+    """What a library says of itself and the machine, one line at a time.
+
+    topic: "cpu", "gpu", "graph", "template", "platform", ... values: what reads as "name:value".
+    """
+
+    component: str = ""
+    topic: str = ""
+    text: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+
+
+class Text(Record, frozen=True, kw_only=True):
+    """The program's own output, with its line ending where it had one."""
+
+
+class Malformed(Record, frozen=True, kw_only=True):
+    """A line that begins as a library's and does not go on as one: torn, or of a version not known here.
+
+    reason: what was seen and what was expected.
+    """
+
+    reason: str = ""
+
+
+AnyRecord = (
+    Header
+    | MklCall
+    | Primitive
+    | GraphPartition
+    | Ukernel
+    | Dispatch
+    | Check
+    | Message
+    | Info
+    | Text
+    | Malformed
+)
+"""Every kind; as JSON they are told apart by "kind"."""
+
+
+def as_row(record: Record) -> dict[str, Any]:
+    """Return a record as one flat row: its own fields, its signature's, and what is derived of it.
+
+    The names are the records' own; where two are the same, what is derived counts.
+    """
+    row: dict[str, Any] = {"kind": record.kind}
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if isinstance(value, Signature):
+            row |= structs.asdict(value)
+        else:
+            row[name] = value
+    row |= structs.asdict(record.derived)
+    row |= {
+        "operation": record.operation,
+        "gflops": record.gflops,
+        "gigabytes_per_second": record.gigabytes_per_second,
+        "executed": record.executed,
+        "nested": record.nested,
+        "counted": record.counted,
+    }
+    return row
