@@ -161,9 +161,10 @@ def _filter_reasons(backend: AttentionBackend, problem: AttentionProblem) -> Ite
     """Yield why python_native keeps a backend out that is written in one of its languages."""
     if not backend.dsl:
         return
-    from mlbackends.native_overrides import filters
+    from mlbackends.native_overrides import dispatch_keys, filters
 
-    why = filters.why_disabled(backend.dsl, OPERATION, problem.platform.upper())
+    key = dispatch_keys.of_platform(problem.platform)
+    why = filters.why_disabled(backend.dsl, OPERATION, key)
     if why:
         yield Reason("switched-off", f"{backend.name} is switched off: {why}")
 
