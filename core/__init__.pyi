@@ -7,6 +7,7 @@ from mlbackends import cuda as cuda
 from mlbackends import cudnn as cudnn
 from mlbackends import cusparselt as cusparselt
 from mlbackends import deviations as deviations
+from mlbackends import fft as fft
 from mlbackends import flag_conditions as flag_conditions
 from mlbackends import flag_files as flag_files
 from mlbackends import flag_store as flag_store
