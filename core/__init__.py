@@ -15,7 +15,8 @@ __version__ = "0.1.0"
 _MODULES = (
     "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack",
     "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack",
-    "answers", "deviations", "fft", "flag_conditions", "flag_files", "flag_store", "flag_table", "jit", "sdpa",
+    "answers", "deviations", "fft", "flag_conditions", "flag_files", "flag_store", "flag_table", "jit",
+    "sdpa",
 )  # fmt: skip
 #: Where each name is defined: a module, or a module and an attribute of it.
 _LAZY = {
