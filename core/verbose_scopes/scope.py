@@ -99,7 +99,9 @@ def _enter(family: "Family", level: int) -> list[_Entry]:
     done: list[_Entry] = []
     try:
         # All are read before one is set: two files may switch the same copy, as libmkl_rt does.
-        entries = [_Entry(each, _level_of(each, family), level) for each in found.switches]
+        entries = []
+        for switch in found.switches:
+            entries.append(_Entry(switch, _level_of(switch, family), level))  # noqa: PERF401
         for entry in entries:
             if _obeys(entry, family):
                 _active.setdefault(entry.switch.address, []).append(entry)
@@ -155,6 +157,7 @@ def _level_of(switch: "Switch", family: "Family") -> int:
         return level
     if active := _active.get(switch.address):
         return active[-1].level
+    # The fourth frame from here is the one that enters: a comprehension in between would be a fifth.
     beyond = switch.start.beyond
     if beyond and beyond not in _warned:
         import warnings

@@ -246,10 +246,11 @@ def test_words_that_no_level_says_are_warned_of_once(
     library = load("fake_onednn", "libdnnl.so.3", "MAJOR=3", "MINOR=12")
     monkeypatch.setenv("DNNL_VERBOSE", "1,filter=words_that_no_level_says")
     with (
-        pytest.warns(UserWarning, match="cannot be set back to DNNL_VERBOSE=1,filter="),
+        pytest.warns(UserWarning, match="cannot be set back to DNNL_VERBOSE=1,filter=") as told,
         OnednnVerbose(2),
     ):
         pass
+    assert told[0].filename == __file__
     with OnednnVerbose(2):  # a second warning would be an error here
         pass
     assert library.level == 1
@@ -400,6 +401,13 @@ def test_importing_the_scopes_loads_no_ctypes() -> None:
         "print(sorted({'_ctypes', 'ctypes', 'subprocess'} & set(sys.modules) - before))"
     )
     assert printed.strip() == "[]"
+
+
+def test_they_are_what_the_surface_offers() -> None:
+    import mlbackends
+
+    assert mlbackends.mkl.verbose is MklVerbose
+    assert mlbackends.mkldnn.verbose is OnednnVerbose
 
 
 def test_the_classes_have_torchs_name_and_arguments() -> None:

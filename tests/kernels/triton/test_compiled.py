@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-STACK_LIMIT = 64
+STACK_LIMIT = 48
 """Bytes of stack that a thread may have: a few spilled registers."""
 
 KERNELS: dict[str, dict[str, Any]] = {
     "causal float16": {"dtype": "float16", "width": 64, "causal": True},
     "causal bfloat16, width 128": {"dtype": "bfloat16", "width": 128, "causal": True},
     "masked bfloat16, width 256": {"dtype": "bfloat16", "width": 256, "mask_dtype": "bool"},
+    "masked float16, width 128": {"dtype": "float16", "width": 128, "mask_dtype": "float16"},
     "float32 as TF32": {"dtype": "float32", "width": 128, "precision": "tf32"},
     "product of bfloat16": {"dtype": "bfloat16"},
 }
