@@ -20,11 +20,7 @@ def read(path: str) -> "dict[str, object]":
     """Return the switches of a file, each checked. Raises BadInput with file, line and key."""
     import tomllib
 
-    try:
-        with open(path, "rb") as file:
-            text = file.read(_LIMIT + 1)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
+    text = _start_of(path)
     if len(text) > _LIMIT:
         raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is no file of switches")
     try:
@@ -48,6 +44,25 @@ def read(path: str) -> "dict[str, object]":
     return found
 
 
+def _start_of(path: str) -> bytes:
+    """Return the first bytes of a file. A pipe is refused: nobody may ever write to it."""
+    import os
+    import stat
+
+    at_once = getattr(os, "O_NONBLOCK", 0)
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once)) as file:
+            is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+            text = b"" if is_pipe else file.read(_LIMIT + 1)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise BadInput(f"{path!r} cannot be read: {error}") from None
+    if is_pipe:
+        raise BadInput(f"{path} cannot be read: it is a pipe, and a file is needed")
+    return text
+
+
 def from_text(flag: Flag, text: str) -> object:
     """Return the value that a text stands for: what a variable takes, and true and false.
 
@@ -59,9 +74,8 @@ def from_text(flag: Flag, text: str) -> object:
     if flag.kind.annotation.startswith("bool"):
         text = ",".join(words.get(part.strip().lower(), part) for part in text.split(","))
     elif flag.kind.annotation.startswith("int") and text.isascii() and text.isdecimal():
-        return _checked(
-            flag, int(text)
-        )  # bytes, as in Python; the variable has a spelling of its own
+        # Bytes, as in Python; the variable has a spelling of its own.
+        return _checked(flag, int(text[:30]))
     return flag.kind.parsed(text)
 
 
@@ -72,7 +86,7 @@ def from_data(flag: Flag, value: object) -> object:
     if isinstance(flag.kind, Permutation) and isinstance(value, list):
         return flag.kind.parsed(",".join(map(str, value)))
     if isinstance(value, str):
-        return flag.kind.parsed(value) if value != "none" or flag.default is None else _word(flag)
+        return flag.kind.parsed(value)
     if flag.kind.name == "text" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return _checked(flag, value)
@@ -112,10 +126,6 @@ def as_data(flag: Flag, value: object) -> object:
     return value
 
 
-def _word(flag: Flag) -> object:
-    return flag.kind.parsed("none")
-
-
 def _checked(flag: Flag, value: object) -> object:
     try:
         return flag.kind.checked(flag.name, value)
@@ -126,8 +136,10 @@ def _checked(flag: Flag, value: object) -> object:
 def _switches(table: "dict[str, object]", prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         name = f"{prefix}{key}"
-        if isinstance(value, dict) and name not in FLAGS:
-            yield from _switches(value, f"{name}.") if value else iter(())
+        if isinstance(value, dict) and (
+            value or any(each.startswith(f"{name}.") for each in FLAGS)
+        ):
+            yield from _switches(value, f"{name}.")
         else:
             yield name, value
 

@@ -223,16 +223,20 @@ class Workspace(Count):
 
     def parsed(self, text: str) -> object:
         """Take `:4096:2:16:8`, which is 4096 KiB twice and 16 KiB eight times."""
+        if text == "none" and self.optional:
+            return None
         parts = text.removeprefix(":").split(":")
-        plain = all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts)
+        plain = all(part.isascii() and part.isdecimal() and len(part) < 16 for part in parts)
         if not text.startswith(":") or len(parts) % 2 or not plain:
             raise ValueError("a valid value is :KiB:count, as often as wanted, such as :4096:8")
         sizes = [int(part) for part in parts]
-        return sum(size * count for size, count in zip(sizes[::2], sizes[1::2], strict=True)) * 1024
+        total = sum(size * count for size, count in zip(sizes[::2], sizes[1::2], strict=True))
+        return _bytes_of(total)
 
     def written(self, value: object) -> str:
         """Return buffers of 4096, 16 and 1 KiB, rounded up: 32 MiB is :4096:8, which repeats bit for bit."""
-        assert isinstance(value, int)
+        if not isinstance(value, int):
+            return "none"
         left, parts = -(-value // 1024), []
         for size in (4096, 16, 1):
             count, left = divmod(left, size)
@@ -246,12 +250,11 @@ class Kibibytes(Count):
     def parsed(self, text: str) -> object:
         """Take whole KiB."""
         number = super().parsed(text)
-        return number if number is None else int(str(number)) * 1024
+        return _bytes_of(number) if isinstance(number, int) else None
 
     def written(self, value: object) -> str:
         """Return whole KiB, rounded up."""
-        assert isinstance(value, int)
-        return str(-(-value // 1024))
+        return str(-(-value // 1024)) if isinstance(value, int) else "none"
 
 
 class Text(Kind):
@@ -271,6 +274,12 @@ class Text(Kind):
         if "\0" in text:
             raise ValueError("a variable holds no NUL character")
         return text
+
+
+def _bytes_of(kibibytes: int) -> int:
+    if kibibytes > 2**53:
+        raise ValueError("valid values are at most 2**53 KiB")
+    return min(kibibytes * 1024, 2**63 - 1)
 
 
 def _kind_of(value: object) -> str:

@@ -95,11 +95,19 @@ def _take_variables(cells: Cells, flag: Flag) -> list[str]:
             value = _parsed(flag, text, meanings)
         except ValueError as error:
             kind = "boolean flag" if flag.kind.name == "bool" or meanings else "flag"
-            problems.append(f"Ignoring invalid value for {kind} {variable}: {text}; {error}.")
+            problems.append(
+                f"Ignoring invalid value for {kind} {variable}: {_shown(text)}; {error}."
+            )
             continue
         if value is not _NOTHING:
             put(cells, flag, value, ENVIRONMENT)
     return problems
+
+
+def _shown(text: str) -> str:
+    """Return a variable's text as it fits into one line."""
+    short = text if len(text) <= 80 else f"{text[:77]}..."
+    return short if short.isprintable() else ascii(short)
 
 
 def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:

@@ -11,7 +11,7 @@ MLBACKENDS_FLAGS names; the default. Variables are read once, at the first touch
 
 import os
 from _thread import RLock
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -63,7 +63,7 @@ def write(name: str, value: object) -> None:
     write_all({name: value})
 
 
-def write_all(values: "dict[str, object]", origin: str = SET) -> None:
+def write_all(values: "Mapping[str, object]", origin: str = SET) -> None:
     """Set several switches, all or none of them."""
     checked = _all_checked(values)
     with _lock:
@@ -71,15 +71,15 @@ def write_all(values: "dict[str, object]", origin: str = SET) -> None:
         _put_all(checked, origin)
 
 
-def take(values: "dict[str, object]", origin: str = SET) -> None:
+def take(values: "Mapping[str, object]", origin: str = SET) -> None:
     """Take switches for set that have been checked already, also such as a library reads at its start.
 
     For telling what a process would be like; what is not installed here is not asked about.
     """
+    checked = [(_flag(name), value) for name, value in values.items()]
     with _lock:
         _load()
-        for name, value in values.items():
-            put(_cells, _flag(name), value, origin)
+        _put_all(checked, origin)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def restored(*names: str) -> Iterator[None]:
 
 
 @contextmanager
-def applied(values: "dict[str, object]") -> Iterator[None]:
+def applied(values: "Mapping[str, object]") -> Iterator[None]:
     """Set several switches for the block, all or none, and put them back as they were found."""
     checked = _all_checked(values)
     with _lock:
@@ -171,7 +171,7 @@ def _flag(name: str) -> Flag:
     return flag
 
 
-def _all_checked(values: "dict[str, object]") -> "list[tuple[Flag, object]]":
+def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":
     """Check values, without the lock: what is installed here may have to be asked."""
     flags = [_flag(name) for name in values]
     return [(flag, _checked(flag, values[flag.name])) for flag in flags]
