@@ -63,7 +63,10 @@ def test_tf32_is_less_exact_and_ieee_is_exact(library: str) -> None:
     expected = a.astype("f8") @ a.astype("f8")
     found = {}
     for word in ("ieee", "tf32"):
-        settings = {f"{PREFIX}fp32_precision": word, "cuda.preferred_blas_library": library}
+        settings: dict[str, object] = {
+            f"{PREFIX}fp32_precision": word,
+            "cuda.preferred_blas_library": library,
+        }
         with flag_store.applied(settings):
             found[word] = worst(mlbackends.matmul(on_device(a), on_device(a)), expected)
     assert found["ieee"] < 1e-5 < found["tf32"] < 1e-2
