@@ -63,8 +63,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
     arguments = python_arguments(python[1:])
     folders = list(described["path"])
     if arguments.has_own_folder:
-        program = os.path.abspath(arguments.program)
-        folders.insert(0, os.path.dirname(program) if arguments.program else os.getcwd())
+        folders.insert(0, _own_folder(arguments.program))
     host = Host(python={**described, "path": folders}, environment=dict(environment))
     modules = ("mlbackends", "opt_einsum")
     return Target(
@@ -73,6 +72,14 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
         _torch(host),
         frozenset(name for name in modules if module_location(host, name)),
     )
+
+
+def _own_folder(program: str) -> str:
+    """Return the folder that Python puts first on the import path: the script's, or the current one."""
+    try:
+        return os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+    except (OSError, ValueError):  # the current folder was deleted; a null byte
+        return os.devnull
 
 
 def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:

@@ -243,11 +243,13 @@ def test_children_of_every_kind_inherit(tmp_path: Path) -> None:
 def test_threads_that_import_torch_at_once_all_see_it() -> None:
     code = (
         "import threading\n"
+        "seen = []\n"
         "def look():\n"
         "    import torch.nn as nn, torch\n"
-        "    print(torch.backends.cudnn.benchmark)\n"
+        "    seen.append(torch.backends.cudnn.benchmark)\n"
         "threads = [threading.Thread(target=look) for _ in range(6)]\n"
         "[t.start() for t in threads]\n[t.join() for t in threads]\n"
+        "print(*seen)\n"
     )
     done = run(("cudnn.benchmark=true",), sys.executable, "-c", code)
     assert (done.stdout.split(), done.stderr) == (["True"] * 6, "")

@@ -69,6 +69,8 @@ def _write(torch: "ModuleType", step: "dict[str, Any]") -> None:
 
 def _compare(torch: "ModuleType", step: "dict[str, Any]") -> None:
     for path, wanted in step.get("reads", ()):
+        if path in _STARTS_HIP and getattr(getattr(torch, "version", None), "hip", None):
+            continue
         holder, name = _holder(torch, path)
         found = getattr(holder, name, _ABSENT)
         if found is _ABSENT:
@@ -81,6 +83,8 @@ def _compare(torch: "ModuleType", step: "dict[str, Any]") -> None:
 
 
 _ABSENT = object()
+#: On AMD's GPUs these look at the devices, and a process that has done so cannot fork and use them.
+_STARTS_HIP = ("torch.backends.cuda.preferred_blas_library",)
 
 
 def _holder(torch: "ModuleType", path: str) -> "tuple[Any, str]":

@@ -114,3 +114,23 @@ def test_a_python_that_does_not_answer_is_left_to_say_so_itself(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["nosuch", "", "a\0b", "/"])
 def test_what_is_no_program_has_no_target(name: str) -> None:
     assert target_of([name], ENVIRONMENT) is None
+
+
+def test_a_script_that_is_a_link_looks_where_the_file_lies(tmp_path: Path) -> None:
+    torch_in(tmp_path / "real", "__version__ = '9.9'\n")
+    (tmp_path / "real" / "train.py").write_text("")
+    (tmp_path / "train.py").symlink_to(tmp_path / "real" / "train.py")
+    target = target_of([sys.executable, str(tmp_path / "train.py")], ENVIRONMENT)
+    assert target is not None
+    assert target.torch is not None
+    assert target.torch.version == "9.9"
+
+
+def test_a_current_folder_that_was_deleted_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert target_of([sys.executable, "-c", ""], ENVIRONMENT) is not None

@@ -390,3 +390,20 @@ def test_a_warning_of_torch_is_no_error_in_a_strict_program(folder: Path) -> Non
     )
     steps = step(attribute="", call="torch.backends.cudnn.switch")
     assert answer(python(folder, SHOW, "-W", "error", steps=steps)) == ["True"]
+
+
+def test_on_amd_the_blas_library_is_not_asked_for_since_that_starts_the_gpus(folder: Path) -> None:
+    init = folder / "torch" / "__init__.py"
+    init.write_text(init.read_text() + "import torch.version, torch.backends.cuda\n")
+    (folder / "torch" / "version.py").write_text("hip = '6.4'\n")
+    (folder / "torch" / "backends" / "cuda.py").write_text(
+        "asked = []\n"
+        "def preferred_blas_library(backend=None):\n"
+        "    asked.append(backend)\n"
+        "    return 'ck'\n"
+    )
+    path = "torch.backends.cuda.preferred_blas_library"
+    steps = step(attribute="", call=path, argument="ck", reads=[[path, "ck"]])
+    assert answer(
+        python(folder, "import torch; print(torch.backends.cuda.asked)", steps=steps)
+    ) == ["['ck']"]
