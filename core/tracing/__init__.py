@@ -1,0 +1,1 @@
+"""Traces of MKL and oneDNN: capturing, reading, adding up."""

@@ -1,0 +1,55 @@
+"""Numbers in lines whose separator is a comma, printed where the decimal point is a comma too.
+
+A program that calls setlocale() makes oneDNN and MKL print "1,146" for 1.146, and a field then looks
+like two. What belongs together is told by how many fields a line must have and by what may stand where.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import combinations
+
+_WHOLE = re.compile(r"(?:.*[: +])?[-+]?\d+")
+_FRACTION = re.compile(r"\d+(?:e[-+]\d+)?(?:[: +].*)?")
+NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)?(?:e[-+]?\d+)?")
+_LIMIT = 6
+
+
+def number(text: str) -> float | None:
+    """Return a number as C prints it in any locale, None if the text is none."""
+    if NUMBER.fullmatch(text) is None:
+        return None
+    return float(text.replace(",", "."))
+
+
+def rejoined(
+    fields: list[str], count: int, possible: Callable[[list[str]], bool]
+) -> list[str] | None:
+    """Return the fields with decimal commas put back, so that there are `count` of them.
+
+    possible: whether fields so joined can be what they should be; None if no way is. Of several
+    ways the one furthest to the right is taken: times are printed by C, which obeys the locale,
+    attributes by C++ streams, which do not unless they are told to.
+    """
+    excess = len(fields) - count
+    if excess == 0:
+        return fields if possible(fields) else None
+    places = [
+        index
+        for index in range(len(fields) - 1)
+        if _WHOLE.fullmatch(fields[index]) and _FRACTION.fullmatch(fields[index + 1])
+    ]
+    if not 0 < excess <= min(len(places), _LIMIT) or len(places) > 2 * _LIMIT:
+        return None
+    ways = (_joined(fields, chosen) for chosen in combinations(places, excess))
+    fitting = [way for way in ways if len(way) == count and possible(way)]
+    return fitting[-1] if fitting else None
+
+
+def _joined(fields: list[str], places: tuple[int, ...]) -> list[str]:
+    result = [fields[0]]
+    for index in range(1, len(fields)):
+        if index - 1 in places:
+            result[-1] += "," + fields[index]
+        else:
+            result.append(fields[index])
+    return result

@@ -1,0 +1,85 @@
+"""Memory descriptors: what oneDNN's lines tell of each tensor but its sizes.
+
+    fsrc:nChw8c                     MKL-DNN 0.x: name and format, no element type
+    src_f32::blocked:aBcd16b:f0     1.0 to 3.5, and gemm_api in all later versions
+    src:f32:a:blocked:acdb::f0      3.6 on; the field before the flags holds strides since 3.2
+    in0_f32:1:strided:variable:1x8x256x64:131072s16384s64s1         graphs, with sizes
+
+The style is told line by line: gemm_api keeps the old one in logs of new versions.
+"""
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+ELEMENT_BYTES = {
+    **dict.fromkeys(("f64", "s64"), 8.0),
+    **dict.fromkeys(("f32", "s32", "u32", "tf32"), 4.0),
+    **dict.fromkeys(("bf16", "f16", "s16", "u16"), 2.0),
+    **dict.fromkeys(("s8", "u8", "boolean", "bin"), 1.0),
+    **dict.fromkeys(("f8_e5m2", "f8_e4m3", "e8m0"), 1.0),
+    **dict.fromkeys(("s4", "u4", "f4_e2m1", "f4_e3m0", "nf4"), 0.5),
+    **dict.fromkeys(("s2", "u2"), 0.25),
+}
+"""The bytes of one element, by oneDNN's names (dnnl_dt2str); OpenVINO's fork adds bin, nf4, u2."""
+
+
+class MemoryDescriptor(Struct, frozen=True):
+    """One tensor of a call; "" where the line does not tell.
+
+    properties: "a" given as `any`, "p" padded, "o" padded offsets, "0" an offset. kind: "blocked",
+    "any", "undef", "sparse", ... layout: the tag, such as "aBcd16b". strides: as printed.
+    flags: what the memory carries besides, such as "f0" or "f1:s8m3". shape: in graphs alone.
+    """
+
+    name: str
+    dtype: str = ""
+    properties: str = ""
+    kind: str = ""
+    layout: str = ""
+    strides: str = ""
+    flags: str = ""
+    shape: str = ""
+
+    @property
+    def present(self) -> bool:
+        """Whether there is such a tensor: a convolution without bias prints one that is not."""
+        return self.dtype != "undef" and self.kind != "undef" and self.layout != "undef"
+
+
+@lru_cache(maxsize=4096)
+def descriptors(text: str) -> tuple[MemoryDescriptor, ...]:
+    """Return the tensors in a line's field of memory descriptors, in its order."""
+    return tuple(_one(part) for part in text.split() if ":" in part)
+
+
+def _one(text: str) -> MemoryDescriptor:
+    name, *rest = text.split(":")
+    short, dtype = _split_name(name)
+    if dtype:
+        if len(rest) > 2 and rest[1] in {"strided", "opaque", "any", "undef"}:
+            return _logical(short, dtype, rest)
+    elif rest[0] in ELEMENT_BYTES or rest[0] == "undef":
+        short, dtype, rest = name, rest[0], rest[1:]
+    if not dtype:
+        return MemoryDescriptor(name.removeprefix("f"), layout=":".join(rest))
+    properties, kind, layout, *more = [*rest, "", "", ""][: max(len(rest), 3)]
+    strides = more.pop(0) if more and not more[0].startswith("f") else ""
+    flags = ":".join(more)
+    return MemoryDescriptor(short, dtype, properties, kind, layout, strides, flags)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Take the element type off a name such as "diff_dst_f8_e4m3"; it may hold a "_" itself."""
+    short, _, dtype = name.rpartition("_")
+    if dtype not in ELEMENT_BYTES and dtype != "undef":
+        short, _, before = short.rpartition("_")
+        dtype = f"{before}_{dtype}"
+    return (short, dtype) if dtype in ELEMENT_BYTES or dtype == "undef" else (name, "")
+
+
+def _logical(name: str, dtype: str, rest: list[str]) -> MemoryDescriptor:
+    """Read a graph's logical tensor: id, layout, property, sizes, strides."""
+    _, kind, properties, *more = [*rest, ""]
+    shape, strides = [*more, "", ""][:2]
+    return MemoryDescriptor(name, dtype, properties, kind, strides=strides, shape=shape)
