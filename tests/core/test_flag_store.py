@@ -189,7 +189,7 @@ def test_a_file_that_is_not_there_is_told_and_ignored(
     monkeypatch.setenv("MLBACKENDS_FLAGS", str(tmp_path / "nosuch.toml"))
     monkeypatch.setenv("MLBACKENDS_CUDNN_BENCHMARK", "1")
 
-    with pytest.warns(UserWarning, match="MLBACKENDS_FLAGS names: .*No such file"):
+    with pytest.warns(UserWarning, match=r"MLBACKENDS_FLAGS names: .*No such file"):
         assert flag_store.read("cudnn.benchmark") is True
 
 
@@ -202,7 +202,7 @@ def test_a_file_with_one_wrong_line_is_ignored_as_a_whole(
 
     with pytest.warns(UserWarning, match=r"flags[.]toml:3: there is no switch"):
         assert flag_store.read("cudnn.benchmark") is False
-    with pytest.raises(BadInput, match="flags.toml:3"):
+    with pytest.raises(BadInput, match=r"flags[.]toml:3"):
         flag_store.load_file(str(file))
     assert flag_store.read("cudnn.benchmark") is False
 
