@@ -36,12 +36,26 @@ def _complete_settings(
     return [CompletionItem(text, help=doc) for text, doc in offered if text.startswith(incomplete)]
 
 
+class _LauncherOption(click.Option):
+    """An option that run_cpu also spells with underscores, which its help need not show twice."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the record of the spellings with dashes."""
+        every = self.opts
+        self.opts = [each for each in every if "_" not in each]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = every
+
+
 def _launch_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
     """Give a command the options of the launcher, from their table."""
     for option in reversed(OPTIONS):
         function = click.option(
             *option.flags,
             option.name,
+            cls=_LauncherOption,
             is_flag=option.kind is bool,
             type=None if option.kind is bool else option.kind,
             default=option.default,
@@ -106,7 +120,8 @@ def command(
 
     With any of the options of cores, instances and allocators, the program is bound to its cores and
     started once for each instance, as python -m torch.backends.xeon.run_cpu does it; the exit code
-    is then that of the first instance that failed. A COMMAND that is a Python script and not
+    is then that of the first instance that failed. Each of these options is also taken with
+    underscores for its dashes. A COMMAND that is a Python script and not
     executable is started by the python of backends.
     """
     from mlbackends.carrying import asked, become, carried, completed, is_plain_script, merged
@@ -128,4 +143,10 @@ def command(
     by_python = options.module or is_plain_script(command_line[0], search_path)
     options = replace(options, no_python=options.no_python or not by_python)
     program = program_command(options, command_line)
-    return launch(options, command_line, carried(values, program, environment))
+    return launch(options, command_line, carried(values, program, environment), say=_say)
+
+
+def _say(level: str, sentence: str) -> None:
+    """Print what the launcher notices, in the words of this command."""
+    mark = "warning: " if level == "WARNING" else ""
+    click.echo(f"backends: {mark}{sentence}", err=True)
