@@ -9,7 +9,7 @@ allow_fp16_reduced_precision_reduction = [false, true]
 
 from collections.abc import Iterator
 
-from mlbackends.flag_kinds import Permutation, Reduction
+from mlbackends.flag_kinds import Permutation, Reduction, Text
 from mlbackends.flag_table import FLAGS, Flag
 from mlbackends.model.errors import BadInput, UnknownName
 
@@ -87,8 +87,8 @@ def from_data(flag: Flag, value: object) -> object:
         return flag.kind.parsed(",".join(map(str, value)))
     if isinstance(value, str):
         return flag.kind.parsed(value)
-    if flag.kind.name == "text" and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    if isinstance(flag.kind, Text) and isinstance(value, int) and not isinstance(value, bool):
+        return flag.kind.parsed(str(value))
     return _checked(flag, value)
 
 

@@ -282,5 +282,23 @@ def _bytes_of(kibibytes: int) -> int:
     return min(kibibytes * 1024, 2**63 - 1)
 
 
+class ThreadCounts(Text):
+    """Numbers of threads by nesting level, as OMP_NUM_THREADS has them: 8, or 4,2.
+
+    Source: OpenMP API specification 5.2, section 21.1.2.
+    """
+
+    name = "counts"
+
+    def parsed(self, text: str) -> object:
+        """Take positive numbers with commas between them."""
+        counts = [part.strip() for part in text.split(",")]
+        if not all(
+            part.isascii() and part.isdecimal() and len(part) < 10 and int(part) for part in counts
+        ):
+            raise ValueError("valid values are whole numbers from 1 up, with commas between them")
+        return ",".join(counts)
+
+
 def _kind_of(value: object) -> str:
     return type(value).__name__

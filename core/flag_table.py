@@ -17,6 +17,7 @@ from mlbackends.flag_kinds import (
     Permutation,
     Reduction,
     Text,
+    ThreadCounts,
     Workspace,
 )
 
@@ -374,7 +375,7 @@ _ROWS = (
         reached="variable", variable="MKL_CBWR", obeyed_by=(MKL,),
     ),
     Flag(
-        "openmp.num_threads", Text(), None,
+        "openmp.num_threads", ThreadCounts(), None,
         "Threads of a parallel region, one number a nesting level, such as 8 or 4,2.",
         reached="variable", variable="OMP_NUM_THREADS", obeyed_by=(OPENMP, MKL, ONEDNN, TORCH),
     ),

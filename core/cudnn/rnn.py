@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from mlbackends.flag_modules import UnfrozenProp as ContextProp
 from mlbackends.flag_modules import install
 
 if TYPE_CHECKING:

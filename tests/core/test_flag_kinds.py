@@ -18,6 +18,7 @@ from mlbackends.flag_kinds import (
     Permutation,
     Reduction,
     Text,
+    ThreadCounts,
     Workspace,
 )
 from mlbackends.flag_table import FLAGS
@@ -65,6 +66,8 @@ def values_of(kind: Kind) -> st.SearchStrategy[Any]:
     if isinstance(kind, Choice):
         return st.sampled_from([*kind.words, *kind.aliases])
     assert isinstance(kind, Text)
+    if isinstance(kind, ThreadCounts):
+        return st.lists(st.integers(1, 10**6).map(str), min_size=1).map(",".join)
     return st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
 

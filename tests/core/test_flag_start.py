@@ -21,7 +21,7 @@ WORDS: dict[str, list[Any]] = {
     "cuda.preferred_blas_library": ["cublas", "cublaslt", "ck"],
     "cuda.preferred_rocm_fa_library": ["default", "aotriton", "ck"],
     "cuda.matmul.allow_fp16_reduced_precision_reduction": [(True, True), (False, True), (False, False)],
-    "openmp.num_threads": ["8", "4,2", ""],
+    "openmp.num_threads": ["8", "4,2"],
     "mkldnn.verbose_level": ["0", "profile,dispatch"],
     "opt_einsum.strategy": ["auto", "greedy"],
 }  # fmt: skip

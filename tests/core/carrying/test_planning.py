@@ -24,6 +24,7 @@ SAMPLES = {
     "int": 4096,
     "order": (4, 3, 2, 1, 0),
     "text": "2",
+    "counts": "2",
 }
 
 
