@@ -66,8 +66,11 @@ def accepts(flag: Flag) -> str:
     words = getattr(flag.kind, "words", None)
     if words:
         return ("any order of " if flag.kind.name == "order" else "") + ", ".join(words)
-    return {
-        "bool": "true, false",
-        "bool or two": "true, false, or two of them",
-        "counts": "int, or several with commas",
-    }.get(flag.kind.name, flag.kind.name)
+    return _IN_WORDS.get(flag.kind.name, flag.kind.name)
+
+
+_IN_WORDS = {
+    "bool": "true, false",
+    "bool or two": "true, false, or two of them",
+    "counts": "int, or several with commas",
+}
