@@ -32,8 +32,8 @@ def einsum(*args: "Any") -> "Any":
     the other dimensions. A dimension of size 1 repeats. Three and more operands are multiplied in the
     order that opt_einsum finds by `opt_einsum.strategy`, while `opt_einsum.enabled` holds and it is
     installed, else from left to right.
-    Takes arrays in memory, of one type; float32 obeys the switches of `matmul`. Raises RuntimeError
-    for an equation that does not fit its operands, ValueError where there is none.
+    All must be of one type on one device; products that add up obey the switches of `matmul`. Raises
+    RuntimeError for an equation that does not fit its operands, ValueError where there is none.
     """
     return _run("einsum", *args)
 

@@ -62,6 +62,13 @@ class DeviceArray:
         )
         return DeviceArray(described)
 
+    def as_type(self, dtype: str) -> "DeviceArray":
+        """Return the same memory, its bits read as another type of the same size."""
+        own = self.pointer, self.shape, self.strides, dtype, self.device, self._owner
+        if ELEMENT_TYPES[dtype].itemsize != self.itemsize:
+            raise TypeError(f"{self.dtype} and {dtype} are not of one size")
+        return DeviceArray(Described(*own))
+
     def permuted(self, axes: "Sequence[int]") -> "DeviceArray":
         """Return a view with the axes in another order."""
         return self.viewed([self.shape[i] for i in axes], [self.strides[i] for i in axes])

@@ -17,11 +17,14 @@ from mlbackends.kernels.cuda.strided_copy import packed
 _SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
-def multiply(a: DeviceArray, b: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
+def multiply(
+    a: DeviceArray, b: DeviceArray, shape: tuple[int, ...], precision: Precision | None = None
+) -> DeviceArray:
     """Return the product of two arrays of one type on one device, each of one or more dimensions.
 
     Shapes: a (..., m, k), b (..., k, n), batches broadcast; a vector counts as one row, or one
     column. shape: that of the result, (..., m, n) without the row or column of a vector.
+    precision: None for what the switches allow.
     """
     if a.ndim == 1:
         a = a.viewed((1, *a.shape), (0, *a.strides))
@@ -36,7 +39,8 @@ def multiply(a: DeviceArray, b: DeviceArray, shape: tuple[int, ...]) -> DeviceAr
             a.shape[-3::-1], b.shape[-3::-1], fillvalue=1
         )
     )[::-1]  # fmt: skip
-    _run(_over_batches(a, m, k, batch), _over_batches(b, k, n, batch), result, batch)
+    sides = _over_batches(a, m, k, batch), _over_batches(b, k, n, batch)
+    _run(*sides, result, batch, precision or precision_of(a.dtype))
     return result
 
 
@@ -69,8 +73,13 @@ def _over_batches(
     return array.viewed((*batch, rows, columns), (*strides, *array.strides[-2:]))
 
 
-def _run(a: DeviceArray, b: DeviceArray, result: DeviceArray, batch: tuple[int, ...]) -> None:
-    precision = precision_of(a.dtype)
+def _run(
+    a: DeviceArray,
+    b: DeviceArray,
+    result: DeviceArray,
+    batch: tuple[int, ...],
+    precision: Precision,
+) -> None:
     prefers_lt = flag_store.read("cuda.preferred_blas_library") == "cublaslt"
     with_lt = prefers_lt or not precision.split_k
     with runtime.on_device(a.device):

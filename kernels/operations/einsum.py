@@ -7,42 +7,60 @@ float32 obeys `mkldnn.matmul.fp32_precision` in every product that adds up.
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends import flag_store
-from mlbackends.kernels.operations._arrays import common_dtype, operand, returned
+from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends.kernels.operations._arithmetic import InMemory, OnDevice
+from mlbackends.kernels.operations._arrays import Operand, common_dtype, operand, returned
 from mlbackends.kernels.operations._equation import Contraction, Label, arranged, read
-from mlbackends.kernels.operations._precision import Product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+
+Arithmetic = InMemory | OnDevice
 
 
 class Term(NamedTuple):
     """An array whose dimensions have labels, each once."""
 
-    array: "NDArray[Any]"
+    array: Any
     labels: tuple[Label, ...]
 
 
 def run(*arguments: Any) -> Any:
     """Return the sum of products; see `mlbackends.operations.einsum`."""
     equation, tensors = arranged(arguments)
+    places = [is_on_device(tensor) for tensor in tensors]
+    if any(places) and not all(places):
+        first = places.index(not places[0])
+        raise RuntimeError(f"all must lie on one device: operand 0 and operand {first} do not")
+    if places[0]:
+        arrays = [as_device_array(tensor) for tensor in tensors]
+        operands = {f"operand {i}": Operand(each, each.dtype) for i, each in enumerate(arrays)}
+        common_dtype(operands)
+        if len({array.device for array in arrays}) > 1:
+            raise RuntimeError(f"all must lie on one device, not {[a.device for a in arrays]}")
+        return contracted(equation, arrays, OnDevice())
     operands = {f"operand {i}": operand(f"operand {i}", each) for i, each in enumerate(tensors)}
     dtype = common_dtype(operands)
-    contraction = read(equation, [each.array.shape for each in operands.values()])
+    result = contracted(equation, [each.array for each in operands.values()], InMemory(dtype))
+    return returned(tensors[0], result, dtype)
+
+
+def contracted(equation: str, arrays: "Sequence[Any]", by: Arithmetic) -> Any:
+    """Return the sum of products of arrays that one arithmetic understands."""
+    contraction = read(equation, [array.shape for array in arrays])
     terms = [
-        _with_labels_once(each.array, labels)
-        for each, labels in zip(operands.values(), contraction.inputs, strict=True)
+        _with_labels_once(array, labels, by)
+        for array, labels in zip(arrays, contraction.inputs, strict=True)
     ]
-    product = Product(dtype)
     for places in path(contraction):
         chosen = [terms.pop(place) for place in sorted(places, reverse=True)][::-1]
         result = chosen[0]
         for number, other in enumerate(chosen[1:], 2):
             wanted = _wanted([*terms, *chosen[number:]], contraction.output)
-            result = multiplied(result, other, wanted, product)
+            result = multiplied(result, other, wanted, by)
         terms.append(result)
-    return returned(tensors[0], _ordered(terms[0], contraction.output), dtype)
+    return _ordered(terms[0], contraction.output, by)
 
 
 def path(contraction: Contraction) -> "list[tuple[int, ...]]":
@@ -80,60 +98,53 @@ def _wanted(others: "Sequence[Term]", output: tuple[Label, ...]) -> set[Label]:
     return {*output, *(label for term in others for label in term.labels)}
 
 
-def multiplied(left: Term, right: Term, wanted: set[Label], product: Product) -> Term:
+def multiplied(left: Term, right: Term, wanted: set[Label], by: Arithmetic) -> Term:
     """Return the product of two operands, summed over what is not wanted any more."""
     shared = set(left.labels) & set(right.labels)
-    left = _summed(left, {label for label in left.labels if label not in wanted | shared})
-    right = _summed(right, {label for label in right.labels if label not in wanted | shared})
+    left = _summed(left, {label for label in left.labels if label not in wanted | shared}, by)
+    right = _summed(right, {label for label in right.labels if label not in wanted | shared}, by)
     inner = [label for label in left.labels if label in shared - wanted]
     for label in list(inner):
         sizes = {_size(left, label), _size(right, label)}
         if len(sizes) == 2:  # one of them repeats: its factor can be taken out of the sum
-            left, right = _summed(left, {label}), _summed(right, {label})
+            left, right = _summed(left, {label}, by), _summed(right, {label}, by)
             inner.remove(label)
     batch = [label for label in left.labels if label in shared & wanted]
     rows = [label for label in left.labels if label not in (*batch, *inner)]
     columns = [label for label in right.labels if label not in (*batch, *inner)]
-    a, b = _ordered(left, (*batch, *rows, *inner)), _ordered(right, (*batch, *inner, *columns))
-    outer = len(batch)
-    row_sizes, column_sizes = a.shape[outer : outer + len(rows)], b.shape[outer + len(inner) :]
-    if inner:
-        depth = _count(a.shape[outer + len(rows) :])
-        a = a.reshape((*a.shape[:outer], _count(row_sizes), depth))
-        b = b.reshape((*b.shape[:outer], depth, _count(column_sizes)))
-        array = product(a, b)
-        array = array.reshape((*array.shape[:outer], *row_sizes, *column_sizes))
-    else:
-        array = a.reshape((*a.shape, *[1] * len(columns))) * b.reshape(
-            (*b.shape[:outer], *[1] * len(rows), *column_sizes)
-        )
+    a = _ordered(left, (*batch, *rows, *inner), by)
+    b = _ordered(right, (*batch, *inner, *columns), by)
+    outer, last = len(batch), len(batch) + len(rows)
+    row_sizes, column_sizes = a.shape[outer:last], b.shape[outer + len(inner) :]
+    depth = _count(a.shape[last:])
+    a = by.reshaped(a, (*a.shape[:outer], _count(row_sizes), depth))
+    b = by.reshaped(b, (*b.shape[:outer], depth, _count(column_sizes)))
+    array = by.product(a, b) if inner else by.outer(a, b)
+    array = by.reshaped(array, (*array.shape[:outer], *row_sizes, *column_sizes))
     return Term(array, (*batch, *rows, *columns))
 
 
-def _with_labels_once(array: "NDArray[Any]", labels: tuple[Label, ...]) -> Term:
+def _with_labels_once(array: Any, labels: tuple[Label, ...], by: Arithmetic) -> Term:
     """Return an operand with the diagonal taken where a label stands twice."""
-    import numpy as np
-
     once = tuple(dict.fromkeys(labels))
     if len(once) == len(labels):
         return Term(array, labels)
-    number = {label: i for i, label in enumerate(once)}
-    return Term(np.einsum(array, [number[label] for label in labels], list(number.values())), once)
+    return Term(by.diagonal(array, [once.index(label) for label in labels]), once)
 
 
-def _summed(term: Term, labels: set[Label]) -> Term:
+def _summed(term: Term, labels: set[Label], by: Arithmetic) -> Term:
     """Return an operand without some labels."""
     if not labels:
         return term
-    axes = tuple(i for i, label in enumerate(term.labels) if label in labels)
+    axes = [i for i, label in enumerate(term.labels) if label in labels]
     kept = tuple(label for label in term.labels if label not in labels)
-    return Term(term.array.sum(axes), kept)
+    return Term(by.summed(term.array, axes), kept)
 
 
-def _ordered(term: Term, labels: "Sequence[Label]") -> "NDArray[Any]":
+def _ordered(term: Term, labels: "Sequence[Label]", by: Arithmetic) -> Any:
     """Return an operand's array with its dimensions in an order; what is in no label is summed."""
-    term = _summed(term, set(term.labels) - set(labels))
-    return term.array.transpose([term.labels.index(label) for label in labels])
+    term = _summed(term, set(term.labels) - set(labels), by)
+    return by.permuted(term.array, [term.labels.index(label) for label in labels])
 
 
 def _size(term: Term, label: Label) -> int:

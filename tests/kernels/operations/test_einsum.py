@@ -269,3 +269,101 @@ def test_from_left_to_right_each_product_meets_the_next_operand() -> None:
         assert path(contraction) == [(0, 1), (0, 2), (0, 1)]
         assert path(read("a->", [(1,)])) == []
         assert path(read("a,b->", [(1,)] * 2)) == [(0, 1)]
+
+
+# ---- on a device ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+def test_on_a_device_it_is_what_numpy_says(on_fake_cuda: Any, dtype: str) -> None:
+    told = on_fake_cuda(
+        f"""
+equations = [
+    ("ij,jk->ik", (3, 4), (4, 5)), ("ii", (3, 3)), ("ii->i", (3, 3)), ("iij->j", (3, 3, 4)),
+    ("ij->ji", (3, 4)), ("ij->", (3, 4)), ("i,j->ij", (3,), (4,)), ("ij,ij->i", (3, 4), (3, 4)),
+    ("ij,ij->ij", (3, 4), (3, 4)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("i,->i", (3,), ()),
+    ("...ij,...jk->...ik", (3, 2, 3, 4), (2, 4, 5)), ("...,...->...", (2, 1), (3,)),
+    ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("abc,cd,ef->b", (2, 3, 4), (4, 5), (2, 3)),
+    ("ab,ac,ad->dbc", (2, 3), (2, 4), (2, 5)), ("iij,jkk->ik", (3, 3, 4), (4, 2, 2)),
+    ("ij,jk->ik", (2, 0), (0, 3)), ("i,i->", (0,), (0,)), ("ij,jk->ki", (0, 2), (2, 3)), ("->", ()),
+]
+for equation, *shapes in equations:
+    arrays = [rng.standard_normal(shape).astype("{dtype}") for shape in shapes]
+    expected = np.einsum(equation, *[array.astype("c16") for array in arrays])
+    got = mlbackends.einsum(equation, *map(on_device, arrays))
+    assert got.shape == expected.shape and got.dtype == arrays[0].dtype.name, (equation, got)
+    if expected.size:
+        worst = np.abs(got.numpy() - expected).max()
+        assert worst <= (2e-2 if "{dtype}" == "f2" else 1e-5) * max(1, np.abs(expected).max()), equation
+a = on_device(rng.standard_normal((1, 3)).astype("{dtype}"))
+tell(mlbackends.einsum("ij,kj->ik", a, a).shape)
+"""
+    )
+    assert told.values == [[1, 1]]
+
+
+def test_on_a_device_products_obey_the_switches_and_sums_are_exact(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+mlbackends.cuda.matmul.allow_tf32 = True
+a = on_device(rng.standard_normal((3, 4)).astype("f4"))
+for equation, count in (("ij,kj->ik", 2), ("ij->i", 1), ("ij,ij->ij", 2)):
+    mlbackends.einsum(equation, *[a] * count)
+"""
+    )
+    modes = [line.split()[1] for line in told.lines("gemm")]
+    assert modes == ["mode=3", "mode=0", "mode=0"]
+
+
+def test_on_a_device_the_order_is_the_path_s(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+a, b, c = (on_device(rng.standard_normal(shape)) for shape in ((40, 2), (2, 40), (40, 2)))
+def multiply(): mlbackends.einsum("ij,jk,kl->il", a, b, c)
+with mlbackends.flag_store.applied({"opt_einsum.enabled": False}):
+    multiply()
+"""
+    )
+    sizes = [
+        sorted(map(int, line.replace("=", " ").split()[8:13:2])) for line in told.lines("gemm")
+    ]
+    assert sizes == [[2, 40, 40], [2, 40, 40]]
+
+
+def test_bfloat16_on_a_device_is_summed_with_its_own_ones(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+patterns = np.full((2, 3), 0x4000, np.uint16)
+a = on_device(patterns.view("f2")).as_type("bfloat16")
+result = mlbackends.einsum("ij->i", a)
+tell([result.dtype, result.numpy().tolist()])
+tell(error_of(lambda: a.as_type("float32")))
+"""
+    )
+    assert told.values[0] == ["bfloat16", [6.0, 6.0]]
+    assert told.values[1] == ["TypeError", "bfloat16 and float32 are not of one size"]
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        ("einsum('ij,jk', a, h)", "operand 0 and operand 1 do not"),
+        ("einsum('ij,jk', h, a)", "operand 0 and operand 1 do not"),
+        ("einsum('ij,jk', a, on_device(np.ones((2, 2), 'f4'), 1))", "not [0, 1]"),
+        ("einsum('ij,jk', a, on_device(np.ones((2, 2))))", "operand 1 is float64"),
+        ("einsum('ij,jk', a, on_device(np.ones((3, 2), 'f4')))", "do not broadcast"),
+    ],
+)
+def test_on_a_device_operands_that_do_not_fit_are_refused(
+    on_fake_cuda: Any, call: str, fragment: str
+) -> None:
+    told = on_fake_cuda(
+        f"""
+einsum, h = mlbackends.einsum, np.ones((2, 2), "f4")
+a = on_device(h)
+tell(error_of(lambda: {call}))
+""",
+        FAKE_GPUS="2",
+    )
+    assert told.values[0][0] == "RuntimeError"
+    assert fragment in told.values[0][1]

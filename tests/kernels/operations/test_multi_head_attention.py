@@ -231,10 +231,8 @@ def test_an_array_on_a_device_is_refused_by_name(on_fake_cuda: Any) -> None:
         """
 x, w = on_device(np.ones((1, 2, 8), "f4")), np.ones((24, 8), "f4")
 tell(error_of(lambda: mlbackends.multi_head_attention(x, x, x, 2, w, None, w[:8], None)))
-tell(error_of(lambda: mlbackends.einsum("ij,jk", w.T, x)))
 """
     )
     assert told.values == [
         ["RuntimeError", "query lies on a CUDA device; this takes arrays in memory"],
-        ["RuntimeError", "operand 1 lies on a CUDA device; this takes arrays in memory"],
     ]
