@@ -4,7 +4,7 @@ Both offer the same few functions. On a device a sum is a product with ones and 
 over an inner dimension of size 1; those two are exact, whatever the switches allow.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mlbackends.kernels.operations._precision import Product
 from mlbackends.kernels.operations._shapes import product_shape
@@ -17,6 +17,31 @@ if TYPE_CHECKING:
     from mlbackends.kernels.cuda.device_array import DeviceArray
 
 
+class Arithmetic(Protocol):
+    """The functions that both have; what they take and return is of their own kind."""
+
+    def diagonal(self, array: Any, places: "Sequence[int]") -> Any:
+        """Return the elements whose indices agree where two dimensions go to one place.
+
+        places: for each dimension, its place in the result.
+        """
+
+    def permuted(self, array: Any, axes: "Sequence[int]") -> Any:
+        """Return the array with its dimensions in another order."""
+
+    def reshaped(self, array: Any, shape: "Sequence[int]") -> Any:
+        """Return the elements in the same order under another shape."""
+
+    def summed(self, array: Any, axes: "Sequence[int]") -> Any:
+        """Return the sum over some dimensions, without them."""
+
+    def product(self, a: Any, b: Any) -> Any:
+        """Return `a @ b`, as the switches say."""
+
+    def outer(self, a: Any, b: Any) -> Any:
+        """Return the products of columns (..., m, 1) and rows (..., 1, n)."""
+
+
 class InMemory:
     """NumPy's arrays, of the element type that they came with."""
 
@@ -24,10 +49,7 @@ class InMemory:
         self._product = Product(dtype)
 
     def diagonal(self, array: "NDArray[Any]", places: "Sequence[int]") -> "NDArray[Any]":
-        """Return the elements whose indices agree where two dimensions go to one place.
-
-        places: for each dimension, its place in the result.
-        """
+        """Return a view, or a copy."""
         import numpy as np
 
         result: NDArray[Any] = np.einsum(array, list(places), sorted(set(places)))

@@ -49,14 +49,14 @@ def returned(original: Any, array: "NDArray[Any]", dtype: str) -> Any:
     )
 
 
-def common_dtype(operands: dict[str, Operand]) -> str:
-    """Return the one type of all operands.
+def common_dtype(dtypes: dict[str, str]) -> str:
+    """Return the one type of all operands, given the type of each by its name.
 
     Raises RuntimeError for two: a silent change of type would pass by the switches.
     """
-    first, *others = operands
+    first, *others = dtypes
     for name in others:
-        if operands[name].dtype != operands[first].dtype:
-            said = f"{name} is {operands[name].dtype}, and {first} is {operands[first].dtype}"
+        if dtypes[name] != dtypes[first]:
+            said = f"{name} is {dtypes[name]}, and {first} is {dtypes[first]}"
             raise RuntimeError(f"all must have one dtype: {said}")
-    return operands[first].dtype
+    return dtypes[first]

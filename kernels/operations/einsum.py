@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends import flag_store
 from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
-from mlbackends.kernels.operations._arithmetic import InMemory, OnDevice
-from mlbackends.kernels.operations._arrays import Operand, common_dtype, operand, returned
+from mlbackends.kernels.operations._arithmetic import Arithmetic, InMemory, OnDevice
+from mlbackends.kernels.operations._arrays import common_dtype, operand, returned
 from mlbackends.kernels.operations._equation import Contraction, Label, arranged, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-Arithmetic = InMemory | OnDevice
 
 
 class Term(NamedTuple):
@@ -35,15 +32,18 @@ def run(*arguments: Any) -> Any:
         raise RuntimeError(f"all must lie on one device: operand 0 and operand {first} do not")
     if places[0]:
         arrays = [as_device_array(tensor) for tensor in tensors]
-        operands = {f"operand {i}": Operand(each, each.dtype) for i, each in enumerate(arrays)}
-        common_dtype(operands)
+        _common_dtype([array.dtype for array in arrays])
         if len({array.device for array in arrays}) > 1:
             raise RuntimeError(f"all must lie on one device, not {[a.device for a in arrays]}")
         return contracted(equation, arrays, OnDevice())
-    operands = {f"operand {i}": operand(f"operand {i}", each) for i, each in enumerate(tensors)}
-    dtype = common_dtype(operands)
-    result = contracted(equation, [each.array for each in operands.values()], InMemory(dtype))
+    operands = [operand(f"operand {i}", each) for i, each in enumerate(tensors)]
+    dtype = _common_dtype([each.dtype for each in operands])
+    result = contracted(equation, [each.array for each in operands], InMemory(dtype))
     return returned(tensors[0], result, dtype)
+
+
+def _common_dtype(dtypes: "Sequence[str]") -> str:
+    return common_dtype({f"operand {i}": dtype for i, dtype in enumerate(dtypes)})
 
 
 def contracted(equation: str, arrays: "Sequence[Any]", by: Arithmetic) -> Any:

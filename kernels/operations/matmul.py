@@ -20,7 +20,7 @@ def run(a: Any, b: Any) -> Any:
     if any(places):
         raise RuntimeError("both must lie on one device: one is on CUDA, the other in memory")
     left, right = operand("a", a), operand("b", b)
-    dtype = common_dtype({"a": left, "b": right})
+    dtype = common_dtype({"a": left.dtype, "b": right.dtype})
     product_shape(left.array.shape, right.array.shape)
     return returned(a, Product(dtype)(left.array, right.array), dtype)
 
@@ -28,8 +28,7 @@ def run(a: Any, b: Any) -> Any:
 def _on_device(a: Any, b: Any) -> Any:
     from mlbackends.kernels.cuda.matrix_product import multiply
 
-    if a.dtype != b.dtype:
-        raise RuntimeError(f"all must have one dtype: b is {b.dtype}, and a is {a.dtype}")
+    common_dtype({"a": a.dtype, "b": b.dtype})
     if a.device != b.device:
         raise RuntimeError(f"both must lie on one device: cuda:{a.device} and cuda:{b.device}")
     return multiply(a, b, product_shape(a.shape, b.shape))

@@ -46,7 +46,7 @@ def run(
         "out_proj_bias": out_proj_bias,
     }
     operands = {name: operand(name, each) for name, each in given.items() if each is not None}
-    dtype = common_dtype(operands)
+    dtype = common_dtype({name: each.dtype for name, each in operands.items()})
     arrays = {name: each.array for name, each in operands.items()}
     q, k, v = (_batched(arrays[name]) for name in ("query", "key", "value"))
     _check(arrays, q, k, v, num_heads)
