@@ -5,8 +5,8 @@ A yes is earned: the library was opened in a child process and answered, or comp
 
 import importlib.machinery
 from functools import cache
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlbackends.model.records import ProbeReport
 

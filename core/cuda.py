@@ -1,10 +1,9 @@
 """CUDA: the switches of matrix products, attention and FFT plans, as torch.backends.cuda has them."""
 
-from typing import TYPE_CHECKING
-
 from mlbackends.cuda_matmul import cuBLASModule
 from mlbackends.flag_modules import install
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

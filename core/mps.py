@@ -1,10 +1,10 @@
 """Metal on macOS, as the probe `mps` found it."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from mlbackends.flag_modules import install
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlbackends.model.records import ProbeReport
 

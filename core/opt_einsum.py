@@ -1,10 +1,10 @@
 """opt_einsum: the order in which `mlbackends.einsum` takes its products."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from mlbackends.flag_modules import install
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,10 +1,9 @@
 """cuDNN: its switches, and what the copy that is installed here says of itself."""
 
-from typing import TYPE_CHECKING
-
 from mlbackends import flag_store
 from mlbackends.flag_modules import FP32Precision, install
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,9 +1,8 @@
 """cuDNN's recurrent layers: their precision, the numbers of their modes, and the state of their dropout."""
 
-from typing import TYPE_CHECKING
-
 from mlbackends.flag_modules import install
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

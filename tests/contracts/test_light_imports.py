@@ -99,3 +99,81 @@ def test_importing_the_library_loads_no_record() -> None:
     )
 
     assert set(done.stdout.split()) == {"mlbackends"}
+
+
+def modules_of(program: str) -> set[str]:
+    """Every module that a program has loaded at its end, by a clean interpreter."""
+    program = f"import sys; before = set(sys.modules)\n{program}\nprint(*set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path("/"),
+    )
+    return set(done.stdout.split())
+
+
+COSTLY = {
+    *HEAVY, "click", "dataclasses", "inspect", "json", "msgspec", "pathlib", "re", "subprocess", "typing",
+}  # fmt: skip
+
+
+def test_reading_a_switch_loads_the_switches_alone() -> None:
+    modules = modules_of("import mlbackends; mlbackends.cudnn.enabled; mlbackends.fp32_precision")
+
+    assert modules & COSTLY == set()
+    assert {name for name in modules if name.startswith("mlbackends.")} == {
+        f"mlbackends.{name}"
+        for name in (
+            "cudnn",
+            "flag_cells",
+            "flag_kinds",
+            "flag_modules",
+            "flag_start",
+            "flag_store",
+            "flag_table",
+        )
+    }
+
+
+def test_reading_every_switch_loads_nothing_heavy() -> None:
+    program = """
+import mlbackends
+from mlbackends.flag_table import FLAGS, PROBED
+for name, flag in FLAGS.items():
+    if flag.default is not PROBED:
+        mlbackends.flag_store.read(name)
+        if flag.reached == "attribute":
+            place = mlbackends
+            for part in name.split("."):
+                place = getattr(place, part)
+with mlbackends.cudnn.flags(enabled=True, benchmark_limit=None), mlbackends.mkldnn.flags(enabled=True):
+    mlbackends.cudnn.benchmark = True
+"""
+    modules = modules_of(program)
+
+    # python_native's registry of DSLs looks at packages' versions.
+    assert tops(modules) == set()
+    assert not modules & {"subprocess", "click"}
+
+
+def test_a_switch_that_the_machine_decides_loads_no_framework() -> None:
+    program = """
+import mlbackends
+from mlbackends.flag_table import FLAGS
+for name in FLAGS:
+    mlbackends.flag_store.read(name)
+"""
+    assert modules_of(program) & {"numpy", "rich", "torch", "opt_einsum", "logging"} == set()
+
+
+def test_using_the_switches_of_attention_loads_no_array() -> None:
+    program = """
+import mlbackends
+with mlbackends.sdpa_kernel(mlbackends.SDPBackend.MATH):
+    assert not mlbackends.cuda.flash_sdp_enabled()
+mlbackends.cuda.preferred_blas_library()
+mlbackends.set_float32_matmul_precision("high")
+"""
+    assert modules_of(program) & {"numpy", "rich", "torch", "subprocess"} == set()

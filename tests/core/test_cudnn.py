@@ -1,0 +1,136 @@
+"""What cudnn and cudnn.rnn make of what the probe says."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends import answers, cudnn, flag_store
+from mlbackends.cudnn import rnn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def a_fresh_start() -> Iterator[None]:
+    flag_store.forget()
+    yield
+    flag_store.forget()
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ("9.10.2", 91002),
+        ("9.0.0", 90000),
+        ("8.9.7", 8907),
+        ("7.6.5", 7605),
+        ("10.1.0", 100100),
+        ("9.10.2.21", 91002),
+        ("", None),
+        ("9.10", None),
+        ("9.x.2", None),
+    ],
+)
+def test_the_version_is_cudnns_own_number(
+    said: str, number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "version", lambda name: said if name == "cudnn" else "1.2.3")
+
+    assert cudnn.version() == number
+
+
+def tensor(device: object, dtype: str = "float32") -> Any:
+    return SimpleNamespace(device=device, dtype=f"torch.{dtype}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "int64"])
+@pytest.mark.parametrize("device", ["cuda:0", "cuda", SimpleNamespace(type="cuda"), "cpu", "mps:0"])
+def test_a_tensor_is_acceptable_on_a_gpu_in_three_types(
+    device: object, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "opens", lambda _: True)
+    on_gpu = "cuda" in str(device)
+
+    fits = cudnn.is_acceptable(tensor(device, dtype))
+
+    assert fits is (on_gpu and dtype in ("float16", "float32", "float64"))
+
+
+def test_a_disabled_cudnn_accepts_nothing_and_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "opens", lambda _: pytest.fail("asked"))
+    cudnn.enabled = False
+
+    assert cudnn.is_acceptable(tensor("cuda:0")) is False
+
+
+def test_a_missing_cudnn_is_warned_of_for_a_tensor_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "opens", lambda _: False)
+
+    with pytest.warns(UserWarning, match="cuDNN was not found") as caught:
+        assert cudnn.is_acceptable(tensor("cuda:0")) is False
+    assert caught[0].filename == __file__
+    assert cudnn.is_acceptable(tensor("cpu")) is False
+
+
+@pytest.mark.parametrize("thing", [3, None, "cuda:0", object()])
+def test_what_is_no_tensor_is_an_attribute_error(thing: Any) -> None:
+    with pytest.raises(AttributeError):
+        cudnn.is_acceptable(thing)
+
+
+@pytest.mark.parametrize(("found", "limit"), [(True, 10), (False, None)])
+def test_the_limit_of_the_benchmark_is_ten_where_cudnn_is(
+    found: bool, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "is_found", lambda _: found)
+
+    assert cudnn.benchmark_limit == limit
+    with cudnn.flags(enabled=True, benchmark_limit=3):
+        assert cudnn.benchmark_limit == (3 if found else None)
+    assert cudnn.benchmark_limit == limit
+
+
+@pytest.mark.parametrize(
+    ("mode", "number"), [("RNN_RELU", 0), ("RNN_TANH", 1), ("LSTM", 2), ("GRU", 3)]
+)
+def test_a_mode_is_cudnns_number(mode: str, number: int) -> None:
+    assert rnn.get_cudnn_mode(mode) == number
+
+
+@pytest.mark.parametrize("mode", ["lstm", "LSTMM", "", None, 3])
+def test_another_mode_is_a_value_error(mode: Any) -> None:
+    with pytest.raises(ValueError, match=f"Unknown mode: {mode}"):
+        rnn.get_cudnn_mode(mode)
+
+
+def test_what_must_not_be_pickled_comes_back_empty() -> None:
+    again = pickle.loads(pickle.dumps(rnn.Unserializable(print)))
+
+    assert again.get() is None
+
+
+def test_a_dropout_state_needs_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "is_available", lambda _: False)
+    with pytest.raises(AssertionError, match="no CUDA device"):
+        rnn.init_dropout_state(0.5, True, 0, {})
+
+
+def test_a_dropout_state_is_made_once_and_without_dropout_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "is_available", lambda _: True)
+    states: dict[str, rnn.Unserializable] = {}
+
+    assert rnn.init_dropout_state(0.0, True, 0, states) is None
+    assert list(states) == ["desc_0"]
+    with pytest.raises(NotImplementedError, match="no recurrent layers"):
+        rnn.init_dropout_state(0.5, True, 0, states)
+    kept = {"desc_0": rnn.Unserializable("state")}
+    assert rnn.init_dropout_state(0.5, True, 0, kept) == "state"

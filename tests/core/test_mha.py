@@ -1,0 +1,23 @@
+"""The switch of multi-head attention's fast path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlbackends import flag_store, mha
+
+
+def test_the_fast_path_is_allowed_and_forbidden() -> None:
+    with flag_store.restored("mha.fastpath_enabled"):
+        mha.set_fastpath_enabled(False)
+        assert mha.get_fastpath_enabled() is False
+    assert mha.get_fastpath_enabled() is True
+
+
+@pytest.mark.parametrize("value", [1, 0, None, "off", []], ids=repr)
+def test_anything_but_a_bool_is_refused(value: Any) -> None:
+    with pytest.raises(RuntimeError, match="mha.fastpath_enabled expects a bool"):
+        mha.set_fastpath_enabled(value)
+    assert mha.get_fastpath_enabled() is True
