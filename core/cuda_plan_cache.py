@@ -7,8 +7,8 @@ Each device has its own cache, whichever object asks for it; all of it is per pr
 from collections import OrderedDict
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Protocol

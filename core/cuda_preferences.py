@@ -5,10 +5,10 @@ Each function returns the setting that holds, and sets it first if it is given o
 
 import warnings
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from mlbackends import flag_store
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -4,8 +4,7 @@ Names, arguments and results are those of `numpy.fft`; on a device the type must
 complex64 or complex128, and the result is a DeviceArray. Plans are kept in `cuda.cufft_plan_cache`.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

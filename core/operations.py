@@ -5,8 +5,7 @@ return the same kind where it is the host's; a result on a CUDA device is a Devi
 libraries take in turn.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -67,7 +67,7 @@ def loaded_by(program: str) -> set[str]:
 )
 def test_touching_a_name_loads_no_numpy_and_no_kernel(program: str) -> None:
     modules = loaded_by(program)
-    assert "numpy" not in modules
+    assert not modules & {"numpy", "typing", "re", "inspect", "msgspec"}
     assert not [name for name in modules if name.startswith("mlbackends.kernels")]
 
 
