@@ -2,11 +2,13 @@
 
 A tracer offers
 
-    MARKERS                    the bytes that its lines begin with
-    environment(...)           the variables to set, so that a command prints its lines
-    parse(line)                one whole line, from its marker on and without ending: a record, or
-                               None where the line does not keep to the grammar
-    shorten(line)              the same for bytes, quickly: what repeats and how long it took; None
-                               where only parse() can tell
-    derive(signature)          what can be told of a call from its signature alone
+    MARKERS                the bytes that its lines begin with
+    environment(...)       the variables to set, so that a command prints its lines
+    parse(line)            one whole line, from its marker on and without ending: a record, or None
+                           where the line does not keep to the grammar
+    shortener()            a new function from a line as bytes to what repeats in it (a key, whatever
+                           can be one) and its nanoseconds; None for a line that only parse() can tell.
+                           It may be wrong on lines without time or with decimal commas: whoever meets
+                           a key for the first time asks parse()
+    derive(signature)      what can be told of a call from its signature alone
 """

@@ -5,6 +5,8 @@ Needs:    variables that are read once, before the first use.
 Source:   oneDNN 3.13, doc/performance/verbose.md; the versions back to 0.x as wheels printed them.
 """
 
+from collections.abc import Callable
+
 from mlbackends.model.signature import (
     Derived,
     PartitionSignature,
@@ -12,7 +14,7 @@ from mlbackends.model.signature import (
     Signature,
 )
 from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.onednn import lines, opening
+from mlbackends.tracing.onednn import lines, opening, shortening
 from mlbackends.tracing.onednn.descriptors import descriptors
 from mlbackends.tracing.onednn.names import dtype, isa, slow_path
 from mlbackends.tracing.onednn.work import work
@@ -49,24 +51,9 @@ def parse(line: str) -> AnyRecord | None:
     return lines.parse(line)
 
 
-def shorten(line: bytes) -> tuple[bytes, float] | None:
-    """Return what repeats in a line and its nanoseconds; None where only parse() can tell.
-
-    A line without time, or of a locale with decimal commas, may come out wrong: whoever meets a key
-    for the first time asks parse().
-    """
-    key, _, time = line.rpartition(b",")
-    try:
-        duration = float(time) * 1e6
-    except ValueError:
-        return None
-    marker, comma, rest = key.partition(b",")
-    if rest[:1] == b"v":
-        form, _, rest = rest.partition(b",")
-        marker += b"," + form
-    if rest[:1].isdigit():
-        rest = rest.partition(b",")[2]
-    return marker + comma + rest, duration
+def shortener() -> Callable[[bytes], tuple[bytes, float] | None]:
+    """Return a function that cuts a line to what stands between stamp and time, and its nanoseconds."""
+    return shortening.shorten
 
 
 def derive(signature: Signature) -> Derived:

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("cli", "core", "kernels", "probes")
 #: Where the leaves grow: each file right in one of these folders is one.
-REGISTRIES = ("mlbackends.probes", "mlbackends.kernels", "mlbackends.cli.render")
+REGISTRIES = (
+    "mlbackends.probes",
+    "mlbackends.kernels",
+    "mlbackends.tracers",
+    "mlbackends.cli.render",
+)
 
 
 def sources() -> Iterator[tuple[str, Path]]:
