@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends import flag_files
-from mlbackends.flag_kinds import Choice, Count, Permutation, Reduction
+from mlbackends.flag_kinds import Choice, Count, Permutation, Reduction, Text, ThreadCounts
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import BadInput, UnknownName
 
@@ -158,7 +158,10 @@ def kept(flag: Flag) -> st.SearchStrategy[Any]:
         return st.permutations(range(len(kind.words))).map(tuple)
     if isinstance(kind, Count):
         return st.integers(kind.lowest, 2**63 - 1)
-    if kind.name == "text":
+    if isinstance(kind, ThreadCounts):
+        counts = st.lists(st.integers(1, 999_999_999), min_size=1)
+        return counts.map(lambda numbers: ",".join(map(str, numbers)))
+    if isinstance(kind, Text):
         return st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
     return st.booleans()
 
