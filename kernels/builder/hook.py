@@ -1,7 +1,11 @@
 """What a build does beyond copying files: hatchling's build hook, and a script.
 
 ``python kernels/builder/hook.py link`` lays out build/editable alone, for type checkers
-and after a file was added to core/.
+and after a file was added to core/; ``... compile`` compiles the shim of `backends trace` into it.
+
+Where a C compiler works (CC, else cc, gcc or clang) the wheel is py3-none-PLATFORM and holds the
+shim; elsewhere it is py3-none-any, and a trace is separated by a terminal or a pipe.
+MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails without a compiler.
 """
 
 from __future__ import annotations
@@ -10,8 +14,13 @@ import contextlib
 import gzip
 import io
 import os
+import shlex
+import shutil
+import subprocess
 import sys
+import sysconfig
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +38,9 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The folder that an editable install puts on the path; it holds mlbackends and nothing else.
 EDITABLE = ROOT / "build" / "editable"
 PACKAGES = ("cli", "probes", "kernels")
+#: What is compiled lies here, in the package: in an editable install the only real folder there.
+NATIVE = "native"
+SHIM = "trace_shim.so"
 COMPLETIONS = {
     "backends.bash": "share/bash-completion/completions/backends",
     "backends.fish": "share/fish/vendor_completions.d/backends.fish",
@@ -53,7 +65,7 @@ def link_tree(root: Path = ROOT) -> Path:
     for link in package.iterdir():
         target = wanted.get(link.name)
         fits = target is not None and link.exists() and link.samefile(target)
-        if not fits and link.name != "__pycache__":
+        if not fits and link.name not in ("__pycache__", NATIVE):
             _remove(link)
     for name, target in wanted.items():
         with contextlib.suppress(FileExistsError):  # right already, or another process was first
@@ -123,6 +135,102 @@ def pack_recorded_hosts(sdist: Path, root: Path = ROOT) -> None:
     sdist.write_bytes(gzip.compress(content.getvalue(), mtime=stamp))
 
 
+class NotCompiled(Exception):
+    """There is no shim: no compiler, or one whose work does not run here."""
+
+
+def compile_shim(output: Path, root: Path = ROOT) -> None:
+    """Compile the shim of `backends trace`, and see that a program runs under it.
+
+    Raises NotCompiled. A process that has the old file loaded keeps it.
+    """
+    if sys.platform != "linux":
+        raise NotCompiled(f"the shim is for Linux, this is {sys.platform}")
+    if sys.maxsize < 1 << 32:
+        raise NotCompiled("the shim is for 64-bit processors")
+    sources = sorted(map(str, (root / "kernels" / "native" / "trace_shim").glob("*.c")))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = output.with_name(f"{output.name}.{os.getpid()}")
+    try:
+        _run([*_compiler(), *FLAGS, "-o", str(part), *sources])
+        _try(part)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+# No start files: the shim loads into programs of every C library that has its symbols.
+FLAGS = shlex.split(
+    "-shared -fPIC -O2 -g0 -std=gnu11 -Wall -Wextra -fvisibility=hidden -fno-builtin"
+    " -fno-stack-protector -U_FORTIFY_SOURCE -nostartfiles -Wl,-z,now,-z,relro,-z,defs,-s"
+)
+
+
+def _compiler() -> list[str]:
+    if asked := os.environ.get("CC"):
+        return shlex.split(asked)
+    for name in ("cc", "gcc", "clang"):
+        if found := shutil.which(name):
+            return [found]
+    raise NotCompiled("no C compiler: looked for $CC, cc, gcc and clang")
+
+
+def _try(shim: Path) -> None:
+    """Start a program under the shim; one for another processor makes the loader complain."""
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
+        link.symlink_to(shim.resolve())
+        complaints = _run([sys.executable, "-c", ""], LD_PRELOAD=str(link))
+    if complaints:
+        raise NotCompiled(f"the shim does not load: {complaints}")
+
+
+def _run(command: list[str], **variables: str) -> str:
+    """Run a command, and return what it complained of."""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=120,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotCompiled(f"{command[0]}: {error}") from None
+    if done.returncode:
+        raise NotCompiled(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stderr.strip()
+
+
+def add_shim(version: str, build_data: dict[str, Any]) -> None:
+    """Compile the shim for a wheel or an editable install, and name the wheel by its platform."""
+    asked = os.environ.get("MLBACKENDS_NATIVE", "auto")
+    if asked not in ("auto", "off", "require"):
+        sys.exit(f"MLBACKENDS_NATIVE is {asked!r}; it may be auto, off or require")
+    editable = version == "editable"
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    folder = EDITABLE / "mlbackends" if editable else ROOT / "build" / platform
+    output = folder / NATIVE / SHIM
+    if asked == "off":
+        output.unlink(missing_ok=True)
+        return
+    try:
+        compile_shim(output)
+    except NotCompiled as reason:
+        if asked == "require":
+            raise
+        output.unlink(missing_ok=True)
+        print(f"mlbackends: built without the shim of backends trace: {reason}", file=sys.stderr)
+        return
+    if not editable:
+        build_data["force_include"][str(output)] = f"mlbackends/{NATIVE}/{SHIM}"
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform}"
+
+
 class LayoutHook(Base):
     """What hatchling calls, for the wheel and for the sdist."""
 
@@ -132,6 +240,7 @@ class LayoutHook(Base):
             link_tree()
         if self.target_name == "wheel":
             build_data["shared_data"].update(shared_data())
+            add_shim(version, build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Add to an sdist what hatchling cannot pack."""
@@ -142,9 +251,12 @@ class LayoutHook(Base):
 
 def main(arguments: list[str]) -> None:
     """Run as a script."""
-    if arguments != ["link"]:
+    if arguments not in (["link"], ["compile"]):
         sys.exit(__doc__)
-    print(link_tree())
+    package = link_tree()
+    if arguments == ["compile"]:
+        compile_shim(package / NATIVE / SHIM)
+    print(package)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""What is told of a capture at its end."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+from mlbackends.launching.notices import Notice, warning
+from mlbackends.tracing.capture.captured import Captured
+from mlbackends.tracing.capture.counts import Counted
+from mlbackends.tracing.capture.separating import Separation
+from mlbackends.tracing.capture.trace_file import TraceFile, counted
+
+_NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
+
+
+def outcome(
+    code: int,
+    trace: TraceFile,
+    markers: Mapping[str, Sequence[bytes]],
+    separated: Separation,
+    seconds: float,
+) -> Captured:
+    """Return the record of a command that ended. code: -N where signal N ended it."""
+    on_the_way = separated.counted()
+    parts = trace.parts()
+    totals = counted(parts, markers)
+    lines = totals.pop("")
+    return Captured(
+        exit_code=code if code >= 0 else 128 - code,
+        files=tuple(path for path, _ in parts),
+        lines=lines,
+        lines_by_tracer=totals,
+        lost=on_the_way.lost,
+        processes=on_the_way.processes,
+        separation=separated.name,
+        seconds=seconds,
+        notices=(
+            *separated.notices,
+            *_ending(code, lines),
+            *_losses(on_the_way, trace),
+            *(_silences(totals, separated.name) if code == 0 and not on_the_way.lost else ()),
+        ),
+    )
+
+
+def _ending(code: int, lines: int) -> list[Notice]:
+    if code >= 0:
+        return []
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return [warning(f"the command was ended by {name}; the {lines} lines until then are kept")]
+
+
+def _losses(on_the_way: Counted, trace: TraceFile) -> list[Notice]:
+    notices = []
+    if on_the_way.lost:
+        why = os.strerror(on_the_way.lost_reason)
+        notices.append(warning(f"{on_the_way.lost} lines could not be written to the trace: {why}"))
+    elif not os.fstatvfs(trace.descriptor).f_bavail:
+        notices.append(warning("the disk is full; what MKL wrote last may be lost"))
+    if on_the_way.unreachable:
+        notices.append(
+            warning(
+                f"{on_the_way.unreachable} lines went to the output of processes"
+                " that could not open the trace"
+            )
+        )
+    if trace.is_shared:
+        notices.append(
+            warning(
+                f"another capture was writing to {trace.path}; these lines stand among its own"
+                " (name the variable that holds a rank to have a file each)"
+            )
+        )
+    return notices
+
+
+def _silences(totals: Mapping[str, int], separation: str) -> list[Notice]:
+    """Tell of libraries that printed nothing: absent, not used, or built without tracing."""
+    if any(totals.values()) or (separation == "none" and set(totals) != {"mkl"}):
+        return []  # unseparated, oneDNN's lines are in the command's output
+    silent = [_NAMES.get(name, name) for name in totals]
+    return [
+        warning(
+            f"no line of {' or '.join(silent)} came: the command does not use it,"
+            " or with a build that prints nothing"
+        )
+    ]

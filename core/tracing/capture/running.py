@@ -1,0 +1,167 @@
+"""A command, run with tracing on: from where its lines go to what is told at the end."""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from msgspec.structs import replace
+
+from mlbackends.launching.notices import Notice, warning
+from mlbackends.model import registry
+from mlbackends.model.errors import BadInput
+from mlbackends.tracing.capture import processes, programs, variables
+from mlbackends.tracing.capture.captured import Captured
+from mlbackends.tracing.capture.following import Follower
+from mlbackends.tracing.capture.outcome import outcome
+from mlbackends.tracing.capture.ranks import rank_of, with_rank
+from mlbackends.tracing.capture.separating import SEPARATIONS, Separation, separation_for
+from mlbackends.tracing.capture.trace_file import TraceFile, is_special, unwritable
+
+_BEAT_SECONDS = 0.5
+_LIVE_BEAT_SECONDS = 0.1
+
+Live = Callable[[list[bytes]], None]
+
+
+def run(
+    command: Sequence[str],
+    tracers: Sequence[str],
+    output: str,
+    *,
+    level: str = "create",
+    components: str = "",
+    timestamps: bool = True,
+    separation: str = "auto",
+    append: bool = False,
+    rank_variables: Sequence[str] = (),
+    live: Live | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Captured:
+    """Run a command to its end; its streams, terminal and signals are its own. Return what came.
+
+    output: where the trace goes; replaced, unless `append`. What is no regular file, such as
+        /dev/stderr or a FIFO, gets the whole trace at the end.
+    level, components, timestamps: what oneDNN prints, as its tracer's `environment` has it.
+    separation: one of SEPARATIONS; "auto" takes the shim where there is one that fits, else for
+        oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none of them.
+    rank_variables: variables that hold a rank; each rank then has its own file, see `ranks`.
+    live: is given new lines now and then, in this thread, while the command runs.
+    environment: for the command; ours by default.
+    Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written;
+    both before the command runs.
+    """
+    if sys.platform == "win32":
+        raise BadInput("commands cannot be traced on Windows")
+    if separation not in SEPARATIONS:
+        raise BadInput(f"separation is {separation!r}; it may be {', '.join(SEPARATIONS)}")
+    if not command:
+        raise BadInput("there is no command to trace")
+    environment = dict(os.environ if environment is None else environment)
+    program = programs.found(command, environment)
+    rank = rank_of(environment, rank_variables)
+    path = with_rank(output, rank)
+    names = () if rank or is_special(path) else tuple(rank_variables)
+    leaves = {name: registry.load("tracers", name) for name in tracers}
+    with ExitStack() as stack:
+        folder = _private_folder(stack)
+        in_between = os.path.join(folder, "trace.log") if is_special(path) else ""
+        trace = TraceFile(in_between or path, append=append, of_ranks=bool(names))
+        stack.enter_context(trace)
+        wanted: dict[str, str] = {}
+        for leaf in leaves.values():
+            wanted |= leaf.environment(
+                level=level, timestamps=timestamps, components=components, file=trace.path
+            )
+        notices = variables.given_way(wanted, environment)
+        environment |= variables.combined(wanted, environment)
+        markers = {name: leaf.MARKERS for name, leaf in leaves.items()}
+        separated = separation_for(separation, program[0], trace, markers, environment, folder)
+        stack.callback(separated.close)
+        environment |= separated.variables(names)
+        started = time.monotonic()
+        code, complaints = _run(program, environment, separated, trace, live)
+        captured = outcome(code, trace, markers, separated, time.monotonic() - started)
+        captured = replace(captured, notices=(*notices, *captured.notices, *complaints))
+        if in_between:
+            return _copied(captured, in_between, path)
+        trace.remove_if_only_ranks()
+        return captured
+
+
+def _private_folder(stack: ExitStack) -> str:
+    try:
+        return stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="backends-trace-", ignore_cleanup_errors=True)
+        )
+    except OSError as error:
+        raise BadInput(f"no temporary folder can be made: {error.strerror}") from None
+
+
+def _run(
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    separated: Separation,
+    trace: TraceFile,
+    live: Live | None,
+) -> tuple[int, list[Notice]]:
+    """Run the program to its end. Return its code, -N for signal N, and what went wrong for us."""
+    watcher = _Watcher(live, Follower(trace.parts)) if live else None
+    with processes.signals() as signals:
+        separated.start()
+        process = processes.start(program, environment, signals.mask, separated.child_stdout)
+        separated.has_started()
+        is_running = True
+
+        def on_beat() -> None:
+            separated.resize(process)
+            if watcher:
+                watcher.look()
+
+        try:
+            beat = _LIVE_BEAT_SECONDS if watcher else _BEAT_SECONDS
+            code = processes.wait(process, signals, beat, on_beat)
+            is_running = False
+        finally:
+            if is_running:
+                processes.end(process)
+        complaints = separated.finish()
+    if watcher:
+        watcher.look()
+        complaints += watcher.complaints
+    return code, complaints
+
+
+class _Watcher:
+    """Hands new lines to a callback; one that fails is not called again, and the command goes on."""
+
+    def __init__(self, live: Live, follower: Follower) -> None:
+        self.complaints: list[Notice] = []
+        self._live: Live | None = live
+        self._follower = follower
+
+    def look(self) -> None:
+        while self._live and (lines := self._follower.new_lines()):
+            try:
+                self._live(lines)
+            except Exception as error:  # noqa: BLE001  a table that cannot be drawn ends no command
+                self.complaints.append(
+                    warning(f"the lines were no longer shown: {type(error).__name__}: {error}")
+                )
+                self._live = None
+
+
+def _copied(captured: Captured, source: str, target: str) -> Captured:
+    """Write the trace to what is no regular file."""
+    try:
+        with open(source, "rb") as lines, open(target, "wb") as sink:
+            shutil.copyfileobj(lines, sink)
+    except BrokenPipeError:  # its reader has seen enough
+        pass
+    except OSError as error:
+        problem = warning(str(unwritable(target, error)))
+        captured = replace(captured, notices=(*captured.notices, problem))
+    return replace(captured, files=(target,))

@@ -1,0 +1,122 @@
+"""The file that a trace goes to: made before the command starts, added to by many processes."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from mlbackends.model.errors import BadInput
+from mlbackends.tracing.capture.ranks import ranks_files
+
+_PIECE_BYTES = 1 << 20
+
+
+class TraceFile:
+    """A scope in which a trace is written. Every write appends whole lines.
+
+    path: absolute. Raises BadInput where it cannot be written.
+    What was there before is replaced, unless `append`, or another capture is writing there now
+    (the ranks of one launch are each a capture): then this one's lines come behind, `is_shared`.
+    """
+
+    def __init__(self, path: str, *, append: bool, of_ranks: bool) -> None:
+        self.path = os.path.abspath(path)
+        self.is_shared = False
+        self._of_ranks = of_ranks
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
+        try:
+            self.descriptor = os.open(self.path, flags, 0o666)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from None
+        try:
+            self._prepare(append)
+        except OSError as error:
+            os.close(self.descriptor)
+            raise unwritable(path, error) from None
+
+    def _prepare(self, append: bool) -> None:
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # some file systems have no locks
+            self.is_shared = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+        if not append and not self.is_shared:
+            os.ftruncate(self.descriptor, 0)
+            for old in ranks_files(self.path) if self._of_ranks else ():
+                os.unlink(old)
+        size = os.fstat(self.descriptor).st_size
+        if size and os.pread(self.descriptor, 1, size - 1) != b"\n":
+            size += os.write(self.descriptor, b"\n")
+        self._starts = {self.path: size}
+        for other in ranks_files(self.path) if self._of_ranks else ():
+            self._starts[other] = os.stat(other).st_size
+        if not self.is_shared:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self.descriptor, fcntl.LOCK_SH)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def parts(self) -> list[tuple[str, int]]:
+        """Return the files as they are now, each with the byte where this run's lines start.
+
+        Where ranks have their own, the common one is left out if nothing is in it.
+        """
+        files = [self.path]
+        if self._of_ranks:
+            files += ranks_files(self.path)
+            if len(files) > 1 and not os.fstat(self.descriptor).st_size:
+                del files[0]
+        return [(file, self._starts.get(file, 0)) for file in files]
+
+    def remove_if_only_ranks(self) -> None:
+        """Remove the common file where every line went to a rank's own."""
+        if self._of_ranks and self.path not in dict(self.parts()):
+            os.unlink(self.path)
+
+
+def unwritable(path: str, error: Exception) -> BadInput:
+    """Return what to raise where a trace cannot be written to a path."""
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return BadInput(f"the trace cannot be written to {path}: {why}")
+
+
+def is_special(path: str) -> bool:
+    """Tell whether a path is there and is no regular file, such as /dev/stderr or a FIFO."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def counted(
+    parts: Sequence[tuple[str, int]], markers: Mapping[str, Sequence[bytes]]
+) -> dict[str, int]:
+    """Return how many lines each tracer has in the files, "" being all lines.
+
+    A line counts for the tracer whose marker stands at its start or behind a stamp.
+    """
+    totals = dict.fromkeys(["", *markers], 0)
+    needles = {
+        name: [start + marker for marker in each for start in (b"\n", b"] ")]
+        for name, each in markers.items()
+    }
+    kept = max((len(one) for each in needles.values() for one in each), default=1) - 1
+    for path, start in parts:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(start)
+            tail = b"\n"
+            while piece := file.read(_PIECE_BYTES):
+                totals[""] += piece.count(b"\n")
+                text = tail + piece
+                # What the tail alone holds was counted with the piece that it ended.
+                for name, each in needles.items():
+                    totals[name] += sum(text.count(one) - tail.count(one) for one in each)
+                tail = text[-kept:] if kept else b""
+    return totals

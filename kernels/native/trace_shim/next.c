@@ -1,0 +1,57 @@
+/* The functions that ours stand before: libc's, or those of another preloaded library.
+ *
+ * Found at the first use and kept; two threads that look at once find the same.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "shim.h"
+
+void *shim_next(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+#define FIND(type, name)                                          \
+    static type found;                                            \
+    type next = __atomic_load_n(&found, __ATOMIC_RELAXED);        \
+    if (!next) {                                                  \
+        next = (type)shim_next(name);                             \
+        __atomic_store_n(&found, next, __ATOMIC_RELAXED);         \
+    }
+
+typedef int (*vfprintf_type)(FILE *, const char *, va_list);
+typedef int (*vfprintf_chk_type)(FILE *, int, const char *, va_list);
+typedef int (*puts_type)(const char *);
+typedef int (*fputs_type)(const char *, FILE *);
+typedef size_t (*fwrite_type)(const void *, size_t, size_t, FILE *);
+typedef FILE *(*fopen_type)(const char *, const char *);
+
+int shim_next_vfprintf(FILE *stream, const char *format, va_list arguments) {
+    FIND(vfprintf_type, "vfprintf")
+    return next ? next(stream, format, arguments) : -1;
+}
+
+/* Where libc has no checked form (musl), nothing but a shim like this calls for one. */
+int shim_next_vfprintf_chk(FILE *stream, int flag, const char *format, va_list arguments) {
+    FIND(vfprintf_chk_type, "__vfprintf_chk")
+    if (!next) return shim_next_vfprintf(stream, format, arguments);
+    return next(stream, flag, format, arguments);
+}
+
+int shim_next_puts(const char *text) {
+    FIND(puts_type, "puts")
+    return next ? next(text) : EOF;
+}
+
+int shim_next_fputs(const char *text, FILE *stream) {
+    FIND(fputs_type, "fputs")
+    return next ? next(text, stream) : EOF;
+}
+
+size_t shim_next_fwrite(const void *items, size_t size, size_t count, FILE *stream) {
+    FIND(fwrite_type, "fwrite")
+    return next ? next(items, size, count, stream) : 0;
+}
+
+FILE *shim_next_fopen(const char *name, const char *path, const char *mode) {
+    fopen_type next = (fopen_type)shim_next(name);
+    return next ? next(path, mode) : NULL;
+}

@@ -1,0 +1,46 @@
+/* The preloaded shim of `backends trace`: lines that start with a marker go from a program's
+ * standard output to the trace file, each stamped with its process, thread and end time.
+ *
+ * Three rules hold everywhere. The program never fails because of it: what cannot be done is left
+ * undone, and the line is printed as it would have been. errno stays as the program left it. There
+ * is no lock and nothing is remembered per process or thread but one descriptor that is checked
+ * before each use, so threads, fork and a program that closes every descriptor need no care.
+ */
+#ifndef MLBACKENDS_TRACE_SHIM_H
+#define MLBACKENDS_TRACE_SHIM_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* settings.c: what the environment said when the program started. */
+extern char shim_trace_path[];  /* "" where nothing is to be traced */
+extern char shim_mkl_path[];    /* what MKL takes for the trace's name, before a rank is put in */
+extern char shim_markers[];     /* each ends in '\n' */
+extern char shim_counts_path[]; /* "" for none */
+
+/* markers.c */
+int shim_is_trace(const char *text, size_t length);
+int shim_may_be_trace(const char *format, va_list arguments);
+
+/* sink.c: write whole lines, each with its stamp. Returns 0 where the trace cannot be reached: then
+ * the caller prints as if there were no shim. Text behind the last '\n' counts as a line. */
+int shim_write_lines(const char *text, size_t length);
+
+/* counts.c: what the capturing process reads, even after this one was killed. */
+enum shim_count { SHIM_LINES, SHIM_LOST, SHIM_LOSS_REASON, SHIM_PROCESSES, SHIM_UNREACHABLE };
+void shim_count(enum shim_count which);
+void shim_count_loss(int reason);
+
+/* next.c: the functions that ours stand before. */
+int shim_next_vfprintf(FILE *stream, const char *format, va_list arguments);
+int shim_next_vfprintf_chk(FILE *stream, int flag, const char *format, va_list arguments);
+int shim_next_puts(const char *text);
+int shim_next_fputs(const char *text, FILE *stream);
+size_t shim_next_fwrite(const void *items, size_t size, size_t count, FILE *stream);
+FILE *shim_next_fopen(const char *name, const char *path, const char *mode);
+void *shim_next(const char *name);
+
+#endif
