@@ -1,7 +1,7 @@
-"""`torch.bmm`: a batch of matrix products. On a CUDA device, Triton's kernel where it is switched on.
+"""`torch.bmm`: a batch of matrix products; and Triton's kernel for it, which `mlbackends.matmul` takes too.
 
 The kernel has been run by Triton's interpreter, and compiled for sm80 to sm120; it has not run on a GPU
-yet. What it does not take goes to cuBLAS, and what lies in the host's memory to `mlbackends.matmul`.
+yet. What it does not take goes to cuBLAS.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,26 +19,10 @@ def run(left: Any, right: Any) -> Any:
 
     Shapes: left (B, m, k), right (B, k, n); returns (B, m, n). Raises RuntimeError where they do not fit.
     """
-    from mlbackends.kernels.cuda.device_array import is_on_device
-
-    sizes = [tuple(map(int, each.shape)) for each in (left, right)]
-    _refuse_misfits(*sizes)
-    if is_on_device(left) and is_on_device(right):
-        from mlbackends.native_overrides import call
-
-        return call("bmm", "CUDA", by_cublas, left, right)
     from mlbackends.model import registry
 
+    _refuse_misfits(*[tuple(map(int, each.shape)) for each in (left, right)])
     return registry.load("kernels.operations", "matmul").run(left, right)
-
-
-def by_cublas(left: Any, right: Any) -> "DeviceArray":
-    """Return the products as cuBLAS computes them."""
-    from mlbackends.kernels.cuda.device_array import as_device_array
-    from mlbackends.kernels.cuda.matrix_product import multiply
-
-    a, b = as_device_array(left), as_device_array(right)
-    return multiply(a, b, (*a.shape[:2], b.shape[2]))
 
 
 def fits_triton(left: Any, right: Any) -> bool:

@@ -1,7 +1,8 @@
 """The product of two arrays: NumPy's BLAS for arrays in memory, cuBLAS for arrays on a device.
 
 Switches: `mkldnn.matmul.fp32_precision` in memory; on a device those of `cuda.matmul`,
-`cuda.preferred_blas_library`, `cuda.cublas_workspace_size` and `cuda.cublaslt_workspace_size`.
+`cuda.preferred_blas_library`, `cuda.cublas_workspace_size` and `cuda.cublaslt_workspace_size`. A batch
+of matrices on a device goes to the kernel that `python_native` has for bmm, where there is one.
 """
 
 from typing import Any
@@ -31,4 +32,13 @@ def _on_device(a: Any, b: Any) -> Any:
     common_dtype({"a": a.dtype, "b": b.dtype})
     if a.device != b.device:
         raise RuntimeError(f"both must lie on one device: cuda:{a.device} and cuda:{b.device}")
-    return multiply(a, b, product_shape(a.shape, b.shape))
+    shape = product_shape(a.shape, b.shape)
+
+    def by_cublas(a: Any, b: Any) -> Any:
+        return multiply(a, b, shape)
+
+    if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0]:
+        return by_cublas(a, b)
+    from mlbackends.native_overrides import call
+
+    return call("bmm", "CUDA", by_cublas, a, b)

@@ -104,9 +104,11 @@ def test_the_switch_of_triton_chooses_between_it_and_cublas(on_fake_cuda: OnFake
         "mlbackends.python_native.triton.enabled = True\n"
         "with mlbackends.python_native.operations_disabled('bmm'):\n"
         "    tell(error())\n"
-        "tell(mlbackends.python_native.get_dsl_operations('triton'))\n",
+        "tell(mlbackends.python_native.get_dsl_operations('triton'))\n"
+        "tell(float(abs(mlbackends.matmul(a, b).numpy() - left @ right).max()) < 1e-5)\n"
+        "tell(mlbackends.matmul(a, on_device(right[0])).shape == (left @ right[0]).shape)\n",
         TRITON_INTERPRET="1",
         FAKE_CAPABILITY="90",
     )
     operations = ["bmm", "scaled_dot_product_attention"]
-    assert told.values == ["triton", True, True, True, operations]
+    assert told.values == ["triton", True, True, True, operations, "triton", True, True]
