@@ -1,0 +1,124 @@
+"""Compressed logs, told by their first bytes, not by their names: gzip, xz, bzip2, zstd.
+
+A log that was cut off, as by a full disk, gives what is there; `Damaged` is raised at its end.
+Pieces stay small whatever was packed: a megabyte of one zstd block can hold gigabytes of zeros.
+"""
+
+import bz2
+import importlib
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from mlbackends.model.errors import BadInput
+
+_PIECE = 1 << 18
+_MAGIC = {
+    "gzip": b"\x1f\x8b",
+    "xz": b"\xfd7zXZ\x00",
+    "bzip2": b"BZh",
+    "zstd": b"\x28\xb5\x2f\xfd",
+}
+MAGIC_LENGTH = 6
+
+
+class Damaged(Exception):
+    """A compressed log that ends too early or does not hold what it should; the text says what."""
+
+
+def compression(start: bytes) -> str:
+    """Return how what begins with these bytes is compressed, "" if it is not."""
+    return next((name for name, magic in _MAGIC.items() if start.startswith(magic)), "")
+
+
+def decompressed(kind: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the content; files that were put one behind the other are one content.
+
+    Raises BadInput for zstd where neither Python (3.14) nor the package zstandard can read it.
+    """
+    if kind == "zstd":
+        return _by_zstd(chunks)
+    new = {"gzip": _Inflater, "xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}[kind]
+    return _stepped(kind, chunks, new, (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError))
+
+
+class _Inflater:
+    """zlib's decompressor with the interface of the others."""
+
+    def __init__(self) -> None:
+        self._engine = zlib.decompressobj(31)
+        self._kept = b""
+
+    eof = property(lambda self: self._engine.eof)
+    needs_input = property(lambda self: not self._kept)
+    # Tapes and block devices pad with zeros.
+    unused_data = property(lambda self: self._engine.unused_data.lstrip(b"\0"))
+
+    def decompress(self, data: bytes, limit: int) -> bytes:
+        """Return at most so many bytes; what is left of the data is kept."""
+        result = self._engine.decompress(self._kept + data, limit)
+        self._kept = self._engine.unconsumed_tail
+        return result
+
+
+def _stepped(
+    kind: str,
+    chunks: Iterable[bytes],
+    new: Callable[[], Any],
+    errors: tuple[type[Exception], ...],
+) -> Iterator[bytes]:
+    engine = None
+    try:
+        for chunk in chunks:
+            while chunk or not (engine is None or engine.eof or engine.needs_input):
+                if engine is None or engine.eof:
+                    engine = new()
+                yield engine.decompress(chunk, _PIECE)
+                chunk = engine.unused_data if engine.eof else b""
+    except errors as error:
+        raise Damaged(f"the {kind} data is damaged: {error}") from None
+    if engine is not None and not engine.eof:
+        raise Damaged(f"the {kind} data ends too early")
+
+
+def _by_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+
+        return _stepped("zstd", chunks, zstd.ZstdDecompressor, (zstd.ZstdError, EOFError))
+    try:
+        zstandard = importlib.import_module("zstandard")
+    except ImportError:
+        raise BadInput(
+            "the log is compressed by zstd, which Python can read from 3.14 on",
+            "pip install zstandard, or unpack it: zstd -dc FILE | backends trace show -",
+        ) from None
+    return _by_package(zstandard, chunks)
+
+
+def _by_package(zstandard: Any, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    source = _Stream(chunks)
+    reader = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+    try:
+        while piece := reader.read(_PIECE):
+            yield piece
+    except zstandard.ZstdError as error:
+        raise Damaged(f"the zstd data is damaged: {error}") from None
+
+
+class _Stream:
+    """Chunks as something to read from."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._left = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most so many bytes, b"" at the end."""
+        if not self._left:
+            self._left = next(self._chunks, b"")
+        size = len(self._left) if size < 0 else size
+        result, self._left = self._left[:size], self._left[size:]
+        return result

@@ -1,0 +1,50 @@
+"""What stands before a library's line: a launcher's prefix, and the capture's own stamp.
+
+[rank0]: [default3]: [0]                    torchrun, torch.distributed, mpiexec -prepend-rank
+[1,0]<stdout>: [host-12@1,0]<stdout>:       mpirun --tag-output, Open MPI 4 and 5
+3:                                          srun --label
+2026-11-21T16:35:59.123456789Z stdout F     Kubernetes
+web-1  |                                    docker compose
+(train pid=1234)                            Ray
+[pid 12 tid 13 end 987654321]               our capture: the end by the monotonic clock, in nanoseconds
+"""
+
+import re
+from typing import NamedTuple
+
+_STAMP = rb"\[pid (\d{1,10})(?: tid (\d{1,10}))?(?: end (\d{1,20}))?\] "
+_RANK = rb"\[(?:[A-Za-z]{1,16} ?)?\d{1,7}(?:[,:]\d{1,7})*\](?:<std(?:out|err|diag)>)?:? ?"
+_JOB = rb"\[[\w.\-]{1,200}@\d{1,7},\d{1,7}\](?:<std(?:out|err)>)?:? ?"
+_LABEL = rb" *\d{1,7}: "
+_TIME = rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? "
+_STREAM = rb"std(?:out|err) [FP] "
+_SERVICE = rb"[\w.\-]{1,200}[-_]\d{1,5} *\| "
+_PROCESS = rb"\([\w. \-]{0,200}pid=\d{1,10}[^()]{0,200}\) "
+
+_LAUNCHERS = b"|".join([_RANK, _JOB, _LABEL, _TIME, _STREAM, _SERVICE, _PROCESS])
+_PREFIX = re.compile(rb"((?:(?!\[pid )(?:" + _LAUNCHERS + rb")){0,4})(?:" + _STAMP + rb")?")
+
+
+class Prefix(NamedTuple):
+    """A prefix taken apart. source: the launcher's part, as it was. end_ns: by the monotonic clock."""
+
+    source: str
+    process: int | None
+    thread: int | None
+    end_ns: int | None
+
+
+NO_PREFIX = Prefix("", None, None, None)
+
+
+def prefix(text: bytes) -> Prefix | None:
+    """Read what stands before a line; None if it is, or ends with, something else."""
+    if not text:
+        return NO_PREFIX
+    if len(text) > 1000:
+        return None
+    found = _PREFIX.fullmatch(text)
+    if found is None:
+        return None
+    source, *numbers = found.groups()
+    return Prefix(source.decode(), *(None if each is None else int(each) for each in numbers))

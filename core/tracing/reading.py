@@ -1,0 +1,179 @@
+"""Logs as records: a program's output with the lines of MKL and oneDNN anywhere in it.
+
+A line of a library begins with its marker, wherever that stands, and goes to the line's end, since
+programs print without ending their own lines. What stands before it is a launcher's prefix, and
+then goes into the record, or else the program's text. Only what keeps to the grammar from the marker
+to the end is taken: text that talks about markers is text. A line that begins with a marker and goes
+on as something else is `Malformed`, and so is the last one of a log that ends before it does.
+
+Program text comes out byte for byte: the `raw` of all Text records, one behind the other.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain
+from types import ModuleType
+from typing import BinaryIO
+
+from msgspec import structs
+
+from mlbackends.model.registry import load, names
+from mlbackends.model.trace import AnyRecord, Malformed, Text
+from mlbackends.tracing.prefixes import NO_PREFIX, Prefix, prefix
+from mlbackends.tracing.sources import Source
+
+_CUT = "the line is cut off"
+_FOREIGN = "the line begins as one of the library's and goes on as none that is known"
+LONGEST_LINE = 1 << 20
+"""So many bytes without a line's end are cut: no library prints such a line."""
+
+
+def read(name: str, file: BinaryIO | None = None) -> Iterator[AnyRecord]:
+    """Yield the records of a log; "-" is standard input. Raises BadInput where it cannot be opened.
+
+    Damage, as of a compressed file that was cut off, ends the records; who must tell of it makes the
+    Source himself and asks it.
+    """
+    return records(Source(name, file=file).chunks())
+
+
+def records(chunks: Iterable[bytes], *, prefixes: bool = True) -> Iterator[AnyRecord]:
+    """Yield the records of UTF-8 text that comes in pieces, cut anywhere.
+
+    prefixes: False where no launcher can have put any: then each byte before a line is the program's.
+    """
+    for number, line in enumerate(lines(chunks), 1):
+        yield from line_records(line, number, prefixes=prefixes)
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines with their ends; the last may have none, and what is too long to be a line is cut."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        for line in whole:
+            yield from _pieces(line + b"\n")
+        while len(rest) > LONGEST_LINE:
+            yield rest[:LONGEST_LINE]
+            rest = rest[LONGEST_LINE:]
+    if rest:
+        yield rest
+
+
+def _pieces(line: bytes) -> Iterable[bytes]:
+    if len(line) <= LONGEST_LINE:
+        return (line,)
+    return (line[at : at + LONGEST_LINE] for at in range(0, len(line), LONGEST_LINE))
+
+
+def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iterator[AnyRecord]:
+    """Yield what one line holds: text, records, or text and then a record."""
+    places = _markers(line)
+    if not places:
+        yield Text(raw=_text(line), line_number=number)
+        return
+    body = line.rstrip(b"\r\n")
+    is_whole = line.endswith(b"\n")
+    for at, tracer in places:
+        record = _tracer(tracer).parse(_text(body[at:]))
+        if record is None:
+            continue
+        yield from _before(line[:at], places, number, prefixes)
+        before = (prefix(line[:at]) if prefixes else None) or NO_PREFIX
+        if not is_whole:
+            yield _malformed(record.raw, tracer, number, before, _CUT)
+            return
+        yield _placed(record, number, before)
+        return
+    yield _unread(line, places[0], number, prefixes=prefixes)
+
+
+def _unread(
+    line: bytes, place: tuple[int, str], number: int, *, prefixes: bool
+) -> Malformed | Text:
+    """Return what a line is that has markers and no record."""
+    at, tracer = place
+    before = prefix(line[:at]) if prefixes or not at else None
+    if before is None:
+        return Text(raw=_text(line), line_number=number)
+    body = _text(line[at:].rstrip(b"\r\n"))
+    whole = line.endswith(b"\n")
+    return _malformed(body, tracer, number, before, _FOREIGN if whole else _CUT)
+
+
+def _before(
+    text: bytes, places: list[tuple[int, str]], number: int, prefixes: bool
+) -> Iterator[AnyRecord]:
+    """Yield what stands before a record: nothing, a torn line, or the program's text."""
+    if not text or (prefixes and prefix(text) is not None):
+        return
+    at, tracer = places[0]
+    if at < len(text) and (not at or (prefixes and prefix(text[:at]) is not None)):
+        yield _malformed(_text(text[at:]), tracer, number, prefix(text[:at]) or NO_PREFIX, _CUT)
+        return
+    yield Text(raw=_text(text), line_number=number)
+
+
+def _malformed(raw: str, tracer: str, number: int, before: Prefix, reason: str) -> Malformed:
+    return Malformed(
+        tracer=tracer,
+        raw=raw,
+        line_number=number,
+        source=before.source,
+        process=before.process,
+        thread=before.thread,
+        reason=reason,
+    )
+
+
+def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
+    """Add to a record where it was found, and what its prefix tells."""
+    if before is NO_PREFIX:
+        return structs.replace(record, line_number=number)
+    more: dict[str, int | str] = {"line_number": number, "source": before.source}
+    if before.process is not None:
+        more["process"] = before.process
+    if before.thread is not None:
+        more["thread"] = before.thread
+    if before.end_ns is not None and record.start_ns is None:
+        more["start_ns"] = before.end_ns - round(record.duration_ns or 0)
+        more["clock"] = "monotonic"
+    return structs.replace(record, **more)
+
+
+def _markers(line: bytes) -> list[tuple[int, str]]:
+    """Return the places of all markers in a line, and whose they are."""
+    found = []
+    for sign, marks in _signs():
+        if sign in line:
+            for marker, tracer in marks:
+                at = line.find(marker)
+                while at >= 0:
+                    found.append((at, tracer))
+                    at = line.find(marker, at + len(marker))
+    return sorted(found)
+
+
+@cache
+def _signs() -> tuple[tuple[bytes, tuple[tuple[bytes, str], ...]], ...]:
+    """Return the markers of all tracers, by the last eight bytes that several share."""
+    groups: dict[bytes, list[tuple[bytes, str]]] = {}
+    for name in names("tracers"):
+        for marker in _tracer(name).MARKERS:
+            groups.setdefault(marker[-8:], []).append((marker, name))
+    return tuple((sign, tuple(marks)) for sign, marks in groups.items())
+
+
+@cache
+def _tracer(name: str) -> ModuleType:
+    return load("tracers", name)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")
+
+
+def joined(parts: Iterable[AnyRecord]) -> bytes:
+    """Return the program's own output: all Text, byte for byte."""
+    texts = (part.raw for part in parts if isinstance(part, Text))
+    return b"".join(text.encode("utf-8", "surrogateescape") for text in chain(texts))
