@@ -7,8 +7,8 @@ A tracer offers
     parse(line)            one whole line, from its marker on and without ending: a record, or None
                            where the line does not keep to the grammar
     shortener()            a new function from a line as bytes to what repeats in it (a key, whatever
-                           can be one) and its nanoseconds; None for a line that only parse() can tell.
-                           It may be wrong on lines without time or with decimal commas: whoever meets
-                           a key for the first time asks parse()
+                           can be one) and its nanoseconds, or None without a time; None for a line
+                           that only parse() can tell. It may be wrong where decimal commas are:
+                           whoever meets a key for the first time asks parse()
     derive(signature)      what can be told of a call from its signature alone
 """

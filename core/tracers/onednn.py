@@ -51,7 +51,7 @@ def parse(line: str) -> AnyRecord | None:
     return lines.parse(line)
 
 
-def shortener() -> Callable[[bytes], tuple[bytes, float] | None]:
+def shortener() -> Callable[[bytes], tuple[bytes, float | None] | None]:
     """Return a function that cuts a line to what stands between stamp and time, and its nanoseconds."""
     return shortening.shorten
 

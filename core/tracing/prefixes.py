@@ -23,6 +23,7 @@ _PROCESS = rb"\([\w. \-]{0,200}pid=\d{1,10}[^()]{0,200}\) "
 
 _LAUNCHERS = b"|".join([_RANK, _JOB, _LABEL, _TIME, _STREAM, _SERVICE, _PROCESS])
 _PREFIX = re.compile(rb"((?:(?!\[pid )(?:" + _LAUNCHERS + rb")){0,4})(?:" + _STAMP + rb")?")
+_CLOCK = re.compile(_TIME.decode())
 
 
 class Prefix(NamedTuple):
@@ -48,3 +49,8 @@ def prefix(text: bytes) -> Prefix | None:
         return None
     source, *numbers = found.groups()
     return Prefix(source.decode(), *(None if each is None else int(each) for each in numbers))
+
+
+def place(source: str) -> str:
+    """Return a launcher's prefix without the time in it, which is another for each line."""
+    return _CLOCK.sub("", source) if ":" in source else source

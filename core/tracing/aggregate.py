@@ -1,0 +1,263 @@
+"""A million lines added up in about a second: equal calls together, each kind of line counted.
+
+Only the first of equal lines is read in full. All others are cut by the tracer's shortener to what
+repeats, looked up, and their time is kept. What it cannot cut takes the slow way through `reading`.
+"""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Self
+
+from mlbackends.model.registry import load, names
+from mlbackends.model.trace import AnyRecord, Call, Malformed, Record, Text
+from mlbackends.tracing.medians import median
+from mlbackends.tracing.prefixes import place, prefix
+from mlbackends.tracing.reading import LONGEST_LINE, line_records
+
+_MARK = 12
+"""So many bytes tell the markers of all tracers apart."""
+_KEYS_LIMIT = 200_000
+_PLACES_LIMIT = 4096
+_MALFORMED_LIMIT = 1000
+Where = tuple[int | None, int | None, str]
+Taker = Callable[[Any], None]
+
+
+class Group:
+    """Equal calls from one place.
+
+    where: process, thread and source, as in the records. durations: in nanoseconds, in the order of
+    the calls; a call without a time has none, and is one of `untimed`.
+    """
+
+    __slots__ = ("_head", "_number", "_tail", "durations", "kind", "untimed", "where")
+
+    def __init__(self, record: Call, line: bytes, where: Where, head: bytes = b"") -> None:
+        """Begin with the first call's record and line; head: its start, if somebody keeps it anyway."""
+        self.kind = record.kind
+        self.where = where
+        self.untimed = 0
+        self.durations = array("d")
+        self._number = record.line_number
+        self._head = head if line.startswith(head) else b""
+        self._tail = line[len(self._head) :]
+
+    @property
+    def record(self) -> Call:
+        """The first of the calls, read anew each time: many groups would be many records."""
+        found = line_records(self._head + self._tail, self._number)
+        return next(each for each in found if isinstance(each, Call))
+
+    @property
+    def count(self) -> int:
+        """How many calls."""
+        return len(self.durations) + self.untimed
+
+    @property
+    def total_ns(self) -> float:
+        """The sum of their times."""
+        return sum(self.durations)
+
+    @property
+    def min_ns(self) -> float | None:
+        """The shortest, None without a time."""
+        return min(self.durations, default=None)
+
+    @property
+    def max_ns(self) -> float | None:
+        """The longest, None without a time."""
+        return max(self.durations, default=None)
+
+    @property
+    def median_ns(self) -> float | None:
+        """The exact median, None without a time; of several groups, ask `medians.median`."""
+        return median([self.durations])
+
+    def add(self, duration: float | None) -> None:
+        """Add a call."""
+        if duration is None:
+            self.untimed += 1
+        else:
+            self.durations.append(duration)
+
+
+class Note:
+    """Lines that are no calls and say the same: refusals, complaints, what a library tells of itself.
+
+    record: the first of them. count: how many there are.
+    """
+
+    __slots__ = ("count", "record")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.count = 0
+
+    def add(self, duration: None = None) -> None:
+        """Add a line."""
+        del duration
+        self.count += 1
+
+
+class Aggregate:
+    """Adds up logs, one after the other.
+
+    groups: the calls. notes: the other lines of libraries. texts: how many pieces of program text.
+    malformed: the first thousand lines that could not be read, of malformed_count.
+    """
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.notes: list[Note] = []
+        self.texts = 0
+        self.lines = 0
+        self.malformed: list[Malformed] = []
+        self.malformed_count = 0
+        self._slow: dict[Hashable, Group | Note] = {}
+        self._fast: dict[bytes, dict[Hashable, Taker]] = {b"": {}}
+        self._keys = 0
+        self._shorteners: dict[bytes, Callable[[bytes], tuple[Hashable, Any] | None]] = {}
+        markers = []
+        for name in names("tracers"):
+            leaf = load("tracers", name)
+            shorten = leaf.shortener()
+            markers += leaf.MARKERS
+            self._shorteners |= {marker[:_MARK]: shorten for marker in leaf.MARKERS}
+        self._marker = re.compile(b"|".join(re.escape(marker) for marker in markers))
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many records of each kind there are."""
+        found: Counter[str] = Counter({"text": self.texts, "malformed": self.malformed_count})
+        for group in self.groups:
+            found[group.kind] += group.count
+        for note in self.notes:
+            found[note.record.kind] += note.count
+        return {kind: count for kind, count in found.items() if count}
+
+    def add(self, chunks: Iterable[bytes]) -> Self:
+        """Add the text of a log, as UTF-8 in pieces cut anywhere."""
+        rest = b""
+        for chunk in chunks:
+            data = rest + chunk if rest else chunk
+            if b"\r\n" in data:
+                data = data.replace(b"\r\n", b"\n")
+            *lines, rest = data.split(b"\n")
+            self._add(lines)
+            if len(rest) > LONGEST_LINE:
+                self._slowly(rest, self.lines + 1)
+                rest = b""
+        if rest:
+            self.lines += 1
+            self._slowly(rest, self.lines)
+        return self
+
+    def _add(self, lines: list[bytes]) -> None:
+        number = self.lines
+        self.lines += len(lines)
+        shortener = self._shorteners.get
+        takers = self._fast[b""]
+        for line in lines:
+            number += 1
+            shorten = shortener(line[:_MARK])
+            if shorten is None:
+                self._prefixed(line, number)
+                continue
+            short = shorten(line)
+            if short is None:
+                self._slowly(line + b"\n", number)
+                continue
+            try:
+                takers[short[0]](short[1])
+            except KeyError:
+                self._first(line, number, b"", 0)
+
+    def _prefixed(self, line: bytes, number: int) -> None:
+        """Add a line that begins with a prefix, or with the program's text, or is such text."""
+        found = self._marker.search(line)
+        if found is None:
+            self.texts += 1
+            return
+        at = found.start()
+        before = line[:at]
+        end = before.rfind(b" end ")
+        if end >= 0:
+            before = before[:end]
+        short = self._shorteners[line[at : at + _MARK]](line[at:])
+        takers = self._fast.get(before)
+        if short is None or takers is None or short[0] not in takers:
+            self._first(line, number, before, at)
+        else:
+            takers[short[0]](short[1])
+
+    def _first(self, line: bytes, number: int, before: bytes, at: int) -> None:
+        """Read a line whose key was not seen, and remember the key if it was cut rightly."""
+        records = list(line_records(line + b"\n", number))
+        short = self._shorteners[line[at : at + _MARK]](line[at:])
+        if len(records) != 1 or short is None or not self._is_right(records[0], *short):
+            self._keep(records, line)
+            return
+        key, duration = short
+        taker = self._taker(records[0], line, key if isinstance(key, bytes) else b"")
+        taker.add(duration)
+        if at and prefix(line[:at]) is None:
+            return
+        if self._keys >= _KEYS_LIMIT or len(self._fast) >= _PLACES_LIMIT:
+            self._fast = {b"": {}}
+            self._keys = 0
+        self._keys += 1
+        taken = taker.durations.append if isinstance(taker, Group) else taker.add
+        self._fast.setdefault(before, {})[key] = taken
+
+    @staticmethod
+    def _is_right(record: AnyRecord, key: Hashable, duration: float | None) -> bool:
+        """Tell whether a line was cut as it should be; decimal commas mislead a shortener."""
+        if isinstance(record, Text | Malformed) or record.duration_ns != duration:
+            return False
+        if not isinstance(record, Call):
+            return duration is None
+        return not isinstance(key, bytes) or key == record.key.encode("utf-8", "surrogateescape")
+
+    def _slowly(self, line: bytes, number: int) -> None:
+        self._keep(list(line_records(line, number)), line)
+
+    def _keep(self, records: list[AnyRecord], line: bytes) -> None:
+        for record in records:
+            if isinstance(record, Text):
+                self.texts += 1
+            elif isinstance(record, Malformed):
+                self.malformed_count += 1
+                if len(self.malformed) < _MALFORMED_LIMIT:
+                    self.malformed.append(record)
+            else:
+                self._taker(record, line, b"").add(record.duration_ns)
+
+    def _taker(self, record: AnyRecord, line: bytes, head: bytes) -> Any:
+        """Return the group or note that a record belongs to; a new one if it is the first."""
+        where = (record.process, record.thread, place(record.source))
+        identity: Hashable
+        if isinstance(record, Call):
+            identity = hash((record.kind, record.event, record.cache, record.key)), where
+        else:
+            identity = hash((record.kind, _said(record))), where
+        found = self._slow.get(identity)
+        if found is not None:
+            return found
+        if isinstance(record, Call):
+            group = Group(record, line + b"\n", where, head)
+            self.groups.append(group)
+            self._slow[identity] = group
+            return group
+        note = Note(record)
+        self.notes.append(note)
+        self._slow[identity] = note
+        return note
+
+
+def _said(record: Record) -> str:
+    """Return a line without its time stamp, which for a line that is no call is all that changes."""
+    if record.start_ns is None or record.clock != "epoch":
+        return record.raw
+    return re.sub(r",\d+[.,]\d+", "", record.raw, count=1)
