@@ -19,6 +19,7 @@ import pickle
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 with warnings.catch_warnings(record=True) as SAID_AT_IMPORT:
     warnings.simplefilter("always")
@@ -27,6 +28,7 @@ with warnings.catch_warnings(record=True) as SAID_AT_IMPORT:
     import torch.backends.xnnpack
 
 import mlbackends
+from mlbackends import answers, cuda_preferences
 from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, Flag
 
 if TYPE_CHECKING:
@@ -318,8 +320,17 @@ def _frozen(flag: Flag, way: str, lifted: bool) -> list[Difference]:
     return [each for each in compared(flag.name, aspect, *both) if " of " not in each.aspect]
 
 
+def look_away() -> None:
+    """Let our side see none of the libraries for CUDA that may lie beside a torch that has none."""
+    found = answers.is_found
+    mock.patch.object(answers, "is_found", lambda name: name != "cudnn" and found(name)).start()
+    for question in ("_found_by_probe", "_installed"):
+        mock.patch.object(cuda_preferences, question, return_value=False).start()
+
+
 def main(what: str, *names: str) -> None:
     """Print the differences."""
+    look_away()
     if what != "fresh":
         # Whatever reads variables or asks probes at the first touch has then done so.
         ours = OURS.state()

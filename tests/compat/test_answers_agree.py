@@ -43,14 +43,12 @@ def test_an_answer_is_torchs(name: str) -> None:
     ["cudnn.is_available", "cudnn.version", "cusparselt.is_available", "cusparselt.version",
      "cusparselt.get_max_alg_id"],
 )  # fmt: skip
-def test_what_is_nowhere_is_absent_in_both(name: str) -> None:
+def test_what_is_in_no_file_is_absent_in_both(name: str) -> None:
     from mlbackends import answers
 
-    if torch.version.cuda or answers.is_found(name.partition(".")[0]):
-        pytest.skip("there is a copy here")
     theirs, ours = asked(name)
 
-    assert ours == theirs
+    assert ours == theirs or answers.is_found(name.partition(".")[0])
 
 
 def test_the_quantized_engines_are_torchs_in_its_order() -> None:

@@ -209,15 +209,16 @@ def test_a_refused_scope_leaves_torchs_cudnn_disabled_and_ours_as_it_was() -> No
 
 
 @shows("all-or-nothing")
-def test_a_refused_library_is_kept_by_torch_and_not_by_us() -> None:
+def test_a_refused_library_is_kept_by_torch_and_not_by_us(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     theirs = torch.backends.cuda.preferred_linalg_library
     with put_back(theirs, theirs):
         with pytest.raises(RuntimeError):
             theirs("cusolver")
         assert theirs().name == "Cusolver"
 
-    if any(each.name == "cusolver" for each in mlbackends.answers.looked_for("cusolver").libraries):
-        pytest.skip("cuSOLVER is installed here")
+    monkeypatch.setattr("mlbackends.cuda_preferences._found_by_probe", lambda *_: False)
     with pytest.raises(RuntimeError, match="cuSOLVER"):
         mlbackends.cuda.preferred_linalg_library("cusolver")
     assert mlbackends.cuda.preferred_linalg_library().name == "Default"

@@ -181,8 +181,9 @@ def test_a_switch_that_was_set_in_one_thread_is_read_in_another(side: Any) -> No
 
 def test_set_flags_returns_what_was_and_leaves_what_is_none(side: Any) -> None:
     cudnn, mkldnn = side.cudnn, side.mkldnn
-    assert cudnn.set_flags(_benchmark=True) == (True, False, None, False, True, "none", "auto")
-    assert cudnn.set_flags(_benchmark=False) == (True, True, None, False, True, "none", "auto")
+    found = (True, False, cudnn.benchmark_limit, False, True, "none", "auto")
+    assert cudnn.set_flags(_benchmark=True) == found
+    assert cudnn.set_flags(_benchmark=False) == (True, True, *found[2:])
     assert mkldnn.set_flags(_deterministic=False) == (True, False, None, "none")
     assert side.nnpack.set_flags(True) == (True,)
     assert side.miopen.set_flags() == (False,)

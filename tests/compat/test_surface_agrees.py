@@ -320,7 +320,13 @@ def run(*arguments: str, **variables: str) -> list[tuple[str, ...]]:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
+without_cuda = pytest.mark.skipif(
+    bool(torch.version.cuda), reason="the rules above are for a torch without CUDA"
+)
+
+
 @pytest.mark.slow
+@without_cuda
 def test_each_value_is_taken_or_refused_as_in_torch() -> None:
     found = run("values", *(name for name, flag in FLAGS.items() if flag.reached != "variable"))
 
@@ -328,6 +334,7 @@ def test_each_value_is_taken_or_refused_as_in_torch() -> None:
 
 
 @pytest.mark.slow
+@without_cuda
 def test_each_switch_is_frozen_as_in_torch() -> None:
     assert unexplained(run("freezing"), FREEZING) == []
 
@@ -354,6 +361,7 @@ ROUNDS = list(
 
 
 @pytest.mark.slow
+@without_cuda
 def test_each_variable_means_the_same_as_in_torch() -> None:
     found = run("fresh")
     for boolean, capability in ROUNDS:
