@@ -54,7 +54,7 @@ STEPS = st.lists(
 
 
 def torchs(name: str) -> Any:
-    """What torch's getter of a switch returns, or the type of what it raises."""
+    """Return what torch's getter of a switch returns, or the type of what it raises."""
     try:
         if name in ENTRIES:
             return torch._C._get_fp32_precision_getter(*ENTRIES[name])
