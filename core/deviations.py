@@ -103,6 +103,13 @@ DEVIATIONS = (
         "A scope must leave nothing behind.",
     ),
     Deviation(
+        "scopes-ask-no-older-switch", ("cudnn.flags",),
+        "Entering cudnn.flags() raises RuntimeError where cudnn.allow_tf32 has no word for the precisions"
+        " that were set, since it reads that to put it back.",
+        "It is entered, and puts back the precisions themselves.",
+        "The newer switches and scopes can then be used together.",
+    ),
+    Deviation(
         "flags-tell-of-disabling", _FLAGS,
         "cudnn.flags(benchmark=True) switches cuDNN off inside the block, since enabled is False there unless"
         " given, and says nothing; mkldnn.flags() does the same.",

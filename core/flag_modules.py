@@ -224,9 +224,7 @@ def set_flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
 
     def changed(values: "tuple[object, ...]") -> "tuple[object, ...]":
         _refuse_strategy_alone(rows, values)
-        found = tuple(flag_store.read(flag.name) for flag in rows)
-        flag_store.write_all(_asked_for(rows, values))
-        return found
+        return flag_store.swap(tuple(flag.name for flag in rows), _asked_for(rows, values))
 
     doc = "Set switches, all or none; None leaves one as it is. Returns the values before."
     return _function("set_flags", parts, changed, doc, module)

@@ -33,15 +33,16 @@ def read(name: str) -> object:
 
     Raises UnknownName, and RuntimeError where an older switch has no word for the state.
     """
-    flag = _flag(name)
+    return read_all((name,))[0]
+
+
+def read_all(names: "tuple[str, ...]") -> "tuple[object, ...]":
+    """Return the values of several switches at one moment. Raises as `read`."""
+    flags = [_flag(name) for name in names]
     with _lock:
         _load()
-        found = reading(_cells, flag)
-    if found is PROBED:
-        from mlbackends import flag_conditions
-
-        return flag_conditions.default(name)
-    return found
+        found = [reading(_cells, flag) for flag in flags]
+    return tuple(map(_decided, names, found))
 
 
 def origin(name: str) -> str:
@@ -69,6 +70,16 @@ def write_all(values: "Mapping[str, object]", origin: str = SET) -> None:
     with _lock:
         _load()
         _put_all(checked, origin)
+
+
+def swap(names: "tuple[str, ...]", values: "Mapping[str, object]") -> "tuple[object, ...]":
+    """Set several switches, all or none, and return what the named ones were just before."""
+    checked = _all_checked(values)
+    with _lock:
+        _load()
+        found = [reading(_cells, FLAGS[name]) for name in names]
+        _put_all(checked, SET)
+    return tuple(map(_decided, names, found))
 
 
 def take(values: "Mapping[str, object]", origin: str = SET) -> None:
@@ -169,6 +180,15 @@ def _flag(name: str) -> Flag:
 
         raise UnknownName("switch", name, tuple(FLAGS))
     return flag
+
+
+def _decided(name: str, value: object) -> object:
+    """Return the value itself, or what is installed here decides, for which the lock is not held."""
+    if value is PROBED:
+        from mlbackends import flag_conditions
+
+        return flag_conditions.default(name)
+    return value
 
 
 def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":

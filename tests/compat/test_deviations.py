@@ -243,6 +243,24 @@ def test_a_scope_cuts_cudnns_convolutions_off_in_torch_and_not_here() -> None:
     assert said == [["tf32", "tf32"], ["ieee", "ieee"]]
 
 
+@shows("scopes-ask-no-older-switch")
+def test_a_scope_beside_the_newer_switches_is_refused_by_torch_and_entered_here() -> None:
+    theirs = torch.backends.cudnn
+    theirs.conv.fp32_precision = "ieee"
+    try:
+        with pytest.raises(RuntimeError, match="mix of the legacy and new"), theirs.flags():
+            pass
+    finally:
+        theirs.allow_tf32 = True
+
+    mlbackends.cudnn.conv.fp32_precision = "ieee"
+    with mlbackends.cudnn.flags(enabled=True, fp32_precision="tf32"):
+        assert mlbackends.cudnn.allow_tf32 is True
+    assert mlbackends.cudnn.conv.fp32_precision == "ieee"
+    with pytest.raises(RuntimeError, match="mix of the legacy and new"):
+        mlbackends.cudnn.set_flags()
+
+
 @shows("flags-tell-of-disabling")
 def test_flags_disable_cudnn_in_silence_in_torch_and_with_one_warning_here() -> None:
     def enter(module: Any) -> None:

@@ -312,8 +312,7 @@ def test_many_threads_never_see_half_of_a_change() -> None:
 
     def look() -> None:
         while not done.is_set():
-            with flag_store._lock:
-                seen = {flag_store.read(name) for name in pairs[0]}
+            seen = set(flag_store.read_all(tuple(pairs[0])))
             if len(seen) > 1:
                 torn.append(seen)
 
@@ -327,6 +326,34 @@ def test_many_threads_never_see_half_of_a_change() -> None:
     for thread in readers:
         thread.join()
     assert torn == []
+
+
+def test_of_two_swaps_one_returns_what_the_other_set() -> None:
+    names = ("cudnn.benchmark", "cudnn.deterministic", "mkldnn.enabled")
+    flag_store.write_all(dict.fromkeys(names, True))
+    returned: list[tuple[object, ...]] = []
+
+    def swap(value: bool) -> None:
+        values = dict.fromkeys(names, value)
+        returned.extend(flag_store.swap(names, values) for _ in range(300))
+
+    threads = [threading.Thread(target=swap, args=(number % 2 == 0,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(returned) == 1200
+    assert {len(set(values)) for values in returned} == {1}
+
+
+def test_a_swap_that_is_refused_sets_nothing() -> None:
+    for error, values in (
+        (RuntimeError, {"cudnn.enabled": False, "cudnn.benchmark": 1}),
+        (UnknownName, {"cudnn.enabled": False, "cudnn.nosuch": 1}),
+    ):
+        with pytest.raises(error):
+            flag_store.swap(("cudnn.enabled",), values)
+        assert flag_store.read("cudnn.enabled") is True
 
 
 def test_a_bridge_is_never_read_half_written() -> None:
