@@ -1,0 +1,230 @@
+"""What the views of a trace tell: records that renderers print.
+
+Units: nanoseconds, bytes, floating-point operations; shares are of 1; rates are billions a second.
+`None` is "not told".
+"""
+
+from msgspec import Struct
+
+
+class View(Struct, frozen=True, kw_only=True, tag_field="view", tag=str.lower):
+    """What all views have: as JSON they are told apart by "view"."""
+
+
+class SummaryRow(Struct, frozen=True, kw_only=True):
+    """The calls that are equal in what a summary is grouped by.
+
+    values: one for each field of Summary.by. share: of the time of all calls; cumulative_share: of this
+    row and those above it. deviation: the standard deviation over the mean. gflops,
+    gigabytes_per_second: over the calls whose work, or traffic, and time are told.
+    """
+
+    values: tuple[str, ...]
+    count: int
+    total_ns: float = 0.0
+    share: float = 0.0
+    cumulative_share: float = 0.0
+    mean_ns: float | None = None
+    median_ns: float | None = None
+    min_ns: float | None = None
+    max_ns: float | None = None
+    deviation: float | None = None
+    gflops: float | None = None
+    gigabytes_per_second: float | None = None
+
+
+class Uncounted(Struct, frozen=True, kw_only=True):
+    """Calls whose time is in no total, and why."""
+
+    why: str
+    count: int
+    total_ns: float
+
+
+class Summary(View, frozen=True, kw_only=True):
+    """Calls in groups, those that took longest first.
+
+    by: the fields that they are grouped by. groups: how many there are; `rows` may be fewer, and what
+    those left out took is `others`. uncounted: what a total would count twice, and what is no work.
+    """
+
+    by: tuple[str, ...]
+    count: int = 0
+    total_ns: float = 0.0
+    groups: int = 0
+    rows: tuple[SummaryRow, ...] = ()
+    others: SummaryRow | None = None
+    uncounted: tuple[Uncounted, ...] = ()
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something to look at.
+
+    code: stable, from the registry "tracing.findings". severity: "high", "medium", "low" or "note".
+    seen, why, action: sentences: what was seen, why it hurts, what to do. evidence: lines of the trace,
+    or sums over them. total_ns: the time that it is about; share: of the time of all counted calls, None
+    where that says nothing.
+    """
+
+    code: str
+    severity: str
+    seen: str
+    why: str = ""
+    action: str = ""
+    evidence: tuple[str, ...] = ()
+    count: int = 0
+    total_ns: float = 0.0
+    share: float | None = None
+
+
+class Findings(View, frozen=True, kw_only=True):
+    """All that was found, the worst first; `asked` are the codes that were looked for."""
+
+    asked: tuple[str, ...]
+    found: tuple[Finding, ...] = ()
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Why oneDNN did not take an implementation. place: where in its source; "" if not told."""
+
+    implementation: str
+    reason: str
+    place: str
+    count: int
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """The refusals of one operation, in the order in which oneDNN tried: what is faster comes first.
+
+    taken: the implementations that were taken in the end, and how often they were made.
+    """
+
+    operation: str
+    count: int
+    refusals: tuple[Refusal, ...]
+    taken: tuple[tuple[str, int], ...] = ()
+
+
+class DispatchView(View, frozen=True, kw_only=True, tag="dispatch"):
+    """The refusals by operation. left_out: how many kinds of refusal were too many to keep."""
+
+    operations: tuple[Refused, ...] = ()
+    count: int = 0
+    left_out: int = 0
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """One stretch of a lane. by_operation: how long each operation worked in it, the longest first."""
+
+    start_ns: int
+    busy_ns: float
+    by_operation: tuple[tuple[str, float], ...]
+
+
+class Lane(Struct, frozen=True, kw_only=True):
+    """What one thread of a process did, or one process or rank where threads are not told."""
+
+    name: str
+    count: int
+    busy_ns: float
+    spans: tuple[Span, ...]
+
+
+class Timeline(View, frozen=True, kw_only=True):
+    """When which operation ran, in stretches of equal length; times count from the first call.
+
+    synthetic: the trace has no stamps, so that calls stand one behind the other. partly: only some had none.
+    skipped_lanes: how many threads were too many to keep.
+    """
+
+    width_ns: int = 1
+    end_ns: int = 0
+    lanes: tuple[Lane, ...] = ()
+    synthetic: bool = False
+    partly: bool = False
+    skipped_lanes: int = 0
+
+
+class RooflinePoint(Struct, frozen=True, kw_only=True):
+    """Equal calls: their operations a byte of the least traffic, and what they reached."""
+
+    operation: str
+    shape: str
+    dtype: str
+    implementation: str
+    count: int
+    total_ns: float
+    intensity: float
+    gflops: float
+    gigabytes_per_second: float
+
+
+class Roofline(View, frozen=True, kw_only=True):
+    """Work against traffic, the longest first. left_out: calls whose sizes or times are not told."""
+
+    points: tuple[RooflinePoint, ...] = ()
+    groups: int = 0
+    left_out: int = 0
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """Equal calls in two traces.
+
+    verdict: "slower", "faster", "same", "new" (only after), "gone" (only before) or "noise" (beyond the
+    threshold, but too short to count). ratio: after over before, by the measure of the Difference.
+    """
+
+    values: tuple[str, ...]
+    verdict: str
+    before: SummaryRow | None = None
+    after: SummaryRow | None = None
+    ratio: float | None = None
+    implementation_before: str = ""
+    implementation_after: str = ""
+
+
+class Difference(View, frozen=True, kw_only=True):
+    """Two traces side by side, what changed most first.
+
+    measure: "total", "mean", "median" or "min". threshold: the ratio from which on a call is slower or
+    faster. ratio: of the whole time. failed: something is slower; a comparison in CI ends with 1.
+    """
+
+    by: tuple[str, ...]
+    measure: str
+    threshold: float
+    smallest_share: float
+    before_ns: float = 0.0
+    after_ns: float = 0.0
+    before_count: int = 0
+    after_count: int = 0
+    ratio: float | None = None
+    changes: tuple[Change, ...] = ()
+    failed: bool = False
+
+
+class Reproduction(Struct, frozen=True, kw_only=True):
+    """How to run one call again.
+
+    tool: "benchdnn" or "c". text: the command, or the program. "" where there is none, and `notes` say why;
+    else they say what the line does not tell.
+    """
+
+    operation: str
+    shape: str
+    count: int
+    total_ns: float
+    tool: str = ""
+    text: str = ""
+    notes: tuple[str, ...] = ()
+    line: str = ""
+
+
+class Repro(View, frozen=True, kw_only=True):
+    """The calls that took longest, and how to run each again."""
+
+    calls: tuple[Reproduction, ...] = ()
+    groups: int = 0
+
+
+AnyView = Summary | Findings | DispatchView | Timeline | Roofline | Difference | Repro

@@ -1,0 +1,108 @@
+"""The fields of a record by name: what filters compare, and what summaries group by.
+
+Every kind of record is asked for every field; one that it does not have is None, or "" where it is a text.
+`arguments.m`, `state.CNR`, `facts.threading` and `values.isa` name an entry of a table.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mlbackends.model.errors import BadInput, nearest
+from mlbackends.model.trace import Record
+
+Reader = Callable[[Record], Any]
+
+TEXTS = (
+    *("kind", "tracer", "source", "clock", "raw", "key", "event", "cache"),
+    *("operation", "shape", "dtype", "implementation", "isa", "slow_path"),
+    *("format", "component", "engine", "primitive", "propagation", "memory_descriptors"),
+    *("attributes", "auxiliary", "problem", "routine"),
+    *("partition", "partition_kind", "data_formats", "logical_tensors", "fpmath_mode"),
+    *("scratchpad", "backend", "who", "reason", "place", "level", "text", "topic", "version"),
+)
+NUMBERS = (
+    *("line_number", "process", "thread", "start_ns", "duration_ns"),
+    *("flops", "bytes", "gflops", "gigabytes_per_second"),
+)
+TRUTHS = ("executed", "nested", "counted", "workspace_query")
+TABLES = ("arguments", "state", "facts", "values")
+NAMES = (*TEXTS, *NUMBERS, *TRUTHS)
+
+_TIME = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\]]*\]?:? ?|std(?:out|err) [FP] ?")
+
+CHANGING = frozenset({"source", "clock", "raw", *NUMBERS} - {"flops", "bytes"})
+"""What may differ from one equal call to the next."""
+
+
+def known(name: str) -> str:
+    """Return a field's name, with `-` for `_` forgiven.
+
+    Raises BadInput where there is no such field, with the nearest.
+    """
+    found = name.strip().replace("-", "_")
+    table, dot, entry = name.strip().partition(".")
+    if found in NAMES:
+        return found
+    if dot and entry and table in TABLES:
+        return f"{table}.{entry}"
+    if table in TABLES:
+        raise BadInput(
+            f"{name!r} is a table; name an entry of it", f"such as {table}.{_ENTRIES[table]}"
+        )
+    near = nearest(found, (*NAMES, *TABLES))
+    hint = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
+    raise BadInput(f"records have no field {name!r}", hint or f"known: {', '.join(NAMES)}")
+
+
+_ENTRIES = {"arguments": "m", "state": "CNR", "facts": "threading", "values": "isa"}
+
+
+def read(name: str) -> Reader:
+    """Return what reads a field of a record; texts that are not told are "", all else is None."""
+    name = known(name)
+    table, dot, entry = name.partition(".")
+    if dot:
+        return lambda record: _table(record, table).get(entry)
+    if name in TEXTS:
+        return lambda record: _look(record, name) or ""
+    return lambda record: _look(record, name)
+
+
+def read_text(name: str) -> Callable[[Record], str]:
+    """Return what reads a field as a text; "" is what is not told."""
+    found = read(name)
+    if known(name) == "source":
+        return lambda record: origin(record.source)
+    if known(name) in TEXTS:
+        return found
+
+    def as_text(record: Record) -> str:
+        value = found(record)
+        if value is None:
+            return ""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return as_text
+
+
+def origin(source: str) -> str:
+    """Return what is the same in the prefixes of one origin: the rank or service, not the time of day."""
+    return _TIME.sub("", source).strip() if source else ""
+
+
+def _look(record: Record, name: str) -> Any:
+    value = getattr(record, name, None)
+    if value is None:
+        signature = getattr(record, "signature", None) or getattr(record, "refused", None)
+        value = getattr(signature, name, None)
+    # A record and its signature may use one name for a text and for a table (values).
+    return value if not isinstance(value, dict | tuple) else None
+
+
+def _table(record: Record, name: str) -> dict[str, str]:
+    for holder in (record, getattr(record, "signature", None), record.derived):
+        value = getattr(holder, name, None)
+        if isinstance(value, dict):
+            return value
+    return {}

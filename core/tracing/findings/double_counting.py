@@ -1,0 +1,53 @@
+"""Lines whose time is also in other lines: they are in no total."""
+
+from mlbackends.model.trace import Call, Record
+from mlbackends.model.trace_views import Finding
+from mlbackends.tracing.groups import Groups
+from mlbackends.tracing.observing import Evidence, Machine, Whole, times, took
+
+
+class Finder:
+    """Adds up what is nested, by why."""
+
+    def __init__(self, machine: Machine) -> None:
+        del machine
+        self._groups = Groups(())
+        self._evidence = Evidence()
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        if not isinstance(record, Call):
+            return
+        self._groups.add(record)
+        if record.executed and not record.counted:
+            self._evidence.add(record)
+
+    def result(self, whole: Whole) -> list[Finding]:
+        """Return one, if anything that ran is in no total."""
+        del whole
+        left = [
+            one
+            for one in self._groups.uncounted()
+            if one.why not in {"creations of primitives", "compiling parts of graphs"}
+        ]
+        total = sum(one.total_ns for one in left)
+        if not left:
+            return []
+        return [
+            Finding(
+                code="double-counting",
+                severity="note",
+                seen=f"{took(total)} in lines that are nested in others are in no total",
+                why="a graph's part holds its primitives, and a creation the ones inside it",
+                action="nothing to do; group by kind or event, of all calls, to see them",
+                evidence=(
+                    *(
+                        f"{times(one.count, 'line')}, {took(one.total_ns)}: {one.why}"
+                        for one in left
+                    ),
+                    *self._evidence.lines,
+                ),
+                count=sum(one.count for one in left),
+                total_ns=total,
+            )
+        ]

@@ -1,0 +1,74 @@
+"""Many calls are so short that calling costs more than computing."""
+
+from mlbackends.model.trace import Record
+from mlbackends.model.trace_views import Finding
+from mlbackends.tracing.groups import Groups
+from mlbackends.tracing.observing import Machine, Whole, percent, times, took
+
+_TINY_NS = 20_000
+_LEAST_CALLS = 100
+
+
+class Finder:
+    """Groups calls by operation and shape, and looks at their means."""
+
+    def __init__(self, machine: Machine) -> None:
+        del machine
+        self._groups = Groups(("tracer", "operation", "shape", "dtype"))
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        self._groups.add(record)
+
+    def result(self, whole: Whole) -> list[Finding]:
+        """Return one, if there are many tiny calls."""
+        groups = self._groups.sorted()
+        tiny = [
+            (values, group)
+            for values, group in groups
+            if group.tally.mean is not None and group.tally.mean < _TINY_NS
+        ]
+        count = sum(group.tally.count for _, group in tiny)
+        if count < _LEAST_CALLS:
+            return []
+        total = sum(group.tally.total for _, group in tiny)
+        share, of_calls = whole.share(total), count / (whole.count or 1)
+        heavy = share >= 0.2 or (of_calls >= 0.5 and count >= 1000)
+        work_ns = sum(group.flops_ns for _, group in tiny)
+        speed = sum(group.flops for _, group in tiny) / work_ns if work_ns else 0.0
+        best = max(
+            (group.flops / group.flops_ns for _, group in groups if group.flops_ns), default=0.0
+        )
+        slower = (
+            f"; they reach {speed:.3g} GFLOP/s, the best here {best:.3g}"
+            if speed and best > 2 * speed
+            else ""
+        )
+        most = sorted(tiny, key=lambda item: -item[1].tally.count)[:4]
+        return [
+            Finding(
+                code="tiny-calls",
+                severity="medium" if heavy else "low",
+                seen=(
+                    f"{times(count, 'call')} ({percent(of_calls)} of all) take under"
+                    f" {took(_TINY_NS)} each, {took(total)} together{slower}"
+                ),
+                why=(
+                    "checking arguments, waking threads and, in Python, the call itself cost some"
+                    " microseconds each: more than the work"
+                ),
+                action=(
+                    "batch them into one call (bmm, larger batches), fuse them (torch.compile), or use"
+                    " fewer threads for them"
+                ),
+                evidence=tuple(
+                    f"{times(group.tally.count, 'call')} of"
+                    f" {' '.join(value for value in values[1:] if value)},"
+                    f" {took(group.tally.mean or 0)} each"
+                    for values, group in most
+                ),
+                count=count,
+                total_ns=total,
+                share=share,
+            )
+        ]

@@ -1,0 +1,158 @@
+"""Calls put together by what is equal in them, each group with its times and its work."""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.trace import Call, GraphPartition, Record
+from mlbackends.model.trace_views import SummaryRow, Uncounted
+from mlbackends.tracing import fields
+from mlbackends.tracing.tally import Tally
+
+OF: dict[str, Callable[[Record], bool]] = {
+    "work": lambda record: record.counted,
+    "creations": lambda record: (
+        isinstance(record, Call) and not record.executed and not record.nested
+    ),
+    "partitions": lambda record: isinstance(record, GraphPartition) and record.executed,
+    "all": lambda record: isinstance(record, Call),
+}
+"""Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all."""
+
+
+class Group:
+    """Equal calls: their times, and the work and traffic of those whose time is told."""
+
+    __slots__ = ("flops", "flops_ns", "record", "tally", "traffic", "traffic_ns")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.tally = Tally()
+        self.flops = self.flops_ns = self.traffic = self.traffic_ns = 0.0
+
+    def add(self, record: Record) -> None:
+        """Add a call."""
+        duration = record.duration_ns
+        self.tally.add(duration)
+        if not duration or not record.executed:
+            return
+        derived = record.derived
+        if derived.flops is not None:
+            self.flops += derived.flops
+            self.flops_ns += duration
+        if derived.bytes is not None:
+            self.traffic += derived.bytes
+            self.traffic_ns += duration
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Add `count` calls that are equal to one; those whose time is told are the durations."""
+        self.tally.add_many(count, durations)
+        timed = [duration for duration in durations if duration]
+        if not timed or not record.executed:
+            return
+        derived, total = record.derived, sum(timed)
+        if derived.flops is not None:
+            self.flops += derived.flops * len(timed)
+            self.flops_ns += total
+        if derived.bytes is not None:
+            self.traffic += derived.bytes * len(timed)
+            self.traffic_ns += total
+
+    def row(self, values: tuple[str, ...], whole_ns: float) -> SummaryRow:
+        """Return the group as a row; the cumulative share is left to who knows the order."""
+        tally = self.tally
+        return SummaryRow(
+            values=values,
+            count=tally.count,
+            total_ns=tally.total,
+            share=tally.total / whole_ns if whole_ns else 0.0,
+            mean_ns=tally.mean,
+            median_ns=tally.median,
+            min_ns=tally.least if isfinite(tally.least) else None,
+            max_ns=tally.most if isfinite(tally.most) else None,
+            deviation=tally.deviation,
+            gflops=self.flops / self.flops_ns if self.flops else None,
+            gigabytes_per_second=self.traffic / self.traffic_ns if self.traffic else None,
+        )
+
+
+class Groups:
+    """Puts calls into groups as they come; holds a group for each different call, and no call.
+
+    by: fields (`fields.known`). of: a name in OF.
+    """
+
+    def __init__(self, by: tuple[str, ...], of: str = "work") -> None:
+        if of not in OF:
+            raise UnknownName("kind of calls", of, tuple(OF))
+        self.by = tuple(fields.known(name) for name in by)
+        self.groups: dict[tuple[str, ...], Group] = {}
+        self.count = 0
+        self.total_ns = 0.0
+        self._belongs = OF[of]
+        self._readers = [fields.read_text(name) for name in self.by]
+        self._constant = not fields.CHANGING.intersection(self.by)
+        self._by_key: dict[str, Group] = {}
+        self._uncounted: dict[str, Tally] = {}
+
+    def add(self, record: Record) -> None:
+        """Add a record, if it is one of the calls that belong here."""
+        if not self._belongs(record):
+            if isinstance(record, Call) and (why := _why_not(record)):
+                self._uncounted.setdefault(why, Tally()).add(record.duration_ns)
+            return
+        self.count += 1
+        self.total_ns += record.duration_ns or 0.0
+        self._group(record).add(record)
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Add `count` calls that are equal to one; what is told of it holds for all but their times."""
+        if not self._belongs(record):
+            if isinstance(record, Call) and (why := _why_not(record)):
+                self._uncounted.setdefault(why, Tally()).add_many(count, durations)
+            return
+        self.count += count
+        self.total_ns += sum(durations)
+        self._group(record).add_many(record, count, durations)
+
+    def _group(self, record: Record) -> Group:
+        # Fields are the same for all calls of one key, unless one differs from call to call.
+        key = f"{record.kind} {record.key}" if self._constant else ""
+        found = self._by_key.get(key) if key else None
+        if found is None:
+            values = tuple(reader(record) for reader in self._readers)
+            found = self.groups.setdefault(values, Group(record))
+            if key:
+                self._by_key[key] = found
+        return found
+
+    def sorted(self) -> list[tuple[tuple[str, ...], Group]]:
+        """Return the groups, those that took longest first, then those that came most often."""
+        return sorted(
+            self.groups.items(),
+            key=lambda item: (-item[1].tally.total, -item[1].tally.count, item[0]),
+        )
+
+    def uncounted(self) -> tuple[Uncounted, ...]:
+        """Return what was left out of the totals, and why."""
+        return tuple(
+            Uncounted(why=why, count=tally.count, total_ns=tally.total)
+            for why, tally in sorted(self._uncounted.items())
+        )
+
+
+def _why_not(record: Call) -> str:
+    """Say why a call is in no total; "" for what was simply not asked for."""
+    if record.workspace_query:
+        return "asked only for the size of its workspace"
+    if isinstance(record, GraphPartition):
+        if record.executed:
+            return "a part of a graph: its primitives are counted"
+        return "compiling parts of graphs"
+    if record.event.startswith("exec:"):
+        return "a part of a primitive that is counted as a whole"
+    if record.nested:
+        return "creations inside other creations"
+    if not record.executed:
+        return "creations of primitives"
+    return ""

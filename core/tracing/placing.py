@@ -1,0 +1,73 @@
+"""When and where each call ran, with what the trace tells of it.
+
+A lane is a thread of a process; where the capture could not tell them, a source (a rank) or the whole trace.
+Stamps of different clocks (the wall's, the machine's since it started) cannot be compared, so each
+clock's first call begins at 0. Calls without a stamp begin where the call before them on their lane ended:
+a synthetic time, and marked so.
+"""
+
+from typing import NamedTuple
+
+from mlbackends.model.trace import Call, GraphPartition, Record
+from mlbackends.tracing.fields import origin
+
+_LONGEST_NS = 10**18
+"""Thirty years: what is longer was not printed by a library."""
+
+
+class Placed(NamedTuple):
+    """A call's place. start_ns: since the first call; synthetic: the trace did not tell it."""
+
+    lane: tuple[str, int | None, int | None]
+    start_ns: int
+    duration_ns: float
+    synthetic: bool
+
+
+class Placing:
+    """Gives each call its place; `lanes` names those that were met, at most `most` of them."""
+
+    def __init__(self, most: int = 1024) -> None:
+        self.lanes: dict[tuple[str, int | None, int | None], int] = {}
+        self.skipped: set[int] = set()
+        self._most = most
+        self._origins: dict[str, int] = {}
+        self._ends: dict[tuple[str, int | None, int | None], int] = {}
+
+    def place(self, record: Record) -> Placed | None:
+        """Return the place of a call that ran or was made; None for others, and without a time.
+
+        A call may begin before 0: a part of a graph is told after what ran inside it.
+        """
+        duration = record.duration_ns
+        if not isinstance(record, Call) or duration is None or not 0 <= duration <= _LONGEST_NS:
+            return None
+        lane = (origin(record.source), record.process, record.thread)
+        if lane not in self.lanes:
+            if len(self.lanes) >= self._most:
+                self.skipped.add(hash(lane))
+                return None
+            self.lanes[lane] = len(self.lanes)
+        synthetic = record.start_ns is None
+        encloses = isinstance(record, GraphPartition) and record.executed
+        if record.start_ns is None and encloses:
+            start = self._ends.get(lane, 0) - round(duration)
+        elif record.start_ns is None:
+            start = self._ends.get(lane, 0)
+        else:
+            start = record.start_ns - self._origins.setdefault(record.clock, record.start_ns)
+        # What is inside another call, or around others, takes no time of its own.
+        if not record.nested and not encloses:
+            self._ends[lane] = max(self._ends.get(lane, start), start + round(duration))
+        return Placed(lane, start, duration, synthetic)
+
+
+def lane_name(lane: tuple[str, int | None, int | None]) -> str:
+    """Return the name of a lane for people."""
+    source, process, thread = lane
+    told = [
+        source.strip(" []:|"),
+        "" if process is None else f"process {process}",
+        "" if thread is None else f"thread {thread}",
+    ]
+    return " ".join(part for part in told if part) or "all calls"

@@ -1,0 +1,40 @@
+"""What a trace gives away: each file of findings/ looks for one thing."""
+
+from mlbackends.model import registry
+from mlbackends.model.trace import Record
+from mlbackends.model.trace_views import Findings
+from mlbackends.tracing.observing import SEVERITIES, Machine, Watch, Whole
+
+REGISTRY = "tracing.findings"
+
+
+class Collector:
+    """Asks every finder, or those of these codes. machine: what is known beside the trace.
+
+    Raises UnknownName where there is no such finding.
+    """
+
+    def __init__(self, codes: tuple[str, ...] = (), machine: Machine | None = None) -> None:
+        names = [code.replace("-", "_") for code in codes] or registry.names(REGISTRY)
+        self._watches: dict[str, Watch] = {
+            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine or Machine())
+            for name in names
+        }
+        self._adders = [watch.add for watch in self._watches.values()]
+        self._count = 0
+        self._total_ns = 0.0
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        if record.counted:
+            self._count += 1
+            self._total_ns += record.duration_ns or 0.0
+        for add in self._adders:
+            add(record)
+
+    def result(self) -> Findings:
+        """Return what was found, the worst first, and of those alike what takes longest."""
+        whole = Whole(self._count, self._total_ns)
+        found = [finding for watch in self._watches.values() for finding in watch.result(whole)]
+        found.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.total_ns, one.code))
+        return Findings(asked=tuple(self._watches), found=tuple(found))

@@ -1,0 +1,63 @@
+"""How to run the calls that took longest again, outside of their program."""
+
+from collections.abc import Sequence
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.signature import PrimitiveSignature, RoutineSignature
+from mlbackends.model.trace import GraphPartition, MklCall, Primitive, Record, Ukernel
+from mlbackends.model.trace_views import Repro, Reproduction
+from mlbackends.tracing.groups import Group, Groups
+from mlbackends.tracing.repeating import benchdnn, mkl_program
+
+_BY = ("tracer", "operation", "shape", "dtype", "implementation", "memory_descriptors")
+
+
+class Collector:
+    """Groups calls, and writes down how to run each of the first `top` again; 0 is all."""
+
+    def __init__(self, top: int = 20) -> None:
+        if top < 0:
+            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
+        self._groups = Groups((*_BY, "attributes", "auxiliary", "propagation"))
+        self._top = top
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        self._groups.add(record)
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in equal calls at once."""
+        self._groups.add_many(record, count, durations)
+
+    def result(self) -> Repro:
+        """Return the calls, those that took longest first."""
+        groups = self._groups.sorted()
+        shown = groups[: self._top] if self._top else groups
+        return Repro(calls=tuple(_one(group) for _, group in shown), groups=len(groups))
+
+
+def _one(group: Group) -> Reproduction:
+    tool, text, notes = again(group.record)
+    return Reproduction(
+        operation=group.record.operation,
+        shape=group.record.shape,
+        count=group.tally.count,
+        total_ns=group.tally.total,
+        tool=tool if text else "",
+        text=text,
+        notes=notes,
+        line=group.record.raw,
+    )
+
+
+def again(record: Record) -> tuple[str, str, tuple[str, ...]]:
+    """Return the tool, the command or program for it, and notes."""
+    if isinstance(record, MklCall) and isinstance(record.signature, RoutineSignature):
+        return ("c", *mkl_program.program(record.signature, record.derived))
+    if isinstance(record, Primitive) and isinstance(record.signature, PrimitiveSignature):
+        return ("benchdnn", *benchdnn.command(record.signature))
+    if isinstance(record, Ukernel):
+        return "", "", ("a micro-kernel that the program called itself",)
+    if isinstance(record, GraphPartition):
+        return "", "", ("a part of a graph: dump it with ONEDNN_GRAPH_DUMP=graph for benchdnn",)
+    return "", "", ("no call",)

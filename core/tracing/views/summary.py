@@ -1,0 +1,78 @@
+"""Which calls took the time: in groups, with their times and rates."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.trace import Record
+from mlbackends.model.trace_views import Summary, SummaryRow
+from mlbackends.tracing.groups import Group, Groups
+
+BY = ("tracer", "operation", "implementation", "dtype")
+
+
+class Collector:
+    """Groups calls.
+
+    by: fields, see `fields.NAMES`. top: so many groups get a row, 0 is all. of: see `groups.OF`.
+    """
+
+    def __init__(self, by: tuple[str, ...] = BY, top: int = 0, of: str = "work") -> None:
+        if top < 0:
+            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
+        self._groups = Groups(by, of)
+        self._top = top
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        self._groups.add(record)
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in equal calls at once."""
+        self._groups.add_many(record, count, durations)
+
+    def result(self) -> Summary:
+        """Return the groups, those that took longest first."""
+        groups = self._groups
+        ordered = groups.sorted()
+        shown = ordered[: self._top] if self._top else ordered
+        rows = []
+        cumulative = 0.0
+        for values, group in shown:
+            cumulative += group.tally.total
+            whole = groups.total_ns
+            share = cumulative / whole if whole else 0.0
+            row = group.row(values, whole)
+            rows.append(replace(row, cumulative_share=min(1.0, share)))
+        return Summary(
+            by=groups.by,
+            count=groups.count,
+            total_ns=groups.total_ns,
+            groups=len(ordered),
+            rows=tuple(rows),
+            others=self._others([group for _, group in ordered[len(shown) :]]),
+            uncounted=groups.uncounted(),
+        )
+
+    def _others(self, left: list[Group]) -> SummaryRow | None:
+        if not left:
+            return None
+        total = sum(group.tally.total for group in left)
+        timed = sum(group.tally.timed for group in left)
+        flops_ns = sum(group.flops_ns for group in left)
+        traffic_ns = sum(group.traffic_ns for group in left)
+        return SummaryRow(
+            values=(),
+            count=sum(group.tally.count for group in left),
+            total_ns=total,
+            share=total / self._groups.total_ns if self._groups.total_ns else 0.0,
+            cumulative_share=1.0,
+            mean_ns=total / timed if timed else None,
+            min_ns=min((group.tally.least for group in left if group.tally.timed), default=None),
+            max_ns=max((group.tally.most for group in left if group.tally.timed), default=None),
+            gflops=sum(group.flops for group in left) / flops_ns if flops_ns else None,
+            gigabytes_per_second=(
+                sum(group.traffic for group in left) / traffic_ns if traffic_ns else None
+            ),
+        )
