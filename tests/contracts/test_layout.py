@@ -25,6 +25,9 @@ REGISTRIES = (
     "mlbackends.kernels",
     "mlbackends.tracers",
     "mlbackends.cli.render",
+    "mlbackends.tracing.views",
+    "mlbackends.tracing.findings",
+    "mlbackends.tracing.exports",
 )
 
 
@@ -168,6 +171,10 @@ def test_only_the_command_line_imports_click() -> None:
 
 def test_only_the_table_and_the_terminal_import_rich() -> None:
     assert importers("rich") <= {"mlbackends.cli.render.table", "mlbackends.cli.terminal"}
+
+
+def test_only_the_parquet_export_imports_pyarrow() -> None:
+    assert importers("pyarrow") <= {"mlbackends.tracing.exports.parquet"}
 
 
 @pytest.mark.parametrize("heavy", ["cuda", "jax", "numpy", "torch"])

@@ -1,0 +1,94 @@
+"""Writing a trace for other programs: the formats are the files of exports/.
+
+export(records, "trace.csv")                 the format by the name's end; .gz behind it is packed
+export(records, "trace.json.gz")
+export(records, "-", "jsonl")                standard output
+"""
+
+import gzip
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from mlbackends.model import registry
+from mlbackends.model.errors import BadInput
+from mlbackends.model.trace import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REGISTRY = "tracing.exports"
+
+
+def formats() -> tuple[str, ...]:
+    """Return the names of all formats."""
+    return registry.names(REGISTRY)
+
+
+def format_of(path: str) -> str:
+    """Return the format that a file's name ends with; raises BadInput, with those there are."""
+    name = os.path.basename(path).lower().removesuffix(".gz")
+    for each in formats():
+        if name.endswith(registry.load(REGISTRY, each).ENDINGS):
+            return each
+    endings = [end for each in formats() for end in registry.load(REGISTRY, each).ENDINGS]
+    raise BadInput(f"{path!r} does not tell a format", f"it may end with {', '.join(endings)}")
+
+
+def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
+    """Write records to a file, or to standard output where the path is "-"; return how many went in.
+
+    The file comes to be when all is written; what was there before stays until then. A device or a FIFO
+    is written to as the records come. Raises UnknownName for a format that is none, BadInput where the
+    file cannot be written or the format lacks what it needs.
+    """
+    leaf = registry.load(REGISTRY, format_name or format_of(path))
+    try:
+        with _opened(path) as file:
+            return int(leaf.write(records, file))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _opened(path: str) -> "Iterator[BinaryIO]":
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as device, _packed(path, device) as file:
+            yield file
+        return
+    import tempfile
+
+    target = os.path.realpath(path)
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
+    handle, part = tempfile.mkstemp(prefix=".backends-", dir=os.path.dirname(target))
+    try:
+        with os.fdopen(handle, "wb") as whole, _packed(path, whole) as file:
+            yield file
+        os.chmod(part, mode)
+        os.replace(part, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+@contextmanager
+def _packed(path: str, file: BinaryIO) -> "Iterator[BinaryIO]":
+    if not path.lower().endswith(".gz"):
+        yield file
+        return
+    # Without a name and a time in it, equal traces make equal files.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as packed:
+        yield cast("BinaryIO", packed)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
