@@ -95,7 +95,7 @@ def _of_source(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield _class(node)
         elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
-            if target.id == "__all__" or (target.id.startswith("_") and target.id != "__version__"):
+            if target.id in ("__all__", "TYPE_CHECKING") or (target.id.startswith("_") and target.id != "__version__"):
                 continue
             yield f"{target.id}: {_type_of(node.value)}"
 

@@ -1,14 +1,12 @@
 """cuDNN's recurrent layers: their precision, the numbers of their modes, and the state of their dropout."""
 
-from mlbackends.flag_modules import UnfrozenProp, install
+from mlbackends.flag_modules import install
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-ContextProp = UnfrozenProp
-"""The class of this module's switch, which `disable_global_flags()` does not freeze."""
-
+_LAZY = {"ContextProp": "mlbackends.flag_modules:UnfrozenProp"}
 #: cudnnRNNMode_t. Source: cudnn_adv.h.
 _MODES = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
 

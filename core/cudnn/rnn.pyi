@@ -1,6 +1,7 @@
 # Made by man/generate.py from core/flag_table.py and the source beside this file; change those.
 
 from mlbackends.flag_modules import PropModule as PropModule
+from mlbackends.flag_modules import UnfrozenProp as UnfrozenProp
 from typing import Any as Any
 
 def get_cudnn_mode(mode: str) -> int: ...
@@ -11,3 +12,4 @@ def init_dropout_state(dropout: float, train: bool, dropout_seed: int, dropout_s
 fp32_precision: str
 class CudnnRNNModule(PropModule):
     fp32_precision: str
+ContextProp = UnfrozenProp
