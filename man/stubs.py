@@ -95,7 +95,8 @@ def _of_source(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield _class(node)
         elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
-            if target.id in ("__all__", "TYPE_CHECKING") or (target.id.startswith("_") and target.id != "__version__"):
+            hidden = target.id.startswith("_") and target.id != "__version__"
+            if hidden or target.id == "TYPE_CHECKING":
                 continue
             yield f"{target.id}: {_type_of(node.value)}"
 
