@@ -6,9 +6,11 @@ A tracer offers
     environment(...)       the variables to set, so that a command prints its lines
     parse(line)            one whole line, from its marker on and without ending: a record, or None
                            where the line does not keep to the grammar
-    shortener()            a new function from a line as bytes to what repeats in it (a key, whatever
-                           can be one) and its nanoseconds, or None without a time; None for a line
-                           that only parse() can tell. It may be wrong where decimal commas are:
-                           whoever meets a key for the first time asks parse()
+    Shortener              a class. shorten(line) cuts a line, as bytes, to what repeats in it (a key,
+                           whatever can be one) and its nanoseconds, or None without a time; None for
+                           a line that only parse() can tell. take(lines, takers) does so with many:
+                           it gives each time to the taker of its key, and returns the places of the
+                           lines that have none. Both may be wrong where decimal commas are: whoever
+                           meets a key for the first time asks parse()
     derive(signature)      what can be told of a call from its signature alone
 """

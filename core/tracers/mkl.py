@@ -36,8 +36,7 @@ def parse(line: str) -> AnyRecord | None:
     return lines.parse(line)
 
 
-shortener = shortening.shortener
-"""Return a function that cuts a line to what repeats, addresses masked, and its nanoseconds."""
+Shortener = shortening.Shortener
 
 
 def derive(signature: Signature) -> Derived:

@@ -5,8 +5,6 @@ Needs:    variables that are read once, before the first use.
 Source:   oneDNN 3.13, doc/performance/verbose.md; the versions back to 0.x as wheels printed them.
 """
 
-from collections.abc import Callable
-
 from mlbackends.model.signature import (
     Derived,
     PartitionSignature,
@@ -51,9 +49,7 @@ def parse(line: str) -> AnyRecord | None:
     return lines.parse(line)
 
 
-def shortener() -> Callable[[bytes], tuple[bytes, float | None] | None]:
-    """Return a function that cuts a line to what stands between stamp and time, and its nanoseconds."""
-    return shortening.shorten
+Shortener = shortening.Shortener
 
 
 def derive(signature: Signature) -> Derived:

@@ -12,16 +12,15 @@ from typing import Any, Self
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Record, Text
-from mlbackends.tracing.medians import median
 from mlbackends.tracing.prefixes import place, prefix
-from mlbackends.tracing.reading import LONGEST_LINE, line_records
+from mlbackends.tracing.reading import LONGEST_LINE, MARK_LENGTH, line_records
+from mlbackends.tracing.statistics import Statistics, statistics
 
-_MARK = 12
-"""So many bytes tell the markers of all tracers apart."""
 _KEYS_LIMIT = 200_000
 _PLACES_LIMIT = 4096
 _MALFORMED_LIMIT = 1000
 Where = tuple[int | None, int | None, str]
+_NOWHERE: Where = (None, None, "")
 Taker = Callable[[Any], None]
 
 
@@ -55,25 +54,9 @@ class Group:
         """How many calls."""
         return len(self.durations) + self.untimed
 
-    @property
-    def total_ns(self) -> float:
-        """The sum of their times."""
-        return sum(self.durations)
-
-    @property
-    def min_ns(self) -> float | None:
-        """The shortest, None without a time."""
-        return min(self.durations, default=None)
-
-    @property
-    def max_ns(self) -> float | None:
-        """The longest, None without a time."""
-        return max(self.durations, default=None)
-
-    @property
-    def median_ns(self) -> float | None:
-        """The exact median, None without a time; of several groups, ask `medians.median`."""
-        return median([self.durations])
+    def statistics(self) -> Statistics:
+        """Return sum, extremes and exact median of the times."""
+        return statistics([self.durations])
 
     def add(self, duration: float | None) -> None:
         """Add a call."""
@@ -115,17 +98,18 @@ class Aggregate:
         self.lines = 0
         self.malformed: list[Malformed] = []
         self.malformed_count = 0
-        self._slow: dict[Hashable, Group | Note] = {}
+        self._slow: dict[tuple[int, Where], Group | Note] = {}
         self._fast: dict[bytes, dict[Hashable, Taker]] = {b"": {}}
         self._keys = 0
-        self._shorteners: dict[bytes, Callable[[bytes], tuple[Hashable, Any] | None]] = {}
-        markers = []
-        for name in names("tracers"):
-            leaf = load("tracers", name)
-            shorten = leaf.shortener()
-            markers += leaf.MARKERS
-            self._shorteners |= {marker[:_MARK]: shorten for marker in leaf.MARKERS}
-        self._marker = re.compile(b"|".join(re.escape(marker) for marker in markers))
+        leaves = [load("tracers", name) for name in names("tracers")]
+        self._shorteners = [leaf.Shortener() for leaf in leaves]
+        self._by_mark = {
+            marker[:MARK_LENGTH]: shortener
+            for leaf, shortener in zip(leaves, self._shorteners, strict=True)
+            for marker in leaf.MARKERS
+        }
+        markers = (re.escape(marker) for leaf in leaves for marker in leaf.MARKERS)
+        self._marker = re.compile(b"|".join(markers))
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -142,9 +126,10 @@ class Aggregate:
         rest = b""
         for chunk in chunks:
             data = rest + chunk if rest else chunk
-            if b"\r\n" in data:
+            if b"\r" in data:
                 data = data.replace(b"\r\n", b"\n")
-            *lines, rest = data.split(b"\n")
+            lines = data.split(b"\n")
+            rest = lines.pop()
             self._add(lines)
             if len(rest) > LONGEST_LINE:
                 self._slowly(rest, self.lines + 1)
@@ -155,24 +140,38 @@ class Aggregate:
         return self
 
     def _add(self, lines: list[bytes]) -> None:
-        number = self.lines
+        start = self.lines + 1
         self.lines += len(lines)
-        shortener = self._shorteners.get
         takers = self._fast[b""]
-        for line in lines:
-            number += 1
-            shorten = shortener(line[:_MARK])
-            if shorten is None:
-                self._prefixed(line, number)
-                continue
-            short = shorten(line)
-            if short is None:
-                self._slowly(line + b"\n", number)
-                continue
-            try:
-                takers[short[0]](short[1])
-            except KeyError:
-                self._first(line, number, b"", 0)
+        first = self._shorteners[0]
+        others: dict[int, list[int]] = {}
+        for index in first.take(lines, takers):
+            line = lines[index]
+            shortener = self._by_mark.get(line[:MARK_LENGTH])
+            if shortener is first:
+                self._plain(line, start + index, first)
+            elif shortener is None:
+                self._prefixed(line, start + index)
+            else:
+                others.setdefault(self._shorteners.index(shortener), []).append(index)
+        for which, places in others.items():
+            shortener = self._shorteners[which]
+            for missed in shortener.take([lines[index] for index in places], takers):
+                index = places[missed]
+                self._plain(lines[index], start + index, shortener)
+        for which, places in others.items():
+            if 2 * len(places) > len(lines):  # next time this one first
+                self._shorteners.insert(0, self._shorteners.pop(which))
+                break
+
+    def _plain(self, line: bytes, number: int, shortener: Any) -> None:
+        """Add a line that begins with a marker."""
+        short = shortener.shorten(line)
+        takers = self._fast[b""]
+        if short is not None and short[0] in takers:
+            takers[short[0]](short[1])
+        else:
+            self._first(line, number, b"", 0, short)
 
     def _prefixed(self, line: bytes, number: int) -> None:
         """Add a line that begins with a prefix, or with the program's text, or is such text."""
@@ -185,17 +184,18 @@ class Aggregate:
         end = before.rfind(b" end ")
         if end >= 0:
             before = before[:end]
-        short = self._shorteners[line[at : at + _MARK]](line[at:])
+        short = self._by_mark[line[at : at + MARK_LENGTH]].shorten(line[at:])
         takers = self._fast.get(before)
         if short is None or takers is None or short[0] not in takers:
-            self._first(line, number, before, at)
+            self._first(line, number, before, at, short)
         else:
             takers[short[0]](short[1])
 
-    def _first(self, line: bytes, number: int, before: bytes, at: int) -> None:
+    def _first(
+        self, line: bytes, number: int, before: bytes, at: int, short: tuple[Hashable, Any] | None
+    ) -> None:
         """Read a line whose key was not seen, and remember the key if it was cut rightly."""
         records = list(line_records(line + b"\n", number))
-        short = self._shorteners[line[at : at + _MARK]](line[at:])
         if len(records) != 1 or short is None or not self._is_right(records[0], *short):
             self._keep(records, line)
             return
@@ -236,12 +236,11 @@ class Aggregate:
 
     def _taker(self, record: AnyRecord, line: bytes, head: bytes) -> Any:
         """Return the group or note that a record belongs to; a new one if it is the first."""
-        where = (record.process, record.thread, place(record.source))
-        identity: Hashable
-        if isinstance(record, Call):
-            identity = hash((record.kind, record.event, record.cache, record.key)), where
-        else:
-            identity = hash((record.kind, _said(record))), where
+        where = _NOWHERE
+        if record.source or record.process is not None or record.thread is not None:
+            where = (record.process, record.thread, place(record.source))
+        said = record.key if isinstance(record, Call) else _said(record)
+        identity = hash((type(record), said)), where
         found = self._slow.get(identity)
         if found is not None:
             return found

@@ -7,18 +7,23 @@ like two. What belongs together is told by how many fields a line must have and 
 import re
 from collections.abc import Callable
 from itertools import combinations
+from math import isfinite
 
 _WHOLE = re.compile(r"(?:.*[: +])?[-+]?\d+")
 _FRACTION = re.compile(r"\d+(?:e[-+]\d+)?(?:[: +].*)?")
-NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)?(?:e[-+]?\d+)?")
 _LIMIT = 6
 
 
 def number(text: str) -> float | None:
-    """Return a number as C prints it in any locale, None if the text is none."""
-    if NUMBER.fullmatch(text) is None:
-        return None
-    return float(text.replace(",", "."))
+    """Return a number as C prints it in any locale, None if the text is none or not finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            value = float(text.replace(",", ".", 1))
+        except ValueError:
+            return None
+    return value if isfinite(value) else None
 
 
 def rejoined(

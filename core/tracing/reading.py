@@ -22,6 +22,8 @@ from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing.prefixes import NO_PREFIX, Prefix, prefix
 from mlbackends.tracing.sources import Source
 
+MARK_LENGTH = 12
+"""So many bytes tell the markers of all tracers apart."""
 _CUT = "the line is cut off"
 _FOREIGN = "the line begins as one of the library's and goes on as none that is known"
 LONGEST_LINE = 1 << 20
@@ -68,6 +70,12 @@ def _pieces(line: bytes) -> Iterable[bytes]:
 
 def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iterator[AnyRecord]:
     """Yield what one line holds: text, records, or text and then a record."""
+    at_start = _marks().get(line[:MARK_LENGTH])
+    if at_start is not None and line.endswith(b"\n"):
+        record = _tracer(at_start).parse(_text(line.rstrip(b"\r\n")))
+        if record is not None:
+            yield _placed(record, number, NO_PREFIX)
+            return
     places = _markers(line)
     if not places:
         yield Text(raw=_text(line), line_number=number)
@@ -129,7 +137,8 @@ def _malformed(raw: str, tracer: str, number: int, before: Prefix, reason: str) 
 def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
     """Add to a record where it was found, and what its prefix tells."""
     if before is NO_PREFIX:
-        return structs.replace(record, line_number=number)
+        structs.force_setattr(record, "line_number", number)  # it is new, and nobody else's yet
+        return record
     more: dict[str, int | str] = {"line_number": number, "source": before.source}
     if before.process is not None:
         more["process"] = before.process
@@ -162,6 +171,14 @@ def _signs() -> tuple[tuple[bytes, tuple[tuple[bytes, str], ...]], ...]:
         for marker in _tracer(name).MARKERS:
             groups.setdefault(marker[-8:], []).append((marker, name))
     return tuple((sign, tuple(marks)) for sign, marks in groups.items())
+
+
+@cache
+def _marks() -> dict[bytes, str]:
+    """Return the tracers by the start of their markers."""
+    return {
+        marker[:MARK_LENGTH]: name for name in names("tracers") for marker in _tracer(name).MARKERS
+    }
 
 
 @cache

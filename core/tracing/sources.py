@@ -11,7 +11,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, decompressed
 from mlbackends.tracing.encodings import as_utf8
 
-_PIECE = 1 << 18
+_PIECE = 1 << 17
 _POLL_SECONDS = 0.1
 
 

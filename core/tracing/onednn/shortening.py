@@ -1,35 +1,73 @@
 """oneDNN's lines cut to what repeats, fast: all between the stamp and the time."""
 
-_ZERO, _NINE = b"09"
+from collections.abc import Callable, Hashable, Mapping
+
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
-_NUMBER = b"0123456789.e+-"
 _UNTIMED = b"\n"
 """Ends the key of a line without time: no other key can be the same."""
 
 
-def shorten(line: bytes) -> tuple[bytes, float | None] | None:
-    """Return the line without stamp and time, and the time in nanoseconds.
+class Shortener:
+    """Cuts lines to a key and a time."""
 
-    A line that ends in no number is whole but for its stamp, and has no time.
-    """
-    key, _, time = line.rpartition(b",")
-    duration: float | None
-    # float() takes more than C prints, such as "nan" and "1_0".
-    if time and not time.translate(None, _NUMBER):
+    def shorten(self, line: bytes) -> tuple[bytes, float | None] | None:
+        """Return the line without stamp and time, and the time in nanoseconds.
+
+        A line that ends in no number is whole but for its stamp, and has no time.
+        """
+        key, _, time = line.rpartition(b",")
+        duration: float | None
         try:
             duration = float(time) * 1e6
         except ValueError:
-            return None
-    else:
-        key, duration = line + _UNTIMED, None
-    try:
-        # No word that can stand behind the marker has a digit at this column, but for a stamp.
-        if _ZERO <= line[_AFTER_FORMAT] <= _NINE:
-            start = line.find(b",") + 1
+            key, duration = line + _UNTIMED, None
+        start = _stamp(line)
+        return (_without(key, start) if start else key), duration
+
+    def take(
+        self, lines: list[bytes], takers: Mapping[Hashable, Callable[[float], None]]
+    ) -> list[int]:
+        """Give each line's time to the taker of its key; return the places of lines that have none."""
+        if lines and _stamp(lines[0]):
+            return _take_stamped(lines, takers)
+        left: list[int] = []
+        for index, line in enumerate(lines):
+            key, _, time = line.rpartition(b",")
+            try:
+                takers[key](float(time) * 1e6)
+            except (KeyError, ValueError):
+                left.append(index)
+        return left
+
+
+def _take_stamped(
+    lines: list[bytes], takers: Mapping[Hashable, Callable[[float], None]]
+) -> list[int]:
+    left: list[int] = []
+    for index, line in enumerate(lines):
+        key, _, time = line.rpartition(b",")
+        start = line.find(b",") + 1
+        try:
             if line[start] == _FORMAT:
                 start = _AFTER_FORMAT
             key = key[:start] + key[key.find(b",", start) + 1 :]
-    except IndexError:
-        return None
-    return key, duration
+            takers[key](float(time) * 1e6)
+        except (KeyError, ValueError, IndexError):
+            left.append(index)
+    return left
+
+
+def _stamp(line: bytes) -> int:
+    """Return where the stamp begins, 0 if there is none.
+
+    No word that can stand behind the marker has a digit at this column, but for a stamp.
+    """
+    if not line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit():
+        return 0
+    start = line.find(b",") + 1
+    return _AFTER_FORMAT if line[start] == _FORMAT else start
+
+
+def _without(key: bytes, start: int) -> bytes:
+    return key[:start] + key[key.find(b",", start) + 1 :]
