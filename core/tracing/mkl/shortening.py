@@ -16,7 +16,7 @@ from mlbackends.tracing.mkl.fft import is_absurd
 
 _ADDRESS = re.compile(rb"(?<!\d)0x([0-9a-fA-F]+)")
 _LONG = re.compile(rb"-?\d{10,}")
-_UNITS = {b"ns": 1.0, b"us": 1e3, b"ms": 1e6, b"0s": 1e9}
+_UNITS = {ord("n"): 1.0, ord("u"): 1e3, ord("m"): 1e6}
 _LIMIT = 20_000
 Taker = Callable[[float], None]
 Key = tuple[bytes, bytes]
@@ -29,93 +29,97 @@ class Shortener:
 
     def __init__(self) -> None:
         self._takers: Mapping[Hashable, Taker] = {}
-        self._by_state: dict[bytes, _Calls] = {}
+        self._whole: dict[bytes, Taker] = {}
+        self._useless = 0
+        self._columns: dict[tuple[bytes, int, bytes], _Columns] = {}
+        self._known = 0
 
     def shorten(self, line: bytes) -> tuple[Key, float] | None:
         """Return the call with its addresses masked and the state behind it, and the time in nanoseconds."""
         call, _, rest = line.rpartition(b") ")
-        time, _, state = rest.partition(b" ")
-        unit = _UNITS.get(time[-2:])
-        try:
-            return None if unit is None else ((_masked(call), state), float(time[:-2]) * unit)
-        except ValueError:
-            return None
+        time, _, state = rest.partition(b"s ")
+        duration = _nanoseconds(time)
+        return None if duration is None else ((_masked(call), state), duration)
 
     def take(self, lines: list[bytes], takers: Mapping[Hashable, Taker]) -> list[int]:
         """Give each line's time to the taker of its key; return the places of lines that have none."""
         if takers is not self._takers:
-            self._takers, self._by_state = takers, {}
+            self._takers = takers
+            self._whole.clear()
+            self._columns.clear()
+        if self._useless > 2:
+            return self._take_by_columns(lines)
         left: list[int] = []
-        last = None
-        calls = _Calls()
-        units = _UNITS
+        whole, units = self._whole, _UNITS
         for index, line in enumerate(lines):
             call, _, rest = line.rpartition(b") ")
-            time, _, state = rest.partition(b" ")
-            if state != last:
-                calls = self._of(state)
-                last = state
+            time, _, state = rest.partition(b"s ")
             try:
-                duration = float(time[:-2]) * units[time[-2:]]
-            except (KeyError, ValueError):
-                left.append(index)
-                continue
-            taker = calls.whole.get(call) or calls.taker(call, state, takers)
-            if taker is None:
-                left.append(index)
-            else:
-                taker(duration)
+                whole[call + state](float(time[:-1]) * units[time[-1]])
+            except (KeyError, ValueError, IndexError):
+                self._take_slowly(index, call, time, state, left)
         return left
 
-    def _of(self, state: bytes) -> "_Calls":
-        calls = self._by_state.get(state)
-        if calls is None:
-            if len(self._by_state) > 1000:
-                self._by_state.clear()
-            calls = self._by_state[state] = _Calls()
-        return calls
+    def _take_by_columns(self, lines: list[bytes]) -> list[int]:
+        left: list[int] = []
+        columns, units = self._columns, _UNITS
+        for index, line in enumerate(lines):
+            call, _, rest = line.rpartition(b") ")
+            time, _, state = rest.partition(b"s ")
+            try:
+                cut, known, _ = columns[call[: call.find(b"0x")], len(call), state]
+                known[cut(call)](float(time[:-1]) * units[time[-1]])
+            except (KeyError, ValueError, IndexError):
+                self._take_slowly(index, call, time, state, left)
+        return left
 
+    def _take_slowly(
+        self, index: int, call: bytes, time: bytes, state: bytes, left: list[int]
+    ) -> None:
+        duration = _nanoseconds(time)
+        taker = None if duration is None else self._taker(call, state)
+        if taker is None or duration is None:
+            left.append(index)
+        else:
+            taker(duration)
 
-class _Calls:
-    """The takers of calls in one state: by the whole call, and by what is left without addresses."""
-
-    __slots__ = ("_columns", "_known", "_useless", "whole")
-
-    def __init__(self) -> None:
-        self.whole: dict[bytes, Taker] = {}
-        self._columns: dict[tuple[bytes, int], _Columns] = {}
-        self._known = 0
-        self._useless = 0
-
-    def taker(self, call: bytes, state: bytes, takers: Mapping[Hashable, Taker]) -> Taker | None:
+    def _taker(self, call: bytes, state: bytes) -> Taker | None:
         """Return who takes a call's time; None if nobody does yet."""
-        alike = call[: call.find(b"0x")], len(call)
+        alike = call[: call.find(b"0x")], len(call), state
         found = self._columns.get(alike)
-        if found is not None:
-            taker = found[1].get(found[0](call))
-            if taker is not None:
-                if self._useless < 3:
-                    self._remember(call, taker)
-                return taker
-        taker = takers.get((_masked(call), state))
+        taker = None if found is None else found[1].get(found[0](call))
         if taker is None:
-            return None
-        slices = _between(call)
+            taker = self._takers.get((_masked(call), state))
+            if taker is None:
+                return None
+            self._learn(call, alike, taker)
+        if (
+            len(self._whole) >= _LIMIT
+        ):  # where it fills up again and again, addresses do not come back
+            self._whole.clear()
+            self._useless += 1
+        self._whole[call + state] = taker
+        return taker
+
+    def _learn(self, call: bytes, alike: tuple[bytes, int, bytes], taker: Taker) -> None:
+        """Remember a call by what stands between its addresses."""
         if self._known >= _LIMIT:
             self._columns.clear()
             self._known = 0
+        slices = _between(call)
+        found = self._columns.get(alike)
         if found is None or found[2] != slices:
             found = self._columns[alike] = (itemgetter(*slices), {}, slices)
         found[1][found[0](call)] = taker
         self._known += 1
-        return taker
 
-    def _remember(self, call: bytes, taker: Taker) -> None:
-        """Keep a whole call; where it fills up again and again, addresses do not come back."""
-        if len(self.whole) >= _LIMIT:
-            self.whole.clear()
-            self._useless += 1
-        self.whole[call] = taker
+
+def _nanoseconds(time: bytes) -> float | None:
+    """Read a time without the "s" at its end; whole seconds, which only transforms of 2019 print, are left."""
+    try:
+        return float(time[:-1]) * _UNITS[time[-1]]
+    except (KeyError, ValueError, IndexError):
+        return None
 
 
 def _masked(call: bytes) -> bytes:
