@@ -102,7 +102,7 @@ def test_cudnns_older_switch_off_says_nothing_rather_than_ieee() -> None:
         (("mkldnn.matmul.fp32_precision", "bf16"), {"float32_matmul_precision"}),
         (("fp32_precision", "tf32"), {"cuda.matmul.allow_tf32", "float32_matmul_precision"}),
     ],
-    ids=str,
+    ids=lambda each: each[0] if isinstance(each, tuple) else f"{len(each)} unreadable",
 )  # fmt: skip
 def test_an_older_switch_refuses_to_tell_what_it_has_no_word_for(
     step: tuple[str, Any], unreadable: set[str]
