@@ -65,10 +65,10 @@ class Evidence:
 
 
 def percent(share: float) -> str:
-    """Return a share for people: "12%", "0.4%", "under 0.1%"."""
+    """Return a share for people: "12%", "0.4%", "<0.1%"."""
     if share >= 0.1 or not share:
         return f"{share:.0%}"
-    return f"{share:.1%}" if share >= 0.001 else "under 0.1%"
+    return f"{share:.1%}" if share >= 0.001 else "<0.1%"
 
 
 def took(duration_ns: float) -> str:

@@ -38,7 +38,10 @@ class Finder:
                 code="double-counting",
                 severity="note",
                 seen=f"{took(total)} in lines that are nested in others are in no total",
-                why="a graph's part holds its primitives, and a creation the ones inside it",
+                why=(
+                    "a graph's part holds its primitives, a creation the ones inside it, and asking for"
+                    " the size of a workspace is no work"
+                ),
                 action="nothing to do; group by kind or event, of all calls, to see them",
                 evidence=(
                     *(

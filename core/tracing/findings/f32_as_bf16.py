@@ -60,7 +60,7 @@ class Finder:
                 found.append(_one(seen, dtype, evidence, int(count), total, whole))
         for mode, (count, total) in self._allowed.items():
             seen = (
-                f"{times(int(count), 'product')} of f32 were allowed to compute in {mode}"
+                f"{times(int(count), 'call')} of products of f32 may compute in {mode}"
                 f" (attr-fpmath), {percent(whole.share(total))} of the time"
             )
             evidence = self._evidence[f"{mode} allowed"].lines
