@@ -5,6 +5,7 @@ Runs in a clean clone: the sdist must hold what git does, no more and no less.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +21,8 @@ WANTED_IN_WHEEL = (
     "mlbackends/kernels/__init__.py",
     "mlbackends/probes/__init__.py",
 )
+#: What a wheel for a platform holds and one for any does not.
+COMPILED = "mlbackends/native/trace_shim.so"
 WANTED_ENDINGS = (
     ".dist-info/licenses/LICENSE",
     ".data/data/share/bash-completion/completions/backends",
@@ -50,6 +53,10 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
         if not any(name.endswith(ending) for name in names)
     ]
     modules = {installed_name(name) for name in tracked} - {""}
+    if not wheel.stem.endswith("-any"):
+        modules.add(COMPILED)
+    elif sys.platform == "linux" and shutil.which("cc"):
+        faults.append(f"wheel: {wheel.name}, though there is a C compiler")
     packed = {name for name in names if name.startswith("mlbackends/")}
     faults += [f"wheel: no {name}" for name in sorted(modules - packed)]
     faults += [f"wheel: {name} is not in git" for name in sorted(packed - modules)]
@@ -59,7 +66,7 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
 def installed_name(tracked: str) -> str:
     """Return the name that a file in git has in the wheel, or nothing if it is not packed."""
     top, _, rest = tracked.partition("/")
-    if tracked.startswith(("kernels/builder/", "cli/completions/")):
+    if tracked.startswith(("kernels/builder/", "kernels/native/", "cli/completions/")):
         return ""
     if top == "core":
         return f"mlbackends/{rest}"

@@ -13,6 +13,7 @@ _LONGEST_LINE = 1 << 20
 
 # What follows a marker in a line of the library, and hardly in a sentence about it.
 _ONEDNN = rb"(?:v\d+,)?(?:\d+(?:[.,]\d+)?,)?[a-z_]+(?:[:,]|$)"
+_CUT = rb"[a-z0-9.,_:]*"
 _MKL = rb"(?:[A-Za-z_]\w*\(|Intel\(R\) |oneMKL |Detected |WARNING|ERROR|FFT:)"
 
 
@@ -35,6 +36,8 @@ class Demultiplexer:
         )
         self._marker = re.compile(alternatives)
         self._head = re.compile(b"|".join(heads))
+        cut = (re.escape(each) + _CUT for each in self._markers if not each.endswith(b" "))
+        self._cut_head = re.compile(b"|".join(cut) or b"(?!)")
         self._held = b""
 
     @property
@@ -80,13 +83,13 @@ class Demultiplexer:
         """Tell whether what is held is the start of a trace line, and not of text like one."""
         return bool(self._head.match(self._held))
 
-    def release(self) -> Separated:
-        """Give out what is held: at the end, or when text like a marker waits for its reader.
+    def release(self, *, at_end: bool = False) -> Separated:
+        """Give out what is held, for text like a marker may wait for its reader.
 
-        The start of a trace line that was cut off is a line, the last one of a program that was
-        killed; it gets no end.
+        at_end: the start of a trace line is then a line, which a program that was killed left; it
+        gets no end.
         """
         held, self._held = self._held, b""
-        if self._head.match(held):
+        if at_end and (self._head.match(held) or self._cut_head.fullmatch(held)):
             return Separated(b"", [held])
         return Separated(held, [])

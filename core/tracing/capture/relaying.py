@@ -41,6 +41,7 @@ class Relay:
         self._by_terminal = by_terminal
         self._size: tuple[int, int] | None = None
         self._has_ended = threading.Event()
+        self._source_lock = threading.Lock()
         self._last_bytes_at = time.monotonic()
         self._source, self.child_end = _terminal(stdout) if by_terminal else os.pipe()
         self._thread = threading.Thread(target=self._run, name="trace relay", daemon=True)
@@ -57,11 +58,14 @@ class Relay:
 
     def resize(self, process: int) -> None:
         """Give the command's terminal the size of ours, and tell the command if it changed."""
-        if self._by_terminal and (size := _size(self._stdout)) and size != self._size:
-            self._size, before = size, self._size
-            _resize(self._source, size)
-            if before:
-                os.kill(process, signal.SIGWINCH)
+        if not self._by_terminal or not (size := _size(self._stdout)) or size == self._size:
+            return
+        self._size, before = size, self._size
+        with self._source_lock:
+            if self._source >= 0:
+                _resize(self._source, size)
+        if before:
+            os.kill(process, signal.SIGWINCH)
 
     def finish(self) -> bool:
         """Read to the end, and return whether it came.
@@ -86,11 +90,13 @@ class Relay:
                     self._give(self._demultiplexer.feed(piece))
                 elif self._is_overdue():
                     self._give(self._demultiplexer.release())
-            self._give(self._demultiplexer.release())
+            self._give(self._demultiplexer.release(at_end=True))
         except OSError:  # nobody reads our output: the command is to see the same
             pass
         finally:
-            os.close(self._source)
+            with self._source_lock:
+                os.close(self._source)
+                self._source = -1
 
     def _read(self) -> bytes | None:
         """Return what came, b"" if nothing did for a moment, None at the end."""

@@ -40,6 +40,7 @@ def run(
     rank_variables: Sequence[str] = (),
     live: Live | None = None,
     environment: Mapping[str, str] | None = None,
+    shim: str | None = None,
 ) -> Captured:
     """Run a command to its end; its streams, terminal and signals are its own. Return what came.
 
@@ -50,7 +51,7 @@ def run(
         oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none of them.
     rank_variables: variables that hold a rank; each rank then has its own file, see `ranks`.
     live: is given new lines now and then, in this thread, while the command runs.
-    environment: for the command; ours by default.
+    environment: for the command; ours by default. shim: its file; by default the installed one.
     Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written;
     both before the command runs.
     """
@@ -79,7 +80,9 @@ def run(
         notices = variables.given_way(wanted, environment)
         environment |= variables.combined(wanted, environment)
         markers = {name: leaf.MARKERS for name, leaf in leaves.items()}
-        separated = separation_for(separation, program[0], trace, markers, environment, folder)
+        separated = separation_for(
+            separation, program[0], trace, markers, environment, folder, shim
+        )
         stack.callback(separated.close)
         environment |= separated.variables(names)
         started = time.monotonic()

@@ -153,12 +153,13 @@ def separation_for(
     markers: Markers,
     environment: Mapping[str, str],
     folder: str,
+    shim: str | None,
 ) -> Separation:
     """Return the way that was asked for, or with "auto" the best that there is.
 
     Raises BadInput where one that was asked for cannot be taken.
     """
-    shim = shim_path()
+    shim = shim_path() if shim is None else shim
     problem = why_not(program, shim, environment) if asked in ("auto", "preload") else ""
     if asked in ("auto", "preload") and not problem:
         try:

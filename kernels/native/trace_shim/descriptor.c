@@ -37,7 +37,7 @@ static int moved_up(int number) {
     return number;
 }
 
-static struct opened *open_trace(void) {
+static struct opened *open_trace(pid_t process) {
     /* NONBLOCK: were it a FIFO, opening would wait for a reader. */
     int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     int number = open(shim_trace_path, flags, 0666);
@@ -51,21 +51,21 @@ static struct opened *open_trace(void) {
     }
     file->device = status.st_dev;
     file->inode = status.st_ino;
-    file->process = getpid();
+    file->process = process;
     file->number = moved_up(number);
     return file;
 }
 
-int shim_trace_descriptor(void) {
+int shim_trace_descriptor(pid_t process) {
     struct opened *file = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (file && is_still_ours(file)) {
-        if (file->process != getpid()) { /* a fork's first line; told twice by two threads at worst */
-            file->process = getpid();
+        if (file->process != process) { /* a fork's first line; told twice by two threads at worst */
+            file->process = process;
             shim_count(SHIM_PROCESSES);
         }
         return file->number;
     }
-    struct opened *fresh = open_trace();
+    struct opened *fresh = open_trace(process);
     if (!fresh) return -1;
     if (__atomic_compare_exchange_n(&current, &file, fresh, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
+#include <unistd.h>
 
 #include "descriptor.h"
 #include "shim.h"
@@ -68,7 +68,7 @@ static FILE *stamping_stream(void) {
 static FILE *opened(const char *name, const char *path, const char *mode) {
     if (*shim_mkl_path && path && mode && *mode == 'a' && !strcmp(path, shim_mkl_path)) {
         int before = errno;
-        FILE *stream = shim_trace_descriptor() >= 0 ? stamping_stream() : NULL;
+        FILE *stream = shim_trace_descriptor(getpid()) >= 0 ? stamping_stream() : NULL;
         errno = before;
         if (stream) return stream;
     }

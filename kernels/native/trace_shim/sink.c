@@ -34,26 +34,32 @@ static char *put_number(char *at, unsigned long long value) {
     return at;
 }
 
-static char *put_stamp(char *at) {
+static char *put_stamp(char *at, pid_t process) {
     struct timespec now = {0, 0};
     clock_gettime(CLOCK_REALTIME, &now);
-    at = put_number(put_text(at, "[pid "), (unsigned long long)getpid());
+    at = put_number(put_text(at, "[pid "), (unsigned long long)process);
     at = put_number(put_text(at, " tid "), (unsigned long long)syscall(SYS_gettid));
     unsigned long long end = (unsigned long long)now.tv_sec * 1000000000ull;
     at = put_number(put_text(at, " end "), end + (unsigned long long)now.tv_nsec);
     return put_text(at, "] ");
 }
 
+/* Whether our last line was cut off, the disk being full: if there is room again, the next line must
+ * not stand behind it. */
+static int is_torn;
+
 /* Return 0, or why not all of it could be written. */
 static int write_all(int file, const char *text, size_t length) {
-    while (length) {
-        ssize_t written = write(file, text, length);
-        if (written < 0 && errno != EINTR) return errno;
-        if (written == 0) return EIO;
-        if (written > 0) {
-            text += written;
-            length -= (size_t)written;
+    size_t rest = length;
+    while (rest) {
+        ssize_t written = write(file, text + (length - rest), rest);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) {
+            if (rest < length || *text == '\n')
+                __atomic_store_n(&is_torn, 1, __ATOMIC_RELAXED);
+            return written ? errno : EIO;
         }
+        rest -= (size_t)written;
     }
     return 0;
 }
@@ -77,7 +83,8 @@ static int write_without_signal(int file, const char *text, size_t length) {
 }
 
 static int write_line(const char *text, size_t length) {
-    int file = shim_trace_descriptor();
+    pid_t process = getpid();
+    int file = shim_trace_descriptor(process);
     if (file < 0) {
         shim_count(SHIM_UNREACHABLE);
         return 0;
@@ -85,7 +92,9 @@ static int write_line(const char *text, size_t length) {
     char small[LONGEST_STAMP + ON_STACK];
     char *whole = length < ON_STACK ? small : malloc(LONGEST_STAMP + length + 1);
     if (!whole) return 0;
-    char *at = put_stamp(whole);
+    char *at = whole;
+    if (__atomic_exchange_n(&is_torn, 0, __ATOMIC_RELAXED)) *at++ = '\n';
+    at = put_stamp(at, process);
     memcpy(at, text, length);
     at += length;
     *at++ = '\n';

@@ -1,0 +1,70 @@
+"""Programs that print as oneDNN does, and the shim, whether this installation has one or not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+
+# printer WHAT...: "trace N" and "text N" print N lines, "part TEXT" prints without a line's end,
+# "die N" sends itself a signal, "wait" waits for one, "fork" goes on in a child as well.
+PRINTER = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    int is_child = 0;
+    for (int each = 1; each < count; ++each) {
+        const char *word = words[each];
+        int number = each + 1 < count ? atoi(words[each + 1]) : 0;
+        if (!strcmp(word, "trace"))
+            for (int line = 0; line < number; ++line) {
+                printf("onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a,b,c,8:8,%d.%d\n", is_child, line);
+                fflush(stdout);
+            }
+        if (!strcmp(word, "text"))
+            for (int line = 0; line < number; ++line) printf("text %d\r\n", line);
+        if (!strcmp(word, "part")) printf("%s", words[each + 1]);
+        fflush(stdout);
+        if (!strcmp(word, "die")) kill(getpid(), number);
+        if (!strcmp(word, "wait")) pause();
+        if (!strcmp(word, "fork") && !fork()) is_child = 1;
+    }
+    if (!is_child) while (wait(0) > 0) {}
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if sys.platform != "linux" or shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) to make the shim with")
+    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
+    assert spec and spec.loader
+    hook: Any = module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    made = tmp_path_factory.mktemp("shim") / "trace_shim.so"
+    hook.compile_shim(made)
+    return str(made)
+
+
+@pytest.fixture(scope="session")
+def printer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) to make a program with")
+    folder = tmp_path_factory.mktemp("printer")
+    (folder / "printer.c").write_text(PRINTER)
+    program = str(folder / "printer")
+    subprocess.run(["cc", "-O1", "-o", program, str(folder / "printer.c")], check=True)
+    return program

@@ -1,0 +1,426 @@
+"""Commands that run with tracing on: real processes, each captured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.tracing import capture
+
+if sys.platform == "win32":
+    pytest.skip("captures are for POSIX", allow_module_level=True)
+
+# Captures a command as its arguments say, and writes the record where nothing else is written.
+CAPTURE = """
+import json, sys
+import msgspec
+from mlbackends.tracing import capture
+options = json.loads(sys.argv[1])
+record = options.pop("record")
+try:
+    captured = capture.run(sys.argv[2:], **options)
+except capture.NotStarted as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+with open(record, "wb") as file:
+    file.write(msgspec.json.encode(captured))
+sys.exit(captured.exit_code)
+"""
+WAYS = ["preload", "pipe"]
+
+
+class Captures:
+    """Captures commands, in a process whose streams a test can see."""
+
+    def __init__(self, folder: Path, shim: str) -> None:
+        self.folder = folder
+        self.shim = shim
+        self.trace = folder / "trace.log"
+        self.record = folder / "record.json"
+
+    def command(self, *command: str, **options: Any) -> list[str]:
+        settings = {
+            "tracers": ["onednn"],
+            "output": str(self.trace),
+            "shim": self.shim,
+            "record": str(self.record),
+            **options,
+        }
+        return [sys.executable, "-c", CAPTURE, json.dumps(settings), *command]
+
+    def run(self, *command: str, stdin: bytes = b"", **options: Any) -> Any:
+        return subprocess.run(
+            self.command(*command, **options), input=stdin, capture_output=True, check=False
+        )
+
+    def lines(self, path: Path | None = None) -> list[str]:
+        text = (path or self.trace).read_text().splitlines()
+        return [line.rpartition("] ")[2] for line in text]
+
+    def told(self) -> Any:
+        return json.loads(self.record.read_bytes())
+
+    def warnings(self) -> str:
+        return "\n".join(text for level, text in self.told()["notices"] if level == "WARNING")
+
+
+@pytest.fixture
+def captures(tmp_path: Path, shim: str) -> Captures:
+    return Captures(tmp_path, shim)
+
+
+def printed(child: int, count: int) -> list[str]:
+    """Return the lines that the printer prints."""
+    head = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a,b,c,8:8"
+    return [f"{head},{child}.{line}" for line in range(count)]
+
+
+def wait_for(path: Path, lines: int) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_trace_and_text_are_told_apart(captures: Captures, printer: str, way: str) -> None:
+    done = captures.run(printer, "text", "3", "trace", "5", "part", "end", separation=way)
+    assert done.stdout == b"text 0\r\ntext 1\r\ntext 2\r\nend"
+    assert not done.stderr
+    assert captures.lines() == printed(0, 5)
+    told = captures.told()
+    assert (told["lines"], told["lines_by_tracer"], told["lost"]) == (5, {"onednn": 5}, 0)
+    assert (told["exit_code"], told["separation"], told["notices"]) == (0, way, [])
+
+
+def test_the_shim_is_taken_where_it_fits(captures: Captures, printer: str) -> None:
+    captures.run(printer, "trace", "1")
+    assert captures.told()["separation"] == "preload"
+    assert captures.trace.read_text().startswith("[pid ")
+
+
+def test_without_a_shim_the_output_goes_through_a_pipe_and_that_is_told(
+    captures: Captures, printer: str
+) -> None:
+    done = captures.run(printer, "part", "x", "trace", "1", "part", "y", shim="")
+    assert done.stdout == b"xy"
+    ((level, text),) = captures.told()["notices"]
+    assert level == "INFO"
+    assert "without a C compiler" in text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_four_processes_lose_no_line(captures: Captures, printer: str, way: str) -> None:
+    done = captures.run(printer, "fork", "fork", "trace", "5000", "text", "10", separation=way)
+    # The children of the two forks print, and so does the first child's child.
+    assert sorted(captures.lines()) == sorted(printed(0, 5000) + printed(1, 5000) * 3)
+    assert done.stdout.count(b"text") == 40
+    if way == "preload":
+        assert captures.told()["processes"] == 4
+
+
+def test_stdin_stderr_and_the_exit_code_are_the_commands(captures: Captures) -> None:
+    code = "import sys; sys.stderr.write(sys.stdin.read().upper()); sys.exit(77)"
+    done = captures.run(sys.executable, "-c", code, stdin=b"typed")
+    assert (done.stdout, done.stderr, done.returncode) == (b"", b"TYPED", 77)
+
+
+def test_descriptors_and_settings_of_ours_do_not_reach_the_command(captures: Captures) -> None:
+    code = "import os; print(sorted(map(int, os.listdir('/dev/fd')))[:-1])"
+    assert captures.run(sys.executable, "-c", code).stdout == b"[0, 1, 2]\n"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_command_that_is_killed_leaves_its_lines(
+    captures: Captures, printer: str, way: str
+) -> None:
+    done = captures.run(printer, "trace", "3", "die", "9", separation=way)
+    assert done.returncode == 137
+    assert captures.lines() == printed(0, 3)
+    assert "SIGKILL" in captures.warnings()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signal_to_us_is_the_commands(
+    captures: Captures, printer: str, way: str, number: signal.Signals
+) -> None:
+    command = captures.command(printer, "trace", "2", "wait", separation=way)
+    with subprocess.Popen(command) as running:
+        wait_for(captures.trace, 2)
+        running.send_signal(number)
+        assert running.wait(60) == 128 + number
+    assert captures.lines() == printed(0, 2)
+
+
+def test_a_command_may_take_a_signal_and_go_on(captures: Captures) -> None:
+    code = (
+        "import signal, time\n"
+        "seen = []\n"
+        "signal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n"
+        "print('ready', flush=True)\n"
+        "while not seen: time.sleep(0.01)\n"
+        "print('went on')"
+    )
+    command = captures.command(sys.executable, "-c", code)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.SIGTERM)
+        assert running.communicate()[0] == b"went on\n"
+        assert running.returncode == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_when_we_are_killed_what_came_is_kept(captures: Captures, printer: str, way: str) -> None:
+    command = captures.command(printer, "trace", "2", "wait", separation=way)
+    with subprocess.Popen(command, start_new_session=True) as running:
+        wait_for(captures.trace, 2)
+        os.killpg(running.pid, signal.SIGKILL)
+    assert captures.lines() == printed(0, 2)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reader_that_goes_away_ends_the_command_as_ever(captures: Captures, way: str) -> None:
+    command = captures.command("sh", "-c", "yes; exit 3", separation=way)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        assert running.stdout
+        assert running.stdout.readline() == b"y\n"
+        running.stdout.close()
+        assert running.wait(60) == 3  # yes was ended, and the shell went on
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("no-such-program-here", 127, "on PATH"),
+        ("./no/such/program", 127, "there is no program"),
+        ("", 127, "there is no program"),
+        ("/", 126, "folder"),
+        ("/dev/null", 126, "not executable"),
+    ],
+)
+def test_a_command_that_cannot_start_leaves_an_older_trace_alone(
+    captures: Captures, command: str, code: int, words: str
+) -> None:
+    captures.trace.write_text("older\n")
+    done = captures.run(command)
+    assert done.returncode == code
+    assert words in done.stderr.decode()
+    assert captures.trace.read_text() == "older\n"
+
+
+def test_a_file_that_is_not_executable_is_126(captures: Captures) -> None:
+    script = captures.folder / "script"
+    script.write_text("echo hello")
+    assert captures.run(str(script)).returncode == 126
+    script.chmod(0o755)
+    assert captures.run(str(script)).stdout == b"hello\n"  # without a first line it is sh's
+
+
+def test_a_script_whose_interpreter_is_gone_is_126(captures: Captures) -> None:
+    script = captures.folder / "script"
+    script.write_text("#!/no/interpreter\n")
+    script.chmod(0o755)
+    done = captures.run(str(script))
+    assert done.returncode == 126
+    assert b"interpreter" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["no/such/folder/t.log", ".", "a\0b"], ids=repr)
+def test_a_trace_that_cannot_be_written_is_refused_before_the_command_runs(
+    tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="cannot be written"):
+        capture.run(["touch", "ran"], ("onednn",), output)
+    assert not Path("ran").exists()
+
+
+def test_an_unknown_tracer_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="onedn"):
+        capture.run(["true"], ("onedn",), str(tmp_path / "trace.log"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_written_is_counted_and_the_command_goes_on(
+    captures: Captures, printer: str
+) -> None:
+    command = f"ulimit -f 1; '{printer}' trace 50; echo done"
+    done = captures.run("sh", "-c", command)
+    assert done.stdout == b"done\n"
+    told = captures.told()
+    assert told["exit_code"] == 0
+    assert told["lost"] > 0
+    assert f"{told['lost']} lines could not be written to the trace: File too large" in (
+        captures.warnings()
+    )
+    kept = captures.lines()[: 50 - told["lost"]]
+    assert kept == printed(0, len(kept))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_full_disk_loses_lines_and_says_so(
+    captures: Captures, printer: str, way: str, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can be mounted by root alone")
+    try:
+        captures.trace = disk / "trace.log"
+        done = captures.run(
+            printer, "trace", "1000", "text", "1", separation=way, output=str(captures.trace)
+        )
+        assert done.returncode == 0
+        assert done.stdout == b"text 0\r\n"
+        assert "No space left on device" in captures.warnings()
+        kept = captures.lines()[:-1]
+        assert kept == printed(0, 1000)[: len(kept)]
+        assert len(kept) > 50
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_command_without_the_library_is_told(captures: Captures) -> None:
+    done = captures.run("true", tracers=["onednn", "mkl"])
+    assert done.returncode == 0
+    assert captures.trace.read_bytes() == b""
+    assert "no line of oneDNN or MKL came" in captures.warnings()
+
+
+def test_an_older_trace_is_replaced_or_added_to(captures: Captures, printer: str) -> None:
+    captures.trace.write_text("torn end")
+    captures.run(printer, "trace", "1", append=True)
+    assert captures.trace.read_text().startswith("torn end\n[pid ")
+    assert captures.told()["lines"] == 1
+    captures.run(printer, "trace", "2")
+    assert captures.lines() == printed(0, 2)
+
+
+def test_two_captures_into_one_file_do_not_wipe_each_other(
+    captures: Captures, printer: str
+) -> None:
+    command = captures.command(printer, "trace", "2", "wait", record="/dev/null")
+    with subprocess.Popen(command) as first:
+        wait_for(captures.trace, 2)
+        captures.run(printer, "trace", "3")
+        first.terminate()
+    assert sorted(captures.lines()) == sorted(printed(0, 2) + printed(0, 3))
+    assert "another capture was writing" in captures.warnings()
+
+
+def test_each_rank_below_a_launcher_has_its_file(captures: Captures, printer: str) -> None:
+    (captures.folder / "trace.rank7.log").write_text("older\n")
+    launch = f"for rank in 0 1 2; do RANK=$rank '{printer}' trace $rank & done; wait"
+    captures.run("sh", "-c", launch, rank_variables=["PMI_RANK", "RANK"])
+    files = [captures.folder / f"trace.rank{rank}.log" for rank in (1, 2)]
+    assert captures.told()["files"] == [str(file) for file in files]
+    assert [captures.lines(file) for file in files] == [printed(0, 1), printed(0, 2)]
+    assert captures.told()["lines"] == 3
+    assert sorted(captures.folder.glob("trace*")) == files
+
+
+def test_below_a_launcher_a_capture_is_its_ranks(
+    captures: Captures, printer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMI_RANK", "5")
+    captures.run(printer, "trace", "2", rank_variables=["PMI_RANK"])
+    assert captures.lines(captures.folder / "trace.rank5.log") == printed(0, 2)
+    assert not captures.trace.exists()
+
+
+def test_what_is_no_file_gets_the_trace_at_the_end(captures: Captures, printer: str) -> None:
+    done = captures.run(printer, "trace", "2", "text", "1", output="/dev/stderr")
+    assert done.stdout == b"text 0\r\n"
+    assert [x.rpartition("] ")[2] for x in done.stderr.decode().splitlines()] == printed(0, 2)
+    assert captures.told()["files"] == ["/dev/stderr"]
+
+
+def test_a_device_that_is_full_is_told(captures: Captures, printer: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    done = captures.run(printer, "trace", "2", output="/dev/full")
+    assert done.returncode == 0
+    assert "No space left on device" in captures.warnings()
+
+
+def test_new_lines_are_shown_while_the_command_runs(
+    tmp_path: Path, printer: str, shim: str
+) -> None:
+    trace = tmp_path / "trace.log"
+    seen: list[bytes] = []
+
+    def live(lines: list[bytes]) -> None:
+        seen.extend(lines)
+        if len(seen) == 3:  # it waits for what only happens when its lines were seen
+            process = int(seen[0].split()[1])
+            os.kill(process, signal.SIGTERM)
+
+    command = [printer, "trace", "3", "wait"]
+    captured = capture.run(command, ("onednn",), str(trace), live=live, shim=shim)
+    assert captured.exit_code == 128 + signal.SIGTERM
+    assert seen == trace.read_bytes().splitlines()
+
+
+def test_a_table_that_fails_does_not_end_the_command(
+    tmp_path: Path, printer: str, shim: str
+) -> None:
+    def live(lines: list[bytes]) -> None:
+        raise ZeroDivisionError("no rows")
+
+    trace = str(tmp_path / "trace.log")
+    captured = capture.run([printer, "trace", "3"], ("onednn",), trace, live=live, shim=shim)
+    assert (captured.exit_code, captured.lines) == (0, 3)
+    assert any("ZeroDivisionError: no rows" in text for _, text in captured.notices)
+
+
+def test_nothing_of_ours_is_left_behind(captures: Captures, printer: str) -> None:
+    scratch = captures.folder / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    command = captures.command(printer, "trace", "1", "die", "15", output="/dev/stderr")
+    subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert not list(scratch.iterdir())
+
+
+def test_a_preloaded_library_of_the_users_stays(captures: Captures, printer: str) -> None:
+    own = "/usr/lib/libthere-is-none.so"
+    environment = {**os.environ, "LD_PRELOAD": own}
+    code = "import os; print(os.environ['LD_PRELOAD'])"
+    done = captures.run(sys.executable, "-c", code, environment=environment)
+    assert done.stdout.decode().strip() == f"{own}:{captures.shim}"
+
+
+def test_a_shim_whose_name_the_loader_cannot_read_is_reached_by_a_link(
+    captures: Captures, printer: str
+) -> None:
+    place = captures.folder / "my $HOME: a folder"
+    place.mkdir()
+    (place / "shim.so").symlink_to(captures.shim)
+    done = captures.run(printer, "trace", "2", shim=str(place / "shim.so"))
+    assert not done.stderr
+    assert captures.lines() == printed(0, 2)
+
+
+def test_program_left_in_the_background_is_not_waited_for_forever(captures: Captures) -> None:
+    done = captures.run("sh", "-c", "sleep 1000 2>/dev/null & echo $!", separation="pipe")
+    os.kill(int(done.stdout), signal.SIGKILL)
+    assert "left in the background" in captures.warnings()
+
+
+def test_mkl_alone_needs_no_way_of_its_own(captures: Captures) -> None:
+    code = "import os; print(os.environ['MKL_VERBOSE_OUTPUT_FILE'])"
+    done = captures.run(sys.executable, "-c", code, tracers=["mkl"], shim="")
+    assert done.stdout.decode().strip() == str(captures.trace)
+    assert captures.told()["separation"] == "none"

@@ -1,0 +1,112 @@
+"""The file that a trace goes to, what is counted in it, and who watches it grow."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("captures are for POSIX", allow_module_level=True)
+
+from mlbackends.tracing.capture.following import Follower
+from mlbackends.tracing.capture.ranks import rank_of, ranks_files, with_rank
+from mlbackends.tracing.capture.trace_file import TraceFile, counted, is_special
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MARKERS = {"mkl": (b"MKL_VERBOSE ",), "onednn": (b"onednn_verbose,", b"dnnl_verbose,")}
+
+
+@pytest.mark.parametrize("size", [10, 1 << 20, (1 << 20) - 7, (1 << 20) + 1])
+def test_lines_are_counted_once_wherever_the_pieces_end(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "trace.log"
+    text = b"onednn_verbose,a\n[pid 1 tid 1 end 1] MKL_VERBOSE b\n"
+    filler = b"x" * (size % 97) + b"\n"
+    count = max(size // len(text), 1)
+    file.write_bytes(b"skipped\n" + filler + text * count + b"dnnl_verbose,c\n")
+    totals = counted([(str(file), len(b"skipped\n"))], MARKERS)
+    assert totals == {"": 2 * count + 2, "mkl": count, "onednn": count + 1}
+
+
+def test_the_first_line_of_an_empty_file_counts(tmp_path: Path) -> None:
+    file = tmp_path / "trace.log"
+    file.write_bytes(b"MKL_VERBOSE a\n")
+    assert counted([(str(file), 0)], MARKERS) == {"": 1, "mkl": 1, "onednn": 0}
+
+
+def test_a_program_that_moves_its_folder_writes_to_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with TraceFile("trace.log", append=False, of_ranks=False) as trace:
+        assert trace.path == str(tmp_path / "trace.log")
+
+
+def test_what_stood_there_is_kept_only_where_that_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "trace.log"
+    for append, text in ((True, b"old\n"), (False, b"")):
+        file.write_bytes(b"old\n")
+        with TraceFile(str(file), append=append, of_ranks=False) as trace:
+            assert trace.parts() == [(str(file), len(text))]
+        assert file.read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"), [("/dev/null", True), ("/", False), ("/no/such", False), ("a\0b", False)]
+)
+def test_special_files_are_told(path: str, is_one: bool) -> None:
+    assert is_special(path) == is_one
+
+
+@pytest.mark.parametrize(
+    ("path", "rank", "name"),
+    [
+        ("/a/trace.log", "3", "/a/trace.rank3.log"),
+        ("/a.b/trace", "0", "/a.b/trace.rank0"),
+        (".trace", "1", ".trace.rank1"),
+        ("trace.log", "", "trace.log"),
+    ],
+)
+def test_a_rank_stands_before_the_extension(path: str, rank: str, name: str) -> None:
+    assert with_rank(path, rank) == name
+
+
+@pytest.mark.parametrize("value", ["", "x", "-1", "1.0", "²", "9" * 16])
+def test_what_is_no_number_is_no_rank(value: str) -> None:
+    assert not rank_of({"RANK": value}, ("RANK",))
+    assert rank_of({"RANK": value, "PMI_RANK": "2"}, ("RANK", "PMI_RANK")) == "2"
+
+
+def test_the_traces_of_ranks_come_in_order(tmp_path: Path) -> None:
+    names = ["t.rank10.log", "t.rank9.log", "t.rankx.log", "t.log", "u.rank1.log"]
+    for name in names:
+        (tmp_path / name).touch()
+    found = [os.path.basename(file) for file in ranks_files(str(tmp_path / "t.log"))]
+    assert found == ["t.rank9.log", "t.rank10.log"]
+    assert ranks_files("/no/such/t.log") == []
+
+
+def test_a_follower_gives_whole_lines_of_files_that_grow(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"old\none\ntw")
+    parts = [(str(first), 4), (str(second), 0)]
+    follower = Follower(lambda: parts)
+    assert follower.new_lines() == [b"one"]
+    assert follower.new_lines() == []
+    second.write_bytes(b"other\n")
+    with first.open("ab") as file:
+        file.write(b"o\nthree\n")
+    assert follower.new_lines() == [b"two", b"three", b"other"]
+
+
+def test_a_file_that_is_removed_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "trace"
+    file.write_bytes(b"one\n")
+    follower = Follower(lambda: [(str(file), 0)])
+    assert follower.new_lines() == [b"one"]
+    file.unlink()
+    assert follower.new_lines() == []
