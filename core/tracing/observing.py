@@ -7,6 +7,8 @@ from msgspec import Struct
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
 
+KINDS = ("work", "uncounted", "notes")
+"""Calls whose time belongs in a total, other calls, and what is no call."""
 SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
 
@@ -34,12 +36,17 @@ class Whole(Struct, frozen=True):
 
 
 class Watch(Protocol):
-    """Looks for one thing. Its file's docstring says what the thing is."""
+    """Looks for one thing. Its file's docstring says what the thing is.
+
+    WANTS: of KINDS, those that it is given; asking each of a million records thirteen times costs.
+    """
+
+    WANTS: frozenset[str]
 
     def __init__(self, machine: Machine) -> None: ...
 
     def add(self, record: Record) -> None:
-        """Take in one record, of any kind."""
+        """Take in one record."""
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return what was found; [] if nothing."""

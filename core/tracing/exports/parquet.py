@@ -9,11 +9,11 @@ from mlbackends.model.trace import Record
 from mlbackends.tracing.columns import COLUMNS, Rows
 
 ENDINGS = (".parquet",)
-_ROWS = 65_536
+_ROWS = 16_384
 
 
 def write(records: Iterable[Record], file: BinaryIO) -> int:
-    """Write groups of 65,536 rows; return how many rows. Bytes that are no UTF-8 become U+FFFD.
+    """Write groups of 16,384 rows; return how many rows. Bytes that are no UTF-8 become U+FFFD.
 
     Raises BadInput where pyarrow is not installed.
     """

@@ -17,6 +17,8 @@ from mlbackends.tracing.observing import (
 class Finder:
     """Remembers, by process, what was made."""
 
+    WANTS = frozenset(("uncounted", "notes"))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._made: dict[tuple[str, int | None], set[int]] = {}

@@ -9,6 +9,8 @@ from mlbackends.tracing.observing import Evidence, Machine, Whole, times, took
 class Finder:
     """Adds up what is nested, by why."""
 
+    WANTS = frozenset(("uncounted",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._groups = Groups(())

@@ -12,6 +12,8 @@ _MODES = {"bf16", "f16", "tf32", "any"}
 class Finder:
     """Looks for reorders from f32 to a smaller type, for products in it, and for attributes that allow it."""
 
+    WANTS = frozenset(("work",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._reorders: dict[str, int] = {}
@@ -21,7 +23,7 @@ class Finder:
 
     def add(self, record: Record) -> None:
         """Take in one record."""
-        if not isinstance(record, Primitive) or not record.counted:
+        if not isinstance(record, Primitive):
             return
         operation = record.operation
         if operation == "reorder":

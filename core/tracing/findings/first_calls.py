@@ -13,6 +13,8 @@ _LEAST_SHARE = 0.05
 class Finder:
     """Keeps, for each different call, the first time and the sum of the others."""
 
+    WANTS = frozenset(("work",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._calls: dict[tuple[str, int | None, str], list[float]] = {}
@@ -21,7 +23,7 @@ class Finder:
     def add(self, record: Record) -> None:
         """Take in one record."""
         duration = record.duration_ns
-        if not record.counted or duration is None:
+        if duration is None:
             return
         which = (origin(record.source), record.process, record.key)
         sums = self._calls.get(which)

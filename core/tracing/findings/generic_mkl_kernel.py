@@ -10,6 +10,8 @@ _SETS = ("Advanced Vector Extensions", "AVX", "SSE", "Streaming SIMD")
 class Finder:
     """Looks at MKL's header, and at the kernel file if it is told."""
 
+    WANTS = frozenset(("work", "notes"))
+
     def __init__(self, machine: Machine) -> None:
         self._file = machine.mkl_kernel
         self._header: Header | None = None
@@ -19,9 +21,8 @@ class Finder:
     def add(self, record: Record) -> None:
         """Take in one record."""
         if isinstance(record, MklCall):
-            if record.counted:
-                self._count += 1
-                self._total_ns += record.duration_ns or 0.0
+            self._count += 1
+            self._total_ns += record.duration_ns or 0.0
         elif (
             isinstance(record, Header)
             and record.tracer == "mkl"
@@ -37,7 +38,9 @@ class Finder:
         if generic:
             seen = f"the process has {self._file} mapped, MKL's generic kernel file"
         else:
-            seen = "MKL's header names no instruction set, so that it takes its generic kernel file"
+            seen = (
+                "MKL's header names no instruction set, as where it takes its generic kernel file"
+            )
         return [
             Finding(
                 code="generic-mkl-kernel",

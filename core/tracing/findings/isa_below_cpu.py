@@ -23,6 +23,8 @@ _LEAST_SHARE = 0.01
 class Finder:
     """Compares the header's instruction set, the kernels' names and, if told, the processor's."""
 
+    WANTS = frozenset(("work", "notes"))
+
     def __init__(self, machine: Machine) -> None:
         self._processor = _CAPABILITIES.get(machine.capability, 0)
         self._header = 0
@@ -38,7 +40,7 @@ class Finder:
             self._header = max(self._header, rung)
             if rung and (not self._lowest_header or rung < self._lowest_header):
                 self._lowest_header, self._header_line = rung, record
-        elif isinstance(record, Primitive) and record.counted and record.isa:
+        elif isinstance(record, Primitive) and record.isa:
             rung = next((rung for word, rung in _NAMES if record.isa.startswith(word)), 0)
             if rung:
                 sums = self._sums.setdefault(rung, [0, 0.0])

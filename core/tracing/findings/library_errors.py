@@ -8,6 +8,8 @@ from mlbackends.tracing.observing import Evidence, Machine, Whole, times
 class Finder:
     """Counts complaints by what they say."""
 
+    WANTS = frozenset(("notes",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._counts: dict[tuple[str, str, str], int] = {}

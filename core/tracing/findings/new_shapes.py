@@ -14,6 +14,8 @@ _LEAST_EXECUTIONS = 50
 class Finder:
     """Notes after how many executions each new primitive was made."""
 
+    WANTS = frozenset(("work", "uncounted"))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._executions = 0

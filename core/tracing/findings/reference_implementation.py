@@ -18,6 +18,8 @@ _MOST = 5
 class Finder:
     """Adds up the calls by operation and implementation."""
 
+    WANTS = frozenset(("work",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._found: dict[tuple[str, str, str], list[float]] = {}
@@ -25,7 +27,7 @@ class Finder:
 
     def add(self, record: Record) -> None:
         """Take in one record."""
-        if not isinstance(record, Primitive) or not record.counted or not record.slow_path:
+        if not isinstance(record, Primitive) or not record.slow_path:
             return
         which = (record.operation, record.implementation, record.slow_path)
         sums = self._found.setdefault(which, [0, 0.0])

@@ -32,6 +32,8 @@ class _Stream:
 class Finder:
     """Adds reorders up by who needed them: the next primitive that takes their layout, or the last."""
 
+    WANTS = frozenset(("work",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._streams: dict[Lane, _Stream] = {}
@@ -42,7 +44,7 @@ class Finder:
 
     def add(self, record: Record) -> None:
         """Take in one record."""
-        if not isinstance(record, Primitive) or not record.counted:
+        if not isinstance(record, Primitive):
             return
         lane = (origin(record.source), record.process, record.thread)
         stream = self._streams.get(lane)

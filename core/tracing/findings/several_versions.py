@@ -10,6 +10,8 @@ _LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
 class Finder:
     """Keeps the header of each version."""
 
+    WANTS = frozenset(("notes",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._headers: dict[str, dict[str, str]] = {}

@@ -12,6 +12,8 @@ _LEAST_CALLS = 100
 class Finder:
     """Groups calls by operation and shape, and looks at their means."""
 
+    WANTS = frozenset(("work",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._groups = Groups(("tracer", "operation", "shape", "dtype"))

@@ -13,6 +13,8 @@ _LINE_NS = {"onednn": 4_000, "mkl": 12_000}
 class Finder:
     """Counts the lines and their time, by library."""
 
+    WANTS = frozenset(("work", "uncounted"))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._lines: dict[str, int] = {}

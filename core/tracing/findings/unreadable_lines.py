@@ -8,6 +8,8 @@ from mlbackends.tracing.observing import Evidence, Machine, Whole, times
 class Finder:
     """Counts them by reason."""
 
+    WANTS = frozenset(("notes",))
+
     def __init__(self, machine: Machine) -> None:
         del machine
         self._reasons: dict[str, int] = {}

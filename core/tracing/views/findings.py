@@ -1,9 +1,9 @@
 """What a trace gives away: each file of findings/ looks for one thing."""
 
 from mlbackends.model import registry
-from mlbackends.model.trace import Record
+from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Findings
-from mlbackends.tracing.observing import SEVERITIES, Machine, Watch, Whole
+from mlbackends.tracing.observing import KINDS, SEVERITIES, Machine, Watch, Whole
 
 REGISTRY = "tracing.findings"
 
@@ -20,7 +20,9 @@ class Collector:
             name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine or Machine())
             for name in names
         }
-        self._adders = [watch.add for watch in self._watches.values()]
+        self._work, self._uncounted, self._notes = (
+            [watch.add for watch in self._watches.values() if kind in watch.WANTS] for kind in KINDS
+        )
         self._count = 0
         self._total_ns = 0.0
 
@@ -29,7 +31,10 @@ class Collector:
         if record.counted:
             self._count += 1
             self._total_ns += record.duration_ns or 0.0
-        for add in self._adders:
+            adders = self._work
+        else:
+            adders = self._uncounted if isinstance(record, Call) else self._notes
+        for add in adders:
             add(record)
 
     def result(self) -> Findings:

@@ -1,5 +1,7 @@
 """When which operation ran, in stretches of equal length that grow with the trace."""
 
+import math
+
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
@@ -17,8 +19,9 @@ class Collector:
     """
 
     def __init__(self, spans: int = 240, lanes: int = 64) -> None:
-        if spans < 1 or lanes < 1:
-            raise BadInput("a timeline needs at least one stretch and one lane")
+        # What lies before the first call's beginning and behind it are never one stretch.
+        if spans < 2 or lanes < 1:
+            raise BadInput("a timeline needs at least two stretches and one lane")
         self._most = spans
         self._placing = Placing(lanes)
         self._width = _FIRST_WIDTH_NS
@@ -40,23 +43,26 @@ class Collector:
         self._told += not placed.synthetic
         lane = self._placing.lanes[placed.lane]
         self._counts[lane] = self._counts.get(lane, 0) + 1
-        start, end = placed.start_ns, placed.start_ns + placed.duration_ns
+        start, duration = placed.start_ns, placed.duration_ns
+        end = start + math.ceil(duration)
         if self._first is None:
-            self._first_ns, self._last_ns = start, round(end)
-        self._first_ns, self._last_ns = min(self._first_ns, start), max(self._last_ns, round(end))
+            self._first_ns, self._last_ns = start, end
+        self._first_ns, self._last_ns = min(self._first_ns, start), max(self._last_ns, end)
         self._make_room(start, end)
         spans = self._busy.setdefault(lane, {})
         operation = record.operation
-        for number in range(int(start // self._width), int(end // self._width) + 1):
-            inside = min(end, (number + 1) * self._width) - max(start, number * self._width)
+        for number in range(start // self._width, end // self._width + 1):
+            # Since the call began: of a stamp as a fraction, nanoseconds would be lost.
+            ahead = number * self._width - start
+            inside = min(duration, ahead + self._width) - max(0, ahead)
             if inside > 0 or start == end:
                 worked = spans.setdefault(number, {})
                 worked[operation] = worked.get(operation, 0.0) + inside
 
-    def _make_room(self, start: float, end: float) -> None:
+    def _make_room(self, start: int, end: int) -> None:
         """Widen the stretches until all between the first and the last call have a number."""
         while True:
-            first, last = int(start // self._width), int(end // self._width)
+            first, last = start // self._width, end // self._width
             if self._first is not None:
                 first, last = min(first, self._first), max(last, self._last)
             if last - first < self._most:

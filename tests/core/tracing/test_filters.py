@@ -1,0 +1,200 @@
+"""`--where`, `--skip-first` and `--group-by`: what they let through, and what they say when asked wrongly."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.registry import load
+from mlbackends.model.trace import Record, Text
+from mlbackends.tracing import fields
+from mlbackends.tracing.filters import after_first, filtered, grouping, where
+
+MATMUL = (
+    "onednn_verbose,v1,primitive,exec,cpu,matmul,brg_matmul:avx512_core_bf16,undef,"
+    "src:bf16::blocked:ab::f0 wei:bf16::blocked:ba::f0 dst:bf16::blocked:ab::f0,"
+    "attr-scratchpad:user,,128x512:512x256,0.25"
+)
+POOLING = (
+    "onednn_verbose,v1,primitive,exec,cpu,pooling,simple_nchw:any,forward_inference,"
+    "src:f32::blocked:abcd::f0 dst:f32:a:blocked:abcd::f0,,alg:pooling_max,"
+    "mb4ic3_ih64oh32kh2sh2dh0ph0_iw64ow32kw2sw2dw0pw0,0.5"
+)
+SGEMM = (
+    "MKL_VERBOSE SGEMM(N,N,512,256,64,0x7f2c,0x5583,512,0x5584,64,0x7f2d,0x5585,512)"
+    " 1.50us CNR:OFF Dyn:1 FastMM:1 TID:3  NThr:1"
+)
+
+
+def record(line: str, **more: Any) -> Record:
+    parsed = load("tracers", "mkl" if line.startswith("MKL") else "onednn").parse(line)
+    assert isinstance(parsed, Record)
+    return type(parsed)(**{name: getattr(parsed, name) for name in parsed.__struct_fields__} | more)
+
+
+RECORDS = [record(MATMUL), record(POOLING), record(SGEMM), Text(raw="hello\n")]
+
+
+def kept(*texts: str) -> list[str]:
+    return [each.operation or each.raw.strip() for each in filtered(RECORDS, *texts)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("operation=matmul", ["matmul"]),
+        ("operation == matmul", ["matmul"]),
+        ("operation!=matmul", ["pooling", "SGEMM", "hello"]),
+        ("duration_ns>1us", ["matmul", "pooling", "SGEMM"]),
+        ("duration_ns>=0.25ms", ["matmul", "pooling"]),
+        ("duration_ns = 1500", ["SGEMM"]),
+        ("duration_ns < 1ms and tracer=onednn", ["matmul", "pooling"]),
+        ("shape~128x512", ["matmul"]),
+        ("shape~(128|64)x5", ["matmul"]),
+        ("shape ~ '64 |x256$'", ["matmul"]),
+        ("shape!~x", ["pooling", "SGEMM", "hello"]),
+        ("slow_path", ["pooling"]),
+        ("not slow_path and executed", ["matmul", "SGEMM"]),
+        ("operation=matmul or operation=SGEMM", ["matmul", "SGEMM"]),
+        ("(operation=matmul or slow_path) and duration_ns>0.3ms", ["pooling"]),
+        ("operation=matmul or slow_path and duration_ns>9ms", ["matmul"]),
+        ("not (tracer=mkl or tracer=onednn)", ["hello"]),
+        ("NOT tracer=mkl AND executed", ["matmul", "pooling"]),
+        ("arguments.m=512", ["SGEMM"]),
+        ("arguments.m>=256", ["SGEMM"]),
+        ("arguments.m>1k", []),
+        ("state.CNR=OFF", ["SGEMM"]),
+        ("thread=3", ["SGEMM"]),
+        ("thread=none", ["matmul", "pooling", "hello"]),
+        ("thread!=none", ["SGEMM"]),
+        ("thread!=3", ["matmul", "pooling", "hello"]),
+        ("implementation=none", ["SGEMM", "hello"]),
+        ("flops>1M", ["matmul", "SGEMM"]),
+        ("bytes>100KiB", ["matmul", "SGEMM", "pooling"]),
+        ("kind=text", ["hello"]),
+        ("propagation=forward_inference", ["pooling"]),
+        ("duration-ns>0.3ms", ["pooling"]),
+        ("counted=true", ["matmul", "pooling", "SGEMM"]),
+        ("counted!=yes", ["hello"]),
+        ('operation="matmul"', ["matmul"]),
+        ("operation=and", []),
+        ("", ["matmul", "pooling", "SGEMM", "hello"]),
+    ],
+)
+def test_an_expression_lets_through(text: str, found: list[str]) -> None:
+    assert sorted(kept(text)) == sorted(found)
+
+
+def test_several_expressions_must_all_hold() -> None:
+    assert kept("tracer=onednn", "duration_ns>0.3ms") == ["pooling"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("oparation=matmul", "no field 'oparation'", "did you mean 'operation'?"),
+        ("duration>1", "no field 'duration'", "did you mean 'duration_ns'?"),
+        ("zzzzz=1", "no field 'zzzzz'", "known: kind"),
+        ("arguments=1", "is a table", "arguments.m"),
+        ("operation=matmul tracer=mkl", "and, or, or the end", ""),
+        ("operation=", "a value is needed where it ends", ""),
+        ("(operation=matmul", "')' is needed where it ends", ""),
+        ("operation=matmul)", "and, or, or the end", ""),
+        ("operation='matmul", "a second '", ""),
+        ("operation=matmul and", "and, or, or the end", ""),
+        ("operation=matmul and )", "a field is needed", ""),
+        ("shape~[", "no regular expression", ""),
+        ("operation<matmul", "holds a text", "!~"),
+        ("duration_ns>fast", "duration_ns is a number", "us"),
+        ("duration_ns>1parsec", "duration_ns is a number", "us"),
+        ("flops>1ms", "flops is a number", "GiB"),
+        ("counted=perhaps", "is true or false", ""),
+        ("counted>1", "is true or false", ""),
+        ("__class__=1", "no field", ""),
+        ("(" * 60 + "executed" + ")" * 60, "more than 50 parentheses", ""),
+        ("x" * 20_000, "10000 are allowed", ""),
+    ],
+)
+def test_what_cannot_be_understood_is_told_with_what_is_near(
+    text: str, said: str, hint: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        where(text)
+    assert said in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_an_expression_knows_whether_equal_calls_have_equal_answers() -> None:
+    assert where("operation=matmul and arguments.m>1").constant
+    assert not where("operation=matmul", "duration_ns>1").constant
+    assert where("operation=matmul", "shape~x").fields == {"operation", "shape"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_an_expression_or_is_refused(text: str) -> None:
+    try:
+        test = where(text)
+    except BadInput:
+        return
+    for each in RECORDS:
+        assert test(each) in {True, False}
+
+
+@given(st.lists(st.sampled_from(["not", "and", "or", "(", ")", "executed", "thread>1", "'"])))
+def test_any_order_of_words_is_an_expression_or_is_refused(words: list[str]) -> None:
+    try:
+        test = where(" ".join(words))
+    except BadInput:
+        return
+    assert test(RECORDS[0]) in {True, False}
+
+
+def test_many_nots_need_no_stack() -> None:
+    assert where("not " * 1001 + "slow_path")(RECORDS[0]) is True
+    assert sys.getrecursionlimit() > 100
+
+
+def test_the_first_calls_of_each_kind_are_skipped() -> None:
+    calls = [record(MATMUL), record(POOLING), record(MATMUL), record(MATMUL), Text(raw="x")]
+    left = list(after_first(calls, 1))
+    assert [each.operation for each in left] == ["matmul", "matmul", ""]
+    assert list(after_first(calls, 0)) == calls
+
+
+def test_each_process_has_first_calls_of_its_own() -> None:
+    calls = [record(MATMUL, process=number) for number in (1, 2, 1, 2)]
+    assert [each.process for each in after_first(calls, 1)] == [1, 2]
+
+
+def test_the_time_of_day_in_a_prefix_does_not_make_another_origin() -> None:
+    calls = [
+        record(MATMUL, source=f"2026-11-21T16:35:5{second}.123456789Z stdout F ")
+        for second in range(3)
+    ]
+    assert len(list(after_first(calls, 1))) == 2
+    assert {fields.read_text("source")(each) for each in calls} == {""}
+
+
+def test_less_than_no_calls_cannot_be_skipped() -> None:
+    with pytest.raises(BadInput, match="-1 calls"):
+        after_first([], -1)
+
+
+def test_a_grouping_is_a_list_of_fields() -> None:
+    assert grouping("operation, dtype,operation") == ("operation", "dtype")
+    with pytest.raises(BadInput, match="nothing to group by"):
+        grouping(" , ")
+    with pytest.raises(BadInput, match="no field 'operatoin'"):
+        grouping("operatoin")
+
+
+@pytest.mark.parametrize("name", fields.NAMES)
+def test_every_field_can_be_read_of_every_kind_of_record(name: str) -> None:
+    for each in RECORDS:
+        fields.read(name)(each)
+        assert isinstance(fields.read_text(name)(each), str)

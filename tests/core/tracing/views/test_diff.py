@@ -1,0 +1,111 @@
+"""Two traces side by side: verdicts, thresholds, and when a comparison fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.registry import load
+from mlbackends.tracing.aggregate import Aggregate
+from mlbackends.tracing.viewing import difference, difference_of_aggregates
+
+if TYPE_CHECKING:
+    from mlbackends.model.trace import AnyRecord
+
+
+def call(primitive: str, milliseconds: float, implementation: str = "jit:avx2") -> AnyRecord:
+    line = (
+        f"onednn_verbose,v1,primitive,exec,cpu,{primitive},{implementation},undef,"
+        f"src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,8x8,{milliseconds}"
+    )
+    return cast("AnyRecord", load("tracers", "onednn").parse(line))
+
+
+def verdicts(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
+    found = difference(before, after, **options)
+    return {one.values[1]: one.verdict for one in found.changes}
+
+
+def test_each_call_has_a_verdict() -> None:
+    before = [call("a", 10), call("b", 10), call("c", 10), call("d", 10), call("tiny", 0.01)]
+    after = [call("a", 12), call("b", 8), call("c", 10.5), call("e", 10), call("tiny", 0.05)]
+    assert verdicts(before, after) == {
+        "a": "slower",
+        "b": "faster",
+        "c": "same",
+        "d": "gone",
+        "e": "new",
+        "tiny": "noise",
+    }
+
+
+def test_what_is_slower_comes_first_by_how_much_time_it_costs() -> None:
+    before = [call("a", 10), call("b", 100), call("c", 10)]
+    after = [call("a", 30), call("b", 150), call("c", 5)]
+    found = difference(before, after)
+    assert [one.values[1] for one in found.changes] == ["b", "a", "c"]
+    assert found.ratio == pytest.approx(185 / 120)
+
+
+def test_a_comparison_fails_where_something_is_slower() -> None:
+    assert difference([call("a", 10)], [call("a", 12)]).failed
+    assert not difference([call("a", 10)], [call("a", 12)], threshold=1.3).failed
+    assert not difference([call("a", 12)], [call("a", 10)]).failed
+    assert not difference([call("a", 10)], [call("b", 90)]).failed
+
+
+def test_a_comparison_fails_by_the_whole_time_where_that_is_asked_for() -> None:
+    before, after = [call("a", 10)], [call("a", 10), call("b", 10)]
+    assert not difference(before, after).failed
+    assert difference(before, after, whole_threshold=1.5).failed
+    assert not difference(before, after, whole_threshold=2.5).failed
+
+
+@pytest.mark.parametrize(
+    ("measure", "verdict"),
+    [("median", "same"), ("total", "slower"), ("mean", "slower"), ("min", "faster")],
+)
+def test_the_measure_decides(measure: str, verdict: str) -> None:
+    before = [call("a", each) for each in (10, 10, 10)]
+    after = [call("a", each) for each in (5, 10, 90)]
+    assert verdicts(before, after, measure=measure) == {"a": verdict}
+
+
+def test_another_implementation_is_told_beside_the_verdict() -> None:
+    change = difference([call("a", 10)], [call("a", 90, "ref:any")]).changes[0]
+    assert (change.implementation_before, change.implementation_after) == ("jit:avx2", "ref:any")
+    assert change.ratio == pytest.approx(9)
+
+
+def test_an_implementation_can_be_a_part_of_what_is_compared() -> None:
+    found = difference(
+        [call("a", 10)], [call("a", 90, "ref:any")], by=("operation", "implementation")
+    )
+    assert {one.verdict for one in found.changes} == {"new", "gone"}
+
+
+def test_two_empty_traces_do_not_differ() -> None:
+    found = difference([], [])
+    assert (found.changes, found.ratio, found.failed) == ((), None, False)
+
+
+def test_aggregates_compare_as_their_records_do() -> None:
+    before, after = [call("a", 10), call("b", 1)], [call("a", 12)]
+    aggregates = [
+        Aggregate().add(["".join(f"{each}\n" for each in side).encode()])
+        for side in (before, after)
+    ]
+    assert difference_of_aggregates(*aggregates) == difference(before, after)
+
+
+def test_a_senseless_comparison_is_refused() -> None:
+    with pytest.raises(UnknownName, match="'medain'") as caught:
+        difference([], [], measure="medain")
+    assert "median" in caught.value.hint
+    for wrong in ({"threshold": 0.5}, {"smallest_share": 2.0}, {"whole_threshold": 0.1}):
+        with pytest.raises(BadInput, match="means nothing"):
+            difference([], [], **wrong)
+    with pytest.raises(BadInput):
+        difference([], [], threshold=float("nan"))

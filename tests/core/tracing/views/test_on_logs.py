@@ -1,0 +1,105 @@
+"""Every view of every recorded log: what it comes to, and that it can be written and read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from mlbackends.model import registry
+from mlbackends.model.trace_views import AnyView, Findings, Repro, Summary
+from mlbackends.tracing import reading
+from mlbackends.tracing.aggregate import Aggregate
+from mlbackends.tracing.sources import Source
+from mlbackends.tracing.viewing import REGISTRY, from_aggregate, views
+
+TRACES = Path(__file__).resolve().parents[3] / "traces"
+LOGS = sorted(path.name for path in TRACES.glob("*.log"))
+WANTED: dict[str, dict[str, Any]] = {name: {} for name in registry.names(REGISTRY)}
+
+FOUND = {
+    "frameworks-tf-jax-openvino-mxnet.log": {"f32-as-bf16", "reorder-share", "several-versions"},
+    "mkl-2019-to-2025-versions.log": {"several-versions", "generic-mkl-kernel", "double-counting"},
+    "mkl-2026.2-blas-lapack-fft.log": {
+        "library-errors",
+        "first-calls",
+        "generic-mkl-kernel",
+        "double-counting",
+    },
+    "mkl-2026.2-variants.log": {"library-errors", "generic-mkl-kernel"},
+    "onednn-2.0-to-3.6-versions.log": {"reorder-share", "several-versions"},
+    "onednn-3.13-graph-sdpa.log": {"library-errors", "double-counting"},
+    "onednn-3.6-filter-check-dispatch-errors.log": {
+        "library-errors",
+        "several-versions",
+        "double-counting",
+    },
+    "torch-2.13-mkl.log": {"generic-mkl-kernel", "double-counting"},
+    "torch-2.13-onednn-all-timestamp.log": {"reorder-share", "library-errors"},
+    "torch-2.13-onednn-level2.log": {
+        "f32-as-bf16",
+        "reorder-share",
+        "reference-implementation",
+        "double-counting",
+    },
+}
+LONGEST = {
+    "frameworks-tf-jax-openvino-mxnet.log": ("gemm_api", 4, 86_421_098),
+    "mkl-2019-to-2025-versions.log": ("DSYEVD", 4, 690_520_000),
+    "onednn-3.13-graph-sdpa.log": ("matmul", 12, 185_727_759),
+    "torch-2.13-mkl.log": ("SGESDD", 1, 34_840_000),
+    "torch-2.13-onednn-level2.log": ("matmul", 5, 2_245_367),
+    "torch-2.13-onednn-all-timestamp.log": ("convolution", 5, 1_900_879),
+}
+
+
+def seen(log: str, **options: dict[str, Any]) -> dict[str, AnyView]:
+    return views(reading.read(str(TRACES / log)), WANTED | options)
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_every_view_can_be_written_and_read_back(log: str) -> None:
+    for name, view in seen(log).items():
+        data = msgspec.json.encode(view)
+        assert msgspec.json.decode(data)["view"] == name.replace("diff", "difference")
+        assert msgspec.json.decode(data, type=AnyView) == view
+
+
+@pytest.mark.parametrize("log", FOUND)
+def test_a_log_gives_away(log: str) -> None:
+    found = cast("Findings", seen(log)["findings"])
+    assert {one.code for one in found.found} == FOUND[log]
+    for one in found.found:
+        assert one.seen
+        assert one.why
+        assert one.action
+
+
+@pytest.mark.parametrize("log", LONGEST)
+def test_the_longest_operation_of_a_log_is(log: str) -> None:
+    summary = cast("Summary", seen(log, summary={"by": ("operation",)})["summary"])
+    row = summary.rows[0]
+    assert (*row.values, row.count, round(row.total_ns)) == LONGEST[log]
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_sums_are_those_of_the_aggregate(log: str) -> None:
+    options: dict[str, dict[str, Any]] = {"summary": {"by": ("operation", "shape", "dtype")}}
+    path = str(TRACES / log)
+    walked = cast("Summary", views(reading.read(path), options)["summary"])
+    added = cast(
+        "Summary", from_aggregate(Aggregate().add(Source(path).chunks()), options)["summary"]
+    )
+    assert {row.values: (row.count, round(row.total_ns)) for row in added.rows} == {
+        row.values: (row.count, round(row.total_ns)) for row in walked.rows
+    }
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_every_call_of_a_log_can_be_run_again_or_says_why_not(log: str) -> None:
+    for one in cast("Repro", seen(log, repro={"top": 0})["repro"]).calls:
+        assert bool(one.text) == bool(one.tool)
+        assert one.text or one.notes
+        assert one.line
