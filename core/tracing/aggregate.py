@@ -8,6 +8,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from math import isfinite
 from typing import Any, Self
 
 from mlbackends.model.registry import load, names
@@ -58,6 +59,15 @@ class Group:
         """Return sum, extremes and exact median of the times."""
         return statistics([self.durations])
 
+    def drop_senseless(self) -> int:
+        """Take out times that are no numbers, such as "nan", and return how many there were."""
+        if isfinite(sum(self.durations)):
+            return 0
+        kept = [each for each in self.durations if isfinite(each)]
+        dropped = len(self.durations) - len(kept)
+        self.durations[:] = array("d", kept)
+        return dropped
+
     def add(self, duration: float | None) -> None:
         """Add a call."""
         if duration is None:
@@ -98,7 +108,7 @@ class Aggregate:
         self.lines = 0
         self.malformed: list[Malformed] = []
         self.malformed_count = 0
-        self._slow: dict[tuple[int, Where], Group | Note] = {}
+        self._slow: dict[int, Group | Note] = {}
         self._fast: dict[bytes, dict[Hashable, Taker]] = {b"": {}}
         self._keys = 0
         leaves = [load("tracers", name) for name in names("tracers")]
@@ -137,6 +147,8 @@ class Aggregate:
         if rest:
             self.lines += 1
             self._slowly(rest, self.lines)
+        for group in self.groups:
+            self.malformed_count += group.drop_senseless()
         return self
 
     def _add(self, lines: list[bytes]) -> None:
@@ -240,7 +252,7 @@ class Aggregate:
         if record.source or record.process is not None or record.thread is not None:
             where = (record.process, record.thread, place(record.source))
         said = record.key if isinstance(record, Call) else _said(record)
-        identity = hash((type(record), said)), where
+        identity = hash((type(record), said, where))
         found = self._slow.get(identity)
         if found is not None:
             return found

@@ -56,9 +56,10 @@ def _ranked(
         high = sample[middle + margin] if middle + margin < len(sample) else float("inf")
         below = sum(len([0 for each in part if each < low]) for part in parts)
         between = sorted([each for part in parts for each in part if low < each < high])
-        ends = [sum(part.count(end) for part in parts) for end in (low, high)]
-        start = below + ends[0]
-        if below <= first and last < start + len(between) + ends[1]:
+        lows = sum(part.count(low) for part in parts)
+        highs = sum(part.count(high) for part in parts) if high > low else 0
+        start = below + lows
+        if below <= first and last < start + len(between) + highs:
             chosen = [_value(rank - start, low, between, high) for rank in (first, last)]
             return chosen[0], chosen[1]
         margin *= 4

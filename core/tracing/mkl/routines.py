@@ -289,5 +289,6 @@ def split_arguments(text: str, count: int) -> list[str]:
 
 
 def _plausible(values: list[str]) -> bool:
-    """Tell whether joined values have the six decimals with which MKL prints reals."""
-    return all("," not in each or len(each.rpartition(",")[2]) == 6 for each in values)
+    """Tell whether joined values have one comma and the six decimals with which MKL prints reals."""
+    joined = [each.split(",") for each in values if "," in each and "{" not in each]
+    return all(len(parts) == 2 and len(parts[1]) == 6 for parts in joined)

@@ -115,7 +115,7 @@ class Shortener:
 
 
 def _nanoseconds(time: bytes) -> float | None:
-    """Read a time without the "s" at its end; whole seconds, which only transforms of 2019 print, are left."""
+    """Read a time without the "s" at its end; whole seconds, as of 2019's transforms, are left to parse()."""
     try:
         return float(time[:-1]) * _UNITS[time[-1]]
     except (KeyError, ValueError, IndexError):

@@ -62,11 +62,19 @@ def _one(text: str) -> MemoryDescriptor:
     elif rest[0] in ELEMENT_BYTES or rest[0] == "undef":
         short, dtype, rest = name, rest[0], rest[1:]
     if not dtype:
-        return MemoryDescriptor(name.removeprefix("f"), layout=":".join(rest))
+        return _oldest(name, ":".join(rest))
     properties, kind, layout, *more = [*rest, "", "", ""][: max(len(rest), 3)]
     strides = more.pop(0) if more and not more[0].startswith("f") else ""
     flags = ":".join(more)
     return MemoryDescriptor(short, dtype, properties, kind, layout, strides, flags)
+
+
+def _oldest(name: str, layout: str) -> MemoryDescriptor:
+    """Read what 0.x prints: "fsrc:nchw", and of a reorder "in:f32_nchw"."""
+    dtype, _, rest = layout.partition("_")
+    if dtype in ELEMENT_BYTES:
+        return MemoryDescriptor(name, dtype, layout=rest)
+    return MemoryDescriptor(name.removeprefix("f"), layout=layout)
 
 
 def _split_name(name: str) -> tuple[str, str]:

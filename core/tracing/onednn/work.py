@@ -202,6 +202,8 @@ def _passes(name: str, names: frozenset[str]) -> int:
 
 def _role(name: str) -> str:
     """Return the plain name of a tensor: src for src_a, wei for weights."""
-    if name.startswith(("src", "data", "diff")):
+    if name.startswith(("src", "data", "diff", "in")):
         return "src"
+    if name.startswith("out"):
+        return "dst"
     return {"bias": "bia"}.get(name, name[:3])

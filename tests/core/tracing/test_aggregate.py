@@ -1,0 +1,159 @@
+"""Adding up gives what the records give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.trace import AnyRecord, Call, Dispatch
+from mlbackends.tracing.aggregate import Aggregate
+from mlbackends.tracing.reading import records
+
+TRACES = sorted((Path(__file__).resolve().parents[2] / "traces").glob("*.log"))
+LINES = [line for path in TRACES for line in path.read_bytes().splitlines() if line]
+MATMUL = next(line for line in LINES if b"v1,primitive,exec,cpu,matmul" in line)
+GEMM = next(line for line in LINES if line.startswith(b"MKL_VERBOSE SGEMM("))
+
+Sums = dict[tuple[str, str, object], tuple[int, list[float]]]
+
+
+def summed(found: list[AnyRecord]) -> Sums:
+    """Return count and times of each call by what it is and where."""
+    result: Sums = {}
+    for each in found:
+        if isinstance(each, Call):
+            key = (each.kind, each.key, (each.process, each.thread, each.source))
+            count, times = result.get(key, (0, []))
+            times = times if each.duration_ns is None else [*times, each.duration_ns]
+            result[key] = (count + 1, times)
+    return result
+
+
+def aggregated(whole: Aggregate) -> Sums:
+    """Return the same of an aggregate."""
+    result: Sums = {}
+    for group in whole.groups:
+        key = (group.kind, group.record.key, group.where)
+        assert key not in result
+        result[key] = (group.count, list(group.durations))
+    return result
+
+
+def same(whole: Aggregate, found: list[AnyRecord]) -> bool:
+    """Tell whether an aggregate and records say the same."""
+    assert whole.kinds == dict(Counter(each.kind for each in found))
+    ours, theirs = aggregated(whole), summed(found)
+    assert ours.keys() == theirs.keys()
+    for key, (count, times) in theirs.items():
+        assert ours[key][0] == count
+        assert sorted(ours[key][1]) == pytest.approx(sorted(times))
+    return True
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_log_adds_up_to_its_records(path: Path) -> None:
+    data = path.read_bytes()
+    assert same(Aggregate().add([data]), list(records([data])))
+
+
+def test_all_logs_ten_times_over_in_small_pieces() -> None:
+    data = b"\n".join(LINES * 3) + b"\n"
+    pieces = [data[at : at + 777] for at in range(0, len(data), 777)]
+    assert same(Aggregate().add(pieces), list(records([data])))
+
+
+ODD = [
+    MATMUL,
+    MATMUL + b",5",
+    MATMUL.rpartition(b",")[0],
+    MATMUL.rpartition(b",")[0] + b",",
+    MATMUL.rpartition(b",")[0] + b",0,5",
+    MATMUL.rpartition(b",")[0] + b",soon",
+    MATMUL.replace(b"v1,", b"v1,1795258901075.670898,", 1),
+    MATMUL.replace(b"v1,", b"v1,1795258901076,670898,", 1),
+    b"[pid 1 tid 2 end 3000000] " + MATMUL,
+    b"[pid 1 tid 2 end 9000000] " + MATMUL,
+    b"[rank1]: " + MATMUL,
+    b"loss=0.1 " + MATMUL,
+    MATMUL[:50],
+    MATMUL[:50] + MATMUL,
+    GEMM,
+    GEMM.replace(b"0x7f", b"0x55"),
+    GEMM.replace(b"0x7ffd", b"0x1c"),
+    GEMM.replace(b",512,0x", b",640,0x", 1),
+    GEMM.replace(b",512,0x", b",51,0x", 1),
+    GEMM.replace(b"TID:0", b"TID:1"),
+    GEMM[:40],
+    b"[rank0]: " + GEMM,
+    b"text",
+    b"",
+]
+
+
+@given(st.lists(st.sampled_from(ODD), max_size=40), st.integers(1, 500))
+def test_odd_lines_in_any_order_add_up_to_their_records(lines: list[bytes], size: int) -> None:
+    data = b"".join(line + b"\n" for line in lines)
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert same(Aggregate().add(pieces), list(records([data])))
+
+
+def test_times_that_are_no_numbers_poison_no_total() -> None:
+    head = MATMUL.rpartition(b",")[0]
+    whole = Aggregate().add([head + b",1\n" + head + b",nan\n" + head + b",inf\n"])
+    (group,) = whole.groups
+    assert group.statistics().total == 1e6
+    assert whole.malformed_count == 2
+
+
+def test_a_group_knows_its_statistics_and_its_first_line() -> None:
+    head = MATMUL.rpartition(b",")[0]
+    whole = Aggregate().add([b"text\n" + b"".join(head + b",%d\n" % n for n in (3, 1, 2, 9))])
+    (group,) = whole.groups
+    found = group.statistics()
+    assert (found.count, found.total, found.minimum, found.maximum, found.median) == (
+        4,
+        15e6,
+        1e6,
+        9e6,
+        2.5e6,
+    )
+    assert group.record.raw == head.decode() + ",3"
+    assert group.record.line_number == 2
+    assert (whole.lines, whole.texts) == (5, 1)
+
+
+def test_addresses_that_never_come_back_are_still_one_call() -> None:
+    lines = []
+    for index in range(70_000):
+        address = b"0x7f%010x" % (index * 4096)
+        lines.append(GEMM.replace(b"0x7f" + GEMM.partition(b"0x7f")[2][:10], address))
+    (group,) = Aggregate().add([b"\n".join(lines) + b"\n"]).groups
+    assert group.count == 70_000
+
+
+def test_refusals_are_counted_by_what_they_say() -> None:
+    line = (
+        b"onednn_verbose,v1,1795258901094.%06d,primitive,create:dispatch,brgemm_matmul,"
+        b"datatype configuration not supported on this isa,src/cpu/x64/matmul/a.cpp:1719\n"
+    )
+    whole = Aggregate().add([b"".join(line % number for number in range(5))])
+    (note,) = whole.notes
+    assert note.count == 5
+    assert isinstance(note.record, Dispatch)
+
+
+def test_malformed_lines_are_kept_up_to_a_thousand_and_all_counted() -> None:
+    whole = Aggregate().add([b"onednn_verbose,nonsense\n" * 1500])
+    assert (len(whole.malformed), whole.malformed_count) == (1000, 1500)
+
+
+def test_several_logs_add_up() -> None:
+    whole = Aggregate().add([MATMUL + b"\n"]).add([MATMUL + b"\n"])
+    (group,) = whole.groups
+    assert group.count == 2
+    assert group.statistics().median == median(group.durations)

@@ -1,0 +1,89 @@
+"""Compressed logs are told by their first bytes, and damaged ones give what is there."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib
+import lzma
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.errors import BadInput
+from mlbackends.tracing.compressed import Damaged, compression, decompressed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+}
+TEXT = b"onednn_verbose,v1,info,cpu,runtime:OpenMP,nthr:2\n" * 400
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_the_kind_is_told_by_the_first_bytes(kind: str) -> None:
+    assert compression(PACKERS[kind](TEXT)[:6]) == kind
+    assert compression(b"onedn") == ""
+
+
+@given(st.sampled_from(sorted(PACKERS)), st.lists(st.integers(0, 10_000)), st.integers(1, 3))
+def test_cut_anywhere_and_put_one_behind_the_other(
+    kind: str, places: list[int], copies: int
+) -> None:
+    data = PACKERS[kind](TEXT) * copies
+    ends = sorted({place % len(data) for place in places} | {0, len(data)})
+    pieces = [data[start:end] for start, end in pairwise(ends)]
+    assert b"".join(decompressed(kind, pieces)) == TEXT * copies
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_one_that_was_cut_off_gives_what_is_there_and_says_so(kind: str) -> None:
+    data = PACKERS[kind](TEXT)
+    found: list[bytes] = []
+    with pytest.raises(Damaged, match="ends too early"):
+        found.extend(decompressed(kind, [data[:-4]]))
+    assert TEXT.startswith(b"".join(found))
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_one_with_a_wrong_byte_says_so(kind: str) -> None:
+    data = bytearray(PACKERS[kind](TEXT))
+    data[len(data) // 2] ^= 0xFF
+    with pytest.raises(Damaged, match=f"the {kind} data"):
+        list(decompressed(kind, [bytes(data)]))
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_pieces_stay_small_whatever_was_packed(kind: str) -> None:
+    packed = PACKERS[kind](bytes(20 << 20))
+    assert max(map(len, decompressed(kind, [packed]))) <= 1 << 20
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 reads zstd itself")
+def test_zstd_says_what_it_needs_where_nothing_can_read_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(BadInput, match="zstd") as caught:
+        list(decompressed("zstd", [b"\x28\xb5\x2f\xfd"]))
+    assert "zstandard" in caught.value.hint
+
+
+def test_zstd_where_something_can_read_it() -> None:
+    try:
+        zstd = importlib.import_module(
+            "compression.zstd" if sys.version_info >= (3, 14) else "zstandard"
+        )
+    except ImportError:
+        pytest.skip("neither Python 3.14 nor the package zstandard")
+    packed = zstd.compress(TEXT)
+    assert compression(packed) == "zstd"
+    assert b"".join(decompressed("zstd", [packed[:9], packed[9:]])) == TEXT

@@ -1,0 +1,41 @@
+"""Numbers with decimal commas are found between separators that are commas."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlbackends.tracing.locale_numbers import number, rejoined
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.5", 1.5),
+        ("1,5", 1.5),
+        ("7", 7.0),
+        ("1e-05", 1e-05),
+        ("1,23457e+06", 1234570.0),
+        ("0", 0),
+    ],
+)
+def test_a_number_in_any_locale(text: str, value: float) -> None:
+    assert number(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1,2,3", "0x10", "1.5ms"])
+def test_what_is_no_number(text: str) -> None:
+    assert number(text) is None
+
+
+def test_fields_that_are_right_stay() -> None:
+    assert rejoined(["a", "1"], 2, lambda fields: True) == ["a", "1"]
+    assert rejoined(["a", "1"], 2, lambda fields: False) is None
+
+
+def test_of_several_ways_the_one_to_the_right_is_taken() -> None:
+    assert rejoined(["a", "1", "2", "3"], 3, lambda fields: True) == ["a", "1", "2,3"]
+
+
+def test_too_few_and_far_too_many_fields_are_none() -> None:
+    assert rejoined(["a"], 2, lambda fields: True) is None
+    assert rejoined(["1"] * 50, 2, lambda fields: True) is None

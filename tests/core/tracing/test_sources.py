@@ -1,0 +1,86 @@
+"""A source reads a log wherever it is, and says how far it came and what went wrong."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.model.errors import BadInput
+from mlbackends.tracing.sources import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def test_a_file_tells_its_size_and_how_much_was_read(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\ntwo\n")
+    source = Source(str(log))
+    assert source.size == 8
+    assert b"".join(source.chunks()) == b"one\ntwo\n"
+    assert (source.position, source.damage) == (8, "")
+
+
+def test_a_file_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be opened: No such file"):
+        Source(str(tmp_path / "none.log"))
+
+
+def test_a_folder_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="directory"):
+        Source(str(tmp_path))
+
+
+def test_an_empty_file_is_an_empty_log(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.touch()
+    assert b"".join(Source(str(log)).chunks()) == b""
+
+
+def test_damage_ends_the_text_and_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "a.log.gz"
+    log.write_bytes(gzip.compress(b"one\n" * 1000)[:-5])
+    source = Source(str(log))
+    assert b"".join(source.chunks()) == b"one\n" * 1000
+    assert "ends too early" in source.damage
+
+
+def added(log: Path, text: bytes) -> None:
+    """Write to the end of a log."""
+    with log.open("ab") as file:
+        file.write(text)
+
+
+def test_following_sees_what_is_added_and_a_file_that_starts_anew(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"x" * 70 + b"\n")
+    other = tmp_path / "b.log"
+    other.write_bytes(b"another file\n")
+    steps: Iterator[Callable[[], object]] = iter(
+        [
+            lambda: added(log, b"more\n"),
+            lambda: log.write_bytes(b"anew\n"),
+            lambda: os.replace(other, log),
+        ]
+    )
+
+    def is_over() -> bool:
+        step = next(steps, None)
+        if step is None:
+            return True
+        step()
+        return False
+
+    text = b"".join(Source(str(log), follow=True, is_over=is_over).chunks())
+    assert text == b"x" * 70 + b"\nmore\nanew\nanother file\n"
+
+
+def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
+    log = tmp_path / "a.log.gz"
+    log.write_bytes(gzip.compress(b"one\n"))
+    with pytest.raises(BadInput, match="gzip and cannot be followed"):
+        list(Source(str(log), follow=True).chunks())
