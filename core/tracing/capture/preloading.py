@@ -33,15 +33,13 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
             return f"{path} runs with more rights than ours, so nothing is preloaded into it"
         with ElfFile(path) as program, ElfFile(shim) as ours:
             image, machine = ElfImage(program), ElfImage(ours).machine
-            interpreters = [each[1:4:2] for each in image.segments if each[0] == _PT_INTERP]
             if image.machine != machine:
                 return f"{path} is for {image.machine}, the shim for {machine}"
-            if not interpreters:
+            if not any(segment[0] == _PT_INTERP for segment in image.segments):
                 return f"{path} is linked statically"
-            loader = program.exactly(*interpreters[0])
     except (NotElf, OSError):
-        return ""
-    return f"{path} uses musl" if b"/ld-musl" in loader and not _is_musl() else ""
+        pass
+    return ""
 
 
 def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
@@ -68,13 +66,6 @@ def _has_capabilities(path: str) -> bool:
         return bool(os.getxattr(path, "security.capability"))
     except (OSError, AttributeError):
         return False
-
-
-def _is_musl() -> bool:
-    try:
-        return not os.confstr("CS_GNU_LIBC_VERSION")
-    except (OSError, ValueError):
-        return True
 
 
 def preload_value(shim: str, folder: str, environment: Mapping[str, str]) -> str:

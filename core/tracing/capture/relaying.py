@@ -42,7 +42,7 @@ class Relay:
         self._size: tuple[int, int] | None = None
         self._has_ended = threading.Event()
         self._source_lock = threading.Lock()
-        self._last_bytes_at = time.monotonic()
+        self._quiet_since: float | None = None
         self._source, self.child_end = _terminal(stdout) if by_terminal else os.pipe()
         self._thread = threading.Thread(target=self._run, name="trace relay", daemon=True)
 
@@ -76,7 +76,8 @@ class Relay:
         self.close_child_end()
         while self._thread.is_alive():
             self._thread.join(_BRIEF_SECONDS)
-            if time.monotonic() - self._last_bytes_at > _AFTER_THE_END_SECONDS:
+            quiet_since = self._quiet_since  # never while text waits for a slow reader of ours
+            if quiet_since and time.monotonic() - quiet_since > _AFTER_THE_END_SECONDS:
                 self._has_ended.set()
                 self._thread.join(_AFTER_THE_END_SECONDS)
                 return False
@@ -86,10 +87,12 @@ class Relay:
         try:
             while not self._has_ended.is_set() and (piece := self._read()) is not None:
                 if piece:
-                    self._last_bytes_at = time.monotonic()
+                    self._quiet_since = None
                     self._give(self._demultiplexer.feed(piece))
-                elif self._is_overdue():
-                    self._give(self._demultiplexer.release())
+                else:
+                    self._quiet_since = self._quiet_since or time.monotonic()
+                    if self._is_overdue(time.monotonic() - self._quiet_since):
+                        self._give(self._demultiplexer.release())
             self._give(self._demultiplexer.release(at_end=True))
         except OSError:  # nobody reads our output: the command is to see the same
             pass
@@ -100,7 +103,7 @@ class Relay:
 
     def _read(self) -> bytes | None:
         """Return what came, b"" if nothing did for a moment, None at the end."""
-        if not select.select([self._source], [], [], _BRIEF_SECONDS)[0]:
+        if not select.select([self._source], [], [], _BRIEF_SECONDS / 2)[0]:
             return b""
         try:
             return os.read(self._source, _PIECE_BYTES) or None
@@ -109,7 +112,7 @@ class Relay:
                 return None
             raise
 
-    def _is_overdue(self) -> bool:
+    def _is_overdue(self, quiet_seconds: float) -> bool:
         """Tell whether what is held should be seen now: a prompt "MKL_VERBOSE? " may wait for an answer.
 
         A library prints a line at once: little more than a moment can lie between its parts.
@@ -118,7 +121,7 @@ class Relay:
         if not held or self._demultiplexer.is_surely_trace:
             return False
         patience = _BRIEF_SECONDS if len(held) < _BRIEF_BYTES else _PATIENT_SECONDS
-        return time.monotonic() - self._last_bytes_at > patience
+        return quiet_seconds > patience
 
     def _give(self, separated: Separated) -> None:
         if separated.lines:

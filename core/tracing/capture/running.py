@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -55,12 +54,10 @@ def run(
     Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written;
     both before the command runs.
     """
-    if sys.platform == "win32":
-        raise BadInput("commands cannot be traced on Windows")
     if separation not in SEPARATIONS:
         raise BadInput(f"separation is {separation!r}; it may be {', '.join(SEPARATIONS)}")
-    if not command:
-        raise BadInput("there is no command to trace")
+    if not command or not tracers:
+        raise BadInput(f"there is no {'tracer to trace with' if command else 'command to trace'}")
     environment = dict(os.environ if environment is None else environment)
     program = programs.found(command, environment)
     rank = rank_of(environment, rank_variables)
@@ -85,6 +82,8 @@ def run(
         )
         stack.callback(separated.close)
         environment |= separated.variables(names)
+        if names and separated.name != "preload":
+            notices.append(warning("ranks share one trace: only the shim can tell them apart"))
         started = time.monotonic()
         code, complaints = _run(program, environment, separated, trace, live)
         captured = outcome(code, trace, markers, separated, time.monotonic() - started)

@@ -49,14 +49,6 @@ def test_a_program_for_another_processor_does_not(shim: str, tmp_path: Path) -> 
     assert "the shim for" in why_not(str(program), shim, ENVIRONMENT)
 
 
-def test_a_program_of_musl_does_not(shim: str, tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    data = Path(os.path.realpath(sys.executable)).read_bytes()
-    start = data.index(b"/ld-linux")
-    program.write_bytes(data[:start] + b"/ld-musl-" + data[start + 9 :])
-    assert "musl" in why_not(str(program), shim, ENVIRONMENT)
-
-
 def test_a_program_with_more_rights_does_not(shim: str, tmp_path: Path) -> None:
     program = tmp_path / "program"
     shutil.copy(os.path.realpath(sys.executable), program)

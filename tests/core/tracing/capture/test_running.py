@@ -246,6 +246,41 @@ def test_a_trace_that_cannot_be_written_is_refused_before_the_command_runs(
     assert not Path("ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "tracers", "words"),
+    [([], ("mkl",), "no command"), (["true"], (), "no tracer")],
+)
+def test_an_empty_question_is_refused(
+    tmp_path: Path, command: list[str], tracers: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(BadInput, match=words):
+        capture.run(command, tracers, str(tmp_path / "trace.log"))
+
+
+@pytest.mark.parametrize("way", ["", "socket", "terminal", "preload"])
+def test_a_way_that_cannot_be_taken_is_refused(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "isatty", lambda _: False)
+    with pytest.raises(BadInput):
+        capture.run(["true"], ("onednn",), str(tmp_path / "t"), separation=way, shim="")
+
+
+def test_a_slow_reader_of_ours_gets_all_the_text(captures: Captures, printer: str) -> None:
+    command = captures.command(printer, "text", "20000", separation="pipe")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        time.sleep(3)  # longer than a quiet program in the background is waited for
+        assert running.stdout
+        assert len(running.stdout.read().splitlines()) == 20000
+
+
+def test_ranks_that_cannot_be_told_apart_are_told(captures: Captures, printer: str) -> None:
+    launch = f"RANK=0 '{printer}' trace 1; RANK=1 '{printer}' trace 1"
+    captures.run("sh", "-c", launch, rank_variables=["RANK"], separation="pipe")
+    assert captures.lines() == printed(0, 1) * 2
+    assert "ranks share one trace" in captures.warnings()
+
+
 def test_an_unknown_tracer_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="onedn"):
         capture.run(["true"], ("onedn",), str(tmp_path / "trace.log"))
