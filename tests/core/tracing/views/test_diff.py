@@ -93,11 +93,11 @@ def test_two_empty_traces_do_not_differ() -> None:
 
 def test_aggregates_compare_as_their_records_do() -> None:
     before, after = [call("a", 10), call("b", 1)], [call("a", 12)]
-    aggregates = [
+    first, second = (
         Aggregate().add(["".join(f"{each}\n" for each in side).encode()])
         for side in (before, after)
-    ]
-    assert difference_of_aggregates(*aggregates) == difference(before, after)
+    )
+    assert difference_of_aggregates(first, second) == difference(before, after)
 
 
 def test_a_senseless_comparison_is_refused() -> None:

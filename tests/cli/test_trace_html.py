@@ -1,0 +1,262 @@
+"""The page of a trace: whole, harmless whatever a trace holds, with plots that tell what was counted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from mlbackends.cli.web.trace_page import Contents, page
+from mlbackends.model.registry import load
+from mlbackends.tracing import reading
+
+TRACES = Path(__file__).resolve().parents[1] / "traces"
+LOGS = sorted(path.name for path in TRACES.glob("*.log"))
+SVG = "{http://www.w3.org/2000/svg}"
+VOID = {"meta"}
+HOSTILE = (
+    '</title></style></svg><script>alert(1)</script>"><img src=x onerror=alert(1)>&'
+    "\x00\x1b[31m\u202e\ud800"
+)
+LINE = (
+    "onednn_verbose,v1,primitive,exec,cpu,{},{},undef,src:f32::blocked:ab::f0"
+    " wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,{},{}"
+)
+
+
+class Reader(HTMLParser):
+    """Holds what is open, and what was met on the way."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text += data
+
+
+def call(
+    primitive: str,
+    milliseconds: float,
+    kernel: str = "jit:avx2",
+    shape: str = "64x64:64x64",
+    **more: Any,
+) -> Any:
+    record = load("tracers", "onednn").parse(LINE.format(primitive, kernel, shape, milliseconds))
+    return structs.replace(record, **more)
+
+
+def rendered(records: Any, title: str = "a trace", **more: Any) -> str:
+    contents = Contents()
+    for record in records:
+        contents.add(record)
+    return page(contents.result(), title, **more)
+
+
+def pictures(text: str) -> dict[str, ET.Element]:
+    found = [
+        ET.fromstring("<svg " + part.partition("</svg>")[0] + "</svg>")
+        for part in text.split("<svg ")[1:]
+    ]
+    return {each.attrib["class"]: each for each in found}
+
+
+def words(picture: ET.Element) -> list[str]:
+    found = []
+    for text in picture.iter(f"{SVG}text"):
+        title = text.find(f"{SVG}title")
+        found.append((title.text if title is not None else text.text) or "")
+    return found
+
+
+def titles(picture: ET.Element, kind: str) -> list[str]:
+    """Return what shapes of some kind say to who points at them."""
+    found = []
+    for shape in picture.iter():
+        title = shape.find(f"{SVG}title")
+        if kind in shape.attrib.get("class", "").split() and title is not None:
+            found.append(title.text or "")
+    return found
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_every_log_makes_a_whole_page(log: str) -> None:
+    text = rendered(reading.read(str(TRACES / log)), log, tool="backends 1", created="today")
+    reader = Reader(text)
+    assert reader.open == []
+    ids = [value for name, value in reader.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert log in reader.text
+    assert "made bybackends 1" in reader.text
+    assert {"bars-wide", "bars-narrow", "lanes-wide", "lanes-narrow"} <= set(pictures(text))
+
+
+def test_nothing_can_run_and_nothing_is_fetched() -> None:
+    text = rendered([call("matmul", 1)])
+    reader = Reader(text)
+    assert not {"script", "img", "link", "iframe", "object"} & set(reader.tags)
+    names = {name for name, _ in reader.attributes}
+    assert not {name for name in names if name.startswith("on")} | names & {"src", "href", "style"}
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    policy = dict(reader.attributes)["content"]
+    del policy
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert "default-src &#x27;none&#x27;" in text
+    assert f"sha256-{digest}" in text
+    assert "script-src" not in text
+    assert "prefers-color-scheme:dark" in style
+
+
+def test_text_of_a_trace_stays_text() -> None:
+    shape = HOSTILE.replace(",", "")
+    records = [
+        structs.replace(
+            call("matmul", 1),
+            signature=structs.replace(
+                call("matmul", 1).signature,
+                key=HOSTILE,
+                primitive=HOSTILE,
+                implementation=f"ref:{HOSTILE}",
+                problem=shape,
+            ),
+            source=HOSTILE,
+            raw=HOSTILE,
+        )
+    ]
+    records += list(reading.records([b"onednn_verbose,v1,prim\xff<script>\n"]))
+    text = rendered(records, HOSTILE)
+    reader = Reader(text)
+    assert reader.open == []
+    assert not {"script", "img"} & set(reader.tags)
+    assert "alert(1)" in reader.text
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e\ud800]", text)
+    for picture in pictures(text).values():
+        assert picture.tag == f"{SVG}svg"
+
+
+def test_the_bars_are_the_longest_operations() -> None:
+    text = rendered([call("matmul", 3), call("softmax", 1)])
+    for name in ("bars-wide", "bars-narrow"):
+        picture = pictures(text)[name]
+        shapes = titles(picture, "series")
+        assert shapes[0].startswith("matmul · jit:avx2 · f32: 75% · 3 ms · 1 call")
+        assert shapes[1].startswith("softmax · jit:avx2 · f32: 25%")
+        widths = [
+            float(shape.attrib["width"])
+            for shape in picture.iter(f"{SVG}rect")
+            if "series" in shape.attrib["class"]
+        ]
+        assert widths[1] == pytest.approx(widths[0] / 3, rel=0.01)
+
+
+def test_more_bars_than_fit_are_told() -> None:
+    text = rendered([call(f"operation_{number:02}", 1) for number in range(20)])
+    picture = pictures(text)["bars-wide"]
+    assert len(titles(picture, "series")) == 15
+    assert "5 more groups: 25%" in words(picture)
+
+
+def test_the_lanes_are_the_threads() -> None:
+    records = [
+        call("matmul", 1, thread=thread, process=4, start_ns=thread * 1_000_000, clock="epoch")
+        for thread in (1, 2)
+    ]
+    said = words(pictures(rendered(records))["lanes-wide"])
+    assert any(text.startswith("process 4 thread 1 · 1 calls") for text in said)
+    assert any(text.startswith("process 4 thread 2") for text in said)
+    assert not any("no time stamps" in text for text in said)
+
+
+def test_made_up_times_are_told() -> None:
+    said = words(pictures(rendered([call("matmul", 1)]))["lanes-wide"])
+    assert "The trace has no time stamps: calls stand one behind the other." in said
+
+
+def test_very_many_stretches_are_drawn_as_few_shapes() -> None:
+    records = [
+        call(
+            f"operation_{number % 7}",
+            0.5,
+            thread=number % 16,
+            start_ns=number * 1_000_000,
+            clock="epoch",
+        )
+        for number in range(8000)
+    ]
+    picture = pictures(rendered(records))["lanes-wide"]
+    assert len(list(picture.iter())) < 2000
+
+
+def test_a_point_tells_what_was_reached() -> None:
+    text = rendered([call("matmul", 1, shape="512x512:512x512"), call("matmul", 0.01)])
+    said = titles(pictures(text)["points-wide"], "dot")
+    assert len(said) == 2
+    assert said[0].startswith(
+        "matmul 512x512:512x512 f32 jit:avx2: 268 GFLOP/s, 3.15 GB/s, 85.3 operations"
+    )
+    roof = titles(pictures(text)["points-wide"], "roof")
+    assert roof == ["the best seen here: 4.92 GB/s, 268 GFLOP/s"]
+
+
+def test_without_known_work_there_is_no_plot_of_it() -> None:
+    text = rendered([call("softmax", 1, shape="64x64")])
+    assert "points-wide" not in pictures(text)
+    assert 'id="work"' not in text
+
+
+def test_an_operation_has_one_colour_on_all_plots() -> None:
+    text = rendered([call("softmax", 5), call("matmul", 1)])
+    for name in ("bars-wide", "lanes-wide", "points-wide"):
+        picture = pictures(text)[name]
+        kinds = {
+            shape.attrib["class"]
+            for shape in picture.iter()
+            for title in [shape.find(f"{SVG}title")]
+            if title is not None and (title.text or "").startswith("matmul")
+        }
+        assert {kind.split()[1] for kind in kinds if kind.startswith("series")} == {"s1"}
+
+
+def test_findings_refusals_and_what_is_in_no_total_have_their_places() -> None:
+    text = rendered(reading.read(str(TRACES / "torch-2.13-onednn-all-timestamp.log")))
+    reader = Reader(text)
+    assert "[reorder-share]" in reader.text
+    assert "unsupported format tag" in reader.text
+    assert "creations of primitives" in reader.text
+    ids = [value for name, value in reader.attributes if name == "id"]
+    assert {"look-at", "where", "when", "work", "calls", "refused", "uncounted"} <= set(ids)
+
+
+def test_a_trace_of_nothing_is_a_page() -> None:
+    reader = Reader(rendered([]))
+    assert reader.open == []
+    assert "0calls" in reader.text
+
+
+@pytest.mark.parametrize("times", [(0, 0), (1e-300, 1e300), (0, 5)])
+def test_extreme_times_make_a_page(times: tuple[float, float]) -> None:
+    records = [call("matmul", 1, duration_ns=each) for each in times]
+    assert Reader(rendered(records)).open == []

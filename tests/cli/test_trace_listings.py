@@ -1,0 +1,90 @@
+"""The views of a trace as tables: what they say, at any width, and in Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlbackends.cli.terminal import Page
+from mlbackends.cli.trace_listings import listing
+from mlbackends.model import registry
+from mlbackends.model.trace_views import Findings, Summary
+from mlbackends.tracing import reading
+from mlbackends.tracing.viewing import REGISTRY, difference, view
+
+TRACES = Path(__file__).resolve().parents[1] / "traces"
+LOGS = sorted(path.name for path in TRACES.glob("*.log"))
+
+
+def table(log: str, name: str, width: int = 160, **options: Any) -> str:
+    found = view(name, reading.read(str(TRACES / log)), **options)
+    return str(registry.load("cli.render", "table").listing(listing(found), Page(width=width)))
+
+
+@pytest.mark.parametrize("name", registry.names(REGISTRY))
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("width", [40, 200])
+def test_every_view_of_every_log_is_a_table(log: str, name: str, width: int) -> None:
+    text = table(log, name, width)
+    assert text.endswith("\n")
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("name", registry.names(REGISTRY))
+def test_every_view_is_markdown(name: str) -> None:
+    found = view(name, reading.read(str(TRACES / "torch-2.13-mkl.log")))
+    text = registry.load("cli.render", "markdown").listing(listing(found), Page())
+    assert isinstance(text, str)
+
+
+def test_a_summary_shows_times_shares_and_rates() -> None:
+    text = table("torch-2.13-onednn-level2.log", "summary", by=("operation",), top=2)
+    lines = text.splitlines()
+    assert lines[0].split()[:5] == ["operation", "calls", "time", "share", "cumulative"]
+    assert lines[1].split()[:8] == ["matmul", "5", "2.25", "ms", "39%", "39%", "449", "us"]
+    assert lines[3].startswith("7 more")
+    assert "in no total: 36 lines, 4.46 ms: creations of primitives" in text
+
+
+def test_a_column_that_would_be_empty_is_none() -> None:
+    text = table("torch-2.13-mkl.log", "summary")
+    assert "implementation" not in text
+    assert "SGEMM" in text
+
+
+def test_a_summary_of_nothing_grouped_by_nothing_is_a_row() -> None:
+    assert "all" in table("torch-2.13-mkl.log", "summary", by=())
+    assert listing(Summary(by=("operation",))).groups[0].rows == ()
+
+
+def test_no_findings_are_told() -> None:
+    text = listing(Findings(asked=("a", "b"))).notes
+    assert text == ("nothing was found; 2 things were looked for",)
+
+
+def test_bad_findings_stand_out() -> None:
+    found = view("findings", reading.read(str(TRACES / "torch-2.13-onednn-level2.log")))
+    shown = listing(found)
+    assert len(shown.marked) == 3
+    assert shown.groups[-1].title == "note: double-counting"
+
+
+def test_a_command_to_copy_is_whole() -> None:
+    text = table("torch-2.13-onednn-level2.log", "repro", width=400)
+    assert (
+        "benchdnn --matmul --engine=cpu --dt=f32:f32:f32 --stag=ab --wtag=ab --dtag=ab"
+        " --attr-scratchpad=user --attr-fpmath=bf16 512x512:512x512" in text
+    )
+
+
+def test_a_difference_shows_what_is_slower_first() -> None:
+    before, after = (
+        reading.read(str(TRACES / f"torch-2.13-onednn-{name}.log"))
+        for name in ("level2", "all-timestamp")
+    )
+    shown = listing(difference(before, after))
+    assert shown.groups[0].title == "slower (3)"
+    assert shown.marked == {(0, 0), (0, 1), (0, 2)}
+    assert shown.columns[-4:] == ("before", "after", "ratio", "implementation")

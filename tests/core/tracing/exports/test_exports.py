@@ -1,0 +1,278 @@
+"""Traces written for other programs: read back by what reads such files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.registry import load
+from mlbackends.model.trace import Text
+from mlbackends.tracing import reading
+from mlbackends.tracing.columns import COLUMNS
+from mlbackends.tracing.exporting import export, format_of, formats
+
+TRACES = Path(__file__).resolve().parents[3] / "traces"
+LOGS = sorted(path.name for path in TRACES.glob("*.log"))
+MATMUL = (
+    "onednn_verbose,v1,{}primitive,exec,cpu,matmul,jit:avx2,undef,src:f32::blocked:ab::f0"
+    " wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,8x8:8x8,{}"
+)
+
+
+def records(log: str) -> list[Any]:
+    return list(reading.read(str(TRACES / log)))
+
+
+def parsed(line: str) -> Any:
+    return load("tracers", "onednn").parse(line)
+
+
+# ---- JSON Lines ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_json_lines_hold_every_record(log: str, tmp_path: Path) -> None:
+    told = records(log)
+    path = tmp_path / "trace.jsonl"
+    assert export(told, str(path)) == len(told)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["raw"] for row in rows] == [record.raw for record in told]
+    assert [row["operation"] for row in rows] == [record.operation for record in told]
+    assert {row["kind"] for row in rows} == {record.kind for record in told}
+
+
+def test_bytes_that_are_no_utf8_survive_json_lines(tmp_path: Path) -> None:
+    raw = b"\xff\x00\xfe".decode("utf-8", "surrogateescape")
+    path = tmp_path / "trace.jsonl"
+    export([Text(raw=raw)], str(path))
+    assert json.loads(path.read_bytes())["raw"] == raw
+
+
+# ---- CSV -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_csv_holds_every_record(log: str, tmp_path: Path) -> None:
+    told = records(log)
+    path = tmp_path / "trace.csv"
+    assert export(told, str(path)) == len(told)
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert list(rows[0]) == list(COLUMNS)
+    assert [row["shape"] for row in rows] == [record.shape for record in told]
+    assert [row["raw"] for row in rows] == [record.raw.replace("\0", "\ufffd") for record in told]
+    times = [float(row["duration_ns"]) if row["duration_ns"] else None for row in rows]
+    assert times == [record.duration_ns for record in told]
+
+
+def test_csv_keeps_bytes_quotes_and_line_ends(tmp_path: Path) -> None:
+    raw = b'a "quoted", \xff\r\n'.decode("utf-8", "surrogateescape")
+    path = tmp_path / "trace.csv"
+    export([Text(raw=raw)], str(path))
+    assert b'"a ""quoted"", \xff\r\n"' in path.read_bytes()
+
+
+# ---- Chrome's trace ----------------------------------------------------------------------------
+
+
+def traced(told: list[Any], tmp_path: Path, name: str = "trace.json") -> dict[str, Any]:
+    path = tmp_path / name
+    export(told, str(path))
+    data = path.read_bytes()
+    found: dict[str, Any] = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)
+    return found
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_has_the_documented_fields(log: str, name: str, tmp_path: Path) -> None:
+    found = traced(records(log), tmp_path, name)
+    assert set(found) == {"displayTimeUnit", "traceEvents", "otherData"}
+    assert found["displayTimeUnit"] in {"ms", "ns"}
+    named = set()
+    for event in found["traceEvents"]:
+        assert event["ph"] in {"X", "M"}
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["name"], str)
+        assert isinstance(event["args"], dict)
+        if event["ph"] == "X":
+            assert isinstance(event["tid"], int)
+            assert event["ts"] >= 0
+            assert event["dur"] >= 0
+            assert event["cat"]
+        elif event["name"] == "thread_name":
+            named.add((event["pid"], event["tid"]))
+        else:
+            assert event["name"] == "process_name"
+    assert named == {(e["pid"], e["tid"]) for e in found["traceEvents"] if e["ph"] == "X"}
+
+
+def test_times_are_microseconds_since_the_first_call(tmp_path: Path) -> None:
+    told = [
+        parsed(MATMUL.format("1795258901078.000500,", "0.25")),
+        parsed(MATMUL.format("1795258901080.000500,", "1.5")),
+    ]
+    events = traced(told, tmp_path)["traceEvents"]
+    assert [(event["ts"], event["dur"]) for event in events[:2]] == [(0, 250), (2000, 1500)]
+    assert "synthetic" not in events[0]["args"]
+
+
+def test_made_up_times_are_marked(tmp_path: Path) -> None:
+    found = traced([parsed(MATMUL.format("", "0.25")), parsed(MATMUL.format("", "1"))], tmp_path)
+    events = found["traceEvents"]
+    assert [event["ts"] for event in events[:2]] == [0, 250]
+    assert [event["args"]["synthetic"] for event in events[:2]] == [True, True]
+    assert found["otherData"]["synthetic"] is True
+
+
+def test_a_partition_encloses_its_primitives(tmp_path: Path) -> None:
+    events = traced(records("onednn-3.13-graph-sdpa.log"), tmp_path)["traceEvents"]
+    partition = next(
+        event
+        for event in events
+        if "graphpartition" in event["cat"] and event["args"].get("not_counted")
+    )
+    inside = [
+        event
+        for event in events
+        if event["ph"] == "X"
+        and partition["ts"] <= event["ts"] < partition["ts"] + partition["dur"]
+    ]
+    assert {"matmul", "softmax"} <= {event["name"] for event in inside}
+
+
+def test_ranks_and_processes_have_numbers_of_their_own(tmp_path: Path) -> None:
+    line = MATMUL.format("", "1").encode() + b"\n"
+    text = [b"[rank0]: " + line, b"[rank1]: " + line, b"[pid 7 tid 9 end 5000000] " + line]
+    found = traced(list(reading.records(text)), tmp_path)
+    names = {
+        event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"
+    }
+    assert names == {"rank0", "rank1", "process 7"}
+    assert len({event["pid"] for event in found["traceEvents"]}) == 3
+    assert 9 in {event.get("tid") for event in found["traceEvents"]}
+
+
+def test_a_trace_of_nothing_is_a_trace(tmp_path: Path) -> None:
+    assert traced([], tmp_path)["traceEvents"] == []
+
+
+# ---- Parquet ---------------------------------------------------------------------------------
+
+
+def test_parquet_holds_typed_columns(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    told = records("torch-2.13-onednn-level2.log")
+    path = tmp_path / "trace.parquet"
+    assert export(told, str(path)) == len(told)
+    table = parquet.read_table(path)
+    assert table.column_names == list(COLUMNS)
+    assert str(table.schema.field("duration_ns").type) == "double"
+    assert str(table.schema.field("process").type) == "int64"
+    assert str(table.schema.field("counted").type) == "bool"
+    assert table.column("raw").to_pylist() == [record.raw for record in told]
+    assert table.column("gflops").to_pylist() == [record.gflops for record in told]
+    assert table.column("isa").to_pylist() == [record.isa for record in told]
+
+
+def test_parquet_takes_what_is_no_utf8(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "trace.parquet"
+    export([Text(raw=b"\xffx".decode("utf-8", "surrogateescape"))], str(path))
+    assert parquet.read_table(path).column("raw").to_pylist() == ["?x"]
+
+
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from mlbackends.model.errors import BadInput\n"
+        "from mlbackends.tracing.exporting import export\n"
+        "try: export([], sys.argv[1])\n"
+        "except BadInput as error: print(error.hint)\n"
+    )
+    path = tmp_path / "trace.parquet"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'mlbackends[parquet]'" in done.stdout
+    assert os.listdir(tmp_path) == []
+
+
+# ---- where it goes ---------------------------------------------------------------------------
+
+
+def test_the_formats_are_the_files() -> None:
+    assert {"csv", "jsonl", "parquet", "perfetto"} <= set(formats())
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a.jsonl", "jsonl"),
+        ("A.CSV.GZ", "csv"),
+        ("x/trace.json.gz", "perfetto"),
+        ("t.parquet", "parquet"),
+    ],
+)
+def test_a_files_end_tells_its_format(path: str, name: str) -> None:
+    assert format_of(path) == name
+
+
+def test_an_end_that_tells_nothing_is_refused() -> None:
+    with pytest.raises(BadInput, match="does not tell a format") as caught:
+        format_of("trace.xyz")
+    assert ".jsonl" in caught.value.hint
+    with pytest.raises(UnknownName):
+        export([], "trace", "cvs")
+
+
+def test_a_file_comes_to_be_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("before")
+
+    def broken() -> Any:
+        yield Text(raw="x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(broken(), str(path))
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["trace.jsonl"]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be written"):
+        export([], str(tmp_path / "nowhere" / "trace.csv"))
+
+
+def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
+    path, link = tmp_path / "trace.csv", tmp_path / "link.csv"
+    path.write_text("")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    export([], str(link))
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.read_text().startswith("line_number,kind")
+
+
+def test_standard_output_takes_any_format(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    export([Text(raw="x\n")], "-", "jsonl")
+    assert json.loads(capfdbinary.readouterr().out)["raw"] == "x\n"
+
+
+def test_equal_traces_make_equal_packed_files(tmp_path: Path) -> None:
+    told = records("torch-2.13-mkl.log")
+    for name in ("a.csv.gz", "b.csv.gz"):
+        export(told, str(tmp_path / name))
+    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
