@@ -27,6 +27,7 @@ from mlbackends.model.trace import (
     Ukernel,
 )
 from mlbackends.tracing.locale_numbers import number, rejoined
+from mlbackends.tracing.onednn import known
 from mlbackends.tracing.onednn.opening import Opening, opened
 
 ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
@@ -43,63 +44,16 @@ _LEVELS = {"error": "error", "warn": "warning", "warning": "warning", "debuginfo
 
 def parse(line: str) -> AnyRecord | None:
     """Return the record of one line, None if it is not one of oneDNN's from its first byte to its last."""
-    front, _, time = line.rpartition(",")
-    front, _, problem = front.rpartition(",")
-    known = _FRONTS.get(front)
-    if known is not None and _PROBLEM.fullmatch(problem) and "_verbose" not in problem:
-        duration = number(time)
-        if duration is not None:
-            return _again(known, line, problem, duration * 1e6)
+    again = known.record(line)
+    if again is not None:
+        return again
     head = opened(line)
     if head is None or "_verbose," in line[len(head.key.partition(",")[0]) + 1 :]:
         return None
     record = _read(line, head)
-    if isinstance(record, Primitive) and record.start_ns is None and record.duration_ns is not None:
-        _remember(front, record)
+    if isinstance(record, Primitive):
+        known.remember(record)
     return record
-
-
-_FRONTS: dict[str, Primitive] = {}
-"""The first record of each line that is alike up to its problem: programs call one thing with many sizes."""
-_FRONTS_LIMIT = 10_000
-
-
-def _remember(front: str, record: Primitive) -> None:
-    """Keep a record under its line's front, if that holds all fields but the problem and the time."""
-    signature = record.signature
-    if signature.key != f"{front},{signature.problem}":
-        return
-    if len(_FRONTS) >= _FRONTS_LIMIT:
-        _FRONTS.clear()
-    _FRONTS[front] = record
-
-
-def _again(known: Primitive, line: str, problem: str, duration_ns: float) -> Primitive:
-    """Return the record of a line that differs in problem and time."""
-    alike = known.signature
-    if problem != alike.problem:
-        alike = PrimitiveSignature(
-            tracer="onednn",
-            key=line[: line.rindex(",")],
-            format=alike.format,
-            component=alike.component,
-            engine=alike.engine,
-            primitive=alike.primitive,
-            implementation=alike.implementation,
-            propagation=alike.propagation,
-            memory_descriptors=alike.memory_descriptors,
-            attributes=alike.attributes,
-            auxiliary=alike.auxiliary,
-            problem=problem,
-        )
-    return Primitive(
-        tracer="onednn",
-        raw=line,
-        duration_ns=duration_ns,
-        signature=alike,
-        event=known.event,
-        cache_state=known.cache_state,
-    )
 
 
 def _read(line: str, head: Opening) -> AnyRecord | None:
