@@ -23,16 +23,20 @@ def write(records: Iterable[Record], file: BinaryIO) -> int:
     writer.writerow(COLUMNS)
     rows = Rows()
     count = 0
+    truths = [place for place, kind in enumerate(COLUMNS.values()) if kind is bool]
     for record in records:
-        writer.writerow([_cell(value) for value in rows.row(record)])
+        row = rows.row(record)
+        for place in truths:
+            row[place] = "true" if row[place] else "false"
+        if "\0" in record.raw:
+            row = [_without_nul(value) for value in row]
+        writer.writerow(row)
         count += 1
     text.flush()
     text.detach()  # the file is not ours to close
     return count
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # Python's reader takes no NUL before 3.13; elsewhere it ends a text.
+def _without_nul(value: object) -> object:
+    # For many readers of CSV it ends the text.
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value

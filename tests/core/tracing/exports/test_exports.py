@@ -18,7 +18,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import reading
-from mlbackends.tracing.columns import COLUMNS
+from mlbackends.tracing.columns import COLUMNS, Rows
 from mlbackends.tracing.exporting import export, format_of, formats
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
@@ -276,3 +276,12 @@ def test_equal_traces_make_equal_packed_files(tmp_path: Path) -> None:
     for name in ("a.csv.gz", "b.csv.gz"):
         export(told, str(tmp_path / name))
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
+
+
+def test_a_row_of_a_call_that_came_before_is_what_it_would_be_alone() -> None:
+    told = [parsed(MATMUL.format("", time)) for time in ("0.5", "0.25", "0")]
+    told += [parsed(MATMUL.format("", "1").replace("exec,", "create:cache_miss,"))] * 2
+    told += [record for log in LOGS for record in records(log)]
+    rows = Rows()
+    for record in told:
+        assert rows.row(record) == Rows().row(record)
