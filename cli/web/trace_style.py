@@ -27,6 +27,8 @@ border-radius:0 4px 4px 0}
 .findings p{margin:.25rem 0 0}
 .findings details,.refused{border:0;margin:.2rem 0 0}
 .findings summary{padding:0;color:var(--dim);font-size:.88rem}
+.findings summary::before{content:"▸"}
+.findings details[open]>summary::before{content:"▾"}
 .findings summary:hover,.findings details[open]>summary{background:none}
 .findings pre{margin:.3rem 0 0;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;line-height:1.4}
 .numbers{font-size:.86rem}

@@ -23,9 +23,12 @@ class Finder:
             which = (record.level, record.who, record.text)
         else:
             return
-        if which in self._counts or len(self._counts) < 10_000:
-            self._counts[which] = self._counts.get(which, 0) + 1
-        self._evidence.setdefault(which[0], Evidence(4)).add(record)
+        if which in self._counts:
+            self._counts[which] += 1
+        elif len(self._counts) < 10_000:
+            self._counts[which] = 1
+            # One line of each kind: the same complaint comes hundreds of times.
+            self._evidence.setdefault(which[0], Evidence(4)).add(record)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one for each kind of complaint."""
