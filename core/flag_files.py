@@ -7,60 +7,41 @@ benchmark = true
 allow_fp16_reduced_precision_reduction = [false, true]
 """
 
-from collections.abc import Iterator
-
-from mlbackends.flag_kinds import Permutation, Reduction, Text
+from mlbackends.flag_contradictions import ADVICE, clashing, contradiction
+from mlbackends.flag_kinds import Kibibytes, Permutation, Reduction, Text, Workspace
+from mlbackends.flag_names import groups, unknown
 from mlbackends.flag_table import FLAGS, Flag
-from mlbackends.model.errors import BadInput, UnknownName
-
-_LIMIT = 1 << 20
+from mlbackends.flag_toml import leaves, line_of, parsed, read_bytes
+from mlbackends.model.errors import BadInput, shown
 
 
 def read(path: str) -> "dict[str, object]":
     """Return the switches of a file, each checked. Raises BadInput with file, line and key."""
-    import tomllib
+    return switches(read_bytes(path), path)
 
-    text = _start_of(path)
-    if len(text) > _LIMIT:
-        raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is no file of switches")
-    try:
-        decoded = text.decode("utf-8")
-        tables = tomllib.loads(decoded)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{path}: {error}") from None
+
+def switches(data: bytes, path: str) -> "dict[str, object]":
+    """Return the switches of a file's bytes, each checked and none against another.
+
+    path: how the file is called in what BadInput says.
+    """
+    text, tables = parsed(data, path)
     found: dict[str, object] = {}
-    for name, value in _switches(tables):
-        where = f"{path}:{_line(decoded, name)}"
+    for name, value in leaves(tables, groups()):
         flag = FLAGS.get(name)
         if flag is None:
-            unknown = UnknownName("switch", name, tuple(FLAGS))
-            raise BadInput(f"{where}: {unknown}", unknown.hint)
+            error = unknown(name)
+            raise BadInput(f"{path}:{line_of(text, name)}: {error}", error.hint)
         try:
             found[name] = from_data(flag, value)
-        except ValueError as error:
-            raise BadInput(f"{where}: {name} cannot be {value!r}: {error}") from None
+        except ValueError as why:
+            where = f"{path}:{line_of(text, name)}"
+            raise BadInput(f"{where}: {name} cannot be {shown(value)}: {why}") from None
+    names = clashing(found)
+    if names:
+        line = max(line_of(text, name) for name in names)
+        raise BadInput(f"{path}:{line}: {contradiction(found, names)}", ADVICE)
     return found
-
-
-def _start_of(path: str) -> bytes:
-    """Return the first bytes of a file. A pipe is refused: nobody may ever write to it."""
-    import os
-    import stat
-
-    at_once = getattr(os, "O_NONBLOCK", 0)
-    try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once)) as file:
-            is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
-            text = b"" if is_pipe else file.read(_LIMIT + 1)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL in the name
-        raise BadInput(f"{path!r} cannot be read: {error}") from None
-    if is_pipe:
-        raise BadInput(f"{path} cannot be read: it is a pipe, and a file is needed")
-    return text
 
 
 def from_text(flag: Flag, text: str) -> object:
@@ -76,7 +57,7 @@ def from_text(flag: Flag, text: str) -> object:
     elif flag.kind.annotation.startswith("int") and text.isascii() and text.isdecimal():
         # Bytes, as in Python; the variable has a spelling of its own.
         return _checked(flag, int(text[:30]))
-    return flag.kind.parsed(text)
+    return _parsed(flag, text)
 
 
 def from_data(flag: Flag, value: object) -> object:
@@ -84,10 +65,14 @@ def from_data(flag: Flag, value: object) -> object:
     if flag.read_only:
         raise ValueError("it is an answer, not a setting")
     if isinstance(flag.kind, Permutation) and isinstance(value, list):
-        return flag.kind.parsed(",".join(map(str, value)))
+        return flag.kind.parsed(
+            ",".join(each if isinstance(each, str) else shown(each) for each in value)
+        )
     if isinstance(value, str):
-        return flag.kind.parsed(value)
+        return _parsed(flag, value)
     if isinstance(flag.kind, Text) and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= 2**63:
+            raise ValueError("valid numbers are less than 2**63")
         return flag.kind.parsed(str(value))
     return _checked(flag, value)
 
@@ -103,14 +88,14 @@ def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
         name = name.strip()
         if not sign:
             raise BadInput(
-                f"{text!r} is no setting", "write NAME=VALUE, such as cudnn.benchmark=true"
+                f"{shown(text)} is no setting", "write NAME=VALUE, such as cudnn.benchmark=true"
             )
         if name not in FLAGS:
-            raise UnknownName("switch", name, tuple(FLAGS))
+            raise unknown(name)
         try:
             taken = from_text(FLAGS[name], value.strip())
         except ValueError as error:
-            raise BadInput(f"{name} cannot be {value.strip()!r}: {error}") from None
+            raise BadInput(f"{name} cannot be {shown(value.strip())}: {error}") from None
         if name in found and found[name] != taken:
             raise BadInput(f"{name} is set twice, to different values")
         found[name] = taken
@@ -126,35 +111,23 @@ def as_data(flag: Flag, value: object) -> object:
     return value
 
 
+def _parsed(flag: Flag, text: str) -> object:
+    """Return what a text stands for; 0 and 1 are the variables' spelling of false and true."""
+    try:
+        return flag.kind.parsed(text)
+    except ValueError as error:
+        advice = str(error).replace("values are 0 or 1", _TRUE_OR_FALSE)
+        if isinstance(flag.kind, Workspace | Kibibytes):
+            advice = f"{advice}; or a whole number of bytes"
+        raise ValueError(advice) from None
+
+
+_TRUE_OR_FALSE = "values are true or false"
+
+
 def _checked(flag: Flag, value: object) -> object:
     try:
         return flag.kind.checked(flag.name, value)
     except (TypeError, RuntimeError) as error:
-        raise ValueError(str(error)) from None
-
-
-def _switches(table: "dict[str, object]", prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in table.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict) and (
-            value or any(each.startswith(f"{name}.") for each in FLAGS)
-        ):
-            yield from _switches(value, f"{name}.")
-        else:
-            yield name, value
-
-
-def _line(text: str, name: str) -> int:
-    """Return the line on which a key stands, counted from 1: its last part, below its table's head."""
-    key = name.rpartition(".")[2]
-    table, best = "", 1
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            table = stripped.strip("[] \t").replace(" ", "")
-        left = stripped.partition("=")[0].strip().replace(" ", "").replace('"', "")
-        if left and f"{table}.{left}".strip(".") == name:
-            return number
-        if left.rpartition(".")[2] == key and "=" in stripped:
-            best = number
-    return best
+        advice = f"; valid {_TRUE_OR_FALSE}" if flag.kind.name == "bool" else ""
+        raise ValueError(str(error).removeprefix(f"{flag.name} ") + advice) from None

@@ -117,7 +117,7 @@ class Choice(Kind):
             raise self.wrong_type(f"{flag} expects a string, but got {_kind_of(value)}")
         word = self.aliases.get(value, value)
         if word not in self.words:
-            raise self.unknown(f"{flag} cannot be {value!r}. {self._accepted(value)}")
+            raise self.unknown(f"{flag} cannot be {_shown(value)}. {self._accepted(value)}")
         return word
 
     def parsed(self, text: str) -> object:
@@ -165,8 +165,11 @@ class Count(Kind):
             return None
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong_type(f"{flag} expects an int, but got {_kind_of(value)}")
-        if not self.lowest <= value < 2**63:
-            raise RuntimeError(f"{flag} must be {self._range()}, but got {value}")
+        if value < self.lowest:
+            least = f"{self.lowest} or more" if self.lowest else "non-negative"
+            raise RuntimeError(f"{flag} must be {least}, but got {_shown(value)}")
+        if value >= 2**63:
+            raise RuntimeError(f"{flag} must be at most 2**63 - 1, but got {_shown(value)}")
         return value
 
     def parsed(self, text: str) -> object:
@@ -175,11 +178,8 @@ class Count(Kind):
             return None
         digits = text.isascii() and text.isdecimal() and len(text) < 20
         if not digits or not self.lowest <= int(text) < 2**63:
-            raise ValueError(f"valid values are whole numbers, {self._range()}")
+            raise ValueError(f"valid values are whole numbers from {self.lowest} to 2**63 - 1")
         return int(text)
-
-    def _range(self) -> str:
-        return "non-negative" if self.lowest == 0 else f"{self.lowest} or more"
 
 
 class Permutation(Kind):
@@ -198,7 +198,7 @@ class Permutation(Kind):
         numbers = [int(each) if isinstance(each, int) else -1 for each in value]
         if sorted(numbers) != list(range(len(self.words))):
             raise RuntimeError(
-                f"{flag} must name each of 0 to {len(self.words) - 1} once, but got {list(value)}"
+                f"{flag} must name each of 0 to {len(self.words) - 1} once, but got {_shown(list(value))}"
             )
         return tuple(numbers)
 
@@ -249,7 +249,10 @@ class Kibibytes(Count):
 
     def parsed(self, text: str) -> object:
         """Take whole KiB."""
-        number = super().parsed(text)
+        try:
+            number = super().parsed(text)
+        except ValueError:
+            raise ValueError("valid values are whole KiB from 0 to 2**53") from None
         return _bytes_of(number) if isinstance(number, int) else None
 
     def written(self, value: object) -> str:
@@ -290,15 +293,33 @@ class ThreadCounts(Text):
 
     name = "counts"
 
+    def checked(self, flag: str, value: object) -> object:
+        """Return the numbers as text."""
+        if not isinstance(value, str):
+            wanted = "a whole number, or several as text such as '4,2'"
+            raise TypeError(f"{flag} expects {wanted}, but got {_kind_of(value)}")
+        return self.parsed(value)
+
     def parsed(self, text: str) -> object:
         """Take positive numbers with commas between them."""
         counts = [part.strip() for part in text.split(",")]
         if not all(
             part.isascii() and part.isdecimal() and len(part) < 10 and int(part) for part in counts
         ):
-            raise ValueError("valid values are whole numbers from 1 up, with commas between them")
+            raise ValueError(
+                "valid values are whole numbers from 1 to 999999999, with commas between them"
+            )
         return ",".join(counts)
 
 
 def _kind_of(value: object) -> str:
-    return type(value).__name__
+    """Return the name of a value's type, with its module where that is not Python's own: numpy.bool."""
+    kind = type(value)
+    inside = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{inside}{kind.__name__}"
+
+
+def _shown(value: object) -> str:
+    from mlbackends.model.errors import shown
+
+    return shown(value)

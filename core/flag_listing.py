@@ -17,12 +17,13 @@ def listing(names: "tuple[str, ...]" = ()) -> Switches:
 
 def matching(names: "tuple[str, ...]") -> "list[Flag]":
     """Return the switches that names stand for, in the order of the table."""
+    from mlbackends.flag_names import groups
     from mlbackends.model.errors import UnknownName
 
     for name in names:
         if not any(_below(each, name) for each in FLAGS):
-            modules = {each.rpartition(".")[0] for each in FLAGS} - {""}
-            raise UnknownName("switch", name, (*FLAGS, *sorted(modules)))
+            known = (*FLAGS, *groups())
+            raise UnknownName("switch", name, known, "backends flags list")
     return [flag for flag in FLAGS.values() if any(_below(flag.name, name) for name in names)]
 
 

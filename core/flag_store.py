@@ -176,9 +176,9 @@ def forget() -> None:
 def _flag(name: str) -> Flag:
     flag = FLAGS.get(name)
     if flag is None:
-        from mlbackends.model.errors import UnknownName
+        from mlbackends.flag_names import unknown
 
-        raise UnknownName("switch", name, tuple(FLAGS))
+        raise unknown(name)
     return flag
 
 

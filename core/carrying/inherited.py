@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mlbackends.carrying.contradictions import contradict
 from mlbackends.carrying.environment import CARRIED
 from mlbackends.carrying.planning import Step
+from mlbackends.flag_contradictions import contradict
 from mlbackends.flag_files import from_data
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import BadInput

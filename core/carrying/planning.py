@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mlbackends.carrying.contradictions import refuse_contradictions
 from mlbackends.carrying.torch_calls import argument_of, reads_of, write_of
 from mlbackends.flag_cells import cells_of
+from mlbackends.flag_contradictions import refuse_contradictions
 from mlbackends.flag_files import as_data
 from mlbackends.flag_table import FLAGS, Flag
 

@@ -23,15 +23,26 @@ class MlBackendsError(Exception):
 
 
 class UnknownName(MlBackendsError, LookupError):
-    """A name that is in no registry."""
+    """A name that is in no registry. told_by: the command that tells them all, "" for none."""
 
-    def __init__(self, kind: str, name: str, known: "tuple[str, ...]") -> None:
+    def __init__(self, kind: str, name: str, known: "tuple[str, ...]", told_by: str = "") -> None:
         near = nearest(name, known)
         if near:
             hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
         else:
-            hint = f"known: {', '.join(known)}"
-        super().__init__(f"there is no {kind} named {name!r}", hint)
+            hint = f"known: {some(known, told_by)}" if known else ""
+            if told_by and len(known) > _MOST_NAMES:
+                hint = f"`{told_by}` has them all"
+        super().__init__(f"there is no {kind} named {shown(name)}", hint)
+        self.name = name
+
+
+class GroupName(UnknownName):
+    """The name of several switches together, where one is wanted."""
+
+    def __init__(self, name: str, members: "tuple[str, ...]", told_by: str) -> None:
+        message = f"{name} is a group, not a switch: {some(members, told_by)}"
+        MlBackendsError.__init__(self, message)
         self.name = name
 
 
@@ -59,6 +70,37 @@ class Incomplete(MlBackendsError):
     exit_code = 3
 
 
+_MOST_NAMES = 12
+"""So many names are told at most: more are a wall, in which nobody finds the one that is meant."""
+_LONGEST = 80
+_LONGEST_NAME = 200
+"""No name that we know is near to a longer one, and comparing it would take long."""
+
+
+def some(names: "tuple[str, ...]", told_by: str = "") -> str:
+    """Return names with commas, of many the first ones and how many there are besides.
+
+    told_by: the command that tells the others, "" for none.
+    """
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    rest = f"and {len(names) - _MOST_NAMES + 2} more"
+    return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (f": `{told_by}`" if told_by else "")
+
+
+def shown(value: object) -> str:
+    """Return a value as Python writes it, in one line that is never long."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _LONGEST else f"{value[: _LONGEST - 3]}...")
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python writes
+        return "a number of thousands of digits"
+    except RecursionError:
+        return f"a {type(value).__name__} nested deeply"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
 def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """Return the known names that are most likely meant, [] if none is near.
 
@@ -66,10 +108,13 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """
     import difflib
 
+    if len(name) > _LONGEST_NAME:
+        return []
     lower = {each.lower(): each for each in known}
     if name.lower() in lower:
         return [lower[name.lower()]]
-    longer = [each for each in known if each.startswith(f"{name.lower()}_")]
+    longer = [each for each in known if each.lower().startswith(f"{name.lower()}_")]
     if 0 < len(longer) <= 5:
         return longer
-    return difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return [lower[each] for each in close]

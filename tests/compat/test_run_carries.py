@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends import carrying
-from mlbackends.carrying.contradictions import lost
+from mlbackends.flag_contradictions import lost
 from mlbackends.carrying.planning import plan
 from mlbackends.flag_table import FLAGS
 

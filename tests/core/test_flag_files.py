@@ -74,28 +74,37 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
             "flags.toml:3: there is no switch named 'cudnn.benchmrak'",
         ),
         ("[cudn]\n", "there is no switch named 'cudn'"),
-        ("cudnn = true\n", "flags.toml:1: there is no switch named 'cudnn'"),
-        ("[[cudnn]]\nbenchmark = true\n", "there is no switch named 'cudnn'"),
+        ("cudnn = true\n", "flags.toml:1: cudnn is a group, not a switch: cudnn.enabled, "),
+        ("[[cudnn]]\nbenchmark = true\n", "flags.toml:1: cudnn is a group, not a switch: "),
         ("x = 1\n[cudnn]\nbenchmark = 1\n", "flags.toml:1: there is no switch named 'x'"),
         (
             "[cudnn]\nbenchmark = 1\n",
-            "flags.toml:2: cudnn.benchmark cannot be 1: .* expects a bool",
+            "flags.toml:2: cudnn.benchmark cannot be 1: expects a bool, but got int; valid values are true",
         ),
         (
             "[cudnn]\nbenchmark = 'yes'\n",
-            "flags.toml:2: .* cannot be 'yes': valid values are 0 or 1",
+            "flags.toml:2: .* cannot be 'yes': valid values are true or false$",
         ),
         ("[cudnn.benchmark]\n", "cudnn.benchmark cannot be {}"),
-        ("[cudnn]\nbenchmark_limit = 1.5\n", "cannot be 1.5: .* expects an int"),
-        ("[cudnn]\nbenchmark_limit = 1979-05-27\n", "expects an int, but got date"),
+        ("[cudnn]\nbenchmark_limit = 1.5\n", "cannot be 1.5: expects an int"),
+        ("openmp.num_threads = 1.5\n", "cannot be 1.5: expects a whole number, or several as text"),
+        ("cudnn.benchmark_limit = 9999999999999999999\n", r"must be at most 2\*\*63 - 1"),
+        ("cudnn.benchmark_limit = " + "9" * 5000, "a number in it has thousands of digits"),
+        ("mkldnn.verbose_level = 0x" + "f" * 9000, "^.{10,300}$"),
+        ("[cudnn]\nbenchmark_limit = 1979-05-27\n", "expects an int, but got datetime.date"),
         ("[cudnn]\ndepthwise_kernel = 'cudn'\n", "did you mean 'cudnn'"),
         ("fp32_precision = ['ieee']\n", "expects a string, but got list"),
         ("[xnnpack]\nenabled = true\n", "an answer, not a setting"),
-        ("[cudnn\n", "flags.toml: Expected"),
-        ("a = 1\na = 2\n", "flags.toml: Cannot overwrite"),
-        (b"\xff\xfe\x00", "not UTF-8 at byte 0"),
-        (b"\x00\x01\x02", "flags.toml: "),
-        ("x = " + "[" * 100_000, "flags.toml: "),
+        ("[cudnn\n", "flags.toml:1: Expected .* \\(column 7\\)$"),
+        ("a = 1\na = 2\n", "flags.toml:2: Cannot overwrite"),
+        ("cudnn.enabled = true\nx =", "flags.toml:2: Invalid value \\(at the end\\)$"),
+        (b"\n\xff\xfe\x00", "flags.toml:2: not UTF-8 at byte 1$"),
+        ("[cudnn]".encode("utf-16"), "not UTF-8 at byte 0; it begins as UTF-16 does"),
+        (b"\x00\x01\x02", "flags.toml:1: "),
+        ("x = " + "[" * 100_000, "flags.toml: nested more deeply than any switch is$"),
+        ("a." * 5000 + "b = 1", "flags.toml:1: there is no switch named 'a.a.a.a.a'"),
+        ("k" * 100_000 + " = 1", "flags.toml:1: there is no switch named 'k{77}\\.\\.\\.'$"),
+        ("fp32_precision = '" + "k" * 100_000 + "'", "^.{10,300}$"),
         ("#" * (1 << 20) + "\n", "larger than 1048576 bytes"),
     ],
     ids=lambda each: repr(each)[:40],
@@ -105,6 +114,22 @@ def test_what_is_wrong_is_told_with_file_line_and_key(
 ) -> None:
     with pytest.raises(BadInput, match=said):
         flag_files.read(written(text))
+
+
+def test_a_byte_order_mark_is_passed_over(written: Any) -> None:
+    assert flag_files.read(written(b"\xef\xbb\xbfcudnn.benchmark = true")) == {
+        "cudnn.benchmark": True
+    }
+
+
+def test_a_file_that_contradicts_itself_is_refused(written: Any) -> None:
+    path = written("[cuda.matmul]\nallow_tf32 = true\nfp32_precision = 'ieee'\n")
+
+    with pytest.raises(
+        BadInput,
+        match=r"flags.toml:3: cuda.matmul.allow_tf32=1 and .* contradict each other",
+    ):
+        flag_files.read(path)
 
 
 def test_what_is_no_readable_file_is_told(tmp_path: Path) -> None:
@@ -209,7 +234,10 @@ def test_settings_are_names_and_values() -> None:
     for texts, error, said in (
         (("cudnn.benchmark",), BadInput, "no setting"),
         (("cudnn.benchmrak=1",), UnknownName, "benchmrak"),
-        (("cudnn.benchmark=3",), BadInput, "cannot be '3'"),
+        (("cudnn.benchmark=3",), BadInput, "cannot be '3': valid values are true or false"),
+        (("cudnn=1",), UnknownName, "cudnn is a group, not a switch: cudnn.enabled"),
+        (("fp32_precision=" + "x" * 100_000,), BadInput, "^.{10,300}$"),
+        (("x" * 100_000 + "=1",), UnknownName, "^.{10,300}$"),
         (("cudnn.benchmark=1", "cudnn.benchmark=0"), BadInput, "set twice"),
     ):
         with pytest.raises(error, match=said):

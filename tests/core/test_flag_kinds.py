@@ -186,7 +186,7 @@ def test_a_count_is_a_whole_number_that_fits(value: object, error: type[Exceptio
     "text", ["", "-1", "+1", "1.0", "1e3", "0x10", "9" * 19, "9" * 5000, "\u0663"]
 )
 def test_a_count_is_decimal_digits_in_a_variable(text: str) -> None:
-    with pytest.raises(ValueError, match="valid values are whole numbers, non-negative"):
+    with pytest.raises(ValueError, match=r"whole numbers from 0 to 2\*\*63 - 1"):
         Count().parsed(text)
 
 
@@ -262,3 +262,16 @@ def test_a_text_holds_no_nul() -> None:
         Text().parsed("a\0b")
     with pytest.raises(TypeError, match="got bytes"):
         Text().checked("mkl.verbose_level", b"1")
+
+
+def test_a_number_that_is_too_large_is_told_the_highest() -> None:
+    for value in (2**63, 10**5000):
+        with pytest.raises(RuntimeError, match=r"must be at most 2\*\*63 - 1, but got .{5,100}$"):
+            Count().checked("cudnn.benchmark_limit", value)
+
+
+def test_a_type_is_named_with_its_module_where_python_has_the_same_name() -> None:
+    stranger = type("bool", (), {"__module__": "numpy"})
+
+    with pytest.raises(RuntimeError, match=r"expects a bool, but got numpy\.bool$"):
+        Boolean().checked("cudnn.benchmark", stranger())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.carrying.contradictions import contradict, lost, refuse_contradictions
+from mlbackends.flag_contradictions import contradict, lost, refuse_contradictions
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import BadInput
 

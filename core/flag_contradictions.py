@@ -8,22 +8,35 @@ from mlbackends.flag_kinds import Reduction
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import BadInput
 
+ADVICE = "set one of them alone"
+
 
 def refuse_contradictions(values: Mapping[str, object]) -> None:
-    """Raise BadInput that names two switches which contradict each other."""
-    found = lost(values)
+    """Raise BadInput that names two switches which contradict each other; None is no value."""
+    names = clashing(values)
+    if names:
+        raise BadInput(contradiction(values, names), ADVICE)
+
+
+def clashing(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return two switches which contradict each other, () if none do; None is no value.
+
+    Only one where it takes more than one other to undo it.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    found = lost(given)
     if not found:
-        return
-    for one, other in combinations(values, 2):
-        pair = {one: values[one], other: values[other]}
-        if lost(pair):
-            raise BadInput(
-                f"{_shown(one, values[one])} and {_shown(other, values[other])} contradict each other",
-                "set one of them alone",
-            )
-    raise BadInput(
-        f"{_shown(found, values[found])} does not hold beside the other switches that are set"
-    )
+        return ()
+    pairs = combinations(given, 2)
+    return next((pair for pair in pairs if lost({each: given[each] for each in pair})), (found,))
+
+
+def contradiction(values: Mapping[str, object], names: tuple[str, ...]) -> str:
+    """Return what is to be said of `clashing` switches."""
+    shown = " and ".join(f"{name}={FLAGS[name].kind.written(values[name])}" for name in names)
+    if len(names) == 1:
+        return f"{shown} does not hold beside the other switches that are set"
+    return f"{shown} contradict each other"
 
 
 def contradict(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
@@ -53,7 +66,3 @@ def lost(values: Mapping[str, object]) -> str:
         if wanted not in (found, "none"):
             return flag.name
     return ""
-
-
-def _shown(name: str, value: object) -> str:
-    return f"{name}={FLAGS[name].kind.written(value)}"
