@@ -1,7 +1,9 @@
 """Sum, extremes and exact median of times that lie in several arrays, without a second copy of all."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from array import array
@@ -10,7 +12,7 @@ _FEW = 4000
 _SAMPLE = 1001
 
 
-class Statistics(NamedTuple):
+class Statistics(Struct, frozen=True):
     """Of so many times, in their unit; the extremes and the median are None where there is none."""
 
     count: int

@@ -1,6 +1,6 @@
 """What adding up a million trace lines costs, beside oneDNN's own converter and a plain regular expression.
 
-    python tests/benchmarks/traces.py [--converter DIR] [--lines 1000000] [--rounds 3]
+    python tests/benchmarks/traces.py [--converter DIR] [--lines 1000000] [--rounds 3] [--log WORD]
 
 DIR is scripts/verbose_converter of a checkout of oneDNN; without it that row is left out. The lines are
 those of tests/traces with other times: `repeated` as they are (some 70 different calls), `diverse` with
@@ -36,7 +36,8 @@ from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.sources import Source
 for group in Aggregate().add(Source(sys.argv[1]).chunks()).groups:
     call = group.record.signature
-    print(call.key, group.count, *group.statistics(), sep="\\t")
+    found = group.statistics()
+    print(call.key, group.count, found.total, found.minimum, found.maximum, found.median, sep="\\t")
 """
 
 STREAMED = """
@@ -169,6 +170,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streamed", action="store_true", help="records one by one as well")
+    parser.add_argument("--log", default="", help="only logs with this word in their name")
     arguments = parser.parse_args()
     dice = random.Random(4)
     count = arguments.lines
@@ -185,6 +187,8 @@ def main() -> None:
         "MKL, new addresses": (lambda: mkl_lines(dice, count, fresh=True), "regex"),
     }
     for name, (make, peer) in makers.items():
+        if arguments.log not in name:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             log = written(Path(folder, "trace.log"), make())
             commands = {}

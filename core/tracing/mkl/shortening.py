@@ -25,7 +25,7 @@ _Columns = tuple[Callable[[bytes], Any], dict[Any, Taker], list[slice]]
 
 
 class Shortener:
-    """Cuts lines to a key and a time; remembers at most about 15 MB of what it has seen."""
+    """Cuts lines to a key and a time; remembers at most about 10 MB of what it has seen."""
 
     def __init__(self) -> None:
         self._takers: Mapping[Hashable, Taker] = {}

@@ -10,7 +10,7 @@ from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.model.trace import Primitive
 from mlbackends.tracing.locale_numbers import number
 
-_LIMIT = 4096
+_LIMIT = 2048
 """So many signatures are kept; a program that makes more calls than that begins anew."""
 _V1 = "onednn_verbose,v1,"
 _STAMP_LENGTH = len("1795258901075.670898")
