@@ -26,21 +26,8 @@ def unknown(name: str) -> UnknownName:
     return UnknownName("switch", name, tuple(FLAGS), "backends flags list")
 
 
-def unknown_variables(names: "tuple[str, ...]") -> "list[str]":
-    """Return a sentence for each of these variables that begins as ours do, and that nothing reads."""
-    known = (*(each for flag in FLAGS.values() for each in flag.variables), *_OTHERS)
-    ours = tuple(each for each in known if each.startswith(PREFIX))
-    sentences = []
-    for name in names:
-        if not name.startswith(PREFIX) or name in ours or name.startswith(_TRACER):
-            continue
-        near = nearest(name, ours)
-        ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches"
-        sentences.append(f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}")
-    return sentences
-
-
-PREFIX = "MLBACKENDS_"
-#: What is ours and no switch's; the tracer and the build have several.
-_OTHERS = ("MLBACKENDS_FLAGS", "MLBACKENDS_CARRIED", "MLBACKENDS_NATIVE", "MLBACKENDS_TORCH_PYTHON")
-_TRACER = "MLBACKENDS_TRACE_"
+def unknown_variable(name: str, known: "tuple[str, ...]") -> str:
+    """Return what is to be said of a variable that begins as ours do, and that nothing reads."""
+    near = nearest(name, known)
+    ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
+    return f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"

@@ -8,7 +8,15 @@ import os
 from mlbackends.flag_cells import CUDA_MATMUL, MKLDNN_MATMUL, OLDER, Cells, cells_of, put, untouched
 from mlbackends.flag_table import FLAGS, Flag
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OUR_PREFIX = "MLBACKENDS_"
 FILE_VARIABLE = "MLBACKENDS_FLAGS"
+#: What begins with ours and is no switch's; the build has one, and the tracer several.
+_NO_SWITCHES = (FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_NATIVE", "MLBACKENDS_TORCH_PYTHON")
+_OF_THE_TRACER = "MLBACKENDS_TRACE_"
 ENVIRONMENT, FILE = "environment", "file"
 
 #: What ATEN_CPU_CAPABILITY may say beside "default", where that is not avx2 or avx512.
@@ -28,9 +36,55 @@ def first_cells() -> tuple[Cells, list[str]]:
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
         problems += _take_file(cells, path)
+    said, wrong = said_by_variables(os.environ)
+    for name, (_, value) in said.items():
+        put(cells, FLAGS[name], value, ENVIRONMENT)
+    return cells, [*problems, *(sentence for _, sentence in wrong)]
+
+
+def said_by_variables(
+    environment: "Mapping[str, str]",
+) -> "tuple[dict[str, tuple[str, object]], list[tuple[str, str]]]":
+    """Return what variables say of switches, and what is wrong with others, which are to be ignored.
+
+    The first by the names of switches, each with its variable; the second with the variable too.
+    """
+    said: dict[str, tuple[str, object]] = {}
+    problems: list[tuple[str, str]] = []
     for flag in FLAGS.values():
-        problems += _take_variables(cells, flag)
-    return cells, problems
+        for variable, meanings in flag.variables.items():
+            text = environment.get(variable)
+            if text is None:
+                continue
+            try:
+                value = _parsed(flag, text, meanings)
+            except ValueError as error:
+                problems.append((variable, _invalid(flag, variable, text, str(error))))
+                continue
+            if value is not _NOTHING:
+                said[flag.name] = (variable, value)
+    return said, problems + _unknown_variables(environment)
+
+
+def _invalid(flag: Flag, variable: str, text: str, why: str) -> str:
+    kind = "boolean flag" if flag.kind.name == "bool" or flag.variables[variable] else "flag"
+    ending = "" if why.endswith(("?", ".")) else "."
+    return f"Ignoring invalid value for {kind} {variable}: {_shown(text)}; {why}{ending}"
+
+
+def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
+    known = {*_NO_SWITCHES, *(each for flag in FLAGS.values() for each in flag.variables)}
+    unknown = [
+        name
+        for name in environment
+        if name.startswith(OUR_PREFIX) and name not in known and not name.startswith(_OF_THE_TRACER)
+    ]
+    if not unknown:
+        return []
+    from mlbackends.flag_names import unknown_variable
+
+    ours = tuple(sorted(each for each in known if each.startswith(OUR_PREFIX)))
+    return [(name, unknown_variable(name, ours)) for name in unknown]
 
 
 def variables(wanted: Cells) -> "dict[str, str]":
@@ -84,26 +138,6 @@ def _take_file(cells: Cells, path: str) -> list[str]:
     return []
 
 
-def _take_variables(cells: Cells, flag: Flag) -> list[str]:
-    """Read a switch's variables. One that holds nonsense is ignored, as in torch, and told."""
-    problems: list[str] = []
-    for variable, meanings in flag.variables.items():
-        text = os.environ.get(variable)
-        if text is None or flag.read_only:
-            continue
-        try:
-            value = _parsed(flag, text, meanings)
-        except ValueError as error:
-            kind = "boolean flag" if flag.kind.name == "bool" or meanings else "flag"
-            problems.append(
-                f"Ignoring invalid value for {kind} {variable}: {_shown(text)}; {error}."
-            )
-            continue
-        if value is not _NOTHING:
-            put(cells, flag, value, ENVIRONMENT)
-    return problems
-
-
 def _shown(text: str) -> str:
     """Return a variable's text as it fits into one line."""
     short = text if len(text) <= 80 else f"{text[:77]}..."
@@ -111,6 +145,8 @@ def _shown(text: str) -> str:
 
 
 def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:
+    if flag.read_only:
+        raise ValueError(f"{flag.name} is an answer, not a setting")
     if meanings:
         if text not in meanings:
             raise ValueError("valid values are 0 or 1")

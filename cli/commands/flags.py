@@ -228,7 +228,7 @@ def check(files: tuple[str, ...]) -> int:
             warnings.simplefilter("ignore")
             problems = flag_store.problems()
         if problems:
-            raise BadInput("; ".join(problems))
+            raise BadInput(" ".join(each.removeprefix("Ignoring ") for each in problems))
         count = len(flag_store.environment())
         click.echo(f"this environment: {count} {'switch' if count == 1 else 'switches'}, all right")
     return exits.YES

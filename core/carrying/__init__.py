@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from mlbackends.carrying.asked import asked
 from mlbackends.carrying.environment import environment_with
-from mlbackends.carrying.inherited import merged
+from mlbackends.carrying.inherited import merged, without_contradicting
 from mlbackends.carrying.planning import plan
 from mlbackends.carrying.refusals import needs_target, refuse
 from mlbackends.carrying.starting import become, completed, is_plain_script
 from mlbackends.carrying.target import target_of
+from mlbackends.flag_start import FILE_VARIABLE
 
 __all__ = ["asked", "become", "carried", "completed", "is_plain_script", "merged"]
 
@@ -23,9 +24,13 @@ def carried(
 ) -> dict[str, str]:
     """Return the environment with which a command gets the switches.
 
-    values: by the names of switches, each checked; None leaves one to its library.
+    values: by the names of switches, each checked; None leaves one to its library. Those of the file
+    that MLBACKENDS_FLAGS names are among them: the command does not get that variable.
     Raises BadInput where one cannot be applied there, as far as that can be told before the start.
     """
     made = plan(values)
     refuse(values, made, target_of(command, environment) if needs_target(values) else None)
-    return environment_with(made, environment)
+    found = environment_with(made, without_contradicting(values, environment))
+    # Its switches are among the values; read again below them, it could contradict some.
+    found.pop(FILE_VARIABLE, None)
+    return found

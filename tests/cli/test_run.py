@@ -64,6 +64,35 @@ def test_a_run_in_a_run_carries_both(torch: dict[str, str]) -> None:
     assert (done.stdout, done.stderr) == ("True False\n", "")
 
 
+def test_the_variables_and_the_file_of_the_environment_arrive(
+    torch: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "flags.toml"
+    file.write_text("cudnn.enabled = false\n")
+    said = {**torch, "MLBACKENDS_CUDNN_BENCHMARK": "1"}
+    command = (sys.executable, "-c", SHOW)
+
+    alone = backends("run", "--", *command, environment=said)
+    both = backends("run", "--", *command, environment={**said, "MLBACKENDS_FLAGS": str(file)})
+    beside = backends("run", "--set", "cudnn.enabled=0", "--", *command, environment=said)
+    above = backends("run", "--set", "cudnn.benchmark=0", "--", *command, environment=said)
+
+    assert [each.stdout for each in (alone, both, beside, above)] == [
+        "True True\n", "True False\n", "True False\n", "False True\n",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["MLBACKENDS_CUDNN_BENCHMRAK", "MLBACKENDS_CUDNN_BENCHMARK"])
+def test_a_wrong_variable_of_ours_ends_with_2_before_the_start(name: str) -> None:
+    done = backends(
+        "run", "--", sys.executable, "-c", "print(1)", environment={name: "maybe"}
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert name in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_program_behind_a_shell_gets_them_too(torch: dict[str, str]) -> None:
     line = f"{sys.executable} -c '{SHOW}'"
     done = backends("run", "--set", "cudnn.benchmark=1", "sh", "-c", line, environment=torch)

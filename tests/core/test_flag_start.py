@@ -101,3 +101,28 @@ def test_a_variable_with_nonsense_is_ignored_and_told() -> None:
     assert problems == [
         "Ignoring invalid value for boolean flag TORCH_LINALG_PREFER_CUSOLVER: yes; valid values are 0 or 1."
     ]
+
+
+def test_a_variable_of_ours_that_no_switch_has_is_told_with_the_nearest() -> None:
+    strange = {
+        "MLBACKENDS_CUDNN_BENCHMRAK": "1",
+        "MLBACKENDS_XNNPACK_ENABLED": "1",
+        "MLBACKENDS_QUANTIZED_ENGINE": "fbgem",
+        "MLBACKENDS_TRACE_FILE": "/tmp/x",
+        "MLBACKENDS_NATIVE": "off",
+    }
+    with mock.patch.dict(os.environ, strange, clear=True):
+        cells, problems = first_cells()
+
+    assert cells == untouched()
+    engine, xnnpack, unknown = problems
+    assert engine.endswith(
+        ": fbgem; Choose from: fbgemm, qnnpack, onednn, x86; did you mean 'fbgemm'?"
+    )
+    assert xnnpack.endswith(
+        "MLBACKENDS_XNNPACK_ENABLED: 1; xnnpack.enabled is an answer, not a setting."
+    )
+    assert unknown == (
+        "Ignoring the variable MLBACKENDS_CUDNN_BENCHMRAK: no switch has it;"
+        " did you mean MLBACKENDS_CUDNN_BENCHMARK?"
+    )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mlbackends.carrying.environment import environment_with
-from mlbackends.carrying.inherited import merged
+from mlbackends.carrying.inherited import merged, without_contradicting
 from mlbackends.carrying.planning import plan
 from mlbackends.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def around(**values: object) -> dict[str, str]:
@@ -60,3 +65,64 @@ def test_an_order_and_a_pair_come_back_as_they_were() -> None:
 def test_a_variable_that_holds_something_else_is_an_error(text: str) -> None:
     with pytest.raises(BadInput, match="MLBACKENDS_CARRIED"):
         merged({}, {"MLBACKENDS_CARRIED": text})
+
+
+def test_variables_of_ours_are_carried_and_those_of_torch_left_to_it() -> None:
+    environment = {"MLBACKENDS_CUDNN_BENCHMARK": "1", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+
+    assert merged({"cudnn.enabled": False}, environment) == {
+        "cudnn.enabled": False,
+        "cudnn.benchmark": True,
+    }
+
+
+def test_the_file_of_the_environment_comes_last(tmp_path: Path) -> None:
+    file = tmp_path / "flags.toml"
+    file.write_text(
+        "fp32_precision = 'ieee'\nnnpack.enabled = false\n"
+        "[cudnn]\nbenchmark = true\nenabled = false\n[cuda.matmul]\nfp32_precision = 'ieee'\n"
+    )
+    environment = {
+        **around(cudnn__enabled=True),
+        "MLBACKENDS_FLAGS": str(file),
+        "MLBACKENDS_CUDNN_BENCHMARK": "0",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
+    }
+
+    assert merged({"fp32_precision": "tf32"}, environment) == {
+        "fp32_precision": "tf32",
+        "cudnn.benchmark": False,
+        "cudnn.enabled": True,
+        "nnpack.enabled": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "said"),
+    [
+        (
+            "MLBACKENDS_CUDNN_BENCHMARK",
+            "yes",
+            "MLBACKENDS_CUDNN_BENCHMARK: yes; valid values are 0",
+        ),
+        ("MLBACKENDS_CUDNN_BENCHMRAK", "1", "did you mean MLBACKENDS_CUDNN_BENCHMARK"),
+        ("MLBACKENDS_XNNPACK_ENABLED", "1", "xnnpack.enabled is an answer, not a setting"),
+        ("MLBACKENDS_FLAGS", "/nonexistent", "the file that MLBACKENDS_FLAGS names: /nonexistent"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_an_error(variable: str, text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        merged({}, {variable: text})
+
+
+def test_variables_that_contradict_what_is_asked_are_taken_away() -> None:
+    environment = {
+        "MLBACKENDS_FLOAT32_MATMUL_PRECISION": "highest",
+        "MLBACKENDS_CUDNN_BENCHMARK": "1",
+        "OTHER": "1",
+    }
+
+    assert without_contradicting({"cuda.matmul.fp32_precision": "tf32"}, environment) == {
+        "MLBACKENDS_CUDNN_BENCHMARK": "1",
+        "OTHER": "1",
+    }
