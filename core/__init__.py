@@ -30,6 +30,7 @@ _LAZY = {
     "get_float32_matmul_precision": "mlbackends.precision:get_float32_matmul_precision",
     "set_float32_matmul_precision": "mlbackends.precision:set_float32_matmul_precision",
     "load_flags": "mlbackends.flag_store:load_file",
+    "trace": "mlbackends.tracing.session:trace",
     **{
         name: f"mlbackends.sdpa:{name}"
         for name in (

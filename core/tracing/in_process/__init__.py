@@ -1,0 +1,1 @@
+"""Lines of libraries in this very process: where they go while a session listens."""
