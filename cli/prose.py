@@ -33,7 +33,12 @@ def _printed(passage: Passage, page: Page) -> str:
             lines.append(first)
             first = indent
         lines += textwrap.wrap(
-            text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+            text,
+            width,
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,  # a name in two parts is no name
         ) or [first.rstrip()]
     return "\n".join(lines) + "\n"
 

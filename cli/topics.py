@@ -4,6 +4,8 @@ from mlbackends import flag_listing
 from mlbackends.cli.prose import Passage
 from mlbackends.deviations import DEVIATIONS, Deviation
 from mlbackends.flag_files import as_data
+from mlbackends.flag_names import groups, members
+from mlbackends.flag_reached import read_by, set_by
 from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, PROBED, Flag
 from mlbackends.model.errors import UnknownName
 
@@ -12,11 +14,17 @@ DEVIATIONS_TOPIC = "deviations"
 
 def names() -> list[str]:
     """Return every topic."""
-    return [DEVIATIONS_TOPIC, *(each.code for each in DEVIATIONS), *FLAGS, *_codes()]
+    return [
+        DEVIATIONS_TOPIC,
+        *(each.code for each in DEVIATIONS),
+        *groups(),
+        *FLAGS,
+        *_codes(),
+    ]
 
 
 def explained(topic: str) -> list[Passage]:
-    """Return what there is to say of a topic; of "", which topics there are.
+    """Return what there is to say of a topic: of a group every switch; of "", which topics there are.
 
     Raises UnknownName, with the nearest topic.
     """
@@ -27,10 +35,11 @@ def explained(topic: str) -> list[Passage]:
     found = [deviation(each) for each in DEVIATIONS if each.code == topic]
     if topic in FLAGS:
         found.append(switch(FLAGS[topic]))
+    found += [switch(FLAGS[name]) for name in members(topic)]
     if topic in _codes():
         found.append(Passage(topic, (("", _codes()[topic]),)))
     if not found:
-        raise UnknownName("topic", topic, tuple(names()))
+        raise UnknownName("topic", topic, tuple(names()), "backends explain")
     return found
 
 
@@ -58,7 +67,7 @@ def switch(flag: Flag) -> Passage:
     if not flag.read_only:
         lines.append(("variable", ", ".join(flag.variables)))
     lines.append(("obeyed by", ", ".join(flag.obeyed_by) or "nobody yet"))
-    lines.append(("in Python", _reached(flag)))
+    lines.append(("in Python", _in_python(flag)))
     concerned = [each.code for each in DEVIATIONS if flag.name in each.names]
     if concerned:
         lines.append(("see also", ", ".join(concerned)))
@@ -103,13 +112,8 @@ def _word(flag: Flag, value: object) -> str:
     return ", ".join(str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
 
 
-def _reached(flag: Flag) -> str:
-    module = f"mlbackends.{flag.module}".rstrip(".")
-    if flag.reached == "function" and flag.torch_set.startswith("torch._C."):
-        return f'mlbackends.flag_store.write("{flag.name}", value)'
-    return {
-        "attribute": f"{module}.{flag.attribute}",
-        "function": f"mlbackends.{flag.torch_set.removeprefix('torch.').removeprefix('backends.')}",
-        "flags": f"{module}.flags() and {module}.set_flags()",
-        "variable": "read when a library is loaded; nothing in Python changes it",
-    }[flag.reached]
+def _in_python(flag: Flag) -> str:
+    sets, reads = set_by(flag), read_by(flag)
+    if flag.reached == "variable":
+        return "read when a library is loaded; nothing in Python changes it"
+    return f"{sets}; {reads} reads it" if sets not in ("", reads) else reads

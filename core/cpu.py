@@ -8,10 +8,12 @@ __all__ = ["get_cpu_capability"]
 def get_cpu_capability() -> str:
     """Return the level of CPU kernels: "DEFAULT", "AVX2", "AVX512", "VSX", "Z VECTOR", "SVE256".
 
-    What the hardware has, lowered by ATEN_CPU_CAPABILITY; from the probe `cpu`.
+    What the hardware has, lowered by ATEN_CPU_CAPABILITY; from the probe `cpu`. A value that the
+    variable cannot have is ignored, with a warning once a process.
     """
-    from mlbackends import answers
+    from mlbackends import answers, flag_store
 
+    flag_store.problems()  # the first touch of the switches warns of wrong variables
     return str(answers.looked_for("cpu").facts.get("capability", "DEFAULT"))
 
 

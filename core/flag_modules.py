@@ -1,8 +1,9 @@
-"""Modules whose switches are attributes, as in torch.backends, and which refuse a name that nobody knows.
+"""Modules whose switches are attributes where torch.backends has them so, and which refuse unknown names.
 
 A module says at its end `install(__name__, "CudnnModule")`. That gives it a class of its own in which
-every row of `mlbackends.flag_table` is a descriptor, and the functions `flags` and `set_flags` where rows
-have a part in them. The module stays a module; `import mlbackends.cudnn` and reload work as ever.
+every row of `mlbackends.flag_table` that is an attribute is a descriptor, and the functions `flags` and
+`set_flags` where rows have a part in them. The module stays a module; `import mlbackends.cudnn` and
+reload work as ever.
 """
 
 import sys
@@ -58,25 +59,30 @@ class PropModule(ModuleType):
         found = _first_import(self, attr)
         if found is not None:
             return found
+        how = _told(self, attr) or _near(self, attr)
         raise AttributeError(
-            f"module {self.__name__!r} has no attribute {attr!r}{_near(self, attr)}",
-            name=attr,
-            obj=self,
+            f"module {self.__name__!r} has no attribute {attr!r}{how}", name=attr, obj=self
         )
 
     def __setattr__(self, attr: str, value: object) -> None:
-        known = attr in self.__dict__ or hasattr(type(self), attr) or attr.startswith("__")
-        if not known and not isinstance(value, ModuleType):
-            raise AttributeError(
-                f"module {self.__name__!r} has no switch {attr!r}{_near(self, attr)}",
-                name=attr,
-                obj=self,
-            )
+        if not hasattr(type(self), attr) and not attr.startswith("__"):
+            # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
+            how = "" if callable(value) else _told(self, attr)
+            if how or (attr not in self.__dict__ and not isinstance(value, ModuleType)):
+                raise AttributeError(
+                    f"module {self.__name__!r} has no switch {attr!r}{how or _near(self, attr)}",
+                    name=attr,
+                    obj=self,
+                )
         super().__setattr__(attr, value)
 
     def __dir__(self) -> list[str]:
-        names = {name for name in super().__dir__() if name not in _PLUMBING}
         rows = {flag.attribute for flag in of_module(_short(self.__name__)) if _is_attribute(flag)}
+        public = self.__dict__.get("_PUBLIC")
+        if public is not None:
+            own = {name for name in self.__dict__ if name.startswith("__")}
+            return sorted({*public, *rows, *own} - {"__warningregistry__"})
+        names = {name for name in super().__dir__() if name not in _PLUMBING}
         return sorted(names | rows | set(self.__dict__.get("_LAZY", ())))
 
 
@@ -200,6 +206,16 @@ def _first_import(module: ModuleType, name: str) -> object:
         found = getattr(found, attribute)
     module.__dict__[name] = found
     return found
+
+
+def _told(module: ModuleType, name: str) -> str:
+    """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
+    for flag in of_module(_short(module.__name__)):
+        if flag.attribute == name and not _is_attribute(flag):
+            from mlbackends.flag_reached import told
+
+            return f"; {told(flag)}"
+    return ""
 
 
 def _near(module: ModuleType, name: str) -> str:

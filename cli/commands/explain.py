@@ -27,6 +27,7 @@ Examples:
   backends explain                       what can be explained
   backends explain deviations            where mlbackends and torch.backends differ, and why
   backends explain cudnn.benchmark       one switch
+  backends explain cuda.matmul           every switch of a group
   backends explain dlopen-failed         one reason code
 """
 )
@@ -50,7 +51,7 @@ Examples:
 def command(topics: tuple[str, ...], form: str, output: str, color: str) -> None:
     """Explain a switch, a reason code, or where mlbackends and torch differ.
 
-    TOPIC is the name of a switch, a code from the reasons of a report, the code of a deviation, or
+    TOPIC is the name of a switch or of a group of them, a code from the reasons of a report, the code of a deviation, or
     deviations for all of those. Without TOPIC: all that there is.
     """
     from mlbackends.cli import prose

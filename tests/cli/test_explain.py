@@ -10,6 +10,7 @@ from mlbackends.cli.prose import Passage, markdown, printed
 from mlbackends.cli.terminal import Page
 from mlbackends.deviations import DEVIATIONS
 from mlbackends.flag_table import FLAGS
+from mlbackends.model.errors import UnknownName
 
 
 def test_deviations_lists_each_one_with_what_torch_does_and_what_we_do() -> None:
@@ -78,3 +79,18 @@ def test_markdown_puts_an_empty_line_below_a_heading() -> None:
     assert markdown((Passage("head", (("", "text"), ("term", "meaning"))),)) == (
         "## head\n\ntext\n- **term**: meaning\n"
     )
+
+
+def test_a_group_is_explained_by_its_switches() -> None:
+    passages = topics.explained("cuda.matmul")
+
+    assert [each.heading for each in passages] == [
+        name for name in FLAGS if name.startswith("cuda.matmul.")
+    ]
+
+
+def test_of_many_names_none_is_a_wall() -> None:
+    with pytest.raises(UnknownName) as error:
+        topics.explained("zzzzzz")
+
+    assert error.value.hint == "`backends explain` has them all"

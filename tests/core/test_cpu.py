@@ -33,3 +33,16 @@ def test_the_lowest_level_is_everywhere() -> None:
 @pytest.mark.parametrize("word", ["DEFAULT", "Default", "avx9", ""])
 def test_another_word_lowers_nothing(word: str) -> None:
     assert capability(ATEN_CPU_CAPABILITY=word) == capability()
+
+
+def test_a_wrong_word_is_told_once() -> None:
+    program = "from mlbackends import cpu; cpu.get_cpu_capability(); cpu.get_cpu_capability()"
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", program],
+        env={**os.environ, "ATEN_CPU_CAPABILITY": "AVX9"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stderr.count("Ignoring invalid value for flag ATEN_CPU_CAPABILITY: AVX9") == 1

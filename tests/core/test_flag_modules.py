@@ -397,3 +397,25 @@ def test_a_module_is_loaded_when_its_name_is_touched() -> None:
     looked = "print('mlbackends.cuda' in sys.modules)"
 
     assert python(f"import sys, mlbackends; {looked}; mlbackends.cuda; {looked}") == "False\nTrue\n"
+
+
+def test_a_star_import_brings_what_is_public_and_nothing_else() -> None:
+    program = (
+        "import sys\nfrom mlbackends import *\n"
+        "assert cudnn.enabled and callable(sdpa_kernel) and callable(flags) and callable(load_flags)\n"
+        "print(*sorted({'sys', 'flag_store', 'model', 'answers'} & set(dir()) - {'sys'}))\n"
+        "print(*sorted({'numpy', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == []
+
+
+def test_dir_of_the_package_has_nothing_of_its_inside() -> None:
+    shown = set(dir(mlbackends))
+
+    assert not {"sys", "flag_cells", "flag_kinds", "model", "caller", "answers", "install"} & shown
+    assert {"cudnn", "fp32_precision", "set_flags", "SDPBackend", "load_flags"} <= shown
+    assert set(vars(mlbackends)["__all__"]) <= shown
