@@ -62,9 +62,14 @@ Examples:
 def command() -> None:
     """Show the switches of torch.backends: what they are, where from, and who obeys them.
 
+    Each has one name here, in files and for `backends run`, which carries them into a program that uses
+    torch. In Python it is below mlbackends what it is below torch.backends: an attribute
+    (cudnn.benchmark), a function (cuda.enable_flash_sdp()), the work of set_flags() and flags() (nnpack),
+    or nothing, where a library reads a variable when it is loaded (mkl.num_threads). `backends explain
+    NAME` says which.
+
     A switch starts from its environment variable, else from the file that MLBACKENDS_FLAGS names, else
-    from its default. `mlbackends` in Python has each under the same name; `backends run` carries them
-    into a program that uses torch.
+    from its default.
     """
 
 
@@ -127,7 +132,7 @@ def list_command(
         write(_json(switches, form), output)
     else:
         style = page(color, to_file=output not in ("", "-"))
-        write(registry.load("cli.render", form).listing(_listing(switches), style), output)
+        write(registry.load("cli.render", form).listing(_listing(switches, names), style), output)
     return exits.YES
 
 
@@ -187,6 +192,7 @@ def env(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: st
 
     from mlbackends import flag_store
     from mlbackends.cli.output import write
+    from mlbackends.model.errors import BadInput, shown
 
     _take(files, settings)
     variables = flag_store.environment()
@@ -196,6 +202,12 @@ def env(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: st
         lines = [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
         write("\n".join(lines), output)
     else:
+        for name, text in variables.items():
+            if not text.isprintable():
+                raise BadInput(
+                    f"{name} is {shown(text)}, which a dotenv file cannot say",
+                    "--format shell or json can",
+                )
         write("\n".join(f"{name}={text}" for name, text in variables.items()), output)
     return exits.YES
 
@@ -205,23 +217,30 @@ def env(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: st
     epilog="""\b
 Examples:
   backends flags check run.toml
+  make-flags | backends flags check -
   backends flags check               the variables of this environment
 """,
 )
 @click.argument("files", metavar="[FILE.toml]...", nargs=-1)
 def check(files: tuple[str, ...]) -> int:
-    """Check files of switches; without FILE, the variables of this environment.
+    """Check files of switches, - for standard input; without FILE, this environment's variables.
 
     Exit 2 at the first file with an unknown name or value, which is told with its line and the nearest
     name. A variable that torch would ignore with a warning is an error here too.
     """
+    import sys
     import warnings
 
     from mlbackends import flag_files, flag_store
     from mlbackends.model.errors import BadInput
 
     for path in files:
-        count = len(flag_files.read(path))
+        if path == "-":
+            path = "standard input"
+            data = sys.stdin.buffer.read(_MOST) if sys.stdin else b""
+            count = len(flag_files.switches(data, path))
+        else:
+            count = len(flag_files.read(path))
         click.echo(f"{path}: {count} {'switch' if count == 1 else 'switches'}, all right")
     if not files:
         with warnings.catch_warnings():
@@ -238,16 +257,22 @@ def _take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
     """Take the switches for what files and options say, and say in one line what is wrong with variables."""
     import warnings
 
-    from mlbackends import flag_files, flag_store
+    from mlbackends import flag_store
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         problems = flag_store.problems()
     for problem in problems:
         click.echo(f"backends: {problem}", err=True)
-    for path in files:
-        flag_store.load_file(path)
-    flag_store.take(flag_files.settings(settings))
+    if files or settings:
+        from mlbackends.carrying import asked
+        from mlbackends.flag_contradictions import refuse_contradictions
+        from mlbackends.flag_files import settings as settings_of
+
+        refuse_contradictions(asked(settings, files))  # as `backends run` does
+        for path in files:
+            flag_store.load_file(path)
+        flag_store.take(settings_of(settings))
 
 
 def _json(switches: "Switches", form: str) -> str:
@@ -259,21 +284,23 @@ def _json(switches: "Switches", form: str) -> str:
 
 
 _SPLIT_K = "_split_k"
+_MOST = (1 << 20) + 1
+"""So much of standard input is read: a byte more than a file of switches may have."""
 
 
-def _listing(switches: "Switches") -> "Listing":
+def _listing(switches: "Switches", names: tuple[str, ...]) -> "Listing":
     """Group the switches by module; whether split-K is allowed stands on the line of what sets it.
 
-    A line of its own would be too long for 80 columns.
+    It has a line of its own where it is asked for by its whole name: that is too long for others.
     """
     from mlbackends.cli.listing import Group, Listing
 
-    split_k = {each.name: each.value for each in switches.flags if each.name.endswith(_SPLIT_K)}
-    flags = [
-        each
+    split_k = {
+        each.name: each.value
         for each in switches.flags
-        if each.name not in split_k or len(split_k) == len(switches.flags)
-    ]
+        if each.name.endswith(_SPLIT_K) and each.name not in names
+    }
+    flags = [each for each in switches.flags if each.name not in split_k]
     modules = dict.fromkeys(each.name.rpartition(".")[0] for each in flags)
     groups, marked = [], set()
     for at, module in enumerate(modules):
@@ -281,18 +308,23 @@ def _listing(switches: "Switches") -> "Listing":
         marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
         rows = tuple(_row(each, split_k.get(each.name + _SPLIT_K, True)) for each in own)
         groups.append(Group(module or "mlbackends", rows, f"{module}." if module else ""))
-    notes = [f"{each.name}: {each.problem}" for each in switches.flags if each.problem]
-    if any(each.origin == "default" for each in switches.flags):
-        notes.append("A value that is followed by nothing is the default.")
+    notes = [each.problem for each in switches.flags if each.problem]
+    if split_k:
+        notes.append(
+            "The switches that end in _split_k stand on the lines of what sets them; `backends flags"
+            " list NAME` shows one alone."
+        )
     columns = ("switch", "value", "obeyed by")
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
 
 
 def _row(switch: "Switch", allows_split_k: bool) -> tuple[str, ...]:
     value = "?" if switch.problem else _shown(switch.value)
+    if switch.accepts.startswith("any order"):
+        value = value.replace(", ", " → ")
     value += "" if allows_split_k else ", no split-K"
-    if switch.origin != "default":
-        value += f" ({switch.origin}; default {_shown(switch.default)})"
+    is_default = switch.origin == "default"
+    value += " (default)" if is_default else f" ({switch.origin}; default {_shown(switch.default)})"
     return (switch.name.rpartition(".")[2], value, ", ".join(switch.obeyed_by) or "nobody yet")
 
 

@@ -46,23 +46,62 @@ def report(report: Report, page: Page) -> str:
 
 def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual stand out."""
+    notes = [Text(note, style="dim") for note in listing.notes]
+    widths = _widths(listing, page)
+    body = _columns(listing, widths) if widths else _stacked(listing)
+    return _printed(Group(body, *notes), page)
+
+
+def _widths(listing: Listing, page: Page) -> list[int]:
+    """Return how wide each column is, so that lines break between words alone; [] where that fails."""
+    most: list[int] = []
+    least: list[int] = []
+    for number, title in enumerate(listing.columns):
+        indent = 2 if number == 0 and any(group.title for group in listing.groups) else 0
+        cells = [title, *(row[number] for group in listing.groups for row in group.rows)]
+        most.append(max(map(cell_len, cells)) + indent)
+        longest = max(cell_len(word) for cell in cells for word in cell.split() or [""]) + indent
+        # Half of a name is no name; of a path or a kernel's signature it must do.
+        least.append(min(longest, _NARROW if number else page.width * 3 // 5))
+    room = page.width - 2 * (len(most) - 1)
+    if sum(least) > room:
+        return []
+    widths = list(most)
+    while sum(widths) > room:
+        at = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
+        widths[at] -= 1
+    return widths
+
+
+def _columns(listing: Listing, widths: list[int]) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for number, _ in enumerate(listing.columns):
-        grid.add_column(overflow="fold", no_wrap=number == 0 and page.width >= 2 * _NARROW)
-    if page.width >= 2 * _NARROW:
-        grid.add_row(*(Text(column, style="dim") for column in listing.columns))
+    for width in widths:
+        grid.add_column(overflow="fold", width=width)
+    grid.add_row(*(Text(column, style="dim") for column in listing.columns))
     for at, group in enumerate(listing.groups):
         if group.title:
             grid.add_row(Text(group.title, style="bold"))
         for number, row in enumerate(group.rows):
             style = "yellow" if (at, number) in listing.marked else ""
-            indent = "  " if group.title else ""
             first, *others = row
-            grid.add_row(
-                Text(indent + first, style=style), *(Text(cell, style=style) for cell in others)
-            )
-    notes = [Text(note, style="dim") for note in listing.notes]
-    return _printed(Group(grid, *notes), page)
+            head = Text(f"  {first}" if group.title else first, style=style)
+            grid.add_row(head, *(Text(cell, style=style) for cell in others))
+    return grid
+
+
+def _stacked(listing: Listing) -> RenderableType:
+    """Return each row as its first cell, and the others below it, for a page that is too narrow."""
+    lines: list[RenderableType] = []
+    for at, group in enumerate(listing.groups):
+        lines += [Text(group.title, style="bold")] if group.title else []
+        for number, (first, *others) in enumerate(group.rows):
+            style = "yellow" if (at, number) in listing.marked else ""
+            indent = 2 if group.title else 0
+            titled = zip(listing.columns[1:], others, strict=True)
+            below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
+            lines.append(Padding(Text(first, style=style, overflow="fold"), (0, 0, 0, indent)))
+            lines.append(Padding(Text(below, style=style, overflow="fold"), (0, 0, 0, indent + 2)))
+    return Group(*lines)
 
 
 def _printed(content: RenderableType, page: Page) -> str:

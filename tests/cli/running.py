@@ -15,7 +15,10 @@ PLAIN = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
 
 
 def backends(
-    *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 120
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 120,
+    data: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m mlbackends ARGUMENTS` with nothing of this environment but what is given."""
     return subprocess.run(
@@ -26,7 +29,7 @@ def backends(
         errors="surrogateescape",
         timeout=timeout,
         check=False,
-        stdin=subprocess.DEVNULL,
+        input=data,
         cwd=os.path.abspath(os.sep),
         env={**PLAIN, **(environment or {})},
     )

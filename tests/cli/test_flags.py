@@ -89,10 +89,27 @@ def test_get_says_why_an_older_switch_has_no_value() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("get", "cudnn"), "cudnn is a group, not a switch: cudnn.enabled, cudnn.benchmark, "),
+        (("get", "zzzzzz"), "hint: `backends flags list` has them all"),
+        (("get", "z" * 9999), "there is no switch named 'zzzz"),
+        (
+            ("env", "--set", "mkldnn.verbose_level=1\nX=2", "--format", "dotenv"),
+            "a dotenv file cannot",
+        ),
+        (
+            (
+                "list",
+                "--set",
+                "cuda.matmul.allow_tf32=1",
+                "--set",
+                "cuda.matmul.fp32_precision=ieee",
+            ),
+            "contradict each other",
+        ),
         (("get", "cudnn.benchmrk"), "did you mean 'cudnn.benchmark'?"),
         (("list", "cudn"), "did you mean 'cudnn'?"),
         (("list", "--set", "cudnn.benchmark"), "is no setting"),
-        (("list", "--set", "cudnn.benchmark=maybe"), "valid values are 0 or 1"),
+        (("list", "--set", "cudnn.benchmark=maybe"), "valid values are true or false"),
         (("list", "--set", "fp32_precision=tf23"), "did you mean 'tf32'?"),
         (("list", "--set", "xnnpack.enabled=true"), "an answer, not a setting"),
         (("env", "--set", "cudnn.benchmark=1", "--set", "cudnn.benchmark=0"), "is set twice"),
@@ -110,6 +127,7 @@ def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(
     assert done.stdout == ""
     assert said in done.stderr
     assert len(done.stderr.splitlines()) <= 2
+    assert max(map(len, done.stderr.splitlines())) < 500
 
 
 @pytest.mark.parametrize(
@@ -117,12 +135,13 @@ def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(
     [
         ("[cudnn]\nbenchmark = true\nbenchmrk = 1\n", ":3: there is no switch named 'cudnn.benchmrk'"),
         ("[cudnn]\n\nbenchmark = 'maybe'\n", ":3: cudnn.benchmark cannot be 'maybe'"),
-        ("[cudnn\n", "line 1"),
-        ("cudnn = 3\n", ":1: there is no switch named 'cudnn'"),
+        ("[cudnn\n", "run.toml:1: Expected"),
+        ("cudnn = 3\n", ":1: cudnn is a group, not a switch: cudnn.enabled, "),
+        ("cudnn.allow_tf32 = true\ncudnn.conv.fp32_precision = 'ieee'\n", ":2: cudnn.allow_tf32=1 and"),
         ("fp32_precision = 1\n", ":1: fp32_precision cannot be 1"),
         ("[cuda]\nsdp_priority_order = ['math']\n", ":2: cuda.sdp_priority_order cannot be"),
     ],
-    ids=["unknown", "value", "syntax", "module", "type", "order"],
+    ids=["unknown", "value", "syntax", "module", "contradiction", "type", "order"],
 )  # fmt: skip
 def test_check_names_file_line_and_key(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "run.toml"
@@ -142,6 +161,15 @@ def test_check_takes_a_right_file(tmp_path: Path) -> None:
     done = backends("flags", "check", str(file))
 
     assert (done.returncode, done.stdout) == (0, f"{file}: 2 switches, all right\n")
+
+
+def test_check_reads_standard_input() -> None:
+    right = backends("flags", "check", "-", data="cudnn.benchmark = true\n")
+    wrong = backends("flags", "check", "-", data="\ncudnn.benchmrak = true\n")
+
+    assert (right.returncode, right.stdout) == (0, "standard input: 1 switch, all right\n")
+    assert wrong.returncode == 2
+    assert "standard input:2: there is no switch named 'cudnn.benchmrak'" in wrong.stderr
 
 
 def test_check_without_a_file_looks_at_the_variables() -> None:
@@ -195,18 +223,33 @@ def test_env_writes_what_docker_reads_and_json() -> None:
     assert json.loads(object_) == dict(line.split("=", 1) for line in dotenv.splitlines())
 
 
-def test_the_list_fits_into_80_columns() -> None:
-    done = backends("flags", "list", environment={"COLUMNS": "80"})
+@pytest.mark.parametrize("columns", [80, 100, 40])
+def test_the_list_breaks_lines_between_words_alone(columns: int) -> None:
+    done = backends("flags", "list", environment={"COLUMNS": str(columns)})
 
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "sdp_priority_order" in done.stdout
-    assert "\n  fp32_precision                          none" in done.stdout
+    words = done.stdout.split()
+    assert max(map(len, done.stdout.splitlines())) <= max(columns, 42)
+    for name in FLAGS:
+        if not name.endswith("_split_k"):
+            assert name.rpartition(".")[2] in words
+    for name in ("flash_attention", "efficient_attention", "overrideable", "oneDNN,", "torch"):
+        assert name in words
+
+
+def test_the_list_has_the_default_of_each_and_leads_to_split_k() -> None:
+    name = "cuda.matmul.allow_fp16_reduced_precision_reduction_split_k"
+    done = backends("flags", "list", environment={"COLUMNS": "80"})
+    alone = backends("flags", "list", name, "cudnn.enabled", environment={"COLUMNS": "80"})
+
+    assert "true (default)" in done.stdout
+    assert "end in _split_k" in done.stdout
+    assert "allow_fp16_reduced_precision_reduction_split_k  true (default)" in alone.stdout
 
 
 def test_markdown_has_the_full_name_on_each_row() -> None:
     done = backends("flags", "list", "mkldnn", "--format", "markdown")
 
-    assert r"| mkldnn.matmul.fp32\_precision | none | mlbackends, torch |" in done.stdout
+    assert r"| mkldnn.matmul.fp32\_precision | none (default) | mlbackends, torch |" in done.stdout
 
 
 def test_listing_imports_nothing_that_computes() -> None:
