@@ -3,6 +3,7 @@
 A variable that is set already is left as it is, and told where its value is another.
 """
 
+import os
 from collections.abc import Callable, Mapping
 
 from mlbackends.launching.notices import Notice, information, warning
@@ -59,7 +60,7 @@ def child_environment(
                 wanted["KMP_AFFINITY"] = _AFFINITY
             wanted["KMP_BLOCKTIME"] = "1"
         else:
-            notices.append(_missing("iomp5", folders))
+            notices.append(_missing("iomp5"))
     for name, value in wanted.items():
         notices += _set(made, name, value)
     if entries or "LD_PRELOAD" in environment:
@@ -76,20 +77,21 @@ def _preload_allocator(
         ("jemalloc", options.enable_jemalloc),
     ):
         if is_asked:
-            return [] if preload(name) else [_missing(name, folders)]
+            looked = ", ".join(folder for folder in folders if os.path.isdir(folder))
+            return [] if preload(name) else [_missing(name, f" in {looked}")]
     if options.use_default_allocator or preload("tcmalloc") or preload("jemalloc"):
         return []
     return [
         warning(
-            f"neither libtcmalloc.so nor libjemalloc.so is in {', '.join(folders)}; the program "
-            "keeps its own allocator, which may be slower",
+            "neither libtcmalloc.so nor libjemalloc.so was found; the program keeps its own allocator, "
+            "which may be slower",
         )
     ]
 
 
-def _missing(name: str, folders: list[str]) -> Notice:
+def _missing(name: str, where: str = "") -> Notice:
     return warning(
-        f"lib{name}.so is not in {', '.join(folders)}, so it is not preloaded; "
+        f"lib{name}.so was not found{where}, so it is not preloaded; "
         f"to install it: {_PACKAGES[name]}",
     )
 

@@ -7,6 +7,7 @@ program's, whatever it looks like.
 
 import argparse
 import sys
+from typing import NoReturn
 
 from mlbackends.launching.launcher import launch
 from mlbackends.launching.options import OPTIONS, Option, Options
@@ -29,11 +30,26 @@ _EXAMPLES = """examples:
 """
 
 _CPUinfo = CPUinfo
+_LONGEST = 400
+"""So many characters of an error are told: a value that was given may have any number."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, which begins as every other of this command."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, _told(message))
+
+
+def _told(message: str) -> str:
+    line = " ".join(message.split())
+    return f"run_cpu: error: {line if len(line) <= _LONGEST else line[:_LONGEST] + '...'}\n"
 
 
 def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
     """Add every option, and the program with its arguments, to a parser; return it."""
-    parser = parser or argparse.ArgumentParser(
+    parser = parser or _Parser(
         prog=_NAME,
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
@@ -81,7 +97,7 @@ def run(arguments: list[str]) -> int:
         return main(args)
     except MlBackendsError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        sys.stderr.write(f"run_cpu: error: {error}{hint}\n")
+        sys.stderr.write(_told(f"{error}{hint}"))
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -123,3 +123,20 @@ def test_a_library_that_is_preloaded_already_is_not_added_again(
     theirs = str(tmp_path / "lib" / "libtcmalloc.so")
     options = Options(enable_tcmalloc=True, disable_iomp=True)
     assert made(options, conda | {"LD_PRELOAD": theirs})["LD_PRELOAD"] == theirs
+
+
+def test_what_was_not_found_is_told_in_short_and_with_folders_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "mlbackends.launching.child_environment.library_folders",
+        lambda environment: [str(tmp_path), "/.local/lib"],
+    )
+    default, asked = Options(), Options(enable_tcmalloc=True)
+    _, notices = child_environment(default, plan(default, MACHINE, {}), {})
+    _, of_asked = child_environment(asked, plan(asked, MACHINE, {}), {})
+
+    missing = [sentence for level, sentence in notices if level == "WARNING"]
+    assert len(missing) == 2
+    assert max(map(len, missing)) < 120
+    assert any(f"libtcmalloc.so was not found in {tmp_path}, so" in each for _, each in of_asked)
