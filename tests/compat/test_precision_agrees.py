@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends import flag_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -89,16 +92,31 @@ def set_ours(name: str, value: Any) -> type | None:
     return None
 
 
-@settings(max_examples=300)
+# torch has no way back to the state in which cudnn.conv and rnn were never touched; start where
+# both have been.
+START: list[tuple[str, Any]] = [
+    ("float32_matmul_precision", "highest"),
+    ("cudnn.allow_tf32", True),
+    *((name, "none") for name in ENTRIES),
+    ("cudnn.allow_tf32", True),
+    ("float32_matmul_precision", "highest"),
+]
+
+
+@pytest.fixture
+def back_at_the_start() -> Iterator[None]:
+    """Leave torch as a new process has it, but for what it has no way back to."""
+    yield
+    for name, value in [*START, *((name, "none") for name in ENTRIES if ".matmul." in name)]:
+        assert set_torchs(name, value) is None
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.usefixtures("back_at_the_start")
 @given(STEPS)
 def test_after_any_steps_every_switch_reads_as_in_torch(steps: list[tuple[str, Any]]) -> None:
-    # torch has no way back to the state in which cudnn.conv and rnn were never touched; start where
-    # both have been.
-    start = [("float32_matmul_precision", "highest"), ("cudnn.allow_tf32", True)]
-    start += [(name, "none") for name in ENTRIES]
-    start += [("cudnn.allow_tf32", True), ("float32_matmul_precision", "highest")]
     flag_store.forget()
-    for name, value in start:
+    for name, value in START:
         assert set_torchs(name, value) is None
         assert set_ours(name, value) is None
     for name, value in steps:

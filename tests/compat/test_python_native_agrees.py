@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 OPERATIONS = ("bmm", "topk", "_foreach_mm")
 KEYS = ("CPU", "CUDA", "XPU")
 DSLS = ("triton", "cutedsl")
+#: What torch looks its overrides up by.
+INDEXES = ("dsl_name", "dispatch_key", "op_symbol")
 FUNCTIONS = (
     "get_dsl_operations",
     "disable_operations",
@@ -57,6 +62,21 @@ def everything_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dsl_registry, "_entries", dict(dsl_registry._entries))
     yield
     clear()
+
+
+@pytest.fixture
+def their_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Torch's overrides, empty; what a test adds is gone from torch's dispatcher afterwards."""
+    for name in ("_graphs", *(f"_{kind}_to_lib_graph" for kind in INDEXES)):
+        monkeypatch.setattr(registry, name, {})
+    table = "_native_decomp_overrides"
+    monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    yield registry._graphs
+    added = list(registry._graphs)
+    # Enabling operations, as clear() does, would register them again.
+    registry._graphs.clear()
+    for key in added:
+        registry._destroy_aten_override(*key)
 
 
 def clear() -> None:
@@ -282,6 +302,7 @@ def test_a_list_is_refused_by_both_and_a_number_by_us_alone() -> None:
     assert outcome(lambda: theirs.disable_operations(["bmm"])) is TypeError
     assert outcome(lambda: ours.disable_operations(["bmm"])) is TypeError  # type: ignore[arg-type]
     assert outcome(lambda: theirs.disable_operations(3)) is None
+    theirs.enable_operations(3)
     assert outcome(lambda: ours.disable_operations(3)) is TypeError  # type: ignore[arg-type]
 
 
@@ -341,10 +362,12 @@ class Raising(Dsl):
 
 
 @pytest.fixture
-def their_registry(monkeypatch: pytest.MonkeyPatch) -> Any:
+def their_registry() -> Iterator[Any]:
     """Torch's registry of DSLs, which loses afterwards what a test adds."""
-    monkeypatch.setattr(their_dsls, "_dsl_modules", dict(their_dsls._dsl_modules))
-    yield their_dsls
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(their_dsls, "_dsl_modules", dict(their_dsls._dsl_modules))
+        yield their_dsls
+    # What they hold was asked while the test's own were there.
     for cached in ("is_dsl_available", "get_dsl_version", "list_available_dsls", "list_all_dsls"):
         getattr(their_dsls, cached).cache_clear()
 
@@ -361,7 +384,7 @@ def their_registry(monkeypatch: pytest.MonkeyPatch) -> Any:
         (" mine ", Dsl()),
         ("mine", Raising()),
     ],
-    ids=repr,
+    ids=lambda value: repr(value) if isinstance(value, str | None) else type(value).__name__,
 )
 def test_registering_a_dsl_ends_as_in_torch(their_registry: Any, name: Any, module: Any) -> None:
     def tried(where: Any) -> tuple[Any, ...]:
@@ -396,9 +419,8 @@ def same(*args: Any) -> bool:
     ids=repr,
 )
 def test_registering_an_override_ends_as_in_torch(
-    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+    their_graphs: Any, changed: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(registry, "_graphs", {})
     asked: dict[str, Any] = {
         "backend": "triton",
         "lib_symbol": "aten",
@@ -427,7 +449,7 @@ def test_registering_an_override_ends_as_in_torch(
         ]
 
     key = (asked["op_symbol"], asked["dispatch_key"])
-    assert described(override_graph.nodes(*key)) == described(registry._graphs.get(key, []))
+    assert described(override_graph.nodes(*key)) == described(their_graphs.get(key, []))
 
 
 def test_parameters_of_registration_are_torchs() -> None:
@@ -445,11 +467,8 @@ def test_parameters_of_registration_are_torchs() -> None:
 
 
 @pytest.fixture
-def multiplied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[float, float], Any]]]:
+def multiplied(their_graphs: Any) -> list[Callable[[float, float], Any]]:
     """Override mul.Tensor on the CPU in torch, and an operation of ours by the same functions."""
-    monkeypatch.setattr(registry, "_graphs", {})
-    for name in ("_dsl_name_to_lib_graph", "_dispatch_key_to_lib_graph", "_op_symbol_to_lib_graph"):
-        monkeypatch.setattr(registry, name, {})
 
     def number(value: Any) -> float:
         return float(value)
@@ -483,8 +502,7 @@ def multiplied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[float
     def in_ours(one: float, other: float) -> Any:
         return call("mul.Tensor", "CPU", lambda one, other: one * other, one, other)
 
-    yield [in_ours, in_torch]
-    registry._destroy_aten_override("mul.Tensor", "CPU")
+    return [in_ours, in_torch]
 
 
 def test_a_call_gets_the_same_kernel_as_in_torch(multiplied: list[Callable[..., Any]]) -> None:
@@ -541,6 +559,92 @@ def test_the_variable_of_the_order_is_read_as_torch_reads_it(
 
     assert outcome(environment.order_function) == outcome(read)
     read.cache_clear()
+
+
+def test_a_wrong_order_breaks_the_import_of_torch_and_the_first_override_here() -> None:
+    program = (
+        "try: import {0}\nexcept ValueError: print('import')\n"
+        "from mlbackends import python_native\npython_native.all_dsls\n"
+        "try: python_native.get_dsl_operations('native')\nexcept ValueError: print('use')\n"
+    )
+    path = {"PYTHONPATH": os.pathsep.join(sys.path), environment.ORDER_FUNCTION: "no.such.thing"}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program.format(package)],
+            capture_output=True, text=True, check=True, env={**os.environ, **path},
+        ).stdout.split()
+        for package in ("torch", "mlbackends")
+    ]  # fmt: skip
+    assert said == [["import", "use"], ["use"]]
+
+
+def test_an_override_waits_for_the_next_rebuild_in_torch_and_counts_at_once_here(
+    their_graphs: Any,
+) -> None:
+    override = ("triton", "aten", "mul.Tensor", "CPU", lambda *_: True)
+    registry.register_op_override(*override, lambda one, _other: torch.full_like(one, 100.0))
+    assert float(torch.mul(torch.tensor(3.0), torch.tensor(2.0))) == 6.0
+    assert ("mul.Tensor", "CPU") in their_graphs
+
+    override_graph.register_op_override(*override, lambda *_: 100.0)
+    assert call("mul.Tensor", "CPU", lambda one, other: one * other, 3.0, 2.0) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"dispatch_key": "cuda"}, LookupError),
+        ({"backend": " "}, ValueError),
+        ({"impl": 3}, TypeError),
+    ],
+    ids=["key", "name", "function"],
+)
+def test_an_override_is_taken_as_it_comes_by_torch_and_checked_here(
+    their_graphs: Any, changed: dict[str, Any], error: type[Exception]
+) -> None:
+    asked = {
+        "backend": "triton", "lib_symbol": "aten", "op_symbol": "mul.Tensor", "dispatch_key": "CPU",
+        "cond": same, "impl": same, **changed,
+    }  # fmt: skip
+    registry.register_op_override(**asked)
+    their_graphs.clear()
+
+    with pytest.raises(error):
+        override_graph.register_op_override(**asked)
+
+
+def test_a_foreign_override_is_ordered_in_by_torch_and_not_here(
+    multiplied: list[Callable[..., Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    del multiplied
+    registry.reorder_graphs_from_user_function(lambda _op, _key, graph: graph[:1] * 2)
+    override_graph.reorder_graphs_from_user_function(lambda _op, _key, graph: graph[:1] * 2)
+
+    assert [node.dsl_name for node in registry._graphs["mul.Tensor", "CPU"]] == ["triton"] * 2
+    kept = override_graph.nodes("mul.Tensor", "CPU")
+    assert [node.dsl_name for node in kept] == ["triton", "cutedsl"]
+    assert "one override twice" in caplog.text
+
+
+def test_a_dsl_whose_module_does_nothing_stays_on_in_torch_and_is_off_here(
+    their_registry: Any,
+) -> None:
+    for where, module, on in ((their_registry, theirs, True), (dsl_registry, ours, False)):
+        where.register_dsl("mine", Dsl())
+        module.mine.disable()
+        assert module.mine.enabled is on
+        module.mine.enable()
+
+
+def test_the_first_of_two_scopes_ends_both_in_torch_and_the_last_here() -> None:
+    for module, off in ((theirs, False), (ours, True)):
+        scopes = [module.operations_disabled("bmm") for _ in range(2)]
+        for scope in scopes:
+            scope.__enter__()
+        scopes[0].__exit__(None, None, None)
+        assert module.is_operation_disabled("bmm") is off
+        scopes[1].__exit__(None, None, None)
+        assert module.is_operation_disabled("bmm") is False
 
 
 def test_the_package_hands_the_module_on() -> None:

@@ -65,7 +65,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "right", "wrong"), CASES, ids=lambda case: str(case)[:40])
+@pytest.mark.parametrize(
+    ("annotation", "right", "wrong"), CASES, ids=[str(annotation)[:40] for annotation, *_ in CASES]
+)
 def test_a_value_is_what_the_annotation_says(
     annotation: Any, right: list[Any], wrong: list[Any]
 ) -> None:
