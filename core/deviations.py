@@ -212,7 +212,7 @@ DEVIATIONS = (
     Deviation(
         "attention-mask-beside-causal", ("scaled_dot_product_attention",),
         "On the CPU flash attention applies attn_mask and is_causal together; the plain formula refuses it.",
-        "Every backend refuses it, with RuntimeError.",
+        "Every backend refuses it, with RuntimeError, also below torch.compile(backend='mlbackends').",
         "The documentation says that it is an error.",
     ),
     Deviation(
@@ -227,6 +227,86 @@ DEVIATIONS = (
         "Such tensors are refused with RuntimeError, unless inside torch.no_grad().",
         "The gradient would be lost in silence: the kernels here go forward only.",
     ),
+    Deviation(
+        "attention-dropout-is-a-probability", ("scaled_dot_product_attention",),
+        "The plain formula takes a negative dropout_p, or one that is no number, for none.",
+        "Every backend refuses it, with RuntimeError.",
+        "It is a mistake, and the other kernels refuse it.",
+    ),
+    Deviation(
+        "attention-takes-no-nested-tensors", ("scaled_dot_product_attention",),
+        "The plain formula takes nested tensors on the CPU.",
+        "They are refused with RuntimeError.",
+        "No kernel here computes on them, and a padded copy is the caller's to choose.",
+    ),
+    Deviation(
+        "attention-tells-all-reasons", ("scaled_dot_product_attention",),
+        "Where no backend can run, the exception gives no reason; warnings give the first of each backend.",
+        "The exception gives every reason of every backend.",
+        "A warning is shown once a process, and may be switched off.",
+    ),
+    Deviation(
+        "priority-order-obeyed-on-the-cpu", ("cuda.sdp_priority_order", "sdpa_kernel"),
+        "On the CPU sdpa_kernel(..., set_priority=True) changes nothing: flash attention goes first.",
+        "The order counts on every device; where it was not set it is torch's.",
+        "That is what set_priority says.",
+    ),
+    # ---- operations and CUDA's libraries --------------------------------------
+    Deviation(
+        "preferred-library-is-installed",
+        ("cuda.preferred_blas_library", "cuda.preferred_linalg_library"),
+        "A library is refused where this build of torch was made without it.",
+        "It is refused where it is not installed here.",
+        "What counts is what is on the machine.",
+    ),
+    Deviation(
+        "plan-cache-names-checked", ("cuda.cufft_plan_cache",),
+        "Without a device any name of cufft_plan_cache raises AssertionError, also one that does not exist.",
+        "A name that does not exist raises AttributeError, with or without a device.",
+        "A typo is told as one.",
+    ),
+    Deviation(
+        "messages-name-the-switch",
+        (
+            "cuda.enable_flash_sdp", "cuda.enable_cudnn_sdp", "cuda.preferred_rocm_fa_library",
+            "python_native.triton.enabled", "python_native.cutedsl.enabled",
+        ),
+        "Some messages name functions inside torch, a flags() that does not exist, or a wrong value where"
+        " the type is wrong.",
+        "They name the switch, and the functions there are; the type of the exception is the same.",
+        "A message should lead to what can be changed.",
+    ),
+    Deviation(
+        "lowered-precision-everywhere", ("mkldnn.matmul.fp32_precision",),
+        "mkldnn.matmul.fp32_precision = 'bf16' changes nothing on a CPU without instructions for bfloat16.",
+        "Operands are rounded on every machine.",
+        "The same program then gives the same precision everywhere.",
+    ),
+    Deviation(
+        "einsum-takes-one-type", ("einsum",),
+        "Operands of two types are promoted where nothing is summed, and refused elsewhere.",
+        "They are refused with RuntimeError.",
+        "Whether it works would depend on the equation, and the result's type would be a surprise.",
+    ),
+    Deviation(
+        "einsum-sizes-are-one-error", ("einsum",),
+        "Sizes that do not fit raise RuntimeError for two operands, and ValueError for three or more where"
+        " opt_einsum is installed.",
+        "They raise RuntimeError.",
+        "The exception should not depend on an optional package.",
+    ),
+    Deviation(
+        "rows-that-see-nothing-are-zero", ("multi_head_attention",),
+        "A row whose keys are all masked gives NaN where weights are asked for.",
+        "Its weights are 0, and its output is the bias.",
+        "The result should not depend on whether weights are asked for.",
+    ),
+    Deviation(
+        "causal-needs-no-mask", ("multi_head_attention",),
+        "is_causal=True without attn_mask raises RuntimeError.",
+        "It applies the causal mask.",
+        "That is what it says.",
+    ),
     # ---- answers ------------------------------------------------------------
     Deviation(
         "answers-of-this-machine",
@@ -234,6 +314,9 @@ DEVIATIONS = (
             "cuda.is_built", "cudnn.is_available", "cudnn.version", "cusparselt.is_available",
             "cusparselt.version", "kleidiai.is_available", "mkl.is_available", "mkldnn.is_available",
             "nnpack.is_available", "openmp.is_available", "quantized.supported_engines", "xnnpack.enabled",
+            "cuda.is_flash_attention_available", "python_native.triton.available",
+            "python_native.triton.version", "python_native.cutedsl.available",
+            "python_native.cutedsl.version",
         ),
         "An answer says what this build of torch has in it.",
         "It says what is installed here and works: is_built() whether a part is here that we compute with.",
@@ -266,8 +349,8 @@ DEVIATIONS = (
             "python_native.operations_disabled", "python_native.is_operation_disabled",
             "python_native.get_dsl_operations", "python_native.is_dsl_disabled",
         ),
-        "An operation, dispatch key or DSL that nobody knows is taken, and switches nothing off.",
-        "It raises UnknownName, a LookupError, with the name that was probably meant.",
+        "An operation, dispatch key or DSL that nobody knows, or a number, is taken, to no effect.",
+        "It raises UnknownName, a LookupError, with the name that was probably meant; TypeError for no text.",
         "A typo would leave the kernel on that one wants off.",
     ),
     Deviation(
@@ -283,9 +366,179 @@ DEVIATIONS = (
         "A wrong value would be taken for a true one.",
     ),
     Deviation(
+        "verbose-levels-are-integers", ("mkl.verbose", "mkldnn.verbose"),
+        "The level 0.0 is taken for 0, and one beyond 32 bits raises TypeError.",
+        "0.0 raises TypeError as 1.5 does, and a number that is no level AssertionError as 7 does.",
+        "The type is what is wrong with the one, the number with the other.",
+    ),
+    Deviation(
+        "verbose-reaches-every-copy", ("mkl.verbose", "mkldnn.verbose"),
+        "The scopes switch the copies of MKL and oneDNN inside torch.",
+        "They switch every copy that the process has loaded, all or none.",
+        "A program's own MKL is another than torch's.",
+    ),
+    Deviation(
+        "dsl-order-read-when-needed", ("python_native",),
+        "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN with what cannot be imported breaks `import torch`.",
+        "It raises the same ValueError when overrides are first asked for.",
+        "An import should run no code of a variable's.",
+    ),
+    Deviation(
+        "overrides-count-at-once", ("python_native",),
+        "An override that is registered or reordered counts after the next rebuild alone.",
+        "It counts from the next call on.",
+        "A call should meet what was registered before it.",
+    ),
+    Deviation(
+        "overrides-are-checked", ("python_native",),
+        "An override with an unknown dispatch key, a blank name or no function is taken, and fails later.",
+        "It raises UnknownName, ValueError or TypeError.",
+        "The mistake is told where it is made.",
+    ),
+    Deviation(
+        "override-order-checked", ("python_native",),
+        "A user's ordering function may return one override twice, or what it was not given.",
+        "That is logged, and the order stays.",
+        "An override would be lost, or asked twice.",
+    ),
+    Deviation(
+        "dsl-disable-is-certain", ("python_native.DSLController",),
+        "disable() leaves it to the DSL's module, so a DSL whose module does nothing stays enabled.",
+        "It is disabled.",
+        "That is what it says.",
+    ),
+    Deviation(
+        "dsl-scopes-overlap", ("python_native.operations_disabled",),
+        "Of two scopes that overlap, as in two threads, the end of the first enables the operation for both.",
+        "It is enabled when the last one has ended.",
+        "A scope holds until its end.",
+    ),
+    Deviation(
+        "jit-spec-any-value", ("jit.to_backend",),
+        "The value of a method in the spec must be of one type that TorchScript can infer.",
+        "It may be anything but an empty dict or list.",
+        "It is handed to the backend's own functions, which are Python here.",
+    ),
+    Deviation(
+        "jit-lowering-nests", ("jit.to_backend", "jit.to_backend_selective"),
+        "A module that holds a lowered one cannot be lowered where the backend's class cannot be serialized.",
+        "It can.",
+        "A backend is a Python object, and need not be cloned.",
+    ),
+    Deviation(
+        "jit-selects-objects", ("jit.to_backend_selective",),
+        "Of two submodules of one class one alone can be chosen, and then the call fails by an assertion.",
+        "The one that was named is lowered.",
+        "Methods belong to the object here, and not to a type that both share.",
+    ),
+    Deviation(
+        "jit-wrong-arguments", ("jit.to_backend",),
+        "A call of a lowered method with wrong arguments raises RuntimeError.",
+        "It raises an error that is both a RuntimeError and a TypeError.",
+        "Python's own type for it is TypeError.",
+    ),
+    Deviation(
+        "jit-unavailable-is-a-runtime-error", ("jit.to_backend", "jit.load"),
+        "'Backend is not available.' is a torch.jit.Error, an Exception of no other kind.",
+        "It is a RuntimeError with the same text.",
+        "It can be caught without torch.",
+    ),
+    Deviation(
+        "jit-missing-file-not-found", ("jit.load",),
+        "Loading a file that does not exist raises ValueError.",
+        "It raises FileNotFoundError.",
+        "That is Python's own type for it.",
+    ),
+    # ---- the launcher -----------------------------------------------------------
+    Deviation(
         "launcher-exit-code", ("xeon.run_cpu",),
         "The launcher exits with 0 also when the program that it started failed.",
-        "It exits with the exit code of the first instance that failed.",
+        "It exits with the exit code of the first instance that failed, 128 + N where signal N ended it.",
         "A job that failed would pass for one that went well.",
+    ),
+    Deviation(
+        "launcher-refuses-misuse", ("xeon.run_cpu",),
+        "With too few cores for one instance nothing is started, and the exit code is 0; a count of 0 divides"
+        " by zero; other mistakes end in a traceback and 1, or in 255.",
+        "Each raises RuntimeError, ValueError or KeyError; the command prints one line, and exits with 2.",
+        "A launch that starts nothing is no success.",
+    ),
+    Deviation(
+        "launcher-checks-core-lists", ("xeon.run_cpu",),
+        "--core-list may name a core twice, and fewer instances than --ninstances are started where it is"
+        " too short.",
+        "Both are refused.",
+        "Instances would share a core, or be missing, and nobody would know.",
+    ),
+    Deviation(
+        "launcher-drops-no-option", ("xeon.run_cpu",),
+        "Beside --core-list, --ninstances 1 and the modes are dropped without a word; --skip-cross-node-cores"
+        " counts with some options alone.",
+        "They count, or a warning says that they do not.",
+        "An option that has no effect should say so.",
+    ),
+    Deviation(
+        "launcher-runs-modules", ("xeon.run_cpu",),
+        "--module is refused, since it asks for --no-python, which refuses it.",
+        "It runs the module as python -m does.",
+        "That is what its help says.",
+    ),
+    Deviation(
+        "launcher-passes-arguments", ("xeon.run_cpu",),
+        "Options behind the program are parsed too: one that abbreviates an option of the launcher ends it"
+        " with 2, and a -- may vanish.",
+        "What stands behind the program is the program's.",
+        "A launcher must not change what it launches.",
+    ),
+    Deviation(
+        "launcher-knows-every-topology", ("xeon.run_cpu.CPUinfo",),
+        "More than ten nodes, nodes of different sizes, nodes without cores, cores that are off and cores"
+        " whose number is not that of a CPU are miscounted, or raise ValueError.",
+        "They are counted as the system has them.",
+        "Programs would be bound to CPUs that are not there, or left without some.",
+    ),
+    Deviation(
+        "launcher-keeps-to-its-cpus", ("xeon.run_cpu",),
+        "All CPUs of the machine are dealt out, also those that an affinity mask or a cpuset keeps from this"
+        " process.",
+        "Those that the process may use are dealt out; asking for another is a KeyError.",
+        "In a container or below a scheduler the launch would fail, or take others' cores.",
+    ),
+    Deviation(
+        "launcher-instances-stay-on-a-node", ("xeon.run_cpu",),
+        "In throughput mode instances span nodes where those are uneven.",
+        "Each has one node; the cores that are left over are reported.",
+        "That is what the mode is for.",
+    ),
+    Deviation(
+        "launcher-instances-share-no-core", ("xeon.run_cpu",),
+        "With --use-logical-core two instances get the hyper-threads of the same cores.",
+        "Each gets whole cores where the counts allow it.",
+        "They would slow each other down.",
+    ),
+    Deviation(
+        "launcher-binds-by-itself", ("xeon.run_cpu",),
+        "Without numactl, and with --disable-taskset, the launcher exits with 255; numactl counts as missing"
+        " where it may not bind to core 0 and node 0.",
+        "It tries the cores and nodes that are asked for, with numactl, then taskset, then by itself.",
+        "Binding needs no tool; and a container may be without core 0.",
+    ),
+    Deviation(
+        "launcher-threads-of-a-rank", ("xeon.run_cpu",),
+        "Below torchrun OMP_NUM_THREADS counts the cores of the whole instance.",
+        "It counts the cores that are left for the rank.",
+        "Every rank would start as many threads as all of them should.",
+    ),
+    Deviation(
+        "launcher-iomp-affinity", ("xeon.run_cpu",),
+        "--use-logical-core leaves KMP_AFFINITY out, also in the modes, which use physical cores only.",
+        "It is set there.",
+        "Threads would wander.",
+    ),
+    Deviation(
+        "launcher-keeps-preloads", ("xeon.run_cpu",),
+        "A library in LD_PRELOAD without a slash is dropped.",
+        "It stays.",
+        "The loader finds it.",
     ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import subprocess
@@ -23,28 +24,68 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-#: Where another file has the test.
-_SDPA, _VERBOSE, _DSL = (
-    f"test_{name}_agree{ending}.py"
-    for name, ending in (("sdpa", "s"), ("verbose", ""), ("python_native", "s"))
-)
+#: Where another file has the test: by file, the code and how the test's name begins.
 ELSEWHERE = {
-    "attention-mask-beside-causal": (_SDPA, "test_a_mask_beside_causal_is_refused_as_documented"),
-    "attention-lengths-checked": (_SDPA, "test_lengths_that_differ_are_refused_where_torchs_flash"),
-    "attention-without-gradients": (_SDPA, "test_gradients_are_refused_and_not_silently_lost"),
-    "priority-order-restored": (_SDPA, "test_the_whole_order_comes_back_where_torchs_leaks"),
-    "sdpa-kernel-takes-backends": (_SDPA, "test_what_torch_takes_for_none_at_all_is_refused"),
-    "verbose-scopes-nest": (
-        _VERBOSE,
-        "test_an_inner_exit_silences_torchs_outer_scope_and_not_ours",
-    ),
-    "verbose-level-0-silences": (
-        _VERBOSE,
-        "test_level_0_silences_in_ours_and_does_nothing_in_torch",
-    ),
-    "dsl-names-checked": (_DSL, "test_torch_takes_a_typo_and_we_refuse_it"),
-    "dsl-controllers-stay": (_DSL, "test_torch_lets_a_dsl_be_overwritten_and_we_do_not"),
-    "dsl-enabled-is-a-bool": (_DSL, "test_torch_takes_any_value_for_enabled_and_we_take_a_bool"),
+    "test_sdpa_agrees.py": {
+        "attention-mask-beside-causal": "test_a_mask_beside_causal_is_refused_as_documented_where",
+        "attention-lengths-checked": "test_lengths_that_differ_are_refused_where_torchs_flash",
+        "attention-without-gradients": "test_gradients_are_refused_and_not_silently_lost",
+        "attention-dropout-is-a-probability": "test_dropout_that_is_no_probability_is_none_to",
+        "attention-takes-no-nested-tensors": "test_nested_tensors_are_computed_by_torchs_formula",
+        "attention-tells-all-reasons": "test_reasons_are_warnings_in_torch_and_in_the_exception",
+        "priority-order-restored": "test_the_whole_order_comes_back_where_torchs_leaks",
+        "priority-order-obeyed-on-the-cpu": "test_the_order_is_ignored_by_torch_on_the_cpu_and",
+        "sdpa-kernel-takes-backends": "test_what_torch_takes_for_none_at_all_is_refused",
+    },
+    "test_operations_agree.py": {
+        "preferred-library-is-installed": "test_a_library_is_that_of_the_build_in_torch_and_that",
+        "plan-cache-names-checked": "test_an_unknown_name_of_plan_caches_asks_for_a_device_in",
+        "lowered-precision-everywhere": "test_precision_is_lowered_where_the_cpu_can_in_torch_and",
+        "einsum-takes-one-type": "test_einsum_of_two_types_is_a_third_in_torch_and_refused_here",
+        "einsum-sizes-are-one-error": "test_sizes_that_differ_among_three_are_a_value_error_in",
+        "rows-that-see-nothing-are-zero": "test_a_row_that_sees_no_key_is_zero_here_and_no_number",
+        "causal-needs-no-mask": "test_causal_attention_needs_a_mask_in_torch_and_none_here",
+    },
+    "test_verbose_agree.py": {
+        "verbose-scopes-nest": "test_an_inner_exit_silences_torchs_outer_scope_and_not_ours",
+        "verbose-level-0-silences": "test_level_0_silences_in_ours_and_does_nothing_in_torch",
+        "verbose-levels-are-integers": "test_0_point_0_is_level_0_in_torch_and_a_wrong_type_here",
+        "verbose-reaches-every-copy": "test_a_copy_beside_torchs_own_is_switched_here_alone",
+    },
+    "test_python_native_agrees.py": {
+        "dsl-names-checked": "test_torch_takes_a_typo_and_we_refuse_it",
+        "dsl-controllers-stay": "test_torch_lets_a_dsl_be_overwritten_and_we_do_not",
+        "dsl-enabled-is-a-bool": "test_torch_takes_any_value_for_enabled_and_we_take_a_bool",
+        "dsl-order-read-when-needed": "test_a_wrong_order_breaks_the_import_of_torch_and_the_first",
+        "overrides-count-at-once": "test_an_override_waits_for_the_next_rebuild_in_torch_and",
+        "overrides-are-checked": "test_an_override_is_taken_as_it_comes_by_torch_and_checked_here",
+        "override-order-checked": "test_a_foreign_override_is_ordered_in_by_torch_and_not_here",
+        "dsl-disable-is-certain": "test_a_dsl_whose_module_does_nothing_stays_on_in_torch_and_is",
+        "dsl-scopes-overlap": "test_the_first_of_two_scopes_ends_both_in_torch_and_the_last_here",
+    },
+    "test_jit_agrees.py": {
+        "jit-spec-any-value": "test_values_of_a_spec_have_one_type_in_torch_and_any_here",
+        "jit-lowering-nests": "test_what_is_lowered_inside_is_lowered_again_here_and_not_in_torch",
+        "jit-selects-objects": "test_one_of_two_submodules_of_a_class_can_be_lowered",
+        "jit-wrong-arguments": "test_wrong_arguments_are_also_a_type_error_here",
+        "jit-unavailable-is-a-runtime-error": "test_a_backend_that_is_not_available_is_a_runtime",
+        "jit-missing-file-not-found": "test_a_missing_file_is_a_value_error_in_torch_and_not_found",
+    },
+    "test_run_cpu_agrees.py": {
+        "launcher-refuses-misuse": "test_too_few_cores_start_nothing_in_torch_and_are_refused_here",
+        "launcher-checks-core-lists": "test_a_core_list_is_taken_as_it_comes_by_torch_and_checked",
+        "launcher-drops-no-option": "test_options_beside_a_core_list_are_dropped_by_torch_and",
+        "launcher-runs-modules": "test_a_module_is_refused_by_torch_and_runs_here",
+        "launcher-passes-arguments": "test_arguments_of_the_program_may_end_torch_and_pass_here",
+        "launcher-knows-every-topology": "test_uneven_nodes_are_twelve_cores_in_torch_and_ten_here",
+        "launcher-keeps-to-its-cpus": "test_cpus_of_others_are_used_by_torch_and_not_by_us",
+        "launcher-instances-stay-on-a-node": "test_throughput_on_uneven_nodes_spans_them_in_torch",
+        "launcher-instances-share-no-core": "test_instances_of_hyper_threads_share_cores_in_torch",
+        "launcher-binds-by-itself": "test_without_numactl_and_taskset_torch_gives_up_and_our",
+        "launcher-threads-of-a-rank": "test_plans_below_torchrun_agree_and_our_threads_are_the",
+        "launcher-iomp-affinity": "test_threads_of_iomp_stay_on_their_cores_in_a_mode_here_and_not",
+        "launcher-keeps-preloads": "test_a_library_that_the_loader_finds_is_dropped_by_torch_and",
+    },
 }
 shown: set[str] = set()
 
@@ -81,9 +122,11 @@ def warned(action: Callable[[], Any]) -> list[type[Warning]]:
 
 
 def test_each_deviation_is_shown_by_a_test() -> None:
-    assert {each.code for each in DEVIATIONS} == shown | set(ELSEWHERE)
-    for file, test in ELSEWHERE.values():
-        assert f"def {test}" in Path(__file__).with_name(file).read_text(), test
+    elsewhere = [code for tests in ELSEWHERE.values() for code in tests]
+    assert sorted([*shown, *elsewhere]) == sorted(each.code for each in DEVIATIONS)
+    for file, tests in ELSEWHERE.items():
+        written = Path(__file__).with_name(file).read_text()
+        assert [name for name in tests.values() if f"\ndef {name}" not in written] == []
 
 
 # ---- names --------------------------------------------------------------------
@@ -425,6 +468,38 @@ def test_reasons_are_told_here_and_not_by_a_torch_without_cuda(kind: str) -> Non
 
     assert warned(lambda: ask(torch.backends.cuda)) == []
     assert UserWarning in warned(lambda: ask(mlbackends.cuda))
+
+
+@shows("messages-name-the-switch")
+def test_messages_name_functions_inside_torch_and_the_switch_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(action: Callable[[], Any], error: type[Exception]) -> str:
+        with pytest.raises(error) as raised:
+            action()
+        return str(raised.value)
+
+    theirs, ours = (
+        said(functools.partial(each.cuda.enable_flash_sdp, 1), RuntimeError)
+        for each in (torch.backends, mlbackends)
+    )
+    assert "set_sdp_use" in theirs
+    assert ours == "cuda.flash_sdp expects a bool, but got int"
+    theirs, ours = (
+        said(functools.partial(each.cuda.preferred_rocm_fa_library, 3), ValueError)
+        for each in (torch.backends, mlbackends)
+    )
+    assert (theirs[:20], ours[:25]) == ("Unknown input value.", "Unknown input value type.")
+
+    monkeypatch.setattr("mlbackends.flag_store.frozen", lambda: True)
+    setter = torch.backends.python_native.m.DSLController.enabled.fset
+    monkeypatch.setitem(setter.__globals__, "flags_frozen", lambda: True)
+    theirs, ours = (
+        said(lambda: setattr(each.python_native.triton, "enabled", False), RuntimeError)  # noqa: B023
+        for each in (torch.backends, mlbackends)
+    )
+    assert "flags()" in theirs
+    assert "flags()" not in ours
 
 
 # ---- answers, programs ----------------------------------------------------------

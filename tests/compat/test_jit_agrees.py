@@ -23,6 +23,7 @@ from mlbackends import jit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = [
     pytest.mark.torch,
@@ -304,6 +305,52 @@ def test_one_of_two_submodules_of_a_class_can_be_lowered() -> None:
 
     torch.testing.assert_close(ours, 4 * X)
     assert isinstance(theirs, RuntimeError)
+
+
+@pytest.mark.parametrize("value", [{"a": 1, "b": "two"}, {1, 2}, [1, "two"]], ids=str)
+def test_values_of_a_spec_have_one_type_in_torch_and_any_here(value: Any) -> None:
+    ours, theirs = both(
+        lambda side: side.lower(side.name, side.script(Typed()), {"forward": value})(X, H)
+    )
+
+    assert isinstance(theirs, Exception)
+    torch.testing.assert_close(ours, (X + H, X - H))
+
+
+def test_what_is_lowered_inside_is_lowered_again_here_and_not_in_torch() -> None:
+    def do(side: Any) -> Any:
+        half = side.selective(
+            side.script(Pair()), lambda m: side.lower(side.name, m, SPEC), ["first", "second"]
+        )
+        return side.lower(side.name, half, {"forward": {"a": "1"}})
+
+    ours, theirs = both(do)
+
+    assert isinstance(theirs, RuntimeError)
+    assert "serialize" in str(theirs)
+    assert not isinstance(ours, Exception)
+
+
+def test_wrong_arguments_are_also_a_type_error_here() -> None:
+    ours, theirs = both(lambda side: lowered(side).accum(X))
+
+    assert isinstance(theirs, RuntimeError) and not isinstance(theirs, TypeError)
+    assert isinstance(ours, RuntimeError) and isinstance(ours, TypeError)
+
+
+def test_a_backend_that_is_not_available_is_a_runtime_error_here() -> None:
+    ours, theirs = both(lambda side: side.lower(side.down, side.script(Accumulator()), SPEC)(X, H))
+
+    assert type(theirs) is torch.jit.Error and not isinstance(theirs, RuntimeError)
+    assert isinstance(ours, RuntimeError)
+    assert str(ours) == "Backend is not available."
+
+
+def test_a_missing_file_is_a_value_error_in_torch_and_not_found_here(tmp_path: Path) -> None:
+    ours, theirs = both(lambda side: side.load(str(tmp_path / "nosuch.pt")))
+
+    assert type(theirs) is ValueError
+    assert isinstance(ours, FileNotFoundError)
 
 
 def test_below_a_torch_module_the_lowered_one_is_a_torch_module() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -75,9 +78,28 @@ def test_lowered_precision_is_that_of_rounded_operands() -> None:
     assert (ours.double() - theirs).abs().max() < 1e-5
 
 
+def test_precision_is_lowered_where_the_cpu_can_in_torch_and_always_here() -> None:
+    program = (
+        "import torch\na, b = torch.linspace(1, 2, 64 * 64).view(2, 64, 32).unbind()\n"
+        "before = {0}.matmul(a, b.mT)\n"
+        "{1}.mkldnn.matmul.fp32_precision = 'bf16'\n"
+        "print(torch.equal({0}.matmul(a, b.mT), before))\n"
+    )
+    # oneDNN's own limit: as on a CPU that has no instructions for bfloat16.
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    same = [
+        subprocess.run(
+            [sys.executable, "-c", f"import mlbackends, torch.backends\n{program.format(*names)}"],
+            capture_output=True, text=True, check=True, env={**os.environ, **environment},
+        ).stdout.strip()
+        for names in (("torch", "torch.backends"), ("mlbackends", "mlbackends"))
+    ]  # fmt: skip
+    assert same == ["True", "False"]
+
+
 def test_a_gradient_is_not_lost_in_silence() -> None:
     a = numbers(2, 2).requires_grad_()
-    with pytest.raises(RuntimeError, match="a requires grad, and this has no backward"):
+    with pytest.raises(RuntimeError, match=r"a requires grad, and .+ has no backward"):
         mlbackends.matmul(a, a)
     with torch.no_grad():
         close(mlbackends.matmul(a, a), a @ a)
@@ -171,6 +193,22 @@ def test_einsum_refuses_with_torch_s_exception(arguments: tuple[Any, ...]) -> No
     with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
         torch.einsum(*arguments)
     with pytest.raises(theirs.type):
+        mlbackends.einsum(*arguments)
+
+
+def test_einsum_of_two_types_is_a_third_in_torch_and_refused_here() -> None:
+    arguments = ("i,j->ij", numbers(2), numbers(3, dtype=torch.float64))
+    assert torch.einsum(*arguments).dtype == torch.float64
+    with pytest.raises(RuntimeError, match="one dtype"):
+        mlbackends.einsum(*arguments)
+
+
+def test_sizes_that_differ_among_three_are_a_value_error_in_torch_and_as_of_two_here() -> None:
+    pytest.importorskip("opt_einsum")
+    arguments = ("ij,jk,kl->il", numbers(2, 3), numbers(4, 5), numbers(5, 6))
+    with pytest.raises(ValueError, match="Size of label"):
+        torch.einsum(*arguments)
+    with pytest.raises(RuntimeError, match="do not broadcast"):
         mlbackends.einsum(*arguments)
 
 
@@ -287,6 +325,18 @@ def test_a_row_that_sees_no_key_is_zero_here_and_no_number_there() -> None:
     )
     assert not ours.any()
     assert not weights.any()
+
+
+def test_causal_attention_needs_a_mask_in_torch_and_none_here() -> None:
+    x = numbers(1, 4, WIDTH)
+    parameters = (numbers(3 * WIDTH, WIDTH), None, numbers(WIDTH, WIDTH), None)
+    layer = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+    with pytest.raises(RuntimeError, match="Need attn_mask"):
+        layer(x, x, x, is_causal=True)
+    mask = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    wanted, _ = theirs_of(x, x, parameters, attn_mask=mask)
+    ours, _ = mlbackends.multi_head_attention(x, x, x, HEADS, *parameters, is_causal=True)
+    close(ours, wanted)
 
 
 # ---- transforms ---------------------------------------------------------------
@@ -408,6 +458,26 @@ def test_a_plan_cache_without_a_device_raises_torch_s_exception(
         call(torch.backends.cuda)
     with pytest.raises(theirs.type):
         call(mlbackends.cuda)
+
+
+@pytest.mark.skipif(bool(torch.version.cuda), reason="what a torch without CUDA does")
+def test_a_library_is_that_of_the_build_in_torch_and_that_of_this_machine_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mlbackends.cuda_preferences._found_by_probe", lambda *_: True)
+    with pytest.raises(RuntimeError, match="compiled with cuBLASLt"):
+        torch.backends.cuda.preferred_blas_library("cublaslt")
+    with flag_store.restored("cuda.preferred_blas_library"):
+        assert mlbackends.cuda.preferred_blas_library("cublaslt").name == "Cublaslt"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="what torch says where there is no device")
+def test_an_unknown_name_of_plan_caches_asks_for_a_device_in_torch_and_is_unknown_here() -> None:
+    for error, backends in ((AssertionError, torch.backends), (AttributeError, mlbackends)):
+        with pytest.raises(error):
+            _ = backends.cuda.cufft_plan_cache.nosuch
+        with pytest.raises(error):
+            backends.cuda.cufft_plan_cache.max_sise = 3
 
 
 def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(

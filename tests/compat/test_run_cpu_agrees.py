@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.launching import OPTIONS, Options, prepare
+from mlbackends.launching import OPTIONS, Launch, Options, prepare
 from mlbackends.launching.lscpu import parse_lscpu
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.xeon import run_cpu as ours
@@ -48,7 +49,11 @@ def torch_plans(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that tells what torch would start, and with which environment."""
 
     def planned(
-        arguments: list[str], text: str, environment: dict[str, str] | None = None
+        arguments: list[str],
+        text: str,
+        environment: dict[str, str] | None = None,
+        *,
+        numactl: bool = True,
     ) -> tuple[Plan, dict[str, str]]:
         started: list[dict[str, Any]] = []
 
@@ -70,7 +75,7 @@ def torch_plans(monkeypatch: pytest.MonkeyPatch) -> Any:
             patch.setattr(theirs, "start_processes", start)
             launcher = theirs._Launcher()
             launcher.cpuinfo = theirs._CPUinfo(text)
-            patch.setattr(launcher, "is_numactl_available", lambda: True)
+            patch.setattr(launcher, "is_numactl_available", lambda: numactl)
             parser = argparse.ArgumentParser()
             theirs.create_args(parser)
             launcher.launch(parser.parse_args([*arguments, "s.py"]))
@@ -81,18 +86,28 @@ def torch_plans(monkeypatch: pytest.MonkeyPatch) -> Any:
     return planned
 
 
-def our_plans(
-    arguments: list[str], text: str, environment: dict[str, str] | None = None
-) -> tuple[Plan, dict[str, str]]:
+def our_launch(
+    arguments: list[str],
+    text: str,
+    environment: dict[str, str] | None = None,
+    *,
+    numactl: bool = True,
+) -> Launch:
     args = ours.create_args().parse_args([*arguments, "--", "s.py"])
     options = Options(**{one.name: getattr(args, one.name) for one in OPTIONS})
-    made = prepare(
+    return prepare(
         options,
         ("s.py",),
         {"HOME": os.environ.get("HOME", "/"), **(environment or {})},
         topology=parse_lscpu(text),
-        works=lambda command: True,
+        works=lambda command: numactl or command[0] != "numactl",
     )
+
+
+def our_plans(
+    arguments: list[str], text: str, environment: dict[str, str] | None = None
+) -> tuple[Plan, dict[str, str]]:
+    made = our_launch(arguments, text, environment)
     return [child.command for child in made.children], made.children[0].environment
 
 
@@ -308,6 +323,74 @@ def test_a_count_of_0_divides_by_zero_in_torch_and_is_refused_here(
         our_plans([*PLAIN, name, "0"], TWO)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "started", "error"),
+    [(["0,0"], 2, ValueError), (["0,1", "--ninstances", "4"], 2, RuntimeError)],
+    ids=["twice", "too few"],
+)
+def test_a_core_list_is_taken_as_it_comes_by_torch_and_checked_here(
+    arguments: list[str], started: int, error: type[Exception], torch_plans: Any
+) -> None:
+    listed = [*PLAIN, "--ncores-per-instance", "1", "--core-list", *arguments]
+    assert len(torch_plans(listed, TWO)[0]) == started
+    with pytest.raises(error):
+        our_plans(listed, TWO)
+
+
+def test_options_beside_a_core_list_are_dropped_by_torch_and_count_or_are_told_of_here(
+    torch_plans: Any,
+) -> None:
+    listed = [*PLAIN, "--core-list", "0,1,2,3", "--ncores-per-instance", "1"]
+    assert len(torch_plans([*listed, "--ninstances", "1"], TWO)[0]) == 4
+    assert len(our_plans([*listed, "--ninstances", "1"], TWO)[0]) == 1
+
+    beside = [*listed, "--throughput-mode"]
+    assert our_plans(beside, TWO)[0] == torch_plans(beside, TWO)[0]
+    told = [text for _, text in our_launch(beside, TWO).notices]
+    assert "--throughput-mode does not count beside --core-list" in told
+
+
+def test_without_numactl_and_taskset_torch_gives_up_and_our_launcher_binds(
+    torch_plans: Any,
+) -> None:
+    arguments = [*PLAIN, "--disable-taskset", "--ninstances", "2"]
+    with pytest.raises(SystemExit) as left:
+        torch_plans(arguments, TWO, numactl=False)
+    assert left.value.code == -1
+
+    made = our_launch(arguments, TWO, numactl=False)
+    assert [child.cpus for child in made.children] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+
+
+def test_threads_of_iomp_stay_on_their_cores_in_a_mode_here_and_not_in_torch(
+    tmp_path: Path, torch_plans: Any
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libiomp5.so").touch()
+    found = {"CONDA_PREFIX": str(tmp_path), "VIRTUAL_ENV": "/none"}
+    arguments = ["--use-default-allocator", "--throughput-mode", "--use-logical-core"]
+    assert "KMP_AFFINITY" not in torch_plans(arguments, TWO, found)[1]
+    assert "KMP_AFFINITY" in our_plans(arguments, TWO, found)[1]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.skipif(shutil.which("lscpu") is None, reason="torch's launcher needs lscpu")
+def test_cpus_of_others_are_used_by_torch_and_not_by_us() -> None:
+    program = (
+        "import os\nfirst = min(os.sched_getaffinity(0))\nos.sched_setaffinity(0, {first})\n"
+        "from torch.backends.xeon.run_cpu import _CPUinfo\n"
+        "from mlbackends.launching.topology import read_topology\n"
+        "from mlbackends.probing.host import Host\n"
+        "theirs = _CPUinfo().get_all_logical_cores()\n"
+        "print(len(theirs) > 1, read_topology(Host()).logical() == (first,))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "True"]
+
+
 def ran(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", f"{package}.xeon.run_cpu", *PLAIN]
     unbound = ["--disable-numactl", "--disable-taskset"]
@@ -328,6 +411,15 @@ def test_a_failing_program_is_0_in_torch_and_its_own_code_here() -> None:
     failing = ("--no-python", "sh", "-c", "exit 3")
     assert ran("torch.backends", *failing).returncode == 0
     assert ran("mlbackends", *failing).returncode == 3
+
+
+def test_a_library_that_the_loader_finds_is_dropped_by_torch_and_kept_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
+    program = ("--no-python", "sh", "-c", "echo [$LD_PRELOAD]")
+    assert "[]" in ran("torch.backends", *program).stdout
+    assert "[libm.so.6]" in ran("mlbackends", *program).stdout
 
 
 def test_arguments_of_the_program_may_end_torch_and_pass_here(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import mlbackends
 from mlbackends import flag_store, sdpa
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import InvalidProblem
-from mlbackends.sdpa import cuda_surface
+from mlbackends.sdpa import cuda_surface, dispatch
 from mlbackends.sdpa.params import problem_of
 from mlbackends.sdpa.rules import EVERY, torch_would_choose
 from mlbackends.sdpa.rules.environment import Environment
@@ -351,6 +351,31 @@ def test_dropout_keeps_the_mean_and_the_share_of_torchs() -> None:
     assert not ours(Q, Q, Q, dropout_p=1.0).any()
 
 
+@pytest.mark.parametrize("dropout", [-0.5, math.nan])
+def test_dropout_that_is_no_probability_is_none_to_torchs_formula_and_refused_here(
+    dropout: float,
+) -> None:
+    with torch_kernel(TorchKind.MATH):
+        assert torch.equal(attention(Q, Q, Q, dropout_p=dropout), attention(Q, Q, Q))
+
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        ours(Q, Q, Q, dropout_p=dropout)
+
+
+def test_reasons_are_warnings_in_torch_and_in_the_exception_here() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch_kernel(TorchKind.FLASH_ATTENTION), pytest.raises(RuntimeError) as theirs:
+            attention(Q, Q, Q, dropout_p=0.5)
+    assert "dropout" not in str(theirs.value)
+
+    with (
+        mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
+        pytest.raises(RuntimeError, match=r"dropout is 0\.5"),
+    ):
+        ours(Q, Q, Q, dropout_p=0.5)
+
+
 def test_gradients_are_refused_and_not_silently_lost() -> None:
     query = Q.clone().requires_grad_()
     assert attention(query, Q, Q).requires_grad
@@ -386,6 +411,16 @@ def test_tensors_without_values_give_one_without_values() -> None:
 def ragged(layout: Any) -> Any:
     rows = [torch.zeros(3, 2, 4), torch.zeros(5, 2, 4)]
     return torch.nested.nested_tensor(rows, layout=layout).transpose(1, 2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nested_tensors_are_computed_by_torchs_formula_and_refused_here() -> None:
+    rows = [torch.zeros(2, length, 4) for length in (3, 5)]
+    nested = torch.nested.nested_tensor(rows)
+    assert attention(nested, nested, nested).is_nested
+
+    with pytest.raises(RuntimeError, match="nested"):
+        ours(nested, nested, nested)
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
@@ -516,6 +551,16 @@ def test_the_whole_order_comes_back_where_torchs_leaks() -> None:
     with mlbackends.sdpa_kernel([SDPBackend.MATH], set_priority=True):
         assert state()[1] == [0, 1, 2, 3, 4]
     assert state()[1] == [1, 2, 0, 3, 4]
+
+
+def test_the_order_is_ignored_by_torch_on_the_cpu_and_obeyed_here() -> None:
+    both = ("MATH", "FLASH_ATTENTION")
+    with torch_kernel([getattr(TorchKind, name) for name in both], set_priority=True):
+        assert torch._fused_sdp_choice(Q, Q, Q) == int(TorchKind.FLASH_ATTENTION)
+
+    question = problem_of(OurParams(Q, Q, Q, None, 0.0, False, False))
+    with mlbackends.sdpa_kernel([SDPBackend[name] for name in both], set_priority=True):
+        assert dispatch.effective_order(question, dispatch.backends())[0] is SDPBackend.MATH
 
 
 @pytest.mark.parametrize("bad", [(), {TorchKind.MATH}, "math", None, 1])

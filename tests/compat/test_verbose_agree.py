@@ -8,8 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeLibrary
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -145,6 +149,40 @@ def test_bad_levels_raise_what_torch_raises_and_only_on_entering(scope: str) -> 
         *["1 is of a wrong type", "1.5 is of a wrong type", "None is of a wrong type"],
         *["[] is of a wrong type", "-1 is no level", "7 is no level"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "kinds"),
+    [
+        ("mkl.verbose", ["taken", "TypeError"]),
+        ("mkldnn.verbose", ["taken", "TypeError"]),
+        ("MklVerbose", ["TypeError", "AssertionError"]),
+        ("OnednnVerbose", ["TypeError", "AssertionError"]),
+    ],
+)
+def test_0_point_0_is_level_0_in_torch_and_a_wrong_type_here(scope: str, kinds: list[str]) -> None:
+    body = (
+        "for level in (0.0, 2**40):\n"
+        "    try: {0}(level).__enter__()\n"
+        "    except TypeError: say(f'{{level}} TypeError')\n"
+        "    except AssertionError: say(f'{{level}} AssertionError')\n"
+        "    else: say(f'{{level}} taken')\n"
+    )
+    assert list(printed(body.format(scope))) == [
+        f"0.0 {kinds[0]}", f"{2**40} {kinds[1]}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scope", "level"), [("mkldnn.verbose", 0), ("OnednnVerbose", 1)])
+def test_a_copy_beside_torchs_own_is_switched_here_alone(
+    scope: str, level: int, fake_library: FakeLibrary
+) -> None:
+    file = fake_library("fake_onednn", "libdnnl.so.3", defines=("MAJOR=3", "MINOR=12"))
+    body = (
+        f"import ctypes\nlibrary = ctypes.CDLL({str(file)!r})\n"
+        f"with {scope}(1): say(library.fake_level())\n"
+    )
+    assert list(printed(body)) == [str(level)]
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("mkl", "MklVerbose"), ("mkldnn", "OnednnVerbose")])
