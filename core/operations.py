@@ -5,6 +5,8 @@ return the same kind where it is the host's; a result on a CUDA device is a Devi
 libraries take in turn.
 """
 
+from mlbackends.untraced import untraced
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["einsum", "matmul", "multi_head_attention"]
 
 
+@untraced
 def matmul(a: "Any", b: "Any") -> "Any":
     """Return the product of two arrays of one type on one device.
 
@@ -24,6 +27,7 @@ def matmul(a: "Any", b: "Any") -> "Any":
     return _run("matmul", a, b)
 
 
+@untraced
 def einsum(*args: "Any") -> "Any":
     """Return the sum of products that an equation such as "bij,bjk->bik" describes.
 
@@ -37,6 +41,7 @@ def einsum(*args: "Any") -> "Any":
     return _run("einsum", *args)
 
 
+@untraced
 def multi_head_attention(
     query: "Any",
     key: "Any",

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from mlbackends.kernels.tensors import interchange
-from mlbackends.kernels.tensors.arithmetic import numpy
+from mlbackends.kernels.tensors.arithmetic import INSTALL, numpy
 from mlbackends.model.problem import REDUCED, AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
@@ -42,7 +42,7 @@ class Math(AttentionBackend):
         if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
             return ()
         said = "it computes with numpy, and numpy is not installed"
-        return (Reason("missing-part", said, "install numpy 2.0 or newer"),)
+        return (Reason("missing-part", said, INSTALL),)
 
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None

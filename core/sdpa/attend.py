@@ -7,10 +7,13 @@ from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.bias import CausalBias, CausalVariant, as_bias
 from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor, without_gradients
+from mlbackends.sdpa.readable import refuse_unreadable
+from mlbackends.untraced import untraced
 
 _NAME = "scaled_dot_product_attention()"
 
 
+@untraced
 def scaled_dot_product_attention(
     query: Any,
     key: Any,
@@ -35,12 +38,15 @@ def scaled_dot_product_attention(
     """
     _refuse_arguments(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     bias = as_bias(attn_mask)
+    named = {"query": query, "key": key, "value": value}
+    masked = named if bias else {**named, "attn_mask": attn_mask}
+    refuse_unreadable(masked, f"{_NAME}: ", meta=True)
     if bias is not None:
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")
         attn_mask, is_causal = None, True
-    specs = [describe(tensor) for tensor in (query, key, value)]
-    mask = None if attn_mask is None else describe(attn_mask)
+    specs = [_described(name, tensor) for name, tensor in named.items()]
+    mask = None if attn_mask is None else _described("attn_mask", attn_mask)
     _refuse_tensors(specs[0], specs[1], specs[2], mask)
     nested = any(spec.nested for spec in specs)  # whose sizes tell nothing
     if not nested and not (specs[0].shape[-2] and specs[2].elements):
@@ -60,6 +66,13 @@ def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any =
     from mlbackends.sdpa.dispatch import chosen_backend
 
     return chosen_backend(problem).run(problem, query, key, value, mask)
+
+
+def _described(name: str, tensor: Any) -> TensorSpec:
+    try:
+        return describe(tensor)
+    except TypeError as error:
+        raise TypeError(f"{_NAME}: {name}: {error}") from None
 
 
 def _problem(

@@ -91,7 +91,7 @@ def dtype_name(dtype: object) -> str:
     """Return torch's name of an element type. Raises TypeError for one that torch has not."""
     name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]  # torch says torch.float32
     if name not in ITEM_BYTES:
-        raise TypeError(f"there is no attention for elements of type {name}")
+        raise TypeError(f"elements of type {name} are none that is computed with")
     return name
 
 
@@ -164,7 +164,7 @@ def _of_buffer(view: memoryview) -> TensorSpec:
     native = {"little": "@=<", "big": "@=>!"}[sys.byteorder]
     dtype = _FORMATS.get(code)
     if dtype is None or (order and order not in native):
-        raise TypeError(f"there is no attention for elements of the format {view.format!r}")
+        raise TypeError(f"elements of the format {view.format!r} are none that is computed with")
     shape = view.shape or ()
     strides = view.strides or ()
     return TensorSpec(shape, dtype, _in_elements(strides, view.itemsize), device="cpu")

@@ -31,9 +31,12 @@ class Product:
             self._dropped = _DROPPED_BITS.get(word)
 
     def __call__(self, a: "NDArray[Any]", b: "NDArray[Any]") -> "NDArray[Any]":
-        """Multiply as `numpy.matmul` does."""
+        """Multiply as `numpy.matmul` does. Raises NotImplementedError for booleans, as torch does."""
         import numpy as np
 
+        if a.dtype.kind == "b":
+            said = "there is no product of booleans; convert them to numbers"
+            raise NotImplementedError(f"\"matmul\" not implemented for 'Bool': {said}")
         if self._dropped is not None:
             a, b = without_last_bits(a, self._dropped), without_last_bits(b, self._dropped)
         result: NDArray[Any] = np.matmul(a, b)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlbackends import flag_store
 from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
 from mlbackends.kernels.operations._arithmetic import Arithmetic, InMemory, OnDevice
-from mlbackends.kernels.operations._arrays import common_dtype, operand, returned
+from mlbackends.kernels.operations._arrays import common_dtype, operand, quiet, returned
 from mlbackends.kernels.operations._equation import Contraction, Label, arranged, read
+from mlbackends.sdpa.readable import refuse_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,8 @@ class Term(NamedTuple):
 def run(*arguments: Any) -> Any:
     """Return the sum of products; see `mlbackends.operations.einsum`."""
     equation, tensors = arranged(arguments)
+    named = {f"operand {i}": each for i, each in enumerate(tensors)}
+    refuse_unreadable(named, "einsum(): ")
     places = [is_on_device(tensor) for tensor in tensors]
     if any(places) and not all(places):
         first = places.index(not places[0])
@@ -36,10 +39,15 @@ def run(*arguments: Any) -> Any:
         if len({array.device for array in arrays}) > 1:
             raise RuntimeError(f"all must lie on one device, not {[a.device for a in arrays]}")
         return contracted(equation, arrays, OnDevice())
-    operands = [operand(f"operand {i}", each) for i, each in enumerate(tensors)]
+    return _in_memory(equation, named)
+
+
+@quiet
+def _in_memory(equation: str, named: dict[str, Any]) -> Any:
+    operands = [operand("einsum", name, each) for name, each in named.items()]
     dtype = _common_dtype([each.dtype for each in operands])
     result = contracted(equation, [each.array for each in operands], InMemory(dtype))
-    return returned(tensors[0], result, dtype)
+    return returned(next(iter(named.values())), result, dtype)
 
 
 def _common_dtype(dtypes: "Sequence[str]") -> str:

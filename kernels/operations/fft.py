@@ -5,7 +5,9 @@ Switches: `cuda.cufft_plan_cache` keeps the plans of each device.
 
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.kernels.operations._arrays import NARROW, operand, returned
+from mlbackends.kernels.operations._arrays import NARROW, operand, quiet, returned
+from mlbackends.kernels.tensors.arithmetic import numpy
+from mlbackends.sdpa.readable import refuse_unreadable_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +18,7 @@ _KINDS = {
     "rfft": ("r2c", False),
     "irfft": ("c2r", True),
 }
+_OF_REAL = ("rfft", "rfftn", "ihfft")
 
 
 def run(
@@ -27,28 +30,81 @@ def run(
 ) -> Any:
     """Return the transform that `numpy.fft` calls by this name.
 
-    name: fft, ifft, rfft, irfft, or one of these with an n behind it. sizes, axes: numbers, and for
-    the latter sequences of them. Raises what NumPy raises: ValueError for a size below 1, an axis
-    that stands there twice and an unknown norm, IndexError for an axis that is not there.
+    name: fft, ifft, rfft, irfft, or one of these with an n behind it, hfft or ihfft. sizes, axes:
+    numbers, and where there is an n, sequences of them. Raises what NumPy raises: ValueError for a
+    size below 1, an axis that stands there twice and an unknown norm, IndexError for an axis that is
+    not there; and TypeError for elements that it does not transform.
     """
     from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
 
+    refuse_unreadable_one(f"{name}(): a", array)
     if is_on_device(array):
         return _on_device(name, as_device_array(array), sizes, axes, norm)
-    import numpy as np
+    return _in_memory(name, array, sizes, axes, norm)
 
-    values, dtype = operand("a", array)
+
+@quiet
+def _in_memory(name: str, array: Any, sizes: Any, axes: Any, norm: str | None) -> Any:
+    np = numpy()
+    values, dtype = operand(name, "a", array)
     if dtype in NARROW:
-        raise TypeError(f"transforms take float32, float64 and complex numbers, not {dtype}")
-    if axes is None and sizes is not None:  # NumPy means to give this another meaning
-        axes = range(-len(sizes), 0)  # type: ignore[arg-type]
+        raise TypeError(f"{name}() takes float32, float64 and complex numbers, not {dtype}")
+    if name in _OF_REAL and values.dtype.kind == "c":
+        raise TypeError(f"{name}() takes real numbers, not {dtype}; fft and fftn take complex ones")
+    if (
+        name.endswith("n") and axes is None and sizes is not None
+    ):  # NumPy means to give this another meaning
+        axes = range(-len(sizes), 0)
     return returned(array, getattr(np.fft, name)(values, sizes, axes, norm), dtype)
+
+
+def frequencies(name: str, points: int, spacing: float) -> Any:
+    """Return what `numpy.fft` calls fftfreq or rfftfreq: an array of float64."""
+    np = numpy()
+    if isinstance(points, bool) or not hasattr(type(points), "__index__"):
+        raise TypeError(f"{name}() takes a number of points, an int, not {type(points).__name__}")
+    if int(points) < 1 or not spacing:
+        said = f"needs 1 point or more and a spacing other than 0, not {points} and {spacing}"
+        raise ValueError(f"{name}() {said}")
+    return getattr(np.fft, name)(int(points), spacing)
+
+
+def shifted(name: str, array: Any, axes: "int | Sequence[int] | None") -> Any:
+    """Return what `numpy.fft` calls fftshift or ifftshift, of the array's own kind and type."""
+    from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
+
+    refuse_unreadable_one(f"{name}(): x", array)
+    if is_on_device(array):
+        return _shifted_on_device(name, as_device_array(array), axes)
+    np = numpy()
+    values, dtype = operand(name, "x", array)
+    return returned(array, np.ascontiguousarray(getattr(np.fft, name)(values, axes)), dtype)
+
+
+def _shifted_on_device(name: str, array: Any, axes: Any) -> Any:
+    """Move the first half of each axis behind the second, a copy for each half."""
+    from mlbackends.kernels.cuda.device_array import empty
+    from mlbackends.kernels.cuda.strided_copy import copy_elements, packed
+
+    for axis in _axes(array.ndim, None, [axes] if isinstance(axes, int) else axes):
+        count = array.shape[axis]
+        half = count // 2 if name == "fftshift" else count - count // 2
+        result = empty(array.shape, array.dtype, array.device)
+        for to, of, length in ((0, count - half, half), (half, 0, count - half)):
+            shape = (*array.shape[:axis], length, *array.shape[axis + 1 :])
+            target = result.viewed(shape, result.strides, to * result.strides[axis])
+            copy_elements(target, array.viewed(shape, array.strides, of * array.strides[axis]))
+        array = result
+    return packed(array)
 
 
 def _on_device(name: str, array: Any, sizes: Any, axes: Any, norm: str | None) -> Any:
     from mlbackends.kernels.cuda.device_array import product
     from mlbackends.kernels.cuda.transforms import transform
 
+    if name.removesuffix("n") not in _KINDS:
+        said = "conjugate before irfft, or behind rfft, and swap norm"
+        raise NotImplementedError(f"{name}() takes arrays in memory, and this is on CUDA: {said}")
     kind, inverse = _KINDS[name.removesuffix("n")]
     if name.endswith("n"):
         axes = _axes(array.ndim, sizes, axes)

@@ -8,19 +8,26 @@ of matrices on a device goes to the kernel that `python_native` has for bmm, whe
 from typing import Any
 
 from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
-from mlbackends.kernels.operations._arrays import common_dtype, operand, returned
+from mlbackends.kernels.operations._arrays import common_dtype, operand, quiet, returned
 from mlbackends.kernels.operations._precision import Product
 from mlbackends.kernels.operations._shapes import product_shape
+from mlbackends.sdpa.readable import refuse_unreadable
 
 
 def run(a: Any, b: Any) -> Any:
     """Return `a @ b`; see `mlbackends.operations.matmul`."""
+    refuse_unreadable({"a": a, "b": b}, "matmul(): ")
     places = [is_on_device(a), is_on_device(b)]
     if all(places):
         return _on_device(as_device_array(a), as_device_array(b))
     if any(places):
         raise RuntimeError("both must lie on one device: one is on CUDA, the other in memory")
-    left, right = operand("a", a), operand("b", b)
+    return _in_memory(a, b)
+
+
+@quiet
+def _in_memory(a: Any, b: Any) -> Any:
+    left, right = operand("matmul", "a", a), operand("matmul", "b", b)
     dtype = common_dtype({"a": left.dtype, "b": right.dtype})
     product_shape(left.array.shape, right.array.shape)
     return returned(a, Product(dtype)(left.array, right.array), dtype)

@@ -9,7 +9,7 @@ Source: Vaswani et al. 2017, section 3.2.2; the masks are those of torch.nn.Mult
 from typing import TYPE_CHECKING, Any
 
 from mlbackends import flag_store
-from mlbackends.kernels.operations._arrays import common_dtype, operand, returned
+from mlbackends.kernels.operations._arrays import common_dtype, operand, quiet, returned
 from mlbackends.kernels.operations._precision import Product
 
 if TYPE_CHECKING:
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+_NAME = "multi_head_attention"
 
+
+@quiet
 def run(
     query: Any,
     key: Any,
@@ -45,13 +48,17 @@ def run(
         "out_proj_weight": out_proj_weight,
         "out_proj_bias": out_proj_bias,
     }
-    operands = {name: operand(name, each) for name, each in given.items() if each is not None}
+    operands = {
+        name: operand(_NAME, name, each) for name, each in given.items() if each is not None
+    }
     dtype = common_dtype({name: each.dtype for name, each in operands.items()})
     arrays = {name: each.array for name, each in operands.items()}
     q, k, v = (_batched(arrays[name]) for name in ("query", "key", "value"))
     _check(arrays, q, k, v, num_heads)
-    padding = None if key_padding_mask is None else operand("key_padding_mask", key_padding_mask)
-    attention = None if attn_mask is None else operand("attn_mask", attn_mask)
+    padding = (
+        None if key_padding_mask is None else operand(_NAME, "key_padding_mask", key_padding_mask)
+    )
+    attention = None if attn_mask is None else operand(_NAME, "attn_mask", attn_mask)
     mask = _mask(padding and padding.array, attention and attention.array, q, k, num_heads)
     product = Product(dtype)
     projection = arrays["in_proj_weight"], arrays.get("in_proj_bias")

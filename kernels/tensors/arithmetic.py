@@ -4,12 +4,14 @@ from typing import Any
 
 from mlbackends.model.errors import MlBackendsError
 
+INSTALL = "pip install 'mlbackends[kernels]'"
+
 
 def numpy() -> Any:
     """Return numpy. Raises MlBackendsError where it is not installed."""
     try:
         import numpy as np
     except ImportError as error:
-        said = f"attention on the CPU computes with numpy, and it cannot be imported: {error}"
-        raise MlBackendsError(said, "install numpy 2.0 or newer") from None
+        said = f"this computes with numpy, and it cannot be imported ({error}): {INSTALL}"
+        raise MlBackendsError(said, INSTALL) from None
     return np

@@ -63,14 +63,16 @@ def widened(array: Any, dtype: str, to: str) -> Any:
     """
     if dtype == "bfloat16":
         array = bfloat16.to_float32(array)
-    return array.astype(to, copy=False)
+    with numpy().errstate(all="ignore"):
+        return array.astype(to, copy=False)
 
 
 def narrowed(array: Any, dtype: str) -> Any:
     """Return floating-point numbers rounded to `dtype`, for bfloat16 as patterns."""
-    if dtype == "bfloat16":
-        return bfloat16.from_float32(array.astype("float32", copy=False))
-    return array.astype(dtype, copy=False)
+    with numpy().errstate(all="ignore"):  # what is too large becomes infinite
+        if dtype == "bfloat16":
+            return bfloat16.from_float32(array.astype("float32", copy=False))
+        return array.astype(dtype, copy=False)
 
 
 def zeros_like(original: Any, shape: tuple[int, ...]) -> Any:

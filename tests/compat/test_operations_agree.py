@@ -497,3 +497,162 @@ def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(
         assert str(mlbackends.cuda.preferred_linalg_library()) == "_LinalgBackend.Default"
     finally:
         torch.backends.cuda.preferred_linalg_library(before)
+
+
+# ---- tensors whose numbers cannot be read ---------------------------------------
+
+INTO, OUT = numbers(9, 3), numbers(3, 3)
+OPERATIONS: dict[str, Any] = {
+    "matmul": lambda a: mlbackends.matmul(a, a),
+    "einsum": lambda a: mlbackends.einsum("ij,jk->ik", a, a),
+    "fft": lambda a: fft.fft(a).real,
+    "fftshift": lambda a: fft.fftshift(a),  # noqa: PLW0108
+    "scaled_dot_product_attention": lambda a: mlbackends.scaled_dot_product_attention(a, a, a),
+    "multi_head_attention": lambda a: mlbackends.multi_head_attention(
+        a, a, a, 1, INTO, None, OUT, None
+    )[0],
+}
+
+
+@pytest.fixture(params=OPERATIONS)
+def refused(request: pytest.FixtureRequest) -> Any:
+    """Return a function that checks how one operation refuses what `around` hands to it."""
+
+    def check(around: Any, said: str) -> None:
+        with pytest.raises(RuntimeError, match=rf"^{request.param}\(\): .*{said}"):
+            around(OPERATIONS[request.param])
+
+    return check
+
+
+def test_a_fake_tensor_is_refused_inside_and_outside_its_mode(refused: Any) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.randn(3, 3)
+        refused(lambda call: call(fake), "FakeTensor: it has no storage of its own")
+    refused(lambda call: call(fake), "FakeTensor: it has no storage of its own")
+
+
+def test_a_tensor_of_a_subclass_that_answers_for_others_is_refused(refused: Any) -> None:
+    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor(
+        numbers(3, 3), numbers(3, 3)
+    )
+    refused(lambda call: call(two), "TwoTensor: it has no storage of its own")
+
+
+def test_who_writes_a_graph_gets_no_constant(refused: Any) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    a = numbers(3, 3)
+    for options in ({}, {"pre_dispatch": True}):
+        refused(lambda call, options=options: make_fx(call, **options)(a), "is being traced")
+    refused(lambda call: make_fx(call, tracing_mode="fake")(a), "no storage of its own")
+    refused(lambda call: torch.jit.trace(call, (a,)), "is being traced by torch.jit.trace")
+    refused(lambda call: torch.func.functionalize(call)(a), "is being traced by torch.func")
+    with FakeTensorMode():
+        refused(lambda call: call(a), "is being traced")
+
+
+@pytest.mark.parametrize("name", ["matmul", "fft", "scaled_dot_product_attention"])
+def test_a_proxy_of_fx_is_refused(name: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"^{name}\(\): .* is being traced by torch.fx"):
+        torch.fx.symbolic_trace(OPERATIONS[name])
+
+
+def test_a_tangent_is_not_lost_in_silence(refused: Any) -> None:
+    from torch.autograd import forward_ad
+
+    a = numbers(3, 3)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        refused(lambda call: call(dual), "carries a tangent of forward-mode")
+        with torch.no_grad():
+            refused(lambda call: call(dual), "carries a tangent of forward-mode")
+        primal = forward_ad.unpack_dual(dual).primal
+        close(mlbackends.matmul(primal, primal), a @ a)
+
+
+def test_the_transforms_of_torch_func_are_refused(refused: Any) -> None:
+    a, many = numbers(3, 3), numbers(2, 3, 3)
+    func = torch.func
+    refused(lambda call: func.jvp(call, (a,), (a,)), "a tangent of torch.func")
+    refused(lambda call: func.grad(lambda x: call(x).sum())(a), "a gradient or a tangent")
+    refused(lambda call: func.jacrev(call)(a), "a gradient or a tangent")
+    refused(lambda call: func.vmap(call)(many), "is batched by vmap")
+    # What vmap closes over is a plain tensor.
+    close(func.vmap(lambda x: x + mlbackends.matmul(a, a))(many), many + a @ a)
+
+
+@pytest.mark.parametrize("name", ["matmul", "einsum", "fft", "fftshift", "multi_head_attention"])
+def test_a_tensor_without_values_is_refused(name: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"^{name}\(\): .* lies on torch's meta device"):
+        OPERATIONS[name](torch.empty(3, 3, device="meta"))
+
+
+def test_parameters_subclasses_and_views_of_plain_tensors_are_read() -> None:
+    named = type("Named", (torch.Tensor,), {})
+    a = numbers(3, 3)
+    for kind in (torch.nn.Parameter(a, requires_grad=False), a.as_subclass(named), a.T.T):
+        close(mlbackends.matmul(kind, a), a @ a)
+    z = torch.complex(a, a.T)
+    for seen in (z.conj(), z.conj().imag, z.T):
+        theirs = seen @ seen
+        assert torch.allclose(mlbackends.matmul(seen, seen), theirs, atol=1e-5)
+
+
+# ---- element types ------------------------------------------------------------
+
+
+def test_a_product_of_booleans_is_refused_as_torch_refuses_it() -> None:
+    a = torch.ones(2, 2, dtype=torch.bool)
+    multiply: Any
+    for multiply in (torch.matmul, mlbackends.matmul):
+        for operand in (a, a[0]):
+            with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+                multiply(operand, operand)
+    for multiply in (torch.einsum, mlbackends.einsum):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            multiply("ij,jk", a, a)
+    for equation, operands in (("ij,ij->ij", (a, a)), ("ij->", (a,)), ("ij->ji", (a,))):
+        close(mlbackends.einsum(equation, *operands), torch.einsum(equation, *operands))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_elements_that_nothing_computes_with_are_refused_by_name(name: str) -> None:
+    start = rf"^{name}\(\): \w+( 0)?: "
+    quantized = torch.quantize_per_tensor(numbers(3, 3), 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match=start + "elements of type qint8"):
+        OPERATIONS[name](quantized)
+    if name != "scaled_dot_product_attention":
+        with pytest.raises(TypeError, match=start + "nothing here computes with float8_e4m3fn"):
+            OPERATIONS[name](numbers(3, 3).to(torch.float8_e4m3fn))
+
+
+# ---- more transforms ------------------------------------------------------------
+
+
+def test_all_transforms_of_torch_that_numpy_has_agree_by_torch_s_word() -> None:
+    a = numbers(4, 6, dtype=torch.float64)
+    for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
+        for dim in (0, 1):
+            ours = getattr(fft, name)(a, dim=dim)
+            assert torch.allclose(ours, getattr(torch.fft, name)(a, dim=dim))
+    for name in ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "rfftn"):
+        ours = getattr(fft, name)(a, dim=(1, 0))
+        assert torch.allclose(ours, getattr(torch.fft, name)(a, dim=(1, 0)))
+    for name in ("fftshift", "ifftshift"):
+        close(getattr(fft, name)(a, dim=1), getattr(torch.fft, name)(a, dim=1))
+    for name in ("fftfreq", "rfftfreq"):
+        theirs = getattr(torch.fft, name)(7, 0.5, dtype=torch.float64)
+        assert np.array_equal(getattr(fft, name)(7, 0.5), theirs.numpy())
+
+
+def test_transforms_of_whole_numbers_have_64_bits_as_in_numpy_and_32_in_torch() -> None:
+    a = torch.arange(4)
+    assert (fft.fft(a).dtype, torch.fft.fft(a).dtype) == (torch.complex128, torch.complex64)
+    for transform in (torch.fft.rfft, fft.rfft):
+        for bad in (a.half(), a + 1j):
+            with pytest.raises((RuntimeError, TypeError)):
+                transform(bad)

@@ -19,6 +19,7 @@ else:
 from torch.nn import functional as F  # noqa: N812
 
 import mlbackends
+from mlbackends import fft
 from mlbackends.kernels.bridges import torch_attention
 from mlbackends.kernels.bridges.torch_attention import attention
 from mlbackends.kernels.bridges.torch_compile import compile_graph
@@ -509,3 +510,50 @@ print(seen)
     )  # fmt: skip
 
     assert done.stdout.strip() == "[1]"
+
+
+# ---- calls of ours in somebody's compiled function --------------------------------
+
+
+def with_a_block(a: Any) -> Any:
+    with mlbackends.sdpa_kernel(mlbackends.SDPBackend.MATH):
+        return mlbackends.scaled_dot_product_attention(a + 1, a, a) * 2
+
+
+def with_every_operation(a: Any) -> Any:
+    for transform in (fft.fft, fft.ifft, fft.fftn, fft.ifftn, fft.fft2, fft.ifft2, fft.fftshift):
+        a = transform(a).real + 1
+    a = mlbackends.matmul(a, mlbackends.einsum("ij,jk", a, a)) / 100
+    w, three = torch.eye(4).to(a), torch.ones(12, 4).to(a)
+    a = mlbackends.multi_head_attention(a, a, a, 2, three, None, w, None)[0]
+    return fft.irfft(fft.rfft(a)) + 1
+
+
+CALLS: dict[str, Any] = {
+    "matmul": lambda a: mlbackends.matmul(a, a + 1) + 1,
+    "einsum": lambda a: mlbackends.einsum("ij,jk", a, a) + 1,
+    "fft": lambda a: fft.fft(a) + 1,
+    "attention": lambda a: mlbackends.scaled_dot_product_attention(a, a, a) + 1,
+    "block": with_a_block,
+    "all": with_every_operation,
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.filterwarnings("ignore:.*deprecated.*:FutureWarning")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_compiled_function_may_call_us(
+    name: str, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    function = CALLS[name]
+    ours = torch.compile(function, backend=backend)
+    for a in (torch.randn(4, 4), torch.randn(4, 4), torch.randn(4, 4, dtype=torch.float64)):
+        torch.testing.assert_close(ours(a), function(a))
+    assert "recompile_limit" not in caplog.text
+
+
+def test_a_graph_that_may_not_break_says_who_stands_outside() -> None:
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="computes outside of graphs"):
+        torch.compile(CALLS["matmul"], backend="eager", fullgraph=True)(torch.randn(3, 3))

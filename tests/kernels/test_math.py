@@ -320,5 +320,5 @@ def test_without_numpy_it_says_what_is_missing() -> None:
     chosen, read = done.stdout.splitlines()
     assert "math: it computes with numpy, and numpy is not installed" in chosen
     assert "computes with numpy, and it cannot be imported" in read
-    assert "install numpy 2.0 or newer" in chosen and read.endswith("| install numpy 2.0 or newer")
+    assert "mlbackends[kernels]" in chosen and read.endswith("| pip install 'mlbackends[kernels]'")
     assert issubclass(NoBackend, MlBackendsError)

@@ -86,12 +86,12 @@ def test_what_is_no_tensor_is_refused(thing: Any) -> None:
     ids=lambda thing: str(thing.dtype),
 )  # fmt: skip
 def test_elements_that_are_no_numbers_of_ours_are_refused(thing: Any) -> None:
-    with pytest.raises(TypeError, match="no attention for elements"):
+    with pytest.raises(TypeError, match="elements of type"):
         describe(thing)
 
 
 def test_a_buffer_in_the_other_byte_order_is_refused() -> None:
-    with pytest.raises(TypeError, match="no attention for elements of the format"):
+    with pytest.raises(TypeError, match="elements of the format"):
         describe(view(np.zeros((2, 3), ">f4" if np.little_endian else "<f4")))
 
 

@@ -167,17 +167,22 @@ CUDNN_CASES: list[tuple[dict[str, Any], int, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("question", "wanted"), FLASH_CASES, ids=str)
+def named(part: object) -> str:
+    """Return a name that each process of pytest-xdist makes alike."""
+    return str(sorted(part) if isinstance(part, set) else part)
+
+
+@pytest.mark.parametrize(("question", "wanted"), FLASH_CASES, ids=named)
 def test_flash_on_cuda(question: dict[str, Any], wanted: set[str]) -> None:
     assert codes(FLASH, **question) == wanted
 
 
-@pytest.mark.parametrize(("question", "wanted"), EFFICIENT_CASES, ids=str)
+@pytest.mark.parametrize(("question", "wanted"), EFFICIENT_CASES, ids=named)
 def test_memory_efficient_on_cuda(question: dict[str, Any], wanted: set[str]) -> None:
     assert codes(EFFICIENT, **question) == wanted
 
 
-@pytest.mark.parametrize(("question", "version", "wanted"), CUDNN_CASES, ids=str)
+@pytest.mark.parametrize(("question", "version", "wanted"), CUDNN_CASES, ids=named)
 def test_cudnn_on_cuda(question: dict[str, Any], version: int, wanted: set[str]) -> None:
     assert codes(CUDNN, Environment(cudnn_version=version), **question) == wanted
 

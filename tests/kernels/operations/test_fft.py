@@ -56,6 +56,69 @@ def test_what_makes_no_sense_is_refused(call: Any, error: type[Exception]) -> No
         call(np.ones((3, 4)))
 
 
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2"])
+def test_two_axes_are_numpy_s_last_two(name: str) -> None:
+    a = np.random.default_rng(1).standard_normal((3, 4, 6))
+    ours, theirs = getattr(fft, name), getattr(np.fft, name)
+    assert np.array_equal(ours(a), theirs(a))
+    assert np.array_equal(ours(a, (2, 5), (0, 1), "ortho"), theirs(a, (2, 5), (0, 1), "ortho"))
+
+
+def test_every_function_of_numpy_fft_is_here() -> None:
+    assert set(fft.__all__) == {name for name in dir(np.fft) if callable(getattr(np.fft, name))} - {
+        "test"
+    }
+
+
+def test_mirrored_signals_are_numpy_s() -> None:
+    a = np.random.default_rng(2).standard_normal((3, 5))
+    z = a + 1j * a[::-1]
+    assert np.array_equal(fft.hfft(z, 7, 0, "ortho"), np.fft.hfft(z, 7, 0, "ortho"))
+    assert np.array_equal(fft.ihfft(a), np.fft.ihfft(a))
+    with pytest.raises(TypeError, match=r"ihfft\(\) takes real numbers, not complex128"):
+        fft.ihfft(z)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8])
+def test_frequencies_and_shifts_are_numpy_s(count: int) -> None:
+    assert np.array_equal(fft.fftfreq(count, 0.5), np.fft.fftfreq(count, 0.5))
+    assert np.array_equal(fft.rfftfreq(count), np.fft.rfftfreq(count))
+    for dtype in ("f2", "f4", "i8", "?", "c8"):
+        a = np.arange(3 * count).reshape(3, count).astype(dtype)
+        for axes in (None, 0, -1, (0, 1)):
+            ours = fft.fftshift(a, axes)
+            assert ours.dtype == a.dtype
+            assert np.array_equal(ours, np.fft.fftshift(a, axes))
+            assert np.array_equal(fft.ifftshift(ours, axes), a)
+
+
+@pytest.mark.parametrize("bad", [0, -3, 2.0, "2", True, None])
+def test_a_number_of_points_is_a_whole_number_above_zero(bad: Any) -> None:
+    for function in (fft.fftfreq, fft.rfftfreq):
+        with pytest.raises((TypeError, ValueError), match=r"fftfreq\(\)"):
+            function(bad)
+
+
+def test_torch_s_word_for_axes_is_taken() -> None:
+    a = np.random.default_rng(3).standard_normal((3, 4))
+    assert np.array_equal(fft.fft(a, dim=0), np.fft.fft(a, axis=0))
+    assert np.array_equal(fft.rfft2(a, dim=(1, 0)), np.fft.rfft2(a, axes=(1, 0)))
+    assert np.array_equal(fft.fftshift(a, dim=1), np.fft.fftshift(a, axes=1))
+    with pytest.raises(TypeError, match="axis, axes and dim mean the same"):
+        fft.fft(a, axis=0, dim=0)
+
+
+def test_whole_numbers_are_float64_as_in_numpy() -> None:
+    assert fft.rfft(np.arange(4, dtype="i4")).dtype == np.complex128
+
+
+@pytest.mark.parametrize("thing", [np.array(["a"]), np.array([None]), [1.0, 2.0], 3])
+def test_what_holds_no_numbers_is_refused_by_the_function_s_name(thing: Any) -> None:
+    for name in ("fft", "irfftn"):
+        with pytest.raises(TypeError, match=rf"^{name}\(\): a: "):
+            getattr(fft, name)(thing)
+
+
 COMPARED = """
 from mlbackends import fft
 def compared(name, a, *arguments, of=None, **options):
@@ -267,3 +330,21 @@ tell(mlbackends.cuda.cufft_plan_cache.size)
 """
     )
     assert told.values == [1]
+
+
+def test_shifts_on_a_device_are_numpy_s(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends import fft
+for shape in ((5,), (3, 4), (2, 3, 5), (0, 3), (1, 1)):
+    a = rng.standard_normal(shape).astype("f4")
+    for axes in (None, 0, (0,)):
+        for name in ("fftshift", "ifftshift"):
+            got = getattr(fft, name)(on_device(a), axes).numpy()
+            assert np.array_equal(got, getattr(np.fft, name)(a, axes)), (shape, axes, name)
+tell(error_of(lambda: fft.hfft(on_device(a))))
+"""
+    )
+    kind, said = told.values[0]
+    assert kind == "NotImplementedError"
+    assert said.startswith("hfft() takes arrays in memory")

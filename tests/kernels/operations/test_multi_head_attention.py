@@ -234,5 +234,8 @@ tell(error_of(lambda: mlbackends.multi_head_attention(x, x, x, 2, w, None, w[:8]
 """
     )
     assert told.values == [
-        ["RuntimeError", "query lies on a CUDA device; this takes arrays in memory"],
+        [
+            "RuntimeError",
+            "query lies on a CUDA device; multi_head_attention() takes arrays in memory",
+        ],
     ]

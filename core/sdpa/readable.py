@@ -1,0 +1,108 @@
+"""Whether the numbers of a torch tensor can be read: some only stand for numbers, or are watched.
+
+torch is never imported here: a tensor of it that we are handed tells that it is in the process.
+"""
+
+import sys
+from typing import Any
+
+from mlbackends.sdpa.describe import is_torch
+
+_INSIDE = "call it outside of what is traced (torch.compile leaves it out of its graph by itself)"
+_TRACERS = ("FAKE", "FUNCTIONAL", "PROXY")
+"""torch's modes in which a result would become a constant of the graph that is written."""
+
+
+def refuse_unreadable(named: dict[str, Any], operation: str, *, meta: bool = False) -> None:
+    """Raise RuntimeError for the first tensor whose numbers cannot be read, or whose use is watched.
+
+    named: by what the message calls it. operation: what stands before that, such as "matmul(): ".
+    meta: tensors on torch's meta device are taken, for their shapes are enough.
+    """
+    for name, tensor in named.items():
+        refuse_unreadable_one(f"{operation}{name}", tensor, meta=meta)
+
+
+def refuse_unreadable_one(name: str, tensor: Any, *, meta: bool = False) -> None:
+    """Raise RuntimeError for one tensor; see `refuse_unreadable`."""
+    if _is_proxy(tensor):
+        raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_INSIDE}")
+    if not is_torch(tensor):
+        return
+    torch: Any = sys.modules["torch"]
+    for asked in (_kind_reason, _transform_reason, _tracing_reason, _tangent_reason):
+        reason = asked(torch, tensor)
+        if reason:
+            raise RuntimeError(f"{name} {reason}")
+    if tensor.device.type == "meta" and not meta:
+        raise RuntimeError(f"{name} lies on torch's meta device: it has a shape and no values")
+
+
+def _is_proxy(thing: object) -> bool:
+    fx: Any = sys.modules.get("torch.fx")
+    return fx is not None and isinstance(thing, getattr(fx, "Proxy", ()))
+
+
+def _kind_reason(torch: Any, tensor: Any) -> str:
+    """Return why a subclass that answers for others has nothing to read; nested tensors are not asked."""
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or tensor.is_nested:
+        return ""
+    return (
+        f"is a {kind.__module__}.{kind.__qualname__}: it has no storage of its own to read;"
+        f" give plain tensors, or {_INSIDE}"
+    )
+
+
+def _transform_reason(torch: Any, tensor: Any) -> str:
+    functorch: Any = getattr(getattr(torch, "_C", None), "_functorch", None)
+    is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda _: False)
+    if not is_wrapped(tensor):
+        return ""
+    if functorch.is_batchedtensor(tensor):
+        return (
+            "is batched by vmap, which cannot look into this: give the whole batch, whose dimension"
+            " stands in front, without vmap"
+        )
+    if functorch.is_gradtrackingtensor(tensor):
+        return (
+            "carries a gradient or a tangent of torch.func, and this has no derivative:"
+            " call it outside of torch.func.grad, jvp, vjp and linearize"
+        )
+    return f"is being traced by torch.func, and has no storage of its own to read: {_INSIDE}"
+
+
+def _tracing_reason(torch: Any, tensor: Any) -> str:
+    del tensor
+    core: Any = getattr(torch, "_C", None)
+    keys = getattr(core, "_TorchDispatchModeKey", None)
+    for name in _TRACERS:
+        key = getattr(keys, name, None)
+        if key is not None and _mode(torch, key) is not None:
+            return f"is being traced: the result would be a constant of the graph; {_INSIDE}"
+    if getattr(core, "_get_tracing_state", lambda: None)() is not None:
+        return "is being traced by torch.jit.trace: the result would be a constant of the graph"
+    return ""
+
+
+def _mode(torch: Any, key: Any) -> Any:
+    """Return torch's mode of a kind that is on, None without one."""
+    found = getattr(torch._C, "_get_dispatch_mode", lambda _: None)(key)  # noqa: SLF001  nowhere else
+    if found is not None:
+        return found
+    operators: Any = sys.modules.get("torch._ops")
+    before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", None)
+    try:
+        return before_autograd(key) if before_autograd is not None else None
+    except AssertionError:  # a kind that is never on there
+        return None
+
+
+def _tangent_reason(torch: Any, tensor: Any) -> str:
+    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
+    if unpack is None or unpack(tensor).tangent is None:
+        return ""
+    return (
+        "carries a tangent of forward-mode differentiation, which would be lost; give the primal,"
+        " torch.autograd.forward_ad.unpack_dual(tensor).primal"
+    )

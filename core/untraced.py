@@ -1,0 +1,49 @@
+"""Functions that torch.compile leaves whole: it breaks its graph there, and calls them as they are.
+
+Our operations read memory, which a graph has none of while it is captured. torch need not be here: its
+compiler looks for the mark on a function, and a call asks for the compiler that is in this process.
+"""
+
+import sys
+from functools import wraps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ParamSpec, TypeVar
+
+    Parameters = ParamSpec("Parameters")
+    Result = TypeVar("Result")
+
+_REASON = "mlbackends computes outside of graphs"
+
+
+def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, Result]":
+    """Return a function that torch's compiler neither traces nor compiles, nor what it calls."""
+
+    @wraps(function)
+    def whole(*args: "Parameters.args", **kwargs: "Parameters.kwargs") -> "Result":
+        compiler: Any = sys.modules.get("torch._dynamo")
+        if compiler is None or not hasattr(compiler, "disable"):
+            return function(*args, **kwargs)
+        return _outside(compiler, whole, function)(*args, **kwargs)
+
+    marked: Any = whole
+    marked._torchdynamo_disable = True  # noqa: SLF001  the mark that torch.compiler.disable leaves
+    marked._torchdynamo_disable_msg = _REASON  # noqa: SLF001
+    return whole
+
+
+def _outside(
+    compiler: "Any", whole: "Any", function: "Callable[Parameters, Result]"
+) -> "Callable[Parameters, Result]":
+    """Return a function as the compiler lets it be, and have it pass by `whole` from now on.
+
+    It looks at the code of `whole` alone, which all of our functions share: it would compile that for
+    each of them, and complain after eight.
+    """
+    skip = getattr(getattr(compiler, "eval_frame", None), "skip_code", None)
+    if skip is not None:
+        skip(whole.__code__)
+    left_alone: Callable[Parameters, Result] = compiler.disable(function)
+    return left_alone
