@@ -72,7 +72,8 @@ def _refuse_engine(flag: Flag, value: object) -> None:
 
         near = nearest(str(value), getattr(flag.kind, "words", ()))
         ending = f"; did you mean {near[0]!r}?" if near else ""
-        raise RuntimeError(f"{value} is not a valid value for quantized engine{ending}")
+        short = str(value)[:80]
+        raise RuntimeError(f"{short} is not a valid value for quantized engine{ending}")
     if value not in engines():
         here = ", ".join(engines()) or "none"
         raise RuntimeError(f"quantized engine {value} is not supported; here are: {here}")

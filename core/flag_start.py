@@ -66,6 +66,16 @@ def said_by_variables(
     return said, problems + _unknown_variables(environment)
 
 
+def as_error(problems: "list[str]") -> str:
+    """Return one sentence of what is wrong, for where it is not ignored; of many the first ones."""
+    said = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
+    left = len(problems) - _MOST_PROBLEMS
+    return f"{said} And {left} more." if left > 0 else said
+
+
+_MOST_PROBLEMS = 3
+
+
 def _invalid(flag: Flag, variable: str, text: str, why: str) -> str:
     kind = "boolean flag" if flag.kind.name == "bool" or flag.variables[variable] else "flag"
     ending = "" if why.endswith(("?", ".")) else "."

@@ -5,9 +5,10 @@ Everything that is wrong is told as FILE:LINE: what is wrong.
 
 from collections.abc import Iterator
 
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, shown
 
 _LIMIT = 1 << 20
+_LONGEST = 300
 _DEEPEST = 5
 """So many parts a key is followed down; no switch has as many."""
 
@@ -23,9 +24,10 @@ def read_bytes(path: str) -> bytes:
             is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
             data = b"" if is_pipe else file.read(_LIMIT + 1)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
+        short = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
+        raise BadInput(f"{short} cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
-        raise BadInput(f"{path!r} cannot be read: {error}") from None
+        raise BadInput(f"{shown(path)} cannot be read: {error}") from None
     if is_pipe:
         raise BadInput(
             f"{path} cannot be read: it is a pipe, and a file is needed",

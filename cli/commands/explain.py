@@ -51,8 +51,8 @@ Examples:
 def command(topics: tuple[str, ...], form: str, output: str, color: str) -> None:
     """Explain a switch, a reason code, or where mlbackends and torch differ.
 
-    TOPIC is the name of a switch or of a group of them, a code from the reasons of a report, the code of a deviation, or
-    deviations for all of those. Without TOPIC: all that there is.
+    TOPIC is the name of a switch or of a group of them, a code from the reasons of a report, the code
+    of a deviation, or deviations for all of those. Without TOPIC: all that there is.
     """
     from mlbackends.cli import prose
     from mlbackends.cli import topics as known

@@ -232,6 +232,7 @@ def check(files: tuple[str, ...]) -> int:
     import warnings
 
     from mlbackends import flag_files, flag_store
+    from mlbackends.flag_start import as_error
     from mlbackends.model.errors import BadInput
 
     for path in files:
@@ -247,7 +248,7 @@ def check(files: tuple[str, ...]) -> int:
             warnings.simplefilter("ignore")
             problems = flag_store.problems()
         if problems:
-            raise BadInput(" ".join(each.removeprefix("Ignoring ") for each in problems))
+            raise BadInput(as_error(problems))
         count = len(flag_store.environment())
         click.echo(f"this environment: {count} {'switch' if count == 1 else 'switches'}, all right")
     return exits.YES

@@ -109,8 +109,9 @@ def command(
     The program is not edited: switches reach it by the variables that the libraries read, and where
     there is none by an import hook that sets them when torch has been imported, and reads each back.
     Programs that it starts in turn inherit both. Variables of these switches that are set already
-    are replaced. The program takes the place of backends: input, output, terminal, signals and the
-    exit code are its own.
+    are replaced. Variables that begin with MLBACKENDS_, and below them the file that MLBACKENDS_FLAGS
+    names, are carried as well, where neither --set nor --flags says otherwise. The program takes the
+    place of backends: input, output, terminal, signals and the exit code are its own.
 
     A switch that cannot be applied is an error, with exit code 2 and before the program starts where
     its Python and its torch can be told: COMMAND is a python, or a script whose first line names one.

@@ -13,7 +13,7 @@ from mlbackends.carrying.environment import CARRIED
 from mlbackends.carrying.planning import Step
 from mlbackends.flag_contradictions import contradict
 from mlbackends.flag_files import from_data, read
-from mlbackends.flag_start import FILE_VARIABLE, OUR_PREFIX, said_by_variables
+from mlbackends.flag_start import FILE_VARIABLE, OUR_PREFIX, as_error, said_by_variables
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import BadInput
 
@@ -26,7 +26,7 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
     said, problems = said_by_variables(environment)
     wrong = [sentence for variable, sentence in problems if variable.startswith(OUR_PREFIX)]
     if wrong:
-        raise BadInput(" ".join(each.removeprefix("Ignoring ") for each in wrong))
+        raise BadInput(as_error(wrong))
     ours = {name: value for name, (by, value) in said.items() if by.startswith(OUR_PREFIX)}
     theirs = {name: value for name, (_, value) in said.items() if name not in ours}
     made = _added(ours, dict(values))
@@ -76,6 +76,6 @@ def _carried(environment: Mapping[str, str]) -> dict[str, object]:
         return {step.name: from_data(FLAGS[step.name], step.value) for step in steps}
     except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
         raise BadInput(
-            f"the variable {CARRIED} does not hold the switches of a `backends run`: {error}",
+            f"the variable {CARRIED} does not hold the switches of a `backends run`: {str(error)[:200]}",
             f"unset {CARRIED}",
         ) from None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlbackends.flag_cells import PARENTS, put, untouched
-from mlbackends.flag_start import FILE_VARIABLE, first_cells, variables
+from mlbackends.flag_start import FILE_VARIABLE, as_error, first_cells, variables
 from mlbackends.flag_table import FLAGS
 
 WORDS: dict[str, list[Any]] = {
@@ -126,3 +126,9 @@ def test_a_variable_of_ours_that_no_switch_has_is_told_with_the_nearest() -> Non
         "Ignoring the variable MLBACKENDS_CUDNN_BENCHMRAK: no switch has it;"
         " did you mean MLBACKENDS_CUDNN_BENCHMARK?"
     )
+
+
+def test_of_many_problems_an_error_tells_the_first() -> None:
+    said = as_error([f"Ignoring the variable X{number}." for number in range(5)])
+
+    assert said == "the variable X0. the variable X1. the variable X2. And 2 more."
