@@ -36,6 +36,8 @@ _SHORT = 40
 _NARROW = 24
 """Text that would get fewer columns than this begins on a line of its own."""
 _MOST_WARNINGS = 10
+_PLACE_OF_TITLE = "\ue000"
+"""Stands for a title in a grid of rows; no text that is shown is this character alone."""
 
 
 def report(report: Report, page: Page) -> str:
@@ -49,7 +51,18 @@ def listing(listing: Listing, page: Page) -> str:
     notes = [Text(note, style="dim") for note in listing.notes]
     widths = _widths(listing, page)
     body = _columns(listing, widths) if widths else _stacked(listing)
-    return _printed(Group(body, *notes), page)
+    return _titled(_printed(Group(body, *notes), page), listing, page)
+
+
+def _titled(text: str, listing: Listing, page: Page) -> str:
+    """Put titles into their places: they may be as wide as the page, and a cell only as its column."""
+    titles = iter([group.title for group in listing.groups if group.title])
+    return "".join(
+        _printed(Text(next(titles, ""), style="bold"), page)
+        if line.strip() == _PLACE_OF_TITLE
+        else line
+        for line in text.splitlines(keepends=True)
+    )
 
 
 def _widths(listing: Listing, page: Page) -> list[int]:
@@ -80,7 +93,7 @@ def _columns(listing: Listing, widths: list[int]) -> RenderableType:
     grid.add_row(*(Text(column, style="dim") for column in listing.columns))
     for at, group in enumerate(listing.groups):
         if group.title:
-            grid.add_row(Text(group.title, style="bold"))
+            grid.add_row(_PLACE_OF_TITLE)
         for number, row in enumerate(group.rows):
             style = "yellow" if (at, number) in listing.marked else ""
             first, *others = row
@@ -100,7 +113,9 @@ def _stacked(listing: Listing) -> RenderableType:
             titled = zip(listing.columns[1:], others, strict=True)
             below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
             lines.append(Padding(Text(first, style=style, overflow="fold"), (0, 0, 0, indent)))
-            lines.append(Padding(Text(below, style=style, overflow="fold"), (0, 0, 0, indent + 2)))
+            if below:
+                said = Text(below, style=style, overflow="fold")
+                lines.append(Padding(said, (0, 0, 0, indent + 2)))
     return Group(*lines)
 
 

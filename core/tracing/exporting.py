@@ -42,12 +42,14 @@ def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
 
     The file comes to be when all is written; what was there before stays until then. A device or a FIFO
     is written to as the records come. Raises UnknownName for a format that is none, BadInput where the
-    file cannot be written or the format lacks what it needs.
+    file cannot be written or the format lacks what it needs, BrokenPipeError where its reader has gone.
     """
     leaf = registry.load(REGISTRY, format_name or format_of(path))
     try:
         with _opened(path) as file:
             return int(leaf.write(records, file))
+    except BrokenPipeError:  # its reader has seen enough
+        raise
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 

@@ -1,0 +1,71 @@
+"""What `backends trace diff` prints: two files, compared."""
+
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.cli import exits
+from mlbackends.cli.output import write
+from mlbackends.cli.terminal import page
+from mlbackends.cli.trace_pages import printed
+from mlbackends.cli.trace_reading import Logs, takes_sums, tell_problems
+from mlbackends.cli.trace_run import say
+from mlbackends.model.errors import BadInput
+from mlbackends.tracing import filters, viewing
+
+if TYPE_CHECKING:
+    from mlbackends.model.trace_views import Difference
+
+_TOP = 20
+
+
+def diff(
+    *,
+    before: str,
+    after: str,
+    group_by: str,
+    wheres: tuple[str, ...],
+    skip_first: int,
+    top: int | None,
+    form: str,
+    output: str,
+    color: str,
+    whole_threshold: float | None,
+    **options: Any,
+) -> int:
+    """Compare, print, and return 1 where something is slower than the thresholds allow."""
+    if before == after == "-":
+        raise BadInput("only one of the traces can come from standard input")
+    options["whole_threshold"] = whole_threshold or 0.0
+    by = filters.grouping(group_by) if group_by else ()
+    if by:
+        options["by"] = by
+    viewing.begin("diff", **options)  # what is wrong with them is told before the files are read
+    logs = (Logs([before]), Logs([after]))
+    found = _difference(*logs, filters.where(*wheres), skip_first, by, options)
+    most = _TOP if top is None and form in ("table", "markdown") else top or 0
+    style = page(color, to_file=output not in ("", "-"))
+    write(printed({"diff": found}, form, style, most), output)
+    for each in logs:
+        tell_problems(each, say)
+        if not each.lines:
+            say(f"there is no line of MKL or oneDNN in {each.names[0]}")
+    if any(each.damage or not each.lines for each in logs):
+        return exits.UNKNOWN
+    return exits.NO if found.failed else exits.YES
+
+
+def _difference(
+    before: Logs,
+    after: Logs,
+    where: filters.Where,
+    skip_first: int,
+    by: tuple[str, ...],
+    options: dict[str, Any],
+) -> "Difference":
+    if takes_sums({}, where, skip_first, by):
+        return viewing.difference_of_aggregates(
+            before.aggregate(), after.aggregate(), where, **options
+        )
+    left, right = (
+        filter(where, filters.after_first(each.records(), skip_first)) for each in (before, after)
+    )
+    return viewing.difference(left, right, **options)

@@ -1,0 +1,141 @@
+"""Saved traces on their way into views: file after file, with how far it is, and what could not be read."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.cli.terminal import ProgressLine
+from mlbackends.model.trace import AnyRecord, Malformed, Text
+from mlbackends.tracing import fields, reading, viewing
+from mlbackends.tracing.filters import Where, after_first
+from mlbackends.tracing.sources import Source
+
+if TYPE_CHECKING:
+    from mlbackends.model.trace_views import AnyView
+    from mlbackends.tracing.aggregate import Aggregate
+
+_PER_PLACE = frozenset({"process", "thread"})
+"""Fields that differ from call to call, and not among those that are added up together."""
+
+
+class ReadingProgress(ProgressLine):
+    """One line on standard error that says how much of a file has been read; on a terminal only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = "reading"
+
+    def told(self, source: Source) -> None:
+        """Say how far a file is."""
+        name = "standard input" if source.name == "-" else os.path.basename(source.name)
+        megabytes = source.position / 1e6
+        if source.size:
+            share = f"{source.position / source.size:.0%}, "
+            self._text = f"reading {name}: {share}{megabytes:,.0f} of {source.size / 1e6:,.0f} MB"
+        else:
+            self._text = f"reading {name}: {megabytes:,.0f} MB"
+
+
+class Logs:
+    """Files that are read one after the other, each when its turn comes.
+
+    lines: how many lines of libraries came. unreadable: how many of them could not be read.
+    damage: why files could not be read to their ends.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.lines = self.unreadable = 0
+        self.damage: list[str] = []
+
+    def records(self) -> Iterator[AnyRecord]:
+        """Yield the records of all files. Raises BadInput where one cannot be opened."""
+        for _, record in self.records_with_names():
+            yield record
+
+    def records_with_names(self) -> Iterator[tuple[str, AnyRecord]]:
+        """Yield the records, each with the name of its file."""
+        for name, chunks in self._chunks():
+            for record in reading.records(chunks):
+                if not isinstance(record, Text):
+                    self.lines += 1
+                    self.unreadable += isinstance(record, Malformed)
+                yield name, record
+
+    def aggregate(self) -> "Aggregate":
+        """Return the calls of all files, added up. Raises BadInput where one cannot be opened."""
+        from mlbackends.tracing.aggregate import Aggregate
+
+        whole = Aggregate()
+        for _, chunks in self._chunks():
+            whole.add(chunks)
+        kinds = whole.kinds
+        self.unreadable = kinds.get("malformed", 0)
+        self.lines = sum(count for kind, count in kinds.items() if kind != "text")
+        return whole
+
+    def _chunks(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        for name in self.names:
+            source = Source(name)
+            progress = ReadingProgress()
+            try:
+                yield name, _watched(source, progress)
+            finally:
+                progress.clear()
+                source.close()
+            if source.damage:
+                said = source.damage
+                self.damage.append(said if name in said else f"{name}: {said}")
+
+
+def _watched(source: Source, progress: ReadingProgress) -> Iterator[bytes]:
+    for chunk in source.chunks():
+        progress.told(source)
+        yield chunk
+
+
+def takes_sums(
+    wanted: Mapping[str, Mapping[str, Any]], where: Where, skip_first: int, by: Sequence[str] = ()
+) -> bool:
+    """Tell whether views can be made of calls that were added up, which is twenty times as fast."""
+    asked = where.fields | frozenset(fields.known(name) for name in by)
+    changing = fields.CHANGING - _PER_PLACE
+    return (
+        not skip_first
+        and not asked & changing
+        and all(viewing.takes_aggregates(name) for name in wanted)
+    )
+
+
+def views(
+    logs: Logs,
+    wanted: Mapping[str, Mapping[str, Any]],
+    where: Where,
+    skip_first: int = 0,
+    by: Sequence[str] = (),
+) -> "dict[str, AnyView]":
+    """Return views of files. by: what they group by."""
+    if takes_sums(wanted, where, skip_first, by):
+        return viewing.from_aggregate(logs.aggregate(), wanted, where)
+    return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
+
+
+def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:
+    """Yield the records that are asked for: the program's own text only where its kind is."""
+    wants_text = "kind" in where.fields
+    for record in after_first(logs.records(), skip_first):
+        if (wants_text or not isinstance(record, Text)) and where(record):
+            yield record  # type: ignore[misc]  # what went in comes out
+
+
+Say = Callable[[str], None]
+
+
+def tell_problems(logs: Logs, say: Say, *, hint: bool = True) -> None:
+    """Say what could not be read."""
+    for damage in logs.damage:
+        say(damage)
+    if logs.unreadable and hint:
+        what = "line" if logs.unreadable == 1 else "lines"
+        said = "it" if logs.unreadable == 1 else "them"
+        say(f"{logs.unreadable:,} {what} could not be read; --list-malformed shows {said}")

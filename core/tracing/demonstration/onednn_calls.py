@@ -1,0 +1,169 @@
+"""A few primitives of oneDNN through its C functions: products, a convolution, what comes around them.
+
+Source: oneDNN developer guide, C API of version 3; of version 2, products and reorders alone.
+"""
+
+import ctypes
+from collections.abc import Sequence
+
+_F32 = 3
+_FORWARD_INFERENCE = 96
+_CONVOLUTION_DIRECT = 1
+_RELU = 0x20
+_SOFTMAX = 0x30000
+_ANY_FORMAT, _AB, _NCHW = 1, 3, 5
+_SOURCE, _DESTINATION, _WEIGHTS = 1, 17, 33
+_QUERY_SOURCE, _QUERY_WEIGHTS, _QUERY_DESTINATION = 129, 131, 133
+_MOST_DIMENSIONS = 12
+_TIMES = 5
+
+
+class Failed(RuntimeError):
+    """A function of oneDNN returned an error."""
+
+
+class _Operand(ctypes.Structure):
+    _fields_ = (("which", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+class OneDnn:
+    """The functions of one copy, and an engine and a stream on the processor."""
+
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path)
+        self.is_old = not hasattr(self.library, "dnnl_matmul_primitive_desc_create")
+        self.engine = self.made("dnnl_engine_create", 1, ctypes.c_size_t(0))
+        self.stream = self.made("dnnl_stream_create", self.engine, ctypes.c_uint(1))
+
+    def call(self, function: str, *arguments: object) -> None:
+        """Call a function; raises Failed with its status."""
+        status = getattr(self.library, function)(*arguments)
+        if status:
+            raise Failed(f"{function} returned {status}")
+
+    def made(self, function: str, *arguments: object) -> ctypes.c_void_p:
+        """Return what a function makes."""
+        handle = ctypes.c_void_p()
+        self.call(function, ctypes.byref(handle), *arguments)
+        return handle
+
+    def described(self, shape: Sequence[int], layout: int) -> object:
+        """Describe numbers in memory."""
+        dimensions = (ctypes.c_int64 * _MOST_DIMENSIONS)(*shape)
+        rest = (len(shape), dimensions, _F32, layout)
+        if not self.is_old:
+            return self.made("dnnl_memory_desc_create_with_tag", *rest)
+        structure = ctypes.create_string_buffer(16384)
+        self.call("dnnl_memory_desc_init_by_tag", structure, *rest)
+        return structure
+
+    def transposed(self, size: int) -> object:
+        """Describe a square that lies column by column."""
+        shape, strides = (
+            (ctypes.c_int64 * _MOST_DIMENSIONS)(*pair) for pair in ((size,) * 2, (1, size))
+        )
+        if not self.is_old:
+            return self.made("dnnl_memory_desc_create_with_strides", 2, shape, _F32, strides)
+        structure = ctypes.create_string_buffer(16384)
+        self.call("dnnl_memory_desc_init_by_strides", structure, 2, shape, _F32, strides)
+        return structure
+
+    def queried(self, plan: ctypes.c_void_p, what: int) -> ctypes.c_void_p:
+        """Return a description that a plan has chosen."""
+        ask = self.library.dnnl_primitive_desc_query_md
+        ask.restype = ctypes.c_void_p
+        return ctypes.c_void_p(ask(plan, what, 0))
+
+    def memory(self, description: object) -> ctypes.c_void_p:
+        """Return memory of oneDNN's own, filled with zeros: numbers that take unlike long are none."""
+        size = self.library.dnnl_memory_desc_get_size
+        size.restype = ctypes.c_size_t
+        buffer = ctypes.create_string_buffer(size(description) + 64)
+        self._buffers.append(buffer)
+        return self.made(
+            "dnnl_memory_create", description, self.engine, ctypes.cast(buffer, ctypes.c_void_p)
+        )
+
+    _buffers: list[object] = []  # noqa: RUF012  memory lives as long as the process
+
+    def run(self, plan: ctypes.c_void_p, operands: dict[int, ctypes.c_void_p]) -> None:
+        """Run what is planned some times."""
+        primitive = self.made("dnnl_primitive_create", plan)
+        handed = (_Operand * len(operands))(
+            *[_Operand(which, memory) for which, memory in operands.items()]
+        )
+        for _ in range(_TIMES):
+            self.call("dnnl_primitive_execute", primitive, self.stream, len(operands), handed)
+        self.call("dnnl_stream_wait", self.stream)
+
+
+def main(path: str) -> None:
+    """Run all of them. Raises OSError where the file cannot be loaded, Failed where a call fails."""
+    dnn = OneDnn(path)
+    for size in (64, 256, 512):
+        _product(dnn, size)
+    if not dnn.is_old:
+        _convolution(dnn)
+        _softmax(dnn)
+    _transposition(dnn)
+
+
+def _product(dnn: OneDnn, size: int) -> None:
+    plain = dnn.described((size, size), _AB)
+    if dnn.is_old:
+        how = ctypes.create_string_buffer(65536)
+        dnn.call("dnnl_matmul_desc_init", how, plain, plain, None, plain)
+        plan = dnn.made("dnnl_primitive_desc_create", how, None, dnn.engine, None)
+    else:
+        arguments = (dnn.engine, plain, plain, None, plain, None)
+        plan = dnn.made("dnnl_matmul_primitive_desc_create", *arguments)
+    places = (_SOURCE, _WEIGHTS, _DESTINATION)
+    dnn.run(plan, {which: dnn.memory(plain) for which in places})
+
+
+def _convolution(dnn: OneDnn) -> None:
+    """Convolve in the format that oneDNN likes best, with the reorders that this takes; then relu."""
+    shapes = {_SOURCE: (8, 16, 56, 56), _WEIGHTS: (32, 16, 3, 3), _DESTINATION: (8, 32, 56, 56)}
+    queries = {
+        _SOURCE: _QUERY_SOURCE,
+        _WEIGHTS: _QUERY_WEIGHTS,
+        _DESTINATION: _QUERY_DESTINATION,
+    }
+    source, weights, destination = (dnn.described(each, _ANY_FORMAT) for each in shapes.values())
+    ones, zeros = ((ctypes.c_int64 * _MOST_DIMENSIONS)(*[n] * 2) for n in (1, 0))
+    plan = dnn.made(
+        "dnnl_convolution_forward_primitive_desc_create",
+        *(dnn.engine, _FORWARD_INFERENCE, _CONVOLUTION_DIRECT, source, weights, None, destination),
+        *(ones, zeros, ones, ones, None),
+    )
+    chosen = {which: dnn.queried(plan, query) for which, query in queries.items()}
+    memories = {which: dnn.memory(each) for which, each in chosen.items()}
+    for which in (_SOURCE, _WEIGHTS):
+        plain = dnn.described(shapes[which], _NCHW)
+        _reorder(dnn, plain, chosen[which], memories[which])
+    dnn.run(plan, memories)
+    result = chosen[_DESTINATION]
+    relu = dnn.made(
+        "dnnl_eltwise_forward_primitive_desc_create",
+        *(dnn.engine, _FORWARD_INFERENCE, _RELU, result, result),
+        *(ctypes.c_float(0), ctypes.c_float(0), None),
+    )
+    dnn.run(relu, dict.fromkeys((_SOURCE, _DESTINATION), memories[_DESTINATION]))
+
+
+def _softmax(dnn: OneDnn) -> None:
+    rows = dnn.described((256, 1000), _AB)
+    arguments = (dnn.engine, _FORWARD_INFERENCE, _SOFTMAX, rows, rows, 1, None)
+    plan = dnn.made("dnnl_softmax_forward_primitive_desc_create", *arguments)
+    dnn.run(plan, {_SOURCE: dnn.memory(rows), _DESTINATION: dnn.memory(rows)})
+
+
+def _transposition(dnn: OneDnn) -> None:
+    into = dnn.transposed(512)
+    _reorder(dnn, dnn.described((512, 512), _AB), into, dnn.memory(into))
+
+
+def _reorder(dnn: OneDnn, source: object, into: object, memory: ctypes.c_void_p) -> None:
+    arguments = (source, dnn.engine, into, dnn.engine, None)
+    plan = dnn.made("dnnl_reorder_primitive_desc_create", *arguments)
+    dnn.run(plan, {_SOURCE: dnn.memory(source), _DESTINATION: memory})
