@@ -173,10 +173,26 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
     AssertionError where there is no CUDA device to be the current one.
     """
 
+    caches: "list[cuFFTPlanCache]"
+    """One for each device, in their order; [] until a device is asked for."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "caches", [])
+
     def __getitem__(self, device: object) -> cuFFTPlanCache:
         index = _index_of(device)
         _refuse_absent(index)
-        return cuFFTPlanCache(index)
+        return self._filled(index)[index]
+
+    def _filled(self, index: int) -> "list[cuFFTPlanCache]":
+        """Return the caches, after making those that are missing up to the last device."""
+        from mlbackends.kernels.cuda.runtime import device_count
+
+        with _opening:
+            if index >= len(self.caches):
+                last = max(index + 1, device_count())
+                self.caches.extend(map(cuFFTPlanCache, range(len(self.caches), last)))
+        return self.caches
 
     def __getattr__(self, name: str) -> "Any":
         if name not in _ATTRIBUTES:
@@ -228,6 +244,8 @@ def _unknown(manager: object, name: str) -> AttributeError:
 
     if name == "clear":
         return AttributeError("cufft_plan_cache.clear is a method", name=name, obj=manager)
+    if name == "caches":
+        return AttributeError("cufft_plan_cache.caches is read-only", name=name, obj=manager)
     near = nearest(name, _ATTRIBUTES)
     ending = f"; did you mean {near[0]!r}?" if near else ""
     said = f"cufft_plan_cache has no attribute {name!r}{ending}"

@@ -7,6 +7,8 @@ import importlib.util
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from mlbackends.kernels.tensors import interchange
 from mlbackends.kernels.tensors.arithmetic import INSTALL, numpy
 from mlbackends.model.problem import REDUCED, AttentionProblem
@@ -53,6 +55,8 @@ class Math(AttentionBackend):
             return interchange.zeros_like(query, problem.output_shape)
         array = interchange.as_array
         seen = None if mask is None else array(mask)
+        if 0 < problem.dropout < 1 and problem.seed is None:
+            problem = replace(problem, seed=interchange.drawn_seed(query))
         result = attend(problem, array(query), array(key), array(value), seen)
         return interchange.like(query, interchange.narrowed(result, problem.dtype))
 

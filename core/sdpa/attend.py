@@ -31,6 +31,10 @@ def scaled_dot_product_attention(
     and of the same kind as query: a numpy array for a numpy array, a torch tensor for a torch tensor.
     attn_mask: a CausalBias; or booleans, False where a key is not seen; or numbers that are added to
     the scores; of a shape that broadcasts to (..., H, L, S). A row that sees no key is 0.
+    dropout_p: the probability, 0 to 1, that a weight is dropped; it counts whenever it is above 0, and
+    what is kept is divided by 1 - dropout_p. Which ones are dropped is repeatable: by
+    torch.manual_seed for torch's tensors (whose generator for the CPU is drawn from, once a call),
+    by numpy.random.seed for all others; they are not the ones that torch itself would drop.
     scale: None for 1/sqrt(E). enable_gqa: heads of key and value serve groups of query heads.
 
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does;

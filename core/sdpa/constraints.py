@@ -288,9 +288,11 @@ def no_gradient() -> Constraint:
             ("query", "key", "value", "mask"), (*_inputs(problem), problem.mask), strict=True
         )
         wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
-        return f"{' and '.join(wanting)} require a gradient; it gives none" if wanting else ""
+        verb = "requires" if len(wanting) == 1 else "require"
+        return f"{_listed(wanting)} {verb} a gradient; it computes none" if wanting else ""
 
-    return Constraint("gradient", "inputs that require no gradient", test)
+    hint = "call it under torch.no_grad(), or give it tensor.detach()"
+    return Constraint("gradient", "inputs that require no gradient", test, hint)
 
 
 def not_nested() -> Constraint:
@@ -336,6 +338,10 @@ def _heads(problem: AttentionProblem) -> tuple[int, int, int]:
 def _heads_differ(problem: AttentionProblem, needed: str) -> str:
     query, key, value = _heads(problem)
     return f"query, key and value have {query}, {key} and {value} heads; {needed}"
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _size(sizes: tuple[int, ...]) -> str:

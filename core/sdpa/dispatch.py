@@ -6,6 +6,7 @@ A switch that is off is a reason like any other, so a decision has them all.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from types import ModuleType
 
 from mlbackends import flag_store
 from mlbackends.model import registry
@@ -36,8 +37,14 @@ _ORIGINS = {
 @cache
 def backends() -> tuple[AttentionBackend, ...]:
     """Return one of every attention backend that kernels/ and other distributions bring, by name."""
-    found = {name: _in_entry(registry.load("kernels", name)) for name in registry.names("kernels")}
-    return tuple(found[name]() for name in sorted(found) if found[name])  # type: ignore[misc]
+    taken = map(_taken, registry.names("kernels"))
+    return tuple(each for each in taken if isinstance(each, AttentionBackend))
+
+
+def unloaded() -> tuple[Verdict, ...]:
+    """Return a verdict for each entry of kernels/ that brings no backend, with the reason."""
+    taken = map(_taken, registry.names("kernels"))
+    return tuple(each for each in taken if isinstance(each, Verdict))
 
 
 def choose(
@@ -51,12 +58,14 @@ def choose(
 
     among: the backends to ask; left out, all that there are. environment: what holds where it is to
     run; left out, this process. here: whether it is to run on this installation, so that a missing
-    package counts.
+    package counts. An addition that cannot be imported has a verdict behind all others.
     """
     verdicts = tuple(
         Verdict(backend.name, backend.answers_to.name, _reasons(backend, problem, here))
         for backend in in_order(problem, backends() if among is None else among, environment)
     )
+    if among is None:
+        verdicts += unloaded()
     chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")
     return Decision(problem, chosen, verdicts)
 
@@ -91,7 +100,10 @@ def nobody(decision: Decision) -> NoBackend:
         for verdict in decision.verdicts
     )
     hints = dict.fromkeys(reason.hint for reason in decision.reasons if reason.hint)
-    return NoBackend(said + told, decision.reasons, "; ".join(hints))
+    hint = "; ".join(hints)
+    return NoBackend(
+        f"{said}{told}\n  hint: {hint}" if hint else said + told, decision.reasons, hint
+    )
 
 
 def in_order(
@@ -167,6 +179,27 @@ def _filter_reasons(backend: AttentionBackend, problem: AttentionProblem) -> Ite
     why = filters.why_disabled(backend.dsl, OPERATION, key)
     if why:
         yield Reason("switched-off", f"{backend.name} is switched off: {why}")
+
+
+def _taken(name: str) -> AttentionBackend | Verdict:
+    """Return the backend that an entry of kernels/ brings, or a verdict that says why there is none."""
+    entry = registry.load("kernels", name)
+    try:
+        kind = _in_entry(entry)
+        if kind is not None:
+            return kind()
+        _raise_its_error(entry)
+        said = f"the addition {name} cannot be used: it holds no AttentionBackend of its own"
+    except Exception as error:  # noqa: BLE001  foreign code; what it raises stands in its verdict
+        said = f"the addition {name} cannot be used: {type(error).__name__}: {error}"
+    hint = f"mend or remove the package that adds {name} to mlbackends.kernels"
+    return Verdict(name, SDPBackend.ERROR.name, (Reason("probe-error", said, hint),))
+
+
+def _raise_its_error(entry: object) -> None:
+    """Raise what importing an entry raised; `registry.load` keeps it in a module that it made up."""
+    if isinstance(entry, ModuleType) and entry.__spec__ is None and hasattr(entry, "find"):
+        entry.find(None)
 
 
 def _in_entry(entry: object) -> type[AttentionBackend] | None:

@@ -4,7 +4,12 @@ Several of our backends may answer to one of them: FLASH_ATTENTION is a kernel f
 one for a GPU there.
 """
 
+import sys
 from enum import Enum
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class SDPBackend(Enum):
@@ -29,3 +34,19 @@ class SDPBackend(Enum):
         if not isinstance(value, int):
             raise TypeError(f"SDPBackend takes a number, but got {type(value).__name__}: {known}")
         raise ValueError(f"SDPBackend has no {value}; it has {known}")
+
+
+def as_backend(thing: object) -> SDPBackend | None:
+    """Return a kind, also where it is written with torch's own SDPBackend; None for anything else.
+
+    torch's member must have the name and the number of ours.
+    """
+    if isinstance(thing, SDPBackend):
+        return thing
+    torch: Any = sys.modules.get("torch")
+    theirs = getattr(getattr(torch, "_C", None), "_SDPBackend", None)
+    if not isinstance(theirs, type) or not isinstance(thing, theirs):
+        return None
+    member: Any = thing
+    found = SDPBackend.__members__.get(str(member.name))
+    return found if found is not None and found.value == int(member) else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mlbackends import flag_store
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
 
 SWITCHES = {
     SDPBackend.FLASH_ATTENTION: "cuda.flash_sdp",
@@ -22,12 +22,16 @@ def sdpa_kernel(
 ) -> Iterator[dict[object, object]]:
     """Let only these kinds of backends compute attention inside the block; [] lets none.
 
-    set_priority: try them in the order of the list, and the others behind. On leaving, every switch
-    and the whole order are as they were found. Also a decorator.
+    Members of torch's own SDPBackend are understood, too. set_priority: try them in the order of the
+    list, and the others behind. On leaving, every switch and the whole order are as they were found.
+    Also a decorator.
 
     Raises AssertionError for anything but one SDPBackend or a list, as torch does, and TypeError or
-    ValueError for a list that holds something else, which torch takes for "none at all".
+    ValueError for a list that holds something else, which torch takes for "none at all",
+    and TypeError for a set_priority that is no bool.
     """
+    if not isinstance(set_priority, bool):
+        raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
     wanted = _wanted(backends)
     with flag_store.restored(*SWITCHES.values(), ORDER):
         values: dict[str, object] = {name: kind in wanted for kind, name in SWITCHES.items()}
@@ -51,23 +55,24 @@ def priority_order() -> tuple[SDPBackend, ...]:
 
 def _wanted(backends: object) -> list[SDPBackend]:
     """Return the kinds without repetition. Raises as sdpa_kernel says."""
-    if isinstance(backends, SDPBackend):
-        backends = [backends]
+    single = as_backend(backends)
+    if single is not None:
+        backends = [single]
     if not isinstance(backends, list):
         raise AssertionError(  # noqa: TRY004  torch's type
             f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, but got"
             f" {type(backends).__name__}"
         )
-    for entry in backends:
-        _refuse(entry)
-    return list(dict.fromkeys(backends))
+    return list(dict.fromkeys(map(_kind, backends)))
 
 
-def _refuse(entry: object) -> None:
-    if isinstance(entry, SDPBackend):
-        if entry not in SWITCHES:
-            raise ValueError(f"{entry} stands for no backend; choose from: {_known()}")
-        return
+def _kind(entry: object) -> SDPBackend:
+    """Return the kind that an entry of the list is. Raises TypeError or ValueError for any other."""
+    kind = as_backend(entry)
+    if kind is not None:
+        if kind not in SWITCHES:
+            raise ValueError(f"{kind} stands for no backend; choose from: {_known()}")
+        return kind
     said = f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}"
     near = _nearest(entry)
     raise TypeError(f"{said}; did you mean {near}?" if near else f"{said}; choose from: {_known()}")

@@ -17,17 +17,30 @@ from torch.nn import functional
 from mlbackends.kernels.bridges.torch_attention import attention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _NAME = "scaled_dot_product_attention"
 
 
-def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def compile_graph(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
     """Return what runs a captured graph; the entry point of torch's `torch_dynamo_backends`.
 
     The inputs are not looked at: nothing here depends on shapes, so dynamic ones are served alike.
+    mode, options: as torch.compile hands them on. Raises ValueError for a mode other than "default"
+    and for any option: there are none.
     """
     del example_inputs
+    if mode not in (None, "default"):
+        raise ValueError(f"the backend 'mlbackends' has no modes; mode={mode!r} is for 'inductor'")
+    if options:
+        named = ", ".join(map(repr, options))
+        raise ValueError(f"the backend 'mlbackends' takes no options; it was given {named}")
     replacements = _replacements()
     for module in graph.modules():
         if not isinstance(module, torch.fx.GraphModule):

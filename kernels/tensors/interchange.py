@@ -75,6 +75,14 @@ def narrowed(array: Any, dtype: str) -> Any:
         return array.astype(dtype, copy=False)
 
 
+def drawn_seed(tensor: Any) -> int:
+    """Return a number drawn from the generator that the owner of a tensor seeds: torch's or NumPy's."""
+    if is_torch(tensor):
+        torch: Any = sys.modules["torch"]
+        return int(torch.randint(0, 2**63 - 1, (), device="cpu"))
+    return int(numpy().random.randint(0, 2**63 - 1, dtype="int64"))  # what numpy.random.seed seeds
+
+
 def zeros_like(original: Any, shape: tuple[int, ...]) -> Any:
     """Return a tensor of zeros of another shape, of the original's kind, element type and device."""
     if is_torch(original):

@@ -656,3 +656,12 @@ def test_transforms_of_whole_numbers_have_64_bits_as_in_numpy_and_32_in_torch() 
         for bad in (a.half(), a + 1j):
             with pytest.raises((RuntimeError, TypeError)):
                 transform(bad)
+
+
+def test_caches_are_a_list_that_is_made_at_the_first_use_as_in_torch() -> None:
+    for cuda in (torch.backends.cuda, mlbackends.cuda):
+        manager = cuda.cuFFTPlanCacheManager()
+        assert manager.caches == []
+        if torch.cuda.is_available():
+            assert manager[0] is manager.caches[0]
+            assert len(manager.caches) == torch.cuda.device_count()

@@ -16,7 +16,7 @@ import mlbackends
 from mlbackends import flag_store, sdpa
 from mlbackends.flag_table import FLAGS
 from mlbackends.model.errors import InvalidProblem
-from mlbackends.sdpa import cuda_surface, dispatch
+from mlbackends.sdpa import cuda_surface, dispatch, switches
 from mlbackends.sdpa.params import problem_of
 from mlbackends.sdpa.rules import EVERY, torch_would_choose
 from mlbackends.sdpa.rules.environment import Environment
@@ -380,7 +380,7 @@ def test_gradients_are_refused_and_not_silently_lost() -> None:
     query = Q.clone().requires_grad_()
     assert attention(query, Q, Q).requires_grad
 
-    with pytest.raises(RuntimeError, match="require a gradient"):
+    with pytest.raises(RuntimeError, match="requires a gradient"):
         ours(query, Q, Q)
     with torch.no_grad():
         assert_close(ours(query, Q, Q), attention(query, Q, Q), "float32")
@@ -684,3 +684,75 @@ def test_no_fused_kernel_for_cuda_takes_tensors_of_the_cpu() -> None:
             theirs(Q)
         with pytest.raises(TypeError):
             getattr(cuda_surface, function)(Q)
+
+
+# ---- torch's own words ----------------------------------------------------------
+
+
+def test_torchs_own_backends_are_taken_as_ours() -> None:
+    def allowed_by(given: Any, **options: bool) -> set[str]:
+        with mlbackends.sdpa_kernel(given, **options):
+            return {kind.name for kind in switches.SWITCHES if switches.allowed(kind)}
+
+    for name, ours_too in SDPBackend.__members__.items():
+        theirs = getattr(TorchKind, name)
+        if name == "ERROR":
+            with pytest.raises(ValueError, match="stands for no backend"):
+                allowed_by(theirs)
+            continue
+        assert int(theirs) == ours_too.value
+        assert allowed_by(theirs) == allowed_by([theirs]) == {name}
+    both = [TorchKind.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    with mlbackends.sdpa_kernel(both, set_priority=True):  # type: ignore[arg-type,unused-ignore]
+        assert switches.priority_order()[:2] == (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION)
+
+
+def test_a_priority_that_is_no_bool_is_true_or_false_to_torch_and_refused_here() -> None:
+    with torch_kernel(TorchKind.MATH, set_priority="no"):
+        pass
+    with (
+        pytest.raises(TypeError, match="set_priority must be a bool"),
+        mlbackends.sdpa_kernel(SDPBackend.MATH, set_priority="no"),  # type: ignore[arg-type]
+    ):
+        pass
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 5), (3, 4), (3, 7)])
+def test_a_causal_mask_of_another_shape_is_cut_by_torch_from_the_upper_left_and_refused_here(
+    shape: tuple[int, int],
+) -> None:
+    query, keys = drawn(1, 1, 3, 8), drawn(1, 1, 5, 8, seed=1)
+    wanted = attention(query, keys, keys, is_causal=True)
+    upper = torch_bias.causal_upper_left(*shape)
+    assert torch.equal(attention(query, keys, keys, attn_mask=upper), wanted)
+    with pytest.raises(RuntimeError, match="must match"):
+        attention(query, keys, keys, attn_mask=torch_bias.causal_lower_right(*shape))
+    for mask in (
+        upper,
+        mlbackends.causal_upper_left(*shape),
+        mlbackends.causal_lower_right(*shape),
+    ):
+        with pytest.raises(RuntimeError, match=r"does not fit scores of \(3, 5\)"):
+            ours(query, keys, keys, attn_mask=mask)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_torchs_seed_repeats_what_is_dropped(dtype: str) -> None:
+    query = drawn(2, 8, 8, dtype=dtype)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        first, second = (ours(query, query, query, dropout_p=0.5) for _ in range(2))
+        torch.manual_seed(3)
+        assert torch.equal(ours(query, query, query, dropout_p=0.5), first)
+        assert not torch.equal(first, second)
+        before = torch.get_rng_state()
+        ours(query, query, query)
+        ours(query, query, query, dropout_p=1.0)
+        assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_gradient_is_refused_with_what_to_do() -> None:
+    query = drawn(1, 2, 2).requires_grad_()
+    with pytest.raises(RuntimeError, match=r"math: query requires a gradient") as caught:
+        ours(query, query.detach(), query.detach())
+    assert "torch.no_grad()" in str(caught.value)

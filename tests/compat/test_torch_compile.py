@@ -557,3 +557,27 @@ def test_a_compiled_function_may_call_us(
 def test_a_graph_that_may_not_break_says_who_stands_outside() -> None:
     with pytest.raises(torch._dynamo.exc.Unsupported, match="computes outside of graphs"):
         torch.compile(CALLS["matmul"], backend="eager", fullgraph=True)(torch.randn(3, 3))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"options": {"fast": True}}, "takes no options; it was given 'fast'"),
+        ({"mode": "max-autotune"}, "has no modes; mode='max-autotune' is for 'inductor'"),
+    ],
+    ids=str,
+)
+def test_what_the_backend_has_no_use_for_is_refused_in_words(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=said):
+        compiled(WAYS["plain"], **given)(*qkv(1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    "given", [{"options": {}}, {"mode": "default"}, {"options": None}], ids=str
+)
+def test_no_options_and_the_usual_mode_are_taken(given: dict[str, Any], calls: list[Any]) -> None:
+    q, k, v = qkv(1, 2, 3, 4)
+    close(compiled(WAYS["plain"], **given)(q, k, v), WAYS["plain"](q, k, v))
+    assert calls

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.cuda_plan_cache import Plans, cufft_plan_cache, cuFFTPlanCache
+from mlbackends.cuda_plan_cache import (
+    Plans,
+    cufft_plan_cache,
+    cuFFTPlanCache,
+    cuFFTPlanCacheManager,
+)
 
 
 class Kept:
@@ -253,3 +258,25 @@ def test_a_typo_is_refused_with_the_name_that_is_meant(monkeypatch: pytest.Monke
         cufft_plan_cache.clear = None
     assert not hasattr(cufft_plan_cache, "__len__")
     assert {"size", "max_size", "clear"} <= set(dir(cufft_plan_cache))
+
+
+def test_the_caches_of_all_devices_are_made_when_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices(monkeypatch, 3)
+    manager = cuFFTPlanCacheManager()
+    assert manager.caches == []
+    second = manager[1]
+    assert [cache.device_index for cache in manager.caches] == [0, 1, 2]
+    assert manager["cuda:1"] is second is manager.caches[1]
+    with pytest.raises(AttributeError, match="caches is read-only"):
+        manager.caches = []
+    assert "caches" in dir(manager)
+
+
+def test_where_there_is_no_device_there_are_no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch, 0)
+    manager = cuFFTPlanCacheManager()
+    with pytest.raises(RuntimeError, match="expected 0 <= device index < 0"):
+        manager[0]
+    assert manager.caches == []

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mlbackends
 from mlbackends.kernels.tensors import bfloat16, interchange
 from mlbackends.model import registry
 from mlbackends.model.errors import MlBackendsError, NoBackend
@@ -322,3 +323,34 @@ def test_without_numpy_it_says_what_is_missing() -> None:
     assert "computes with numpy, and it cannot be imported" in read
     assert "mlbackends[kernels]" in chosen and read.endswith("| pip install 'mlbackends[kernels]'")
     assert issubclass(NoBackend, MlBackendsError)
+
+
+def test_numpy_s_seed_repeats_what_is_dropped() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 8, 8)).astype("f4")
+
+    def dropped() -> Any:
+        return mlbackends.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+
+    kept = np.random.get_state()  # noqa: NPY002  whose seed is what programs set
+    try:
+        np.random.seed(3)  # noqa: NPY002
+        first, second = dropped(), dropped()
+        np.random.seed(3)  # noqa: NPY002
+        assert np.array_equal(dropped(), first)
+        assert np.array_equal(dropped(), second)
+        assert not np.array_equal(first, second)
+        before = np.random.get_state(legacy=False)["state"]["key"]  # noqa: NPY002
+        mlbackends.scaled_dot_product_attention(x, x, x)
+        assert np.array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002
+    finally:
+        np.random.set_state(kept)  # noqa: NPY002
+
+
+def test_a_seed_of_the_problem_comes_first_and_draws_nothing() -> None:
+    x = np.ones((1, 4, 4), "f4")
+    spec = TensorSpec(x.shape, "float32")
+    seeded = AttentionProblem(query=spec, key=spec, value=spec, dropout=0.5, seed=7)
+    before = np.random.get_state(legacy=False)["state"]["key"]  # noqa: NPY002
+    results = [backend.run(seeded, x, x, x) for _ in range(2)]
+    assert np.array_equal(*results)
+    assert np.array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002

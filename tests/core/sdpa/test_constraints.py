@@ -168,7 +168,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         c.no_gradient(),
         {},
         {"key": spec(2, 4, 16, 64, requires_grad=True)},
-        "key require a gradient",
+        "key requires a gradient; it computes none",
     ),
     (
         c.not_nested(),

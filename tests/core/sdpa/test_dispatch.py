@@ -25,6 +25,7 @@ from mlbackends.sdpa.switches import ORDER, SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 CUDNN = SDPBackend.CUDNN_ATTENTION
@@ -290,3 +291,66 @@ def test_asking_about_a_gpu_that_is_not_here_computes_nothing() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Path) -> None:
+    import os
+    import subprocess
+
+    info = tmp_path / "somebody-1.0.dist-info"
+    info.mkdir()
+    names = ("absent", "empty", "half", "right")
+    points = "".join(f"{name} = additions.{name}\n" for name in names)
+    (info / "entry_points.txt").write_text(f"[mlbackends.kernels]\n{points}")
+    (tmp_path / "additions").mkdir()
+    backend = (
+        "from mlbackends.sdpa.backend import AttentionBackend\n"
+        "from mlbackends.sdpa.sdp_backend import SDPBackend\n"
+        "class Own(AttentionBackend):\n"
+        "    name, answers_to = '{}', SDPBackend.MATH\n"
+        "    def __init__(self):\n"
+        "        {}\n"
+    )
+    sources = {
+        "absent": "import nothing_of_this_name",
+        "empty": "",
+        "half": backend.format("half", "raise OSError('no driver')"),
+        "right": backend.format("right", "pass"),
+    }
+    for name, source in sources.items():
+        (tmp_path / "additions" / f"{name}.py").write_text(source)
+    program = (
+        "from mlbackends.model.problem import AttentionProblem, TensorSpec\n"
+        "from mlbackends.sdpa.dispatch import backends, choose\n"
+        "spec = TensorSpec((1, 1, 2, 2), 'float32')\n"
+        "print(*[each.name for each in backends()])\n"
+        "decision = choose(AttentionProblem(query=spec, key=spec, value=spec))\n"
+        "for verdict in decision.verdicts:\n"
+        "    if verdict.answers_to == 'ERROR':\n"
+        "        reason, = verdict.reasons\n"
+        "        print(verdict.backend, reason.code, reason.message, sep=' | ')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    brought, *told = done.stdout.splitlines()
+    assert brought.split()[-1] == "right" and not {"absent", "empty", "half"} & set(brought.split())
+    start = "the addition {} cannot be used: "
+    assert [line.partition(" | ")[0] for line in told] == ["absent", "empty", "half"]
+    assert all(line.split(" | ")[1] == "probe-error" for line in told)
+    assert start.format("absent") + "ModuleNotFoundError: No module named 'nothing_of" in told[0]
+    assert start.format("empty") + "it holds no AttentionBackend of its own" in told[1]
+    assert start.format("half") + "OSError: no driver" in told[2]
+
+
+def test_who_wants_a_gradient_reads_what_to_do() -> None:
+    wanting = TensorSpec(SPEC.shape, SPEC.dtype, requires_grad=True)
+    decision = choose(problem(query=wanting), among=[Plain(), Flash()])
+    error = nobody(decision)
+    assert "plain: query requires a gradient; it computes none" in str(error)
+    assert str(error).endswith("hint: call it under torch.no_grad(), or give it tensor.detach()")
+    every = dict.fromkeys(("query", "key", "value"), wanting)
+    assert "query, key and value require a gradient" in str(
+        nobody(choose(problem(**every), among=[Plain()]))
+    )

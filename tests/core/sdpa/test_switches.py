@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from enum import IntEnum
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends import flag_store
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
 from mlbackends.sdpa.switches import ORDER, SWITCHES, allowed, priority_order
 
 KINDS = tuple(SWITCHES)
@@ -134,3 +137,51 @@ def test_a_kind_is_no_number_but_has_one() -> None:
     assert ["a", "b"][SDPBackend.FLASH_ATTENTION] == "b"
     assert SDPBackend(-1) is SDPBackend.ERROR
     assert str(SDPBackend.MATH) == "SDPBackend.MATH"
+
+
+@pytest.mark.parametrize("bad", ["x", 1, None, [True]])
+def test_only_a_bool_says_whether_the_list_is_an_order(bad: Any) -> None:
+    found = state()
+    with (
+        pytest.raises(TypeError, match="set_priority must be a bool, not"),
+        mlbackends.sdpa_kernel(SDPBackend.MATH, set_priority=bad),
+    ):
+        pass
+    assert state() == found
+
+
+class TheirBackend(IntEnum):
+    """What torch calls SDPBackend, as far as it is looked at, and one that it may add."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 7
+    NEWER = 5
+
+
+def test_torchs_own_members_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = ModuleType("torch")
+    torch._C = SimpleNamespace(_SDPBackend=TheirBackend)
+    assert as_backend(TheirBackend.MATH) is None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    one: Any
+    for one in (TheirBackend.MATH, [TheirBackend.MATH, SDPBackend.MATH]):
+        with mlbackends.sdpa_kernel(one):
+            assert [kind for kind, on in state()[0].items() if on] == [SDPBackend.MATH]
+    kinds: Any = [TheirBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    with mlbackends.sdpa_kernel(kinds, set_priority=True):
+        assert priority_order()[:2] == (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
+
+
+@pytest.mark.parametrize(
+    "bad", [TheirBackend.NEWER, TheirBackend.EFFICIENT_ATTENTION, TheirBackend.ERROR]
+)
+def test_a_member_of_torchs_that_is_none_of_ours_is_refused(
+    bad: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = ModuleType("torch")
+    torch._C = SimpleNamespace(_SDPBackend=TheirBackend)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises((TypeError, ValueError)), mlbackends.sdpa_kernel([bad]):
+        pass
