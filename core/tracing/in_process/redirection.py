@@ -5,6 +5,8 @@ import ctypes
 import os
 import sys
 
+from mlbackends.tracing.in_process.sink import above_standard
+
 
 class Redirected:
     """Descriptor 1 or 2, from now until `end`.
@@ -18,14 +20,11 @@ class Redirected:
         self.outside: int | None = None
         try:
             flush(stream)
-            # A closed stream has a number that the next file to be opened may have got.
-            if descriptor != stream:
-                with contextlib.suppress(OSError):
-                    self.outside = os.dup(stream)
-                os.dup2(descriptor, stream)
+            with contextlib.suppress(OSError):
+                self.outside = above_standard(os.dup(stream))
+            os.dup2(descriptor, stream)
         finally:
-            if descriptor != stream:
-                os.close(descriptor)
+            os.close(descriptor)
 
     def end(self) -> None:
         """Give the stream back; what is buffered still goes to where it was redirected."""

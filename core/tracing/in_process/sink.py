@@ -1,5 +1,6 @@
 """A file in memory where the system has one: lines wait there until they are read."""
 
+import fcntl
 import os
 
 
@@ -9,19 +10,20 @@ class Sink:
     def __init__(self) -> None:
         self._temporary = ""
         try:
-            self._descriptor = os.memfd_create("mlbackends-trace")
+            self._descriptor = above_standard(os.memfd_create("mlbackends-trace"))
             self.path = f"/proc/self/fd/{self._descriptor}"
             os.close(self.open())
         except (AttributeError, OSError):
             import tempfile
 
-            self._descriptor, self._temporary = tempfile.mkstemp(prefix="mlbackends-trace-")
+            descriptor, self._temporary = tempfile.mkstemp(prefix="mlbackends-trace-")
+            self._descriptor = above_standard(descriptor)
             self.path = self._temporary
         self._place = 0
 
     def open(self) -> int:
         """Return a descriptor that appends."""
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        return above_standard(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
 
     def read(self) -> bytes:
         """Return what came since the last time; at most 16 MiB."""
@@ -34,3 +36,13 @@ class Sink:
         os.close(self._descriptor)
         if self._temporary:
             os.unlink(self._temporary)
+
+
+def above_standard(descriptor: int) -> int:
+    """Return a descriptor as one above 2: where a standard stream is closed, files get its number."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
