@@ -1,0 +1,142 @@
+"""Tracing on real libraries: the MKL and the oneDNN inside torch, and those of wheels, live."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mlbackends
+from mlbackends.model.trace import Header, Malformed, MklCall, Primitive, Text
+from mlbackends.tracing import capture, reading
+from mlbackends.tracing.demo import demonstrations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+if not torch.backends.mkldnn.is_available() or not torch.backends.mkl.is_available():
+    pytest.skip("this torch has no MKL and oneDNN", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MKL_VERBOSE", "MKL_VERBOSE_OUTPUT_FILE", "ONEDNN_VERBOSE", "DNNL_VERBOSE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def convolve() -> Any:
+    layer = torch.nn.Conv2d(16, 32, 3, padding=1)
+    with torch.no_grad():
+        return layer(torch.randn(8, 16, 56, 56))
+
+
+def multiply(size: int = 256) -> Any:
+    return torch.randn(size, size) @ torch.randn(size, size)
+
+
+def test_a_session_has_torchs_primitives(capfd: pytest.CaptureFixture[str]) -> None:
+    with mlbackends.trace("onednn") as session:
+        convolve()
+        os.write(1, b"the program's\n")
+    ran = [each for each in session.records if isinstance(each, Primitive) and each.executed]
+    assert "convolution" in {each.operation for each in ran}
+    assert all(each.duration_ns is not None for each in ran)
+    assert not [each for each in session if isinstance(each, Malformed)]
+    assert capfd.readouterr().out == "the program's\n"
+
+
+def test_a_session_has_the_calls_of_the_mkl_inside_torch() -> None:
+    with mlbackends.trace("mkl") as session:
+        multiply(257)
+    calls = [each for each in session.records if isinstance(each, MklCall)]
+    assert [(each.operation, each.shape) for each in calls] == [("SGEMM", "m257n257k257")]
+
+
+def test_lines_are_those_that_torchs_own_scope_prints(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    multiply()
+    with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
+        multiply()
+    (printed,) = [
+        each for line in capfd.readouterr().out.splitlines(True)
+        for each in reading.line_records(line.encode())
+        if isinstance(each, MklCall)
+    ]  # fmt: skip
+    with mlbackends.trace("mkl") as session:
+        multiply()
+    (collected,) = [each for each in session if isinstance(each, MklCall)]
+    assert collected.operation == printed.operation
+    assert collected.shape == printed.shape
+    assert collected.dtype == printed.dtype
+
+
+def test_both_in_one_session_and_torchs_scope_inside(capfd: pytest.CaptureFixture[str]) -> None:
+    with mlbackends.trace() as session:
+        convolve()
+        with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+            multiply()
+            convolve()
+    assert {each.tracer for each in session.records} == {"mkl", "onednn"}
+    multiply()
+    convolve()
+    assert "verbose" not in capfd.readouterr().out.lower()
+
+
+def test_every_line_round_trips() -> None:
+    with mlbackends.trace() as session:
+        convolve()
+        multiply()
+        torch.linalg.lu_factor(torch.randn(64, 64))
+        torch.fft.fft(torch.randn(128))
+    for record in session.records:
+        assert not isinstance(record, Malformed | Text)
+        again = list(reading.line_records(f"{record}\n".encode()))
+        assert [str(each) for each in again] == [str(record)]
+
+
+def test_a_captured_torch_has_every_line_and_its_own_output(tmp_path: Path) -> None:
+    program = (
+        "import torch\nlayer = torch.nn.Conv2d(16, 32, 3)\nprint('begins')\n"
+        "for _ in range(3): layer(torch.randn(8, 16, 56, 56))\n"
+        "torch.randn(64, 64) @ torch.randn(64, 64)\nprint('ends')"
+    )
+    trace = tmp_path / "trace.log"
+    command = [sys.executable, "-m", "mlbackends", "trace", "all", "-o", str(trace)]
+    done = subprocess.run(
+        [*command, "--summary", "none", "--", sys.executable, "-c", program],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "begins\nends\n"), done.stderr
+    records = list(reading.read(str(trace)))
+    assert not [each for each in records if isinstance(each, Malformed | Text)]
+    assert sum(each.operation == "convolution" and each.executed for each in records) == 3
+    assert [each for each in records if isinstance(each, MklCall)]
+    assert [each for each in records if isinstance(each, Header)]
+
+
+def test_the_demo_runs_what_is_inside_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbackends", "trace", "demo"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Where the time went" in done.stdout
+
+
+@pytest.mark.parametrize("tracer", ["mkl", "onednn"])
+def test_each_demonstration_leaves_a_trace_that_can_be_read(tracer: str, tmp_path: Path) -> None:
+    trace = str(tmp_path / "demo.log")
+    (each,) = demonstrations((tracer,))
+    environment = {**os.environ, **each.variables}
+    captured = capture.run(each.command, each.tracers, trace, environment=environment)
+    assert captured.exit_code == 0
+    records = [one for one in reading.read(trace) if one.counted]
+    assert {one.tracer for one in records} == {tracer}
+    assert len({one.operation for one in records}) >= 2
