@@ -40,15 +40,16 @@ class Demonstration(Struct, frozen=True):
     variables: dict[str, str] = {}
 
 
-def demonstrations(tracers: Sequence[str]) -> list[Demonstration]:
+def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> list[Demonstration]:
     """Return a program for each tracer whose library is here, or one for torch that has several.
 
-    Each copy has computed something right before it is taken, in a process of its own. Raises
-    NoBackend, which tells what to install, where there is none.
+    report: what is here, by default of a survey, in which each copy computes something in a process
+    of its own before it is taken. Raises NoBackend, which tells what to install, where there is none.
     """
-    from mlbackends.probing.survey import survey
+    if report is None:
+        from mlbackends.probing.survey import survey
 
-    report = survey(tuple(tracers), depth=Presence.USABLE)
+        report = survey(tuple(tracers), depth=Presence.USABLE)
     found = {name: _usable(report.probes[name]) for name in tracers}
     made = [_calls(name, library) for name, library in found.items() if library]
     left = tuple(name for name, library in found.items() if not library)

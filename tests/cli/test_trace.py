@@ -1,0 +1,596 @@
+"""`backends trace`: commands under tracing, saved traces, and two of them compared."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from running import PLAIN, backends
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TRACES = Path(__file__).resolve().parents[1] / "traces"
+ONEDNN = str(TRACES / "torch-2.13-onednn-level2.log")
+DISPATCH = str(TRACES / "torch-2.13-onednn-all-timestamp.log")
+MKL = str(TRACES / "torch-2.13-mkl.log")
+MIXED = str(TRACES / "tricky-locale-interleaved-crlf.log")
+
+LINE = (
+    "onednn_verbose,v1,primitive,exec,cpu,{what},brg:avx512_core,undef,src_f32::blocked:ab::f0"
+    " wei_f32::blocked:ab::f0 dst_f32::blocked:ab::f0,,,64x64:64x64,{took}"
+)
+
+
+def log(path: Path, *calls: tuple[str, float], count: int = 10) -> str:
+    """Write a trace in which each call came so often."""
+    lines = [LINE.format(what=what, took=took) for what, took in calls for _ in range(count)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def talker(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compile a program that prints text and three trace lines as oneDNN does; it ends with 5."""
+    folder = tmp_path_factory.mktemp("talker")
+    source = folder / "talker.c"
+    line = LINE.format(what="matmul", took="0.5").replace('"', "")
+    source.write_text(f"""
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **words) {{
+    for (int i = 0; i < 3; i++) {{
+        printf("text %d ", i);
+        fflush(stdout);
+        printf("%s\\n", "{line}");
+        fflush(stdout);
+    }}
+    printf("%s\\n", count > 1 ? words[1] : "ends");
+    fflush(stdout);
+    if (count > 2) sleep(60);
+    return 5;
+}}
+""")
+    try:
+        subprocess.run(["cc", "-o", folder / "talker", source], check=True)
+    except FileNotFoundError:
+        pytest.skip("no C compiler (cc) to make the program with")
+    return str(folder / "talker")
+
+
+# ---- capture ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separation", ["auto", "pipe"])
+def test_the_command_keeps_its_output_and_its_exit_code(
+    talker: str, tmp_path: Path, separation: str
+) -> None:
+    trace = tmp_path / "run.log"
+    options = ("-o", str(trace), "--separation", separation)
+    done = backends("trace", "onednn", *options, "--", talker, "-o")
+    assert (done.stdout, done.returncode) == ("text 0 text 1 text 2 -o\n", 5)
+    assert trace.read_text().count("onednn_verbose,v1,primitive,exec") == 3
+    assert "3 lines in " in done.stderr and str(trace) in done.stderr
+    assert "matmul" in done.stderr and "1.5 ms" in done.stderr
+    assert f"more: backends trace show --view findings {trace}" in done.stderr
+
+
+def test_without_a_summary_nothing_is_said(talker: str, tmp_path: Path) -> None:
+    trace = str(tmp_path / "run.log")
+    done = backends("trace", "all", "-o", trace, "--summary", "none", "--", talker)
+    assert (done.stderr, done.returncode) == ("", 5)
+
+
+def test_a_full_summary_has_findings(talker: str, tmp_path: Path) -> None:
+    trace = str(tmp_path / "run.log")
+    done = backends("trace", "onednn", "-o", trace, "--summary", "full", "--", talker)
+    assert "Where the time went\n" in done.stderr
+    assert "Look at\n" in done.stderr
+
+
+def test_a_trace_is_replaced_or_added_to(talker: str, tmp_path: Path) -> None:
+    trace = str(tmp_path / "run.log")
+    for options, lines in (((), 3), ((), 3), (("--append",), 6)):
+        backends("trace", "onednn", "-o", trace, *options, "--", talker)
+        assert Path(trace).read_text().count("\n") == lines
+
+
+def test_each_rank_has_a_file(talker: str, tmp_path: Path) -> None:
+    trace = str(tmp_path / "run.log")
+    options = ("--rank-env", "NO_RANK, RANK", "-o", trace)
+    done = backends("trace", "onednn", *options, "--", talker, environment={"RANK": "2"})
+    assert os.listdir(tmp_path) == ["run.rank2.log"]
+    assert "run.rank2.log" in done.stderr
+
+
+def test_a_captured_trace_can_be_shown(talker: str, tmp_path: Path) -> None:
+    trace = str(tmp_path / "run.log")
+    backends("trace", "onednn", "-o", trace, "--summary", "none", "--", talker)
+    done = backends("trace", "show", trace, "--format", "json")
+    assert json.loads(done.stdout)["count"] == 3
+
+
+def test_a_command_that_is_not_there_is_127(tmp_path: Path) -> None:
+    done = backends("trace", "all", "-o", str(tmp_path / "run.log"), "--", "no-such-program")
+    assert done.returncode == 127
+    assert done.stderr == "backends: there is no program 'no-such-program' on PATH\n"
+
+
+def test_a_command_that_is_no_program_is_126(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("text")
+    done = backends("trace", "mkl", "-o", str(tmp_path / "run.log"), "--", str(tmp_path / "text"))
+    assert done.returncode == 126
+    assert "is not executable" in done.stderr
+
+
+def test_a_trace_that_cannot_be_written_stops_before_the_command(tmp_path: Path) -> None:
+    trace = str(tmp_path / "none" / "run.log")
+    touched = tmp_path / "touched"
+    done = backends("trace", "all", "-o", trace, "--", "touch", str(touched))
+    assert done.returncode == 2
+    assert f"the trace cannot be written to {trace}" in done.stderr
+    assert not touched.exists()
+
+
+def test_what_was_captured_before_a_kill_is_kept(talker: str, tmp_path: Path) -> None:
+    trace = tmp_path / "run.log"
+    done = backends("trace", "onednn", "-o", str(trace), "--", "sh", "-c", f"{talker}; kill -9 $$")
+    assert done.returncode == 137
+    assert "ended by SIGKILL" in done.stderr
+    assert trace.read_text().count("\n") == 3
+
+
+def test_no_command_is_a_usage_error() -> None:
+    done = backends("trace", "onednn", "--")
+    assert done.returncode == 2
+    assert "COMMAND" in done.stderr
+
+
+def test_live_without_a_terminal_is_said_and_the_trace_is_taken(
+    talker: str, tmp_path: Path
+) -> None:
+    done = backends("trace", "onednn", "--live", "-o", str(tmp_path / "run.log"), "--", talker)
+    assert done.returncode == 5
+    assert "--live needs a terminal at standard error" in done.stderr
+    assert (tmp_path / "run.log").read_text().count("\n") == 3
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, arguments: Sequence[str], environment: dict[str, str]) -> None:
+        self.said = b""
+        self.process, self.end = pty.fork()
+        if not self.process:
+            os.chdir("/")
+            try:
+                os.execve(
+                    sys.executable,
+                    [sys.executable, "-m", "mlbackends", *arguments],
+                    {**PLAIN, "TERM": "xterm", **environment},
+                )
+            finally:
+                os._exit(99)
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+
+    def until(self, text: bytes, seconds: float = 60) -> None:
+        """Read until some text has come."""
+        limit = time.monotonic() + seconds
+        while text not in self.said:
+            assert time.monotonic() < limit, self.said
+            assert self._read(), self.said
+
+    def _read(self) -> bool:
+        if not select.select([self.end], [], [], 0.1)[0]:
+            return True
+        try:
+            piece = os.read(self.end, 65536)
+        except OSError:
+            return False
+        self.said += piece
+        return bool(piece)
+
+    def ended(self) -> int:
+        """Read to the end, and return the exit code."""
+        while self._read():
+            pass
+        os.close(self.end)
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+def test_ctrl_c_ends_the_command_and_leaves_the_table_and_the_trace(
+    talker: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "run.log"
+    options = ("--live", "-o", str(trace))
+    terminal = Terminal(("trace", "onednn", *options, "--", talker, "ready", "sleep"), {})
+    terminal.until(b"ready")
+    os.write(terminal.end, b"\x03")
+    assert terminal.ended() == 130
+    assert b"ended by SIGINT" in terminal.said
+    assert trace.read_text().count("\n") == 3
+
+
+def test_a_live_table_is_drawn_below_and_taken_away(tmp_path: Path) -> None:
+    line = LINE.format(what="matmul", took="0.5")
+    program = f"for i in 1 2 3 4 5 6 7 8; do echo 'text'; echo '{line}'; sleep 0.2; done"
+    options = ("--live", "--separation", "pipe", "-o", str(tmp_path / "run.log"))
+    terminal = Terminal(("trace", "onednn", *options, "--", "sh", "-c", program), {})
+    assert terminal.ended() == 0
+    assert b"\x1b[1;18r" in terminal.said  # the command's rows, above the table's twelve
+    assert b"matmul" in terminal.said.partition(b"\x1b[r")[0]
+    assert b"8 lines in" in terminal.said.partition(b"\x1b[r")[2]
+
+
+# ---- show ---------------------------------------------------------------------------------
+
+
+def test_a_summary_is_the_default() -> None:
+    done = backends("trace", "show", ONEDNN)
+    assert done.returncode == 0
+    assert done.stdout.startswith("operation ")
+    assert "creations of primitives" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "timeline", "roofline"])
+def test_every_view_fits_the_page(view: str, width: int) -> None:
+    files = (ONEDNN, DISPATCH, MKL, MIXED)
+    done = backends("trace", "show", *files, "--view", view, environment={"COLUMNS": str(width)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert max(len(line) for line in done.stdout.splitlines()) <= width
+
+
+def test_a_wider_page_has_more_columns() -> None:
+    narrow, wide = (
+        backends("trace", "show", MKL, environment={"COLUMNS": width}).stdout
+        for width in ("80", "200")
+    )
+    assert "GB/s" in wide.splitlines()[0]
+    assert "GB/s" not in narrow.splitlines()[0]
+    assert "a wider page has also" in narrow and "a wider page" not in wide
+
+
+def test_a_command_to_copy_is_never_broken() -> None:
+    done = backends("trace", "show", ONEDNN, "--view", "repro", environment={"COLUMNS": "80"})
+    commands = [line for line in done.stdout.splitlines() if "benchdnn --" in line]
+    assert commands
+    assert all("ic" in each or "x" in each.split()[-1] for each in commands)
+
+
+def test_several_views_have_titles() -> None:
+    done = backends("trace", "show", MKL, "--view", "findings", "--view", "summary")
+    assert done.stdout.startswith("Look at\n")
+    assert "\nWhere the time went\n" in done.stdout
+    both = backends(
+        "trace", "show", MKL, "--view", "findings", "--view", "summary", "--format", "json"
+    )
+    assert set(json.loads(both.stdout)) == {"findings", "summary"}
+
+
+def test_groups_filters_and_limits() -> None:
+    done = backends(
+        "trace", "show", MKL, "--group-by", "operation,shape", "--where", "operation=SGEMM",
+        "--top", "2", "--format", "json",
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert told["by"] == ["operation", "shape"]
+    assert len(told["rows"]) == 2 < told["groups"]
+    assert {row["values"][0] for row in told["rows"]} == {"SGEMM"}
+
+
+def test_what_needs_every_line_and_what_does_not_agree() -> None:
+    fast = backends("trace", "show", MKL, "--format", "json")
+    slow = backends("trace", "show", MKL, "--format", "json", "--where", "line_number>=1")
+    one, other = json.loads(fast.stdout), json.loads(slow.stdout)
+    assert (one["count"], one["groups"]) == (other["count"], other["groups"])
+    assert one["total_ns"] == pytest.approx(other["total_ns"])
+
+
+def test_the_warm_up_is_left_out(tmp_path: Path) -> None:
+    trace = log(tmp_path / "a.log", ("matmul", 0.5), ("softmax", 1))
+    done = backends("trace", "show", trace, "--skip-first", "3", "--format", "json")
+    assert json.loads(done.stdout)["count"] == 14
+
+
+def test_standard_input_is_a_file() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbackends", "trace", "show", "-", "--format", "json"],
+        input=Path(ONEDNN).read_bytes(), capture_output=True, check=True, env=PLAIN,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["count"] > 0
+
+
+def test_packed_files_and_several_add_up(tmp_path: Path) -> None:
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(Path(ONEDNN).read_bytes()))
+    one = json.loads(backends("trace", "show", ONEDNN, "--format", "json").stdout)
+    both = json.loads(
+        backends("trace", "show", str(tmp_path / "a.log.gz"), ONEDNN, "--format", "json").stdout
+    )
+    assert both["count"] == 2 * one["count"]
+
+
+def test_a_torn_file_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    packed = gzip.compress(Path(ONEDNN).read_bytes() * 5)
+    (tmp_path / "torn.gz").write_bytes(packed[: len(packed) * 3 // 4])
+    done = backends("trace", "show", str(tmp_path / "torn.gz"))
+    assert done.returncode == 3
+    assert "operation" in done.stdout
+    assert "torn.gz" in done.stderr
+
+
+def test_a_log_without_a_trace_says_so(tmp_path: Path) -> None:
+    (tmp_path / "text.log").write_text("nothing but text\n")
+    done = backends("trace", "show", str(tmp_path / "text.log"))
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert "there is no line of MKL or oneDNN in" in done.stderr
+
+
+def test_lines_that_cannot_be_read_are_counted_and_listed(tmp_path: Path) -> None:
+    trace = tmp_path / "torn.log"
+    trace.write_text(f"{LINE.format(what='matmul', took='1')}\nonednn_verbose,v1,primitive,ex")
+    done = backends("trace", "show", str(trace))
+    assert done.returncode == 0
+    assert done.stderr == "backends: 1 line could not be read; --list-malformed shows it\n"
+    listed = backends("trace", "show", str(trace), "--list-malformed")
+    assert listed.stdout == f"{trace}:2: the line is cut off\n  onednn_verbose,v1,primitive,ex\n"
+
+
+def test_records_are_the_lines_and_the_programs_text_is_none() -> None:
+    done = backends("trace", "show", MIXED, "--view", "records")
+    assert done.stdout.splitlines()
+    assert all("verbose" in line.lower() for line in done.stdout.splitlines())
+    text = backends("trace", "show", MIXED, "--view", "records", "--where", "kind=text")
+    assert text.stdout
+    assert "exec,cpu" not in text.stdout
+
+
+def test_csv_is_records_or_a_view() -> None:
+    records = list(
+        csv.DictReader(io.StringIO(backends("trace", "show", ONEDNN, "--format", "csv").stdout))
+    )
+    assert records[0]["kind"] == "header"
+    summary = list(
+        csv.DictReader(
+            io.StringIO(
+                backends("trace", "show", ONEDNN, "--format", "csv", "--view", "summary").stdout
+            )
+        )
+    )
+    assert float(summary[0]["total_ns"]) > 0
+    assert summary[0]["operation"]
+
+
+@pytest.mark.parametrize("view", ["findings", "dispatch", "timeline", "repro", "roofline"])
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "markdown"])
+def test_every_view_in_every_format(view: str, form: str) -> None:
+    done = backends("trace", "show", DISPATCH, "--view", view, "--format", form)
+    assert done.returncode == 0, done.stderr
+    if form == "json":
+        assert json.loads(done.stdout)["view"] == view
+    elif form == "jsonl":
+        assert all(json.loads(line) for line in done.stdout.splitlines())
+    elif form == "csv" and done.stdout.strip():
+        rows = list(csv.reader(io.StringIO(done.stdout)))
+        assert {len(row) for row in rows} == {len(rows[0])}
+
+
+def test_files_for_other_programs(tmp_path: Path) -> None:
+    for form, name in (("perfetto", "run.json"), ("parquet", "run.parquet"), ("html", "run.html")):
+        output = tmp_path / name
+        done = backends("trace", "show", DISPATCH, "--format", form, "--output", str(output))
+        if form == "parquet" and done.returncode:
+            assert "pyarrow" in done.stderr
+            continue
+        assert (done.stdout, done.returncode) == ("", 0), done.stderr
+        assert output.stat().st_size > 1000
+    assert json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--group-by", "oprtion"), "records have no field 'oprtion'"),
+        (("--where", "operation"), ""),
+        (("--where", "operation=="), "is needed where it ends"),
+        (("--format", "perfetto", "--view", "summary"), "perfetto holds every record"),
+        (("--format", "html", "--group-by", "shape"), "the HTML page holds all views"),
+        (("--view", "records", "--view", "summary"), "records cannot stand beside views"),
+        (("--view", "findings", "--group-by", "shape"), "are for the summary"),
+        (("--view", "records", "--format", "json"), "records are not written as json"),
+        (("--follow", "--format", "html"), "--follow cannot print html"),
+        (("--follow", "--list-malformed"), "no --follow"),
+        (("--output", "/nowhere/x"), "/nowhere/x cannot be written"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_cannot_be_is_refused(options: tuple[str, ...], said: str) -> None:
+    done = backends("trace", "show", ONEDNN, *options)
+    assert done.returncode == (2 if said else 0)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    done = backends("trace", "show", "/no/such.log")
+    assert done.returncode == 2
+    assert done.stderr.startswith("backends: '/no/such.log' cannot be opened: ")
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "csv"), ("--view", "records")])
+def test_a_reader_that_has_gone_ends_it_quietly(options: tuple[str, ...], tmp_path: Path) -> None:
+    trace = log(tmp_path / "a.log", ("matmul", 0.5), count=20_000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", "trace", "show", trace, *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PLAIN,
+    )  # fmt: skip
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), said) == (141, b"")
+
+
+# ---- follow -------------------------------------------------------------------------------
+
+
+def following(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", "trace", "show", *arguments, "--follow"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PLAIN,
+    )  # fmt: skip
+
+
+def test_records_of_a_growing_file_come_as_they_are_written(tmp_path: Path) -> None:
+    trace = tmp_path / "growing.log"
+    first, second = (LINE.format(what=what, took="1") for what in ("matmul", "softmax"))
+    trace.write_text(f"{first}\n{second[:50]}")
+    process = following(str(trace), "--view", "records")
+    assert process.stdout
+    assert process.stdout.readline() == f"{first}\n".encode()
+    with trace.open("a") as file:
+        file.write(f"{second[50:]}\n")
+    assert process.stdout.readline() == f"{second}\n".encode()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+
+
+def test_the_keyboard_ends_following_with_what_there_is(tmp_path: Path) -> None:
+    trace = log(tmp_path / "growing.log", ("matmul", 0.5))
+    terminal = Terminal(("trace", "show", trace, "--follow"), {})
+    terminal.until(b"10 calls")
+    log(tmp_path / "growing.log", ("matmul", 0.5), count=12)
+    terminal.until(b"12 calls")
+    os.write(terminal.end, b"\x03")
+    assert terminal.ended() == 130
+    assert b"Traceback" not in terminal.said
+
+
+def test_only_one_file_is_followed() -> None:
+    done = backends("trace", "show", ONEDNN, MKL, "--follow")
+    assert (done.returncode, done.stderr) == (2, "backends: --follow takes one FILE, not 2\n")
+
+
+# ---- diff ---------------------------------------------------------------------------------
+
+
+def test_slower_calls_are_exit_1(tmp_path: Path) -> None:
+    before = log(tmp_path / "a.log", ("matmul", 0.5), ("softmax", 1))
+    after = log(tmp_path / "b.log", ("matmul", 0.6), ("softmax", 0.5), ("reorder", 1))
+    done = backends("trace", "diff", before, after)
+    assert done.returncode == 1
+    assert "slower (1)" in done.stdout and "faster (1)" in done.stdout
+    assert "new (1)" in done.stdout
+    assert backends("trace", "diff", before, after, "--threshold", "30%").returncode == 0
+    assert backends("trace", "diff", before, after, "--threshold", "1.3").returncode == 0
+
+
+def test_the_same_trace_is_no_difference() -> None:
+    done = backends("trace", "diff", ONEDNN, ONEDNN)
+    assert done.returncode == 0
+    assert "slower" not in done.stdout
+
+
+def test_noise_does_not_fail_and_the_whole_may(tmp_path: Path) -> None:
+    before = log(tmp_path / "a.log", ("matmul", 10), ("softmax", 0.01))
+    after = log(tmp_path / "b.log", ("matmul", 10.5), ("softmax", 0.02))
+    assert backends("trace", "diff", before, after).returncode == 0
+    assert backends("trace", "diff", before, after, "--smallest-share", "0").returncode == 1
+    assert backends("trace", "diff", before, after, "--whole-threshold", "3%").returncode == 1
+
+
+def test_a_difference_for_programs(tmp_path: Path) -> None:
+    before = log(tmp_path / "a.log", ("matmul", 0.5))
+    after = log(tmp_path / "b.log", ("matmul", 0.75))
+    told = json.loads(backends("trace", "diff", before, after, "--format", "json").stdout)
+    assert (told["failed"], told["changes"][0]["ratio"]) == (True, 1.5)
+    (row,) = csv.DictReader(
+        io.StringIO(backends("trace", "diff", before, after, "--format", "csv").stdout)
+    )
+    assert (row["verdict"], row["before_count"], row["ratio"]) == ("slower", "10", "1.5")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--threshold", "much"), "neither a ratio such as 1.1 nor a share such as 10%"),
+        (("--threshold", "0.5"), "a threshold of 0.5 means nothing"),
+        (("--smallest-share", "200%"), "a share of 2.0 means nothing"),
+        (("--measure", "mode"), "'mode' is not one of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_thresholds_that_mean_nothing_are_refused(options: tuple[str, ...], said: str) -> None:
+    done = backends("trace", "diff", ONEDNN, ONEDNN, *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "text.log").write_text("text\n")
+    done = backends("trace", "diff", ONEDNN, str(tmp_path / "text.log"))
+    assert done.returncode == 3
+    assert "there is no line of MKL or oneDNN" in done.stderr
+
+
+# ---- the group ----------------------------------------------------------------------------
+
+
+def test_an_unknown_command_gets_the_nearest() -> None:
+    done = backends("trace", "shwo", "x")
+    assert done.returncode == 2
+    assert "hint: did you mean 'show'?" in done.stderr
+
+
+def test_a_command_without_its_tracer_is_told_how_to_run_it() -> None:
+    done = backends("trace", "python3", "train.py")
+    assert done.returncode == 2
+    assert "backends trace all -- python3 ..." in done.stderr
+
+
+@pytest.mark.parametrize("name", ["mkl", "onednn", "all", "show", "diff", "demo"])
+def test_each_command_has_help_with_examples(name: str) -> None:
+    done = backends("trace", name, "--help")
+    assert done.returncode == 0
+    assert f"Examples:\n    backends trace {name}" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 110
+
+
+def test_mkl_has_no_level() -> None:
+    assert "--level" not in backends("trace", "mkl", "--help").stdout
+    assert "--level" in backends("trace", "onednn", "--help").stdout
+
+
+def test_help_imports_nothing_that_reads_traces() -> None:
+    program = (
+        "import sys; sys.argv = ['backends', 'trace', '--help']\n"
+        "from mlbackends.cli import run\n"
+        "try: run()\nexcept SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in done.stderr.split() if name.startswith("mlbackends.tracing")}
+    # Two packages of a docstring each, whose files are the names of the views.
+    assert loaded <= {"mlbackends.tracing", "mlbackends.tracing.views"}
