@@ -137,8 +137,8 @@ _CAPTURE = (
         "rank_variables",
         metavar="NAME,...",
         default="",
-        help="Variables that hold a rank, such as OMPI_COMM_WORLD_RANK,PMI_RANK,SLURM_PROCID,RANK:"
-        " each rank gets a file of its own, FILE.rank0.log and so on.",
+        help="Variables that hold a rank, the first that is set counts: OMPI_COMM_WORLD_RANK,"
+        " PMI_RANK, SLURM_PROCID, RANK. Each rank gets a file of its own, FILE.rank0.log and so on.",
     ),
     click.option(
         "--summary",

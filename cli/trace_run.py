@@ -53,12 +53,15 @@ def run(
         if table:
             table.end()
     with contextlib.suppress(OSError):  # nobody reads standard error
-        tell(captured, said, page)
+        tell(captured, said, page, has_more=bool(options.get("append")))
     return captured.exit_code
 
 
-def tell(captured: "Captured", said: str, page: Page) -> None:
-    """Print notices, and as much of the summary as is wanted."""
+def tell(captured: "Captured", said: str, page: Page, *, has_more: bool) -> None:
+    """Print notices, and as much of the summary as is wanted.
+
+    has_more: the files may hold lines of other runs.
+    """
     for level, sentence in captured.notices:
         if level != "INFO" or said == "full":
             say(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
@@ -67,6 +70,8 @@ def tell(captured: "Captured", said: str, page: Page) -> None:
     say(headline(captured))
     if not captured.lines or not captured.files or not all(map(os.path.isfile, captured.files)):
         return
+    if has_more:
+        say("the table is of all that the file holds")
     views = seen(captured.files, said)
     from mlbackends.cli.trace_pages import printed
 

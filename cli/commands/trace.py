@@ -125,7 +125,7 @@ Examples:
   backends trace show run.log --where 'isa~avx512 and duration_ns>1ms' --view repro
   backends trace show run.log --format perfetto --output run.json   # open in ui.perfetto.dev
   backends trace show run.log --format html --output run.html
-  python train.py | backends trace show -
+  ONEDNN_VERBOSE=2 python train.py | backends trace show -
 """,
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
