@@ -63,6 +63,37 @@ DEVIATIONS = (
         "A number that stands for no backend would switch all of them off.",
     ),
     Deviation(
+        "causal-bias-keeps-its-shape", ("causal_upper_left", "scaled_dot_product_attention"),
+        "A causal mask from the upper left is taken for scores of another shape too.",
+        "It raises RuntimeError with both shapes.",
+        "A mask of another shape is a mistake.",
+    ),
+    Deviation(
+        "set-priority-is-a-bool", ("sdpa_kernel",),
+        "set_priority is taken by its truth, 'no' for yes.",
+        "What is no bool raises TypeError.",
+        "An unnoticed order is found late.",
+    ),
+    Deviation(
+        "dropout-has-its-own-weights", ("scaled_dot_product_attention",),
+        "dropout_p drops weights by the device's generator.",
+        "The same seed repeats the same drops, torch.manual_seed for torch's tensors and numpy.random.seed for"
+        " all others; which weights they are differs from torch.",
+        "Ours is another algorithm.",
+    ),
+    Deviation(
+        "traced-tensors-refused", ("matmul", "einsum", "fft", "scaled_dot_product_attention"),
+        "Fake, traced, batched (vmap) and dual (jvp) tensors are computed or recorded.",
+        "They raise RuntimeError with what to do; under torch.compile the graph breaks instead.",
+        "We read memory, and theirs is empty or not the whole truth.",
+    ),
+    Deviation(
+        "transforms-are-numpys", ("fft",),
+        "Transforms of whole numbers have 32 bits.",
+        "They have 64, as in numpy.fft, whose names and arguments mlbackends.fft has.",
+        "One library's rules, not a mixture.",
+    ),
+    Deviation(
         "launcher-has-no-logger", ("xeon.run_cpu.logger", "xeon.run_cpu.format_str"),
         "The launcher has a logger of the module logging, and its format, as public names.",
         "It writes its lines itself, in the same form.",

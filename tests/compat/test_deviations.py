@@ -36,6 +36,9 @@ ELSEWHERE = {
         "priority-order-restored": "test_the_whole_order_comes_back_where_torchs_leaks",
         "priority-order-obeyed-on-the-cpu": "test_the_order_is_ignored_by_torch_on_the_cpu_and",
         "sdpa-kernel-takes-backends": "test_what_torch_takes_for_none_at_all_is_refused",
+        "causal-bias-keeps-its-shape": "test_a_causal_mask_of_another_shape_is_cut_by_torch_from",
+        "set-priority-is-a-bool": "test_a_priority_that_is_no_bool_is_true_or_false_to_torch",
+        "dropout-has-its-own-weights": "test_torchs_seed_repeats_what_is_dropped",
     },
     "test_operations_agree.py": {
         "preferred-library-is-installed": "test_a_library_is_that_of_the_build_in_torch_and_that",
@@ -45,6 +48,8 @@ ELSEWHERE = {
         "einsum-sizes-are-one-error": "test_sizes_that_differ_among_three_are_a_value_error_in",
         "rows-that-see-nothing-are-zero": "test_a_row_that_sees_no_key_is_zero_here_and_no_number",
         "causal-needs-no-mask": "test_causal_attention_needs_a_mask_in_torch_and_none_here",
+        "traced-tensors-refused": "test_the_transforms_of_torch_func_are_refused",
+        "transforms-are-numpys": "test_transforms_of_whole_numbers_have_64_bits_as_in_numpy_and",
     },
     "test_verbose_agree.py": {
         "verbose-scopes-nest": "test_an_inner_exit_silences_torchs_outer_scope_and_not_ours",

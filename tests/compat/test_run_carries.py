@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends import carrying
-from mlbackends.flag_contradictions import lost
 from mlbackends.carrying.planning import plan
+from mlbackends.flag_contradictions import lost
 from mlbackends.flag_table import FLAGS
 
 if TYPE_CHECKING:
