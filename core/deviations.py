@@ -32,6 +32,12 @@ DEVIATIONS = (
         "A typo in a switch's name would go unnoticed.",
     ),
     Deviation(
+        "functions-take-no-value", ("cuda.preferred_blas_library", "cuda.enable_flash_sdp"),
+        "Assigning a value to a function that sets a switch replaces the function, and sets nothing.",
+        "It raises AttributeError, which names the call; only a callable may take its place.",
+        "The switch would be lost without a word.",
+    ),
+    Deviation(
         "all-modules-are-there", ("xeon", "xnnpack"),
         "torch.backends.xeon and torch.backends.xnnpack exist only after an import of their own.",
         "Every module is there after `import mlbackends`, loaded when it is first touched.",
@@ -77,8 +83,8 @@ DEVIATIONS = (
     Deviation(
         "dropout-has-its-own-weights", ("scaled_dot_product_attention",),
         "dropout_p drops weights by the device's generator.",
-        "The same seed repeats the same drops, torch.manual_seed for torch's tensors and numpy.random.seed for"
-        " all others; which weights they are differs from torch.",
+        "The same seed repeats the same drops, torch.manual_seed for torch's tensors and numpy.random.seed"
+        " for all others; which weights they are differs from torch.",
         "Ours is another algorithm.",
     ),
     Deviation(

@@ -157,6 +157,19 @@ def test_a_typo_is_taken_by_torch_and_refused_here(name: str, typo: str) -> None
     assert not hasattr(ours, typo)
 
 
+@shows("functions-take-no-value")
+@pytest.mark.parametrize("name", ["preferred_blas_library", "enable_flash_sdp"])
+def test_a_value_replaces_torchs_function_and_is_refused_here(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cuda, name, "cublaslt")
+    assert getattr(torch.backends.cuda, name) == "cublaslt"
+
+    with pytest.raises(AttributeError, match=name):
+        setattr(mlbackends.cuda, name, "cublaslt")
+    assert callable(getattr(mlbackends.cuda, name))
+
+
 @shows("all-modules-are-there")
 def test_torch_does_not_import_all_of_its_modules() -> None:
     asked = "print(hasattr({0}, 'xeon'), hasattr({0}, 'xnnpack'))"
