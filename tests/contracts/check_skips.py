@@ -11,7 +11,12 @@ from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 
 NEEDS_MORE = {
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
+    "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
+    "tests.compat.test_verbose_agree": ("is installed", "wheels of oneDNN and MKL, 300 MB"),
     "tests.gpu": ("", "a GPU"),
+    "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
+    "tests.kernels.test_flash_triton": ("triton", "a wheel of 286 MB"),
+    "tests.kernels.triton": ("triton", "a wheel of 286 MB"),
 }
 
 
