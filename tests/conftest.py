@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,18 @@ ROOT = Path(__file__).resolve().parents[1]
 # "python -m pytest" puts the root on the path, where our kernels/ would pass for the package of
 # that name on PyPI.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+
+# Signals that nohup or a shell's background ignores would be ignored by every program of a test too.
+for number, wanted in (
+    ("SIGINT", signal.default_int_handler),
+    ("SIGHUP", signal.SIG_DFL),
+    ("SIGQUIT", signal.SIG_DFL),
+):
+    if (
+        getattr(signal, number, None)
+        and signal.getsignal(getattr(signal, number)) is signal.SIG_IGN
+    ):
+        signal.signal(getattr(signal, number), wanted)
 
 # No test is timed: these machines are busy. In CI the same examples are tried each time.
 settings.register_profile("ours", deadline=None, derandomize="CI" in os.environ)

@@ -158,7 +158,10 @@ def test_a_signal_to_us_is_the_commands(
     with subprocess.Popen(command) as running:
         wait_for(captures.trace, 2)
         running.send_signal(number)
-        assert running.wait(60) == 128 + number
+        try:
+            assert running.wait(60) == 128 + number
+        finally:
+            running.kill()
     assert captures.lines() == printed(0, 2)
 
 
