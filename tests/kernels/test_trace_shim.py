@@ -66,7 +66,7 @@ class Bench:
 
     def compiled(self, body: str, *flags: str) -> Path:
         source = self.folder / "program.c"
-        heads = "errno fcntl pthread stdarg stdio stdlib string unistd sys/resource sys/wait"
+        heads = "errno fcntl pthread sched stdarg stdio stdlib string unistd sys/resource sys/wait"
         includes = "".join(f"#include <{head}.h>\n" for head in heads.split())
         program = self.folder / "program"
         source.write_text(f'#define _GNU_SOURCE\n{includes}#define LINE "{LINE}"\n{body}')
@@ -145,7 +145,9 @@ TEXTS = {
     "text": r'printf("%d and %s\n", 3, "onednn_verbose,");',
     "a marker within": r'puts("see onednn_verbose,v1");',
     "the start of a marker": r'printf("onednn\n"); printf("%s", "onednn_verb");',
-    "no whole line": r'printf("onednn_verbose,v1"); printf("\n");',
+    "no line's end": r'printf("onednn_verbose,v1");',
+    "a question": r'printf("onednn_verbose, on or off? "); puts("on");',
+    "pieces and more": r'printf("onednn_verbose,v1,"); fputs("info,x\nresult 3\n", stdout);',
     "lines of both kinds": r'fputs(LINE "\nresult 3\n", stdout);',
     "nothing": r'printf("%s", ""); fwrite(0, 0, 0, stdout); fputs("", stdout);',
     "numbers": r'printf("%5.2f|%-8s|%*d\n", 1.5, "x", 6, 42);',
@@ -160,6 +162,194 @@ def test_other_text_is_printed_as_without_the_shim(bench: Bench, text: str) -> N
     bare = subprocess.run([bench.folder / "program"], capture_output=True, check=True)
     assert done.stdout == bare.stdout
     assert not done.trace
+
+
+TEMPLATE = "onednn_verbose,info,prim_template:timestamp,operation,exec_time"
+ENDS = {
+    "printf": r'printf("%stimestamp,operation,exec_time\n", "");',
+    "two printf": r'printf("time%s", "stamp"); printf(",operation,%s_time\n", "exec");',
+    "puts": r'puts("timestamp,operation,exec_time");',
+    "an empty puts": r'fputs("timestamp,operation,exec_time", stdout); puts("");',
+    "fputs": r'fputs("timestamp,operation,exec_time\n", stdout);',
+    "fputs_unlocked": r'fputs_unlocked("timestamp,operation,exec_time\n", stdout);',
+    "fwrite": r'fwrite("timestamp,operation,exec_time\n", 30, 1, stdout);',
+    "fwrite_unlocked": r'fwrite_unlocked("timestamp,operation,exec_time\n", 1, 30, stdout);',
+    "fprintf": r'fprintf(stdout, "%s\n", "timestamp,operation,exec_time");',
+    "vprintf": r'through(vprintf, "%s\n", "timestamp,operation,exec_time");',
+    "putchar": r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) putchar(*at);',
+    "putc": r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) putc(*at, stdout);',
+    "fputc": r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) fputc(*at, stdout);',
+    "an argument": r'printf("%c", 0x74); printf("%s", "imestamp,operation,exec_time\n");',
+}
+
+
+@pytest.mark.parametrize("flags", [(), ("-D_FORTIFY_SOURCE=2",), ("-fno-builtin",)], ids=str)
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_line_in_pieces_is_one(bench: Bench, end: str, flags: tuple[str, ...]) -> None:
+    done = bench.run(
+        f"""{THROUGH} int main(void) {{
+            (void)through; setvbuf(stdout, 0, _IOLBF, 0); printf("before ");
+            printf("onednn_verbose,info,prim_template:"); {end} puts(LINE); puts("after");
+        }}""",
+        *flags,
+    )
+    assert done.stdout == b"before after\n"
+    assert lines(done) == [TEMPLATE, LINE]
+    assert done.counts == (2, 0, 0, 1, 0)
+
+
+def test_pieces_of_threads_and_processes_do_not_mix(bench: Bench) -> None:
+    done = bench.run(
+        r"""
+        static void *work(void *name) {
+            for (int line = 0; line < 300; ++line) {
+                printf("onednn_verbose,%d,", getpid());
+                if (line % 2) sched_yield();
+                printf("%ld,", (long)name); printf("%d", line); putchar('\n');
+            }
+            return name;
+        }
+        int main(void) {
+            fork(); fork();
+            pthread_t threads[4];
+            for (long each = 0; each < 4; ++each) pthread_create(&threads[each], 0, work, (void *)each);
+            for (int each = 0; each < 4; ++each) pthread_join(threads[each], 0);
+            while (wait(0) > 0) {}
+        }"""
+    )
+    processes = {each.process for each in done.trace}
+    wanted = {
+        f"onednn_verbose,{process},{thread},{line}"
+        for process in processes
+        for thread in range(4)
+        for line in range(300)
+    }
+    assert len(processes) == 4
+    assert len(done.trace) == 4800
+    assert set(lines(done)) == wanted
+    assert done.stdout == b""
+
+
+def test_nothing_is_lost_where_threads_print_both_pieces_and_text(bench: Bench) -> None:
+    done = bench.run(
+        r"""
+        static void *work(void *name) {
+            for (int line = 0; line < 500; ++line)
+                if (name) { printf("onednn_verbose,%d,", line); printf("x%d\n", line); }
+                else printf("text %d\n", line);
+            return name;
+        }
+        int main(void) {
+            pthread_t threads[4];
+            for (long each = 0; each < 4; ++each) pthread_create(&threads[each], 0, work, (void *)each);
+            for (int each = 0; each < 4; ++each) pthread_join(threads[each], 0);
+        }"""
+    )
+    # A line that the text of another thread broke is in the output as it came, in two places.
+    everything = (done.stdout.decode() + "".join(lines(done))).replace("\n", "")
+    for line in range(500):
+        assert len(re.findall(f"onednn_verbose,{line},", everything)) == 3
+        assert len(re.findall(rf"x{line}(?!\d)", everything)) == 3
+        assert len(re.findall(rf"text {line}(?!\d)", everything)) == 1
+    assert all(re.fullmatch(r"onednn_verbose,(\d+),x\1", line) for line in lines(done))
+
+
+def test_a_piece_that_text_intervenes_on_is_printed_as_it_came(bench: Bench) -> None:
+    done = bench.run(
+        r"""
+        static void *work(void *text) { fputs(text, stdout); return text; }
+        static void other(char *text) {
+            pthread_t thread;
+            pthread_create(&thread, 0, work, text); pthread_join(thread, 0);
+        }
+        int main(void) {
+            printf("onednn_verbose,a"); other("text\n"); printf("b\n");
+            printf("onednn_verbose,c"); other("onednn_verbose,d\n"); printf("e\n");
+            other("onednn_verbose,f"); puts("g");
+            printf("onednn_verbose,h"); printf("onednn_verbose,i\n"); puts("");
+            printf("onednn_verbose,j"); fflush(stdout); puts("k");
+            printf("onednn_verbose,l"); fflush(0); puts("m");
+            printf("onednn_verbose,n\nonednn_verbose,o"); printf("p\nonednn_verbose,q"); puts("r");
+            other("onednn_verbose,s");
+        }"""
+    )
+    assert done.stdout.decode() == (
+        "onednn_verbose,atext\nb\nonednn_verbose,fg\nonednn_verbose,h\n"
+        "onednn_verbose,jk\nonednn_verbose,lm\nonednn_verbose,s"
+    )
+    wanted = ["d", "ce", "i", "n", "op", "qr"]
+    assert lines(done) == [f"onednn_verbose,{letters}" for letters in wanted]
+
+
+def test_a_piece_goes_where_the_output_went_when_it_was_printed(bench: Bench) -> None:
+    done = bench.run(
+        r"""int main(void) {
+            printf("onednn_verbose,a");
+            if (!freopen("own.txt", "w", stdout)) return 1;
+            printf("onednn_verbose,b"); fclose(stdout);
+        }"""
+    )
+    assert done.stdout == b"onednn_verbose,a"
+    assert (bench.folder / "own.txt").read_bytes() == b"onednn_verbose,b"
+
+
+def test_a_piece_without_end_is_printed_once_too_long(bench: Bench) -> None:
+    done = bench.run(
+        r"""int main(void) {
+            printf("onednn_verbose,");
+            for (int each = 0; each < 3000000; ++each) putchar('x');
+            puts("");
+            puts(LINE);
+        }"""
+    )
+    assert done.stdout == b"onednn_verbose," + b"x" * 3000000 + b"\n"
+    assert lines(done) == [LINE]
+
+
+def test_a_fork_amid_a_line_ends_it_twice(bench: Bench) -> None:
+    done = bench.run(
+        r"""int main(void) {
+            printf("onednn_verbose,a,");
+            pid_t child = fork();
+            if (child) wait(0);
+            printf("%s\n", child ? "parent" : "child");
+        }"""
+    )
+    assert lines(done) == ["onednn_verbose,a,child", "onednn_verbose,a,parent"]
+    assert done.stdout == b""
+
+
+def test_pieces_that_are_printed_at_exit_arrive(bench: Bench) -> None:
+    done = bench.run(
+        r"""
+        static void last(void) { printf("onednn_verbose,"); puts("a"); printf("onednn_verbose,"); }
+        __attribute__((destructor)) static void very_last(void) { puts("b"); puts(LINE); }
+        int main(void) { atexit(last); }"""
+    )
+    assert lines(done) == ["onednn_verbose,a", "onednn_verbose,b", LINE]
+
+
+def test_pieces_stay_where_they_were_without_a_trace(bench: Bench) -> None:
+    done = bench.run(
+        r'int main(void) { printf("onednn_verbose,"); printf("a\n"); puts("b"); }',
+        MLBACKENDS_TRACE_FILE=str(bench.folder / "no" / "trace"),
+    )
+    assert done.stdout == b"onednn_verbose,a\nb\n"
+
+
+def test_what_a_continued_line_returns_is_as_printf_has_it(bench: Bench) -> None:
+    done = bench.run(
+        r"""int main(void) {
+            errno = 77;
+            int first = printf("onednn_verbose,%d", 3), second = printf("%s", "abcd");
+            int third = (int)fwrite("xy", 2, 1, stdout), fourth = putchar(195) + putchar(169);
+            int fifth = printf("%s", ""), sixth = puts("") >= 0, seventh = errno;
+            fprintf(stderr, "%d %d %d %d %d %d %d", first, second, third, fourth, fifth, sixth, seventh);
+        }""",
+        "-fno-builtin",
+    )
+    assert done.stderr == "16 4 1 364 0 1 77"
+    assert lines(done) == ["onednn_verbose,3abcdxy\N{LATIN SMALL LETTER E WITH ACUTE}"]
 
 
 def test_stderr_and_files_are_none_of_its_business(bench: Bench) -> None:

@@ -22,6 +22,9 @@ typedef int (*vfprintf_chk_type)(FILE *, int, const char *, va_list);
 typedef int (*puts_type)(const char *);
 typedef int (*fputs_type)(const char *, FILE *);
 typedef size_t (*fwrite_type)(const void *, size_t, size_t, FILE *);
+typedef int (*fputc_type)(int, FILE *);
+typedef int (*file_type)(FILE *);
+typedef FILE *(*freopen_type)(const char *, const char *, FILE *);
 typedef FILE *(*fopen_type)(const char *, const char *);
 
 int shim_next_vfprintf(FILE *stream, const char *format, va_list arguments) {
@@ -46,9 +49,44 @@ int shim_next_fputs(const char *text, FILE *stream) {
     return next ? next(text, stream) : EOF;
 }
 
+int shim_next_fputs_unlocked(const char *text, FILE *stream) {
+    FIND(fputs_type, "fputs_unlocked")
+    return next ? next(text, stream) : shim_next_fputs(text, stream);
+}
+
 size_t shim_next_fwrite(const void *items, size_t size, size_t count, FILE *stream) {
     FIND(fwrite_type, "fwrite")
     return next ? next(items, size, count, stream) : 0;
+}
+
+size_t shim_next_fwrite_unlocked(const void *items, size_t size, size_t count, FILE *stream) {
+    FIND(fwrite_type, "fwrite_unlocked")
+    return next ? next(items, size, count, stream) : shim_next_fwrite(items, size, count, stream);
+}
+
+int shim_next_fputc(int letter, FILE *stream) {
+    FIND(fputc_type, "fputc")
+    return next ? next(letter, stream) : EOF;
+}
+
+int shim_next_fputc_unlocked(int letter, FILE *stream) {
+    FIND(fputc_type, "fputc_unlocked")
+    return next ? next(letter, stream) : shim_next_fputc(letter, stream);
+}
+
+int shim_next_fflush(FILE *stream) {
+    FIND(file_type, "fflush")
+    return next ? next(stream) : EOF;
+}
+
+int shim_next_fclose(FILE *stream) {
+    FIND(file_type, "fclose")
+    return next ? next(stream) : EOF;
+}
+
+FILE *shim_next_freopen(const char *name, const char *path, const char *mode, FILE *stream) {
+    freopen_type next = (freopen_type)shim_next(name);
+    return next ? next(path, mode, stream) : NULL;
 }
 
 FILE *shim_next_fopen(const char *name, const char *path, const char *mode) {

@@ -1,6 +1,6 @@
 /* printf and its like, of which oneDNN uses printf and __printf_chk.
  *
- * A line is caught if it is printed as a whole: it starts with a marker and ends with '\n'.
+ * Text is formatted here if it may be a line of a trace, or goes on with one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 
 #define ON_STACK 2048
 
-/* Format what may be a trace line and, if it is one, send it away. Returns its length, or -1 where
- * the program's own printing has to do it. */
+/* Returns the length of what was taken, or -1 where the program's own printing has to do it. */
 static int caught(FILE *stream, const char *format, va_list arguments) {
-    if (stream != stdout || !shim_may_be_trace(format, arguments)) return -1;
+    if (stream != stdout) return -1;
+    if (!shim_holds_any() && !shim_may_be_trace(format, arguments)) return -1;
     int before = errno;
     char small[ON_STACK];
     char *text = small;
@@ -26,11 +26,10 @@ static int caught(FILE *stream, const char *format, va_list arguments) {
         if (text) length = vsnprintf(text, (size_t)length + 1, format, copy);
         va_end(copy);
     }
-    int is_sent = text && length > 0 && text[length - 1] == '\n' &&
-                  shim_is_trace(text, (size_t)length) && shim_write_lines(text, (size_t)length);
+    int is_taken = text && length > 0 && shim_take(text, (size_t)length);
     if (text != small) free(text);
     errno = before;
-    return is_sent ? length : -1;
+    return is_taken ? length : -1;
 }
 
 EXPORTED int vfprintf(FILE *stream, const char *format, va_list arguments) {

@@ -3,8 +3,9 @@
  *
  * Three rules hold everywhere. The program never fails because of it: what cannot be done is left
  * undone, and the line is printed as it would have been. errno stays as the program left it. There
- * is no lock and nothing is remembered per process or thread but one descriptor that is checked
- * before each use, so threads, fork and a program that closes every descriptor need no care.
+ * is no lock of its own, and nothing is remembered but one descriptor that is checked before each
+ * use and the start of a line that is not whole yet (pieces.c), so threads, fork and a program that
+ * closes every descriptor need no care.
  */
 #ifndef MLBACKENDS_TRACE_SHIM_H
 #define MLBACKENDS_TRACE_SHIM_H
@@ -24,6 +25,13 @@ extern char shim_counts_path[]; /* "" for none */
 /* markers.c */
 int shim_is_trace(const char *text, size_t length);
 int shim_may_be_trace(const char *format, va_list arguments);
+int shim_may_go_on(const char *text, size_t length);
+
+/* pieces.c: what a thread prints to stdout. shim_take returns 0 where the program's own printing has
+ * to do it; shim_let_go prints what is held, as a flush would. */
+int shim_holds_any(void);
+int shim_take(const char *text, size_t length);
+void shim_let_go(int of_all_threads);
 
 /* sink.c: write whole lines, each with its stamp. Returns 0 where the trace cannot be reached: then
  * the caller prints as if there were no shim. Text behind the last '\n' counts as a line. */
@@ -39,8 +47,15 @@ int shim_next_vfprintf(FILE *stream, const char *format, va_list arguments);
 int shim_next_vfprintf_chk(FILE *stream, int flag, const char *format, va_list arguments);
 int shim_next_puts(const char *text);
 int shim_next_fputs(const char *text, FILE *stream);
+int shim_next_fputs_unlocked(const char *text, FILE *stream);
 size_t shim_next_fwrite(const void *items, size_t size, size_t count, FILE *stream);
+size_t shim_next_fwrite_unlocked(const void *items, size_t size, size_t count, FILE *stream);
+int shim_next_fputc(int letter, FILE *stream);
+int shim_next_fputc_unlocked(int letter, FILE *stream);
+int shim_next_fflush(FILE *stream);
+int shim_next_fclose(FILE *stream);
 FILE *shim_next_fopen(const char *name, const char *path, const char *mode);
+FILE *shim_next_freopen(const char *name, const char *path, const char *mode, FILE *stream);
 void *shim_next(const char *name);
 
 #endif

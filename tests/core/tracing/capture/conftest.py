@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[4]
 
 # printer WHAT...: "trace N" and "text N" print N lines, "part TEXT" prints without a line's end,
-# "die N" sends itself a signal, "wait" waits for one, "fork" goes on in a child as well.
+# "pieces" prints a line as oneDNN 3.2 does its prim_template, "die N" sends itself a signal, "wait"
+# waits for one, "fork" goes on in a child as well.
 PRINTER = r"""
 #include <signal.h>
 #include <stdio.h>
@@ -35,6 +36,10 @@ int main(int count, char **words) {
         if (!strcmp(word, "text"))
             for (int line = 0; line < number; ++line) printf("text %d\r\n", line);
         if (!strcmp(word, "part")) printf("%s", words[each + 1]);
+        if (!strcmp(word, "pieces")) {
+            printf("onednn_verbose,info,prim_template:");
+            printf("%soperation,exec_time\n", "timestamp,");
+        }
         fflush(stdout);
         if (!strcmp(word, "die")) kill(getpid(), number);
         if (!strcmp(word, "wait")) pause();

@@ -102,6 +102,15 @@ def test_trace_and_text_are_told_apart(captures: Captures, printer: str, way: st
     assert (told["exit_code"], told["separation"], told["notices"]) == (0, way, [])
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_line_that_is_printed_in_pieces_is_in_the_trace(
+    captures: Captures, printer: str, way: str
+) -> None:
+    done = captures.run(printer, "text", "1", "pieces", "part", "end", separation=way)
+    assert done.stdout == b"text 0\r\nend"
+    assert captures.lines() == ["onednn_verbose,info,prim_template:timestamp,operation,exec_time"]
+
+
 def test_the_shim_is_taken_where_it_fits(captures: Captures, printer: str) -> None:
     captures.run(printer, "trace", "1")
     assert captures.told()["separation"] == "preload"
