@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.cli.options import COLOR
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
 
@@ -94,16 +95,6 @@ TOP = click.option(
     default=None,
     metavar="N",
     help="So many rows at most; 0 is all.  [default: 20 in tables, else all]",
-)
-OUTPUT = click.option(
-    "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
-)
-COLOR = click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
 )
 
 

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlbackends.cli.options import COLOR, OUTPUT
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -40,14 +42,8 @@ Examples:
     show_default=True,
     help="How to print it.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write to FILE, whole or not at all.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
-)
+@OUTPUT
+@COLOR
 def command(topics: tuple[str, ...], form: str, output: str, color: str) -> None:
     """Explain a switch, a reason code, or where mlbackends and torch differ.
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlbackends.cli import exits
+from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.model import registry
 
 if TYPE_CHECKING:
@@ -41,11 +42,6 @@ def _with_values(command: "Callable[..., Any]") -> "Callable[..., Any]":
         help="Take one switch for set to VALUE.",
     )  # fmt: skip
     return file(one(command))
-
-
-_OUTPUT = click.option(
-    "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
-)
 
 
 @click.group(
@@ -94,14 +90,8 @@ Examples:
     help="How to print them.",
 )
 @_with_values
-@_OUTPUT
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
-)
+@OUTPUT
+@COLOR
 def list_command(
     names: tuple[str, ...],
     changed: bool,
@@ -179,7 +169,7 @@ Examples:
     help="shell is for eval, dotenv for docker --env-file.",
 )
 @_with_values
-@_OUTPUT
+@OUTPUT
 def env(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
     """Print the variables that reproduce the current state; nothing where all is at its default.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlbackends.cli import exits
+from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.model import registry
 from mlbackends.model.records import Presence
 
@@ -119,16 +120,8 @@ Examples:
     help="How long a library may take for each answer before it is stopped.",
 )
 @click.option("--timing", is_flag=True, help="Show how long each probe took.")
-@click.option(
-    "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
-)
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
-)
+@OUTPUT
+@COLOR
 def command(
     names: tuple[str, ...],
     form: str,

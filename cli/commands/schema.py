@@ -2,6 +2,7 @@
 
 import click
 
+from mlbackends.cli.options import OUTPUT
 from mlbackends.cli.output import write
 
 
@@ -13,7 +14,7 @@ Examples:
 """
 )
 @click.argument("record", type=click.Choice(["report", "flags"]))
-@click.option("--output", metavar="FILE", default="", help="Write to FILE, whole or not at all.")
+@OUTPUT
 def command(record: str, output: str) -> None:
     """Print the JSON Schema of what the commands print.
 

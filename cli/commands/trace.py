@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
+from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.cli.trace_options import (
-    COLOR,
     GROUP_BY,
-    OUTPUT,
     SKIP_FIRST,
     TOP,
     VIEWS,
