@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mlbackends.model.errors import BadInput
+from mlbackends.tracing.zstd_frames import Frames
 
 _PIECE = 1 << 18
 _MAGIC = {
@@ -106,19 +107,23 @@ def _by_package(zstandard: Any, chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield piece
     except zstandard.ZstdError as error:
         raise Damaged(f"the zstd data is damaged: {error}") from None
+    if not source.frames.is_whole:
+        raise Damaged("the zstd data ends too early")
 
 
 class _Stream:
-    """Chunks as something to read from."""
+    """Chunks as something to read from. frames: how far what was read came."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
         self._left = b""
+        self.frames = Frames()
 
     def read(self, size: int = -1) -> bytes:
         """Return at most so many bytes, b"" at the end."""
         if not self._left:
             self._left = next(self._chunks, b"")
+            self.frames.add(self._left)
         size = len(self._left) if size < 0 else size
         result, self._left = self._left[:size], self._left[size:]
         return result

@@ -87,3 +87,18 @@ def test_zstd_where_something_can_read_it() -> None:
     packed = zstd.compress(TEXT)
     assert compression(packed) == "zstd"
     assert b"".join(decompressed("zstd", [packed[:9], packed[9:]])) == TEXT
+
+
+@pytest.mark.parametrize("cut", [5, 9, 30, -1])
+def test_zstd_that_was_cut_off_says_so(cut: int) -> None:
+    try:
+        zstd = importlib.import_module(
+            "compression.zstd" if sys.version_info >= (3, 14) else "zstandard"
+        )
+    except ImportError:
+        pytest.skip("neither Python 3.14 nor the package zstandard")
+    packed = zstd.compress(TEXT)
+    with pytest.raises(Damaged, match="the zstd data ends too early"):
+        list(decompressed("zstd", [packed[:cut]]))
+    again = packed + packed
+    assert b"".join(decompressed("zstd", [again[:7], again[7:]])) == TEXT * 2
