@@ -19,6 +19,7 @@ from mlbackends.tracing import exporting, filters
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
     from mlbackends.tracing.filters import Where
+    from mlbackends.tracing.sources import Source
 
 RECORDS = "records"
 OF_RECORDS = ("jsonl", "csv", "parquet", "perfetto")
@@ -208,11 +209,11 @@ def _follow_records(file: str, asked: Asked, where: "Where") -> int:
     from mlbackends.tracing.sources import Source
 
     wants_text = "kind" in where.fields
-    records = reading.records(Source(file, follow=True).chunks())
-    for record in filters.after_first(records, asked.skip_first):
+    source = Source(file, follow=True)
+    for record in filters.after_first(reading.records(source.chunks()), asked.skip_first):
         if (wants_text or not isinstance(record, Text)) and where(record):
             write(as_json(as_row(record)) if asked.form == "jsonl" else _line(str(record)))
-    return exits.YES
+    return _followed(source)
 
 
 def _follow_views(file: str, asked: Asked, where: "Where") -> int:
@@ -232,7 +233,14 @@ def _follow_views(file: str, asked: Asked, where: "Where") -> int:
     except KeyboardInterrupt:
         screen.draw(last=True)
         return exits.INTERRUPTED
-    return exits.YES
+    screen.draw(last=True)
+    return _followed(source)
+
+
+def _followed(source: "Source") -> int:
+    if source.damage:
+        say(source.damage)
+    return exits.UNKNOWN if source.damage else exits.YES
 
 
 class _Screen:

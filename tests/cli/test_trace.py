@@ -87,6 +87,12 @@ def test_the_command_keeps_its_output_and_its_exit_code(
     assert f"more: backends trace show --view findings {trace}" in done.stderr
 
 
+def test_the_command_for_more_can_be_pasted(talker: str, tmp_path: Path) -> None:
+    trace = tmp_path / "my run.log"
+    done = backends("trace", "onednn", "-o", str(trace), "--", talker)
+    assert f"more: backends trace show --view findings '{trace}'" in done.stderr
+
+
 def test_without_a_summary_nothing_is_said(talker: str, tmp_path: Path) -> None:
     trace = str(tmp_path / "run.log")
     done = backends("trace", "all", "-o", trace, "--summary", "none", "--", talker)
@@ -486,6 +492,19 @@ def test_the_keyboard_ends_following_with_what_there_is(tmp_path: Path) -> None:
     assert b"Traceback" not in terminal.said
 
 
+@pytest.mark.parametrize("options", [(), ("--view", "records")])
+def test_the_end_of_standard_input_ends_following(options: tuple[str, ...], tmp_path: Path) -> None:
+    trace = log(tmp_path / "a.log", ("matmul", 0.5))
+    with open(trace, "rb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "mlbackends", "trace", "show", "--follow", *options, "-"],
+            stdin=file, capture_output=True, env=PLAIN, check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (b"10 calls" in done.stdout) == (not options)
+    assert done.stdout.count(b"onednn_verbose") == (10 if options else 0)
+
+
 def test_only_one_file_is_followed() -> None:
     done = backends("trace", "show", ONEDNN, MKL, "--follow")
     assert (done.returncode, done.stderr) == (2, "backends: --follow takes one FILE, not 2\n")
@@ -551,6 +570,39 @@ def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
     done = backends("trace", "diff", ONEDNN, str(tmp_path / "text.log"))
     assert done.returncode == 3
     assert "there is no line of MKL or oneDNN" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--where", "operation=xx"), "there is no call in the trace before and the trace after"),
+        (("--skip-first", "99"), "there is no call in the trace before and the trace after"),
+        (("--where", "line_number>10"), "there is no call in the trace after"),
+        (("--group-by", "implementation,operation"), "no call is in both traces"),
+    ],
+)
+def test_a_gate_that_compared_nothing_is_not_green(
+    options: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    before = log(tmp_path / "a.log", ("matmul", 0.5), count=20)
+    after = log(tmp_path / "b.log", ("softmax", 0.5), count=10)
+    done = backends("trace", "diff", before, after, *options)
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"backends: nothing was compared: {why}")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout.endswith(": nothing was compared\n")
+
+
+def test_what_did_not_change_is_one_line_and_the_verdict_the_last(tmp_path: Path) -> None:
+    before = log(tmp_path / "a.log", ("matmul", 0.5), ("softmax", 1), ("tiny", 0.001))
+    after = log(tmp_path / "b.log", ("matmul", 0.6), ("softmax", 1), ("tiny", 0.002))
+    done = backends("trace", "diff", before, after)
+    assert "1 same, 1 noise: --all shows them" in done.stdout
+    assert "softmax" not in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 slower, 0 faster, 0 new, 0 gone: fail"
+    whole = backends("trace", "diff", before, after, "--all", "--threshold", "30%").stdout
+    assert "softmax" in whole and "same (2)" in whole
+    assert whole.splitlines()[-1] == "0 slower, 0 faster, 0 new, 0 gone: pass"
 
 
 # ---- the group ----------------------------------------------------------------------------

@@ -84,3 +84,15 @@ def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
     log.write_bytes(gzip.compress(b"one\n"))
     with pytest.raises(BadInput, match="gzip and cannot be followed"):
         list(Source(str(log), follow=True).chunks())
+
+
+def test_the_end_of_standard_input_ends_following(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-").write_bytes(b"a file of that name is another\n")
+    reader, writer = os.pipe()
+    os.write(writer, b"one\n")
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        assert b"".join(Source("-", follow=True, file=file).chunks()) == b"one\n"
