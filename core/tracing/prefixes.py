@@ -6,7 +6,7 @@
 2026-11-21T16:35:59.123456789Z stdout F     Kubernetes
 web-1  |                                    docker compose
 (train pid=1234)                            Ray
-[pid 12 tid 13 end 987654321]               our capture: the end by the monotonic clock, in nanoseconds
+[pid 12 tid 13 end 987654321]               our capture: the end, in nanoseconds since the epoch
 """
 
 import re
@@ -27,7 +27,7 @@ _CLOCK = re.compile(_TIME.decode())
 
 
 class Prefix(NamedTuple):
-    """A prefix taken apart. source: the launcher's part, as it was. end_ns: by the monotonic clock."""
+    """A prefix taken apart. source: the launcher's part, as it was. end_ns: since the epoch."""
 
     source: str
     process: int | None

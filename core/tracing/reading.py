@@ -146,7 +146,7 @@ def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
         more["thread"] = before.thread
     if before.end_ns is not None and record.start_ns is None:
         more["start_ns"] = before.end_ns - round(record.duration_ns or 0)
-        more["clock"] = "monotonic"
+        more["clock"] = "epoch"
     return structs.replace(record, **more)
 
 

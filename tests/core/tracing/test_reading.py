@@ -130,7 +130,7 @@ def test_a_launchers_prefix_is_kept_as_the_source() -> None:
 def test_the_captures_stamp_tells_process_thread_and_start() -> None:
     (found,) = records([b"[pid 12 tid 34 end 5000000000] " + MATMUL + b"\n"])
     assert isinstance(found, Primitive)
-    assert (found.process, found.thread, found.clock, found.source) == (12, 34, "monotonic", "")
+    assert (found.process, found.thread, found.clock, found.source) == (12, 34, "epoch", "")
     assert found.start_ns == 5_000_000_000 - round(found.duration_ns or 0)
     assert str(found) == MATMUL.decode()
 
