@@ -1,6 +1,7 @@
 """What `backends trace demo` shows: a capture of real calls, its first lines, its views, and what is next."""
 
 import os
+import shlex
 from contextlib import ExitStack
 
 from mlbackends.cli import exits
@@ -80,9 +81,10 @@ def _first_lines(path: str, tracers: tuple[str, ...], width: int) -> list[str]:
 
 def _next(output: str) -> str:
     if output:
+        file = shlex.quote(output)
         return (
             f"\nThe trace is in {output}. Of it:\n"
-            f"  backends trace show {output} --view findings\n"
-            f"  backends trace show {output} --format html --output demo.html\n"
+            f"  backends trace show {file} --view findings\n"
+            f"  backends trace show {file} --format html --output demo.html\n"
         )
     return "\nOf your own program:  backends trace all -- python train.py\n"

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def tell(captured: "Captured", said: str, page: Page, *, has_more: bool) -> None
     top = _SHORT if said == "short" else 0
     click.echo(printed(views, "table", page, top).rstrip("\n"), err=True)
     if said == "short":
-        files = " ".join(captured.files)
+        files = shlex.join(captured.files)
         click.echo(f"more: backends trace show --view findings {files}", err=True)
 
 
