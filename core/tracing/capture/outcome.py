@@ -23,8 +23,14 @@ def outcome(
     """Return the record of a command that ended. code: -N where signal N ended it."""
     on_the_way = separated.counted()
     parts = trace.parts()
-    totals = counted(parts, markers)
+    try:
+        totals = counted(parts, markers)
+        problem = "" if parts else "it was removed while the command ran"
+    except OSError as error:
+        parts, totals = [], dict.fromkeys(["", *markers], 0)
+        problem = f"it cannot be read any more: {error.strerror}"
     lines = totals.pop("")
+    may_be_silent = code == 0 and not on_the_way.lost and not problem
     return Captured(
         exit_code=code if code >= 0 else 128 - code,
         files=tuple(path for path, _ in parts),
@@ -36,9 +42,10 @@ def outcome(
         seconds=seconds,
         notices=(
             *separated.notices,
+            *([warning(f"the trace {trace.path} is gone: {problem}")] if problem else ()),
             *_ending(code, lines),
-            *_losses(on_the_way, trace),
-            *(_silences(totals, separated.name) if code == 0 and not on_the_way.lost else ()),
+            *_losses(on_the_way, trace, writes_itself="mkl" in markers),
+            *(_silences(totals, separated.name) if may_be_silent else ()),
         ),
     )
 
@@ -50,12 +57,13 @@ def _ending(code: int, lines: int) -> list[Notice]:
     return [warning(f"the command was ended by {name}; the {lines} lines until then are kept")]
 
 
-def _losses(on_the_way: Counted, trace: TraceFile) -> list[Notice]:
+def _losses(on_the_way: Counted, trace: TraceFile, *, writes_itself: bool) -> list[Notice]:
+    """Tell of lines that are not in the trace. writes_itself: MKL does, and tells nobody."""
     notices = []
     if on_the_way.lost:
         why = os.strerror(on_the_way.lost_reason)
         notices.append(warning(f"{on_the_way.lost} lines could not be written to the trace: {why}"))
-    elif not os.fstatvfs(trace.descriptor).f_bavail:
+    elif writes_itself and not os.fstatvfs(trace.descriptor).f_bavail:
         notices.append(warning("the disk is full; what MKL wrote last may be lost"))
     if on_the_way.unreachable:
         notices.append(

@@ -101,6 +101,7 @@ class Relayed(Separation):
         self.name = name
         self._trace = trace
         self._lines = self._lost = self._reason = 0
+        self._is_torn = False
         words = [marker for each in markers.values() for marker in each]
         self._relay = Relay(Demultiplexer(words), self._take, by_terminal=name == "terminal")
         self.child_stdout = self._relay.child_end
@@ -134,16 +135,18 @@ class Relayed(Separation):
     def _take(self, lines: list[bytes]) -> None:
         for line in lines:
             try:
-                _write_all(self._trace.descriptor, line if line.endswith(b"\n") else line + b"\n")
+                self._write(line if line.endswith(b"\n") else line + b"\n")
                 self._lines += 1
             except OSError as error:
                 self._lost += 1
                 self._reason = self._reason or error.errno or errno.EIO
 
-
-def _write_all(descriptor: int, line: bytes) -> None:
-    while line:
-        line = line[os.write(descriptor, line) :]
+    def _write(self, line: bytes) -> None:
+        """Append a line, not behind one that was cut off when the disk was full."""
+        rest = b"\n" + line if self._is_torn else line
+        while rest:
+            rest = rest[os.write(self._trace.descriptor, rest) :]
+            self._is_torn = bool(rest)
 
 
 def separation_for(

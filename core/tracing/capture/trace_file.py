@@ -65,19 +65,21 @@ class TraceFile:
     def parts(self) -> list[tuple[str, int]]:
         """Return the files as they are now, each with the byte where this run's lines start.
 
-        Where ranks have their own, the common one is left out if nothing is in it.
+        Where ranks have their own, the common one is left out if nothing is in it; what is no file
+        any more, the command having removed it, is left out too.
         """
         files = [self.path]
         if self._of_ranks:
             files += ranks_files(self.path)
             if len(files) > 1 and not os.fstat(self.descriptor).st_size:
                 del files[0]
-        return [(file, self._starts.get(file, 0)) for file in files]
+        return [(file, self._starts.get(file, 0)) for file in files if os.path.isfile(file)]
 
     def remove_if_only_ranks(self) -> None:
         """Remove the common file where every line went to a rank's own."""
         if self._of_ranks and self.path not in dict(self.parts()):
-            os.unlink(self.path)
+            with contextlib.suppress(OSError):  # the command has removed it itself
+                os.unlink(self.path)
 
 
 def unwritable(path: str, error: Exception) -> BadInput:
@@ -98,25 +100,25 @@ def is_special(path: str) -> bool:
 def counted(
     parts: Sequence[tuple[str, int]], markers: Mapping[str, Sequence[bytes]]
 ) -> dict[str, int]:
-    """Return how many lines each tracer has in the files, "" being all lines.
+    """Return how many whole lines each tracer has in the files, "" being all lines.
 
-    A line counts for the tracer whose marker stands at its start or behind a stamp.
+    A line counts for the tracer whose marker stands at its start or behind a stamp; one without an
+    end, the disk being full, does not count. Raises OSError where a file cannot be read.
     """
     totals = dict.fromkeys(["", *markers], 0)
     needles = {
         name: [start + marker for marker in each for start in (b"\n", b"] ")]
         for name, each in markers.items()
     }
-    kept = max((len(one) for each in needles.values() for one in each), default=1) - 1
     for path, start in parts:
         with open(path, "rb", buffering=0) as file:
             file.seek(start)
-            tail = b"\n"
+            rest = b"\n"  # the end of the line before, and what came of the one that goes on
             while piece := file.read(_PIECE_BYTES):
-                totals[""] += piece.count(b"\n")
-                text = tail + piece
-                # What the tail alone holds was counted with the piece that it ended.
+                text = rest + piece
+                end = text.rfind(b"\n")
+                totals[""] += text.count(b"\n", 0, end)
                 for name, each in needles.items():
-                    totals[name] += sum(text.count(one) - tail.count(one) for one in each)
-                tail = text[-kept:] if kept else b""
+                    totals[name] += sum(text.count(one, 0, end) for one in each)
+                rest = text[end:]
     return totals

@@ -332,6 +332,10 @@ def test_a_full_disk_loses_lines_and_says_so(
         assert done.returncode == 0
         assert done.stdout == b"text 0\r\n"
         assert "No space left on device" in captures.warnings()
+        assert "MKL" not in captures.warnings()
+        told = captures.told()
+        assert told["lines"] + told["lost"] == 1000
+        assert told["lines_by_tracer"] == {"onednn": told["lines"]}
         kept = captures.lines()[:-1]
         assert kept == printed(0, 1000)[: len(kept)]
         assert len(kept) > 50
@@ -344,6 +348,17 @@ def test_a_command_without_the_library_is_told(captures: Captures) -> None:
     assert done.returncode == 0
     assert captures.trace.read_bytes() == b""
     assert "no line of oneDNN or MKL came" in captures.warnings()
+
+
+@pytest.mark.parametrize("way", [*WAYS, "none"])
+@pytest.mark.parametrize("options", [{}, {"rank_variables": ["NO_RANK"]}], ids=["one", "ranks"])
+def test_a_command_that_removes_the_trace_keeps_its_exit_code(
+    captures: Captures, way: str, options: dict[str, Any]
+) -> None:
+    done = captures.run("sh", "-c", f"rm '{captures.trace}'; exit 3", separation=way, **options)
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert (captures.told()["files"], captures.told()["lines"]) == ([], 0)
+    assert f"{captures.trace} is gone: it was removed" in captures.warnings()
 
 
 def test_an_older_trace_is_replaced_or_added_to(captures: Captures, printer: str) -> None:

@@ -32,6 +32,12 @@ def test_lines_are_counted_once_wherever_the_pieces_end(tmp_path: Path, size: in
     assert totals == {"": 2 * count + 2, "mkl": count, "onednn": count + 1}
 
 
+def test_a_line_without_an_end_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "trace.log"
+    file.write_bytes(b"MKL_VERBOSE a\nonednn_verbose,a\nonednn_verbose,b")
+    assert counted([(str(file), 0)], MARKERS) == {"": 2, "mkl": 1, "onednn": 1}
+
+
 def test_the_first_line_of_an_empty_file_counts(tmp_path: Path) -> None:
     file = tmp_path / "trace.log"
     file.write_bytes(b"MKL_VERBOSE a\n")
