@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from mlbackends.cli import exits
 from mlbackends.cli.output import write
 from mlbackends.cli.terminal import page
+from mlbackends.cli.trace_listings import uncompared
 from mlbackends.cli.trace_pages import printed
 from mlbackends.cli.trace_reading import Logs, takes_sums, tell_problems
 from mlbackends.cli.trace_run import say
@@ -26,6 +27,7 @@ def diff(
     skip_first: int,
     top: int | None,
     form: str,
+    everything: bool,
     output: str,
     color: str,
     whole_threshold: float | None,
@@ -43,14 +45,28 @@ def diff(
     found = _difference(*logs, filters.where(*wheres), skip_first, by, options)
     most = _TOP if top is None and form in ("table", "markdown") else top or 0
     style = page(color, to_file=output not in ("", "-"))
-    write(printed({"diff": found}, form, style, most), output)
+    write(printed({"diff": found}, form, style, most, everything=everything), output)
     for each in logs:
         tell_problems(each, say)
         if not each.lines:
             say(f"there is no line of MKL or oneDNN in {each.names[0]}")
     if any(each.damage or not each.lines for each in logs):
         return exits.UNKNOWN
-    return exits.NO if found.failed else exits.YES
+    if found.failed:
+        return exits.NO
+    why = uncompared(found)
+    if why:
+        say(f"nothing was compared: {why}{_asked(wheres, skip_first)}")
+        return exits.UNKNOWN
+    return exits.YES
+
+
+def _asked(wheres: tuple[str, ...], skip_first: int) -> str:
+    """Name the options that may have left nothing."""
+    named = [f"--where {text!r}" for text in wheres]
+    if skip_first:
+        named.append(f"--skip-first {skip_first}")
+    return f" (asked for {', '.join(named)})" if named else ""
 
 
 def _difference(

@@ -1,6 +1,7 @@
 """The views of a trace as lists for people: what `--format table` and `markdown` print."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -27,8 +28,10 @@ _LONGEST = 200
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-def listing(view: AnyView) -> Listing:
-    """Return a view as a list."""
+def listing(view: AnyView, *, everything: bool = False) -> Listing:
+    """Return a view as a list. everything: of a comparison, also what did not change."""
+    if isinstance(view, Difference):
+        return _diff(view, everything=everything)
     return _OF[type(view)](view)
 
 
@@ -181,17 +184,48 @@ def _roofline(view: Roofline) -> Listing:
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
 
-def _diff(view: Difference) -> Listing:
+def uncompared(view: Difference) -> str:
+    """Say why two traces have nothing in common that could be compared; "" where they have."""
+    if any(one.before is not None and one.after is not None for one in view.changes):
+        return ""
+    empty = [
+        name
+        for name, count in (("before", view.before_count), ("after", view.after_count))
+        if not count
+    ]
+    if empty:
+        return f"there is no call in the trace {' and the trace '.join(empty)}"
+    return "no call is in both traces"
+
+
+def verdict(view: Difference) -> str:
+    """Return how a comparison ended in one line."""
+    counts = Counter(one.verdict for one in view.changes)
+    numbers = ", ".join(f"{counts[name]:,} {name}" for name in _CHANGED)
+    if view.failed:
+        return f"{numbers}: fail"
+    return f"{numbers}: {'nothing was compared' if uncompared(view) else 'pass'}"
+
+
+_CHANGED = ("slower", "faster", "new", "gone")
+_UNCHANGED = ("noise", "same")
+
+
+def _diff(view: Difference, *, everything: bool) -> Listing:
     groups: list[Group] = []
     marked: set[tuple[int, int]] = set()
-    for verdict in ("slower", "faster", "new", "gone", "noise", "same"):
-        rows = [_change(one, view.measure) for one in view.changes if one.verdict == verdict]
+    for name in (*_CHANGED, *_UNCHANGED) if everything else _CHANGED:
+        rows = [_change(one, view.measure) for one in view.changes if one.verdict == name]
         if rows:
-            if verdict == "slower":
+            if name == "slower":
                 marked = {(len(groups), number) for number, _ in enumerate(rows)}
-            groups.append(Group(f"{verdict} ({len(rows)})", tuple(rows), verdict))
+            groups.append(Group(f"{name} ({len(rows)})", tuple(rows), name))
+    counts = Counter(one.verdict for one in view.changes)
+    hidden = [f"{counts[name]:,} {name}" for name in ("same", "noise") if counts[name]]
+    unchanged = () if everything or not hidden else (f"{', '.join(hidden)}: --all shows them",)
     ratio = "" if view.ratio is None else f", {view.ratio:.2f} times as long"
     notes = (
+        *unchanged,
         f"all calls: {took(view.before_ns)} before, {took(view.after_ns)} after{ratio}",
         f"compared by {view.measure}, from {view.threshold:g} times on",
         f"calls that take less than {percent(view.smallest_share)} of the time are noise",
@@ -233,6 +267,5 @@ _OF: dict[type, Callable[[Any], Listing]] = {
     DispatchView: _dispatch,
     Timeline: _timeline,
     Roofline: _roofline,
-    Difference: _diff,
     Repro: _repro,
 }

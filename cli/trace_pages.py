@@ -31,10 +31,13 @@ _GAP = 2
 _UNBROKEN = 100_000
 
 
-def printed(views: Mapping[str, AnyView], form: str, page: Page, top: int = 0) -> str:
+def printed(
+    views: Mapping[str, AnyView], form: str, page: Page, top: int = 0, *, everything: bool = False
+) -> str:
     """Return views in one of the formats table, markdown, json, jsonl and csv.
 
-    top: so many rows a group at most, in tables; 0 is all. Several views have titles, in JSON names.
+    top: so many rows a group at most, in tables; 0 is all. everything: unchanged calls too.
+    Several views have titles, in JSON names.
     """
     if form == "json":
         return _json(views)
@@ -45,7 +48,7 @@ def printed(views: Mapping[str, AnyView], form: str, page: Page, top: int = 0) -
         return "\n".join(as_text(view) for view in views.values())
     parts = []
     for name, view in views.items():
-        text = _listed(view, form, page, top)
+        text = _listed(view, form, page, top, everything=everything)
         parts.append(f"{_title(name, form, page)}\n{text}" if len(views) > 1 else text)
     return "\n".join(parts)
 
@@ -66,16 +69,18 @@ def _json(views: Mapping[str, AnyView]) -> str:
     return msgspec.json.format(as_json(whole).encode(), indent=2).decode()
 
 
-def _listed(view: AnyView, form: str, page: Page, top: int) -> str:
-    from mlbackends.cli.trace_listings import listing
+def _listed(view: AnyView, form: str, page: Page, top: int, *, everything: bool) -> str:
+    from mlbackends.cli.trace_listings import listing, verdict
 
-    made = listing(view)
+    made = listing(view, everything=everything)
     if isinstance(view, DispatchView | Timeline | Difference):
         made = shortened(made, top)
     elif isinstance(view, Findings):
         made = _first_groups(made, top)
     if form == "table" and isinstance(view, Summary | Roofline | Difference):
         made = narrowed(made, page.width)
+    if isinstance(view, Difference):  # whoever looks at the end only sees how it ended
+        made = replace(made, notes=(*made.notes, verdict(view)))
     if isinstance(view, Repro):  # what is to be copied stands on lines of its own length
         page = replace(page, width=_UNBROKEN)
     text: str = registry.load("cli.render", form).listing(made, page)

@@ -234,6 +234,12 @@ Examples:
 @TOP
 @SKIP_FIRST
 @click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show the calls too that stayed the same or are noise; the formats for programs always do.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["table", "markdown", "json", "jsonl", "csv"]),
@@ -246,7 +252,8 @@ Examples:
 def diff(**options: Any) -> int:
     """Compare two traces: what became slower, faster, is new or gone.
 
-    Exit 1 where a call is slower than the thresholds allow, for CI. Calls are found again by tracer,
+    Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
+    compared, as where no call fits --where, or no call is in both. Calls are found again by tracer,
     operation, shape and dtype, so that another implementation shows as a change.
     """
     from mlbackends.cli.trace_diff import diff as compare
