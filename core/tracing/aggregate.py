@@ -60,10 +60,10 @@ class Group:
         return statistics([self.durations])
 
     def drop_senseless(self) -> int:
-        """Take out times that are no numbers, such as "nan", and return how many there were."""
-        if isfinite(sum(self.durations)):
+        """Take out what is no time, such as "nan" or "-1", and return how many there were."""
+        if isfinite(sum(self.durations)) and min(self.durations, default=0) >= 0:
             return 0
-        kept = [each for each in self.durations if isfinite(each)]
+        kept = [each for each in self.durations if isfinite(each) and each >= 0]
         dropped = len(self.durations) - len(kept)
         self.durations[:] = array("d", kept)
         return dropped

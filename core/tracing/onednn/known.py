@@ -8,7 +8,7 @@ import re
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.model.trace import Primitive
-from mlbackends.tracing.locale_numbers import number
+from mlbackends.tracing.locale_numbers import amount
 
 _LIMIT = 2048
 """So many signatures are kept; a program that makes more calls than that begins anew."""
@@ -29,7 +29,7 @@ def record(line: str) -> Primitive | None:
     if line[len(_V1) : len(_V1) + 1].isdecimal() and line.startswith(_V1):
         key, start = _unstamped(key)
     found = _known.get(key) or _resized(key)
-    duration = None if found is None else number(time)
+    duration = None if found is None else amount(time)
     if found is None or duration is None:
         return None
     signature, event, cache_state = found

@@ -26,7 +26,7 @@ from mlbackends.model.trace import (
     Primitive,
     Ukernel,
 )
-from mlbackends.tracing.locale_numbers import number, rejoined
+from mlbackends.tracing.locale_numbers import amount, rejoined
 from mlbackends.tracing.onednn import known
 from mlbackends.tracing.onednn.opening import Opening, opened
 
@@ -207,7 +207,7 @@ def _primitive(
         whole = [*whole[:5], "", *whole[5:]]
     told = operation if operation != "exec" or not state else f"exec:{state}"
     kind = Ukernel if head.component == "ukernel" else Primitive
-    duration = number(whole[8])
+    duration = amount(whole[8])
     return kind(
         tracer="onednn",
         raw=line,
@@ -235,7 +235,7 @@ def _can_be_eight(fields: list[str]) -> bool:
         and (":" in descriptors or not descriptors)
         and _AUXILIARY.fullmatch(auxiliary)
         and _PROBLEM.fullmatch(problem)
-        and number(time) is not None
+        and amount(time) is not None
     )
 
 
@@ -267,7 +267,7 @@ def _partition(
         return None
     scratchpad = [index for index, text in enumerate(rest) if text.startswith("scratchpad:")]
     fields = rejoined(rest, 11 if scratchpad else 10, _can_be_partition)
-    duration = None if fields is None else number(fields[-1])
+    duration = None if fields is None else amount(fields[-1])
     if fields is None or duration is None:
         return None
     return GraphPartition(
@@ -303,7 +303,7 @@ def _can_be_partition(fields: list[str]) -> bool:
         and (":" in fields[5] or not fields[5])
         and _WORD.fullmatch(fields[-2])
         and fields[-2]
-        and number(fields[-1]) is not None
+        and amount(fields[-1]) is not None
     )
 
 

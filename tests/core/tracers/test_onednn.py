@@ -259,6 +259,7 @@ def test_what_the_library_tells_of_itself_is_taken_apart() -> None:
         EXEC[:-9],
         EXEC[:60],
         EXEC.replace(",0.141113", ",nan"),
+        EXEC.replace(",0.141113", ",-1"),
         EXEC.replace(",0.141113", ",soon"),
         EXEC + EXEC,
         EXEC + ",extra words",

@@ -110,6 +110,16 @@ def test_times_that_are_no_numbers_poison_no_total() -> None:
     assert whole.malformed_count == 2
 
 
+def test_times_below_zero_are_no_times() -> None:
+    head = MATMUL.rpartition(b",")[0]
+    log = [head + b",1\n" + head + b",-1\n" + head + b",-0.5\n"]
+    whole = Aggregate().add(log)
+    (group,) = whole.groups
+    assert (group.count, group.statistics().total, whole.malformed_count) == (1, 1e6, 2)
+    assert same(whole, list(records(log)))
+    assert Aggregate().add([head + b",-1\n"]).kinds == {"malformed": 1}
+
+
 def test_a_group_knows_its_statistics_and_its_first_line() -> None:
     head = MATMUL.rpartition(b",")[0]
     whole = Aggregate().add([b"text\n" + b"".join(head + b",%d\n" % n for n in (3, 1, 2, 9))])
