@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.cli import exits
@@ -141,11 +141,21 @@ def _write_records(logs: Logs, asked: Asked, where: "Where") -> None:
 
         records = islice(records, asked.top)
     if asked.form == "table":
-        write("".join(_line(str(record)) for record in records), asked.output)
+        write(_lines((str(record) for record in records), asked.output), asked.output)
         return
     if asked.form == "parquet" and asked.output in ("", "-") and is_terminal(sys.stdout):
         raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
     exporting.export(records, asked.output or "-", asked.form)
+
+
+def _lines(raws: Iterable[str], output: str = "") -> str | bytes:
+    """Return lines fit for a terminal; for a file or a pipe, byte for byte as they were."""
+    if output in ("", "-") and is_terminal(sys.stdout):
+        return "".join(map(_line, raws))
+    return b"".join(
+        (raw if raw.endswith("\n") else raw + "\n").encode("utf-8", "surrogateescape")
+        for raw in raws
+    )
 
 
 def _line(raw: str) -> str:
@@ -212,7 +222,7 @@ def _follow_records(file: str, asked: Asked, where: "Where") -> int:
     source = Source(file, follow=True)
     for record in filters.after_first(reading.records(source.chunks()), asked.skip_first):
         if (wants_text or not isinstance(record, Text)) and where(record):
-            write(as_json(as_row(record)) if asked.form == "jsonl" else _line(str(record)))
+            write(as_json(as_row(record)) if asked.form == "jsonl" else _lines([str(record)]))
     return _followed(source)
 
 

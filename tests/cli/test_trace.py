@@ -303,6 +303,20 @@ def test_groups_filters_and_limits() -> None:
     assert {row["values"][0] for row in told["rows"]} == {"SGEMM"}
 
 
+def test_groupings_add_up() -> None:
+    options = ("--group-by", "operation", "--group-by", "dtype,isa", "--format", "json")
+    assert json.loads(backends("trace", "show", MKL, *options).stdout)["by"] == [
+        "operation", "dtype", "isa",
+    ]  # fmt: skip
+
+
+def test_the_help_has_every_field() -> None:
+    from mlbackends.tracing.fields import NAMES
+
+    told = set(backends("trace", "show", "--help").stdout.replace(",", " ").split())
+    assert set(NAMES) <= told
+
+
 def test_what_needs_every_line_and_what_does_not_agree() -> None:
     fast = backends("trace", "show", MKL, "--format", "json")
     slow = backends("trace", "show", MKL, "--format", "json", "--where", "line_number>=1")
@@ -416,6 +430,7 @@ def test_files_for_other_programs(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--group-by", "oprtion"), "records have no field 'oprtion'"),
+        (("--group-by", ""), "nothing to group by"),
         (("--where", "operation"), ""),
         (("--where", "operation=="), "is needed where it ends"),
         (("--format", "perfetto", "--view", "summary"), "perfetto holds every record"),
@@ -580,6 +595,7 @@ def test_a_difference_for_programs(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--threshold", "much"), "neither a ratio such as 1.1 nor a share such as 10%"),
+        (("--threshold", "-5%"), "-5% is below nothing; give how much slower: 10%, or 1.1"),
         (("--threshold", "0.5"), "a threshold of 0.5 means nothing"),
         (("--smallest-share", "200%"), "a share of 2.0 means nothing"),
         (("--measure", "mode"), "'mode' is not one of"),
