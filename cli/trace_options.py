@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 VIEWS = tuple(name for name in registry.names("tracing.views") if name != "diff")
 Command = Callable[..., Any]
+FIELDS = """\b
+Fields, for --where and --group-by:
+  kind tracer source clock raw key event cache operation shape dtype
+  implementation isa slow_path format component engine primitive propagation
+  memory_descriptors attributes auxiliary problem routine partition
+  partition_kind data_formats logical_tensors fpmath_mode scratchpad backend
+  who reason place level text topic version line_number process thread start_ns
+  duration_ns flops bytes gflops gigabytes_per_second executed nested counted
+  workspace_query, and entries of tables: arguments.m state.CNR
+  facts.threading values.isa
+"""
 
 
 class NearestGroup(click.Group):
@@ -34,11 +45,14 @@ class NearestGroup(click.Group):
 def ratio(text: str) -> float:
     """Return how many times as long: 1.1 for "1.1" and "10%"."""
     try:
-        return 1 + float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        found = 1 + float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is neither a ratio such as 1.1 nor a share such as 10%"
         ) from None
+    if text.lstrip().startswith("-"):
+        raise click.BadParameter(f"{text} is below nothing; give how much slower: 10%, or 1.1")
+    return found
 
 
 def share(text: str) -> float:
@@ -74,20 +88,32 @@ WHERE = click.option(
     help="Only what this holds for, such as 'operation=matmul and duration_ns>20us' or"
     " 'shape~64x64'. Given again, all must hold.",
 )
+
+
+def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str:
+    """Return the fields of all --group-by as one list."""
+    del ctx, param
+    if not all(value.strip(" ,") for value in values):
+        raise click.BadParameter("nothing to group by; give fields such as operation,shape")
+    return ",".join(values)
+
+
 GROUP_BY = click.option(
     "--group-by",
     metavar="FIELD,...",
-    default="",
+    multiple=True,
+    callback=_joined,
     shell_complete=_complete_fields,
     help="What calls are put together by: tracer, operation, shape, implementation, dtype, isa,"
-    " thread, process, source, arguments.m and so on.",
+    " thread, process, source, arguments.m and so on. Given again, by all of them.",
 )
 SKIP_FIRST = click.option(
     "--skip-first",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Leave out the first N executions of each call in each process: the warm-up.",
+    help="Leave out the first N executions of each call in each process, and in each thread where"
+    " the trace tells them: the warm-up.",
 )
 TOP = click.option(
     "--top",

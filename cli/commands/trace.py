@@ -6,6 +6,7 @@ import click
 
 from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.cli.trace_options import (
+    FIELDS,
     GROUP_BY,
     SKIP_FIRST,
     TOP,
@@ -125,7 +126,9 @@ Examples:
   backends trace show run.log --format perfetto --output run.json   # open in ui.perfetto.dev
   backends trace show run.log --format html --output run.html
   ONEDNN_VERBOSE=2 python train.py | backends trace show -
-""",
+
+"""
+    + FIELDS,
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option(

@@ -51,11 +51,23 @@ def known(name: str) -> str:
             f"{name!r} is a table; name an entry of it", f"such as {table}.{_ENTRIES[table]}"
         )
     near = nearest(found, (*NAMES, *TABLES))
+    near = near or [each for each in _USUAL if each.partition(".")[2].lower() == found.lower()]
     hint = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
-    raise BadInput(f"records have no field {name!r}", hint or f"known: {', '.join(NAMES)}")
+    raise BadInput(f"records have no field {name!r}", hint or _SOME)
 
 
 _ENTRIES = {"arguments": "m", "state": "CNR", "facts": "threading", "values": "isa"}
+_USUAL = (
+    *(f"arguments.{name}" for name in ("m", "n", "k", "lda", "ldb", "ldc", "nrhs", "incx", "incy")),
+    *(f"arguments.{name}" for name in ("uplo", "trans", "transa", "transb", "side", "diag")),
+    *(f"arguments.{name}" for name in ("jobz", "jobu", "jobvt", "lwork", "descriptor")),
+    *("state.CNR", "state.Dyn", "state.FastMM", "state.TID", "state.NThr", "facts.threading"),
+)
+"""Entries of tables that are asked for by their bare names."""
+_SOME = (
+    "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
+    " arguments.m and more: `backends trace show --help` has them all"
+)
 
 
 def read(name: str) -> Reader:

@@ -47,12 +47,13 @@ _LONGEST = 10_000
 class Where(Struct, frozen=True):
     """An expression that was understood; call it with a record.
 
-    fields: what it asks for.
+    fields: what it asks for. equals: the fields that it compares by =, with the values.
     """
 
     text: str
     fields: frozenset[str]
     test: Test
+    equals: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, record: Record) -> bool:
         """Tell whether it holds for a record."""
@@ -72,9 +73,11 @@ def where(*texts: str) -> Where:
     parsers = [_Parser(text) for text in texts if text.strip()]
     tests = [parser.whole() for parser in parsers]
     asked = frozenset(name for parser in parsers for name in parser.fields)
+    equals = tuple(pair for parser in parsers for pair in parser.equals)
+    text = " and ".join(parser.text for parser in parsers)
     if len(tests) == 1:
-        return Where(texts[0], asked, tests[0])
-    return Where(" and ".join(texts), asked, lambda record: all(test(record) for test in tests))
+        return Where(text, asked, tests[0], equals)
+    return Where(text, asked, lambda record: all(test(record) for test in tests), equals)
 
 
 def filtered(records: Iterable[Record], *texts: str) -> Iterator[Record]:
@@ -83,7 +86,9 @@ def filtered(records: Iterable[Record], *texts: str) -> Iterator[Record]:
 
 
 def after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
-    """Leave out the first `count` executions of each call in each process: they set up what others use.
+    """Leave out the first `count` executions of each call: they set up what others use.
+
+    Each process has first calls of its own, and each of its threads where the trace tells them.
 
     Raises BadInput where `count` is negative. What is no execution passes.
     """
@@ -93,10 +98,10 @@ def after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
 
 
 def _after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
-    seen: dict[tuple[str, int | None, str], int] = {}
+    seen: dict[tuple[str, int | None, int | None, str], int] = {}
     for record in records:
         if record.executed:
-            which = (fields.origin(record.source), record.process, record.key)
+            which = (fields.origin(record.source), record.process, record.thread, record.key)
             so_far = seen.get(which, 0)
             if so_far < count:
                 seen[which] = so_far + 1
@@ -118,6 +123,8 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text, self.at, self.depth = text, 0, 0
         self.fields: list[str] = []
+        self.equals: list[tuple[str, str]] = []
+        self._joined = ""  # the word of the language that came last
         if len(text) > _LONGEST:
             raise BadInput(f"the expression has {len(text)} characters; {_LONGEST} are allowed")
 
@@ -144,9 +151,11 @@ class _Parser:
         self.blank()
         end = self.at + len(word)
         behind = self.text[end : end + 1]
-        if self.text[self.at : end].lower() != word or not (behind == "(" or behind.isspace()):
+        if self.text[self.at : end].lower() != word or not (
+            not behind or behind == "(" or behind.isspace()
+        ):
             return False
-        self.at = end
+        self.at, self._joined = end, word
         return True
 
     def any(self) -> Test:
@@ -185,6 +194,8 @@ class _Parser:
 
     def comparison(self) -> Test:
         match = _FIELD.match(self.text, self.at)
+        if match is None and self._joined and self.at == len(self.text):
+            raise BadInput(f"in --where {self.text!r}: something is needed behind {self._joined!r}")
         if match is None:
             raise self.wrong("a field")
         name = fields.known(match[0])
@@ -195,7 +206,10 @@ class _Parser:
             reader = fields.read(name)
             return lambda record: bool(reader(record))
         self.at = sign.end()
-        return _comparison(name, sign[1], self.value())
+        value = self.value()
+        if sign[1] in {"=", "=="}:
+            self.equals.append((name, value))
+        return _comparison(name, sign[1], value)
 
     def value(self) -> str:
         quote = self.text[self.at : self.at + 1]

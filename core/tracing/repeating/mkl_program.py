@@ -18,7 +18,8 @@ _NAME = re.compile(r"(?:MKL_)?([SDCZ])[A-Z0-9]+")
 _MOST_BYTES = 1 << 34
 _COPY = re.compile(r"MKL_([SD])([OI]MATCOPY)")
 _WORK = ("work", "rwork", "iwork")
-_START = "/* cc call.c -O2 -lmkl_rt -lm && ./a.out */"
+# Linkers drop libm where the program itself takes nothing from it, yet MKL's libraries need it loaded.
+_START = "/* cc call.c -O2 -Wl,--no-as-needed -lmkl_rt -lm && ./a.out */"
 
 
 class Program(NamedTuple):

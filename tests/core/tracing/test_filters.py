@@ -99,14 +99,17 @@ def test_several_expressions_must_all_hold() -> None:
     [
         ("oparation=matmul", "no field 'oparation'", "did you mean 'operation'?"),
         ("duration>1", "no field 'duration'", "did you mean 'duration_ns'?"),
-        ("zzzzz=1", "no field 'zzzzz'", "known: kind"),
+        ("zzzzz=1", "no field 'zzzzz'", "`backends trace show --help` has them all"),
         ("arguments=1", "is a table", "arguments.m"),
         ("operation=matmul tracer=mkl", "and, or, or the end", ""),
         ("operation=", "a value is needed where it ends", ""),
         ("(operation=matmul", "')' is needed where it ends", ""),
         ("operation=matmul)", "and, or, or the end", ""),
         ("operation='matmul", "a second '", ""),
-        ("operation=matmul and", "and, or, or the end", ""),
+        ("operation=matmul and", "something is needed behind 'and'", ""),
+        ("operation=matmul or not ", "something is needed behind 'not'", ""),
+        ("m>100", "no field 'm'", "did you mean 'arguments.m'?"),
+        ("fastmm=1", "no field 'fastmm'", "did you mean 'state.FastMM'?"),
         ("operation=matmul and )", "a field is needed", ""),
         ("shape~[", "no regular expression", ""),
         ("operation<matmul", "holds a text", "!~"),
@@ -169,6 +172,18 @@ def test_the_first_calls_of_each_kind_are_skipped() -> None:
 def test_each_process_has_first_calls_of_its_own() -> None:
     calls = [record(MATMUL, process=number) for number in (1, 2, 1, 2)]
     assert [each.process for each in after_first(calls, 1)] == [1, 2]
+
+
+def test_each_thread_has_first_calls_of_its_own() -> None:
+    calls = [record(MATMUL, process=1, thread=number) for number in (1, 2, 1, 1, 2)]
+    assert [each.thread for each in after_first(calls, 1)] == [1, 1, 2]
+
+
+def test_an_expression_knows_what_it_compares_by_equality() -> None:
+    assert where("operation=matmul or isa!=x", "shape == a").equals == (
+        ("operation", "matmul"),
+        ("shape", "a"),
+    )
 
 
 def test_the_time_of_day_in_a_prefix_does_not_make_another_origin() -> None:

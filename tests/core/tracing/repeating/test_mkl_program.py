@@ -36,6 +36,10 @@ void dsyevd_(char *job, char *uplo, int *n, double *a, int *lda, double *w, doub
 """
 
 
+def test_the_command_keeps_libm_which_mkls_libraries_need_loaded() -> None:
+    assert "-Wl,--no-as-needed -lmkl_rt -lm" in made(DSYEVD).text.splitlines()[0]
+
+
 def made(call: str) -> Program:
     record = load("tracers", "mkl").parse(f"MKL_VERBOSE {call}{TAIL}")
     assert isinstance(record, MklCall), call
