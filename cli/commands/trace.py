@@ -52,8 +52,10 @@ _CAPTURE_HELP = """
 """
 _SEPARATED = """
     Where no library can be preloaded (a static or setuid program, macOS), the output passes through
-    a terminal, if standard output is one, or a pipe. Through a pipe, a program that holds its output
-    back prints it later than it would to a terminal; nothing of it is lost.
+    a terminal, if standard output is one, or a pipe. COMMAND's first program alone decides that: where
+    only one that it starts is static, as below a shell, ask for --separation pipe. Through a pipe, a
+    program that holds its output back prints it later than it would to a terminal; nothing of it is
+    lost.
 """
 
 
@@ -178,7 +180,7 @@ def show(files: tuple[str, ...], *, follow: bool, list_malformed: bool, **option
     packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
     counted and never stop it.
 
-    Exit 1 where no line of MKL or oneDNN is there, 3 where a file could be read in part only.
+    Exit 1 where no line of MKL or oneDNN is there or none fits what is asked for, 3 where a file could be read in part only.
     """
     from mlbackends.cli import trace_show
 

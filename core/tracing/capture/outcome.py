@@ -19,8 +19,13 @@ def outcome(
     markers: Mapping[str, Sequence[bytes]],
     separated: Separation,
     seconds: float,
+    *,
+    is_filtered: bool,
 ) -> Captured:
-    """Return the record of a command that ended. code: -N where signal N ended it."""
+    """Return the record of a command that ended.
+
+    code: -N where signal N ended it. is_filtered: oneDNN prints some of its components only.
+    """
     on_the_way = separated.counted()
     parts = trace.parts()
     try:
@@ -45,7 +50,7 @@ def outcome(
             *([warning(f"the trace {trace.path} is gone: {problem}")] if problem else ()),
             *_ending(code, lines),
             *_losses(on_the_way, trace, writes_itself="mkl" in markers),
-            *(_silences(totals, separated.name) if may_be_silent else ()),
+            *(_silences(totals, separated.name, is_filtered) if may_be_silent else ()),
         ),
     )
 
@@ -82,14 +87,17 @@ def _losses(on_the_way: Counted, trace: TraceFile, *, writes_itself: bool) -> li
     return notices
 
 
-def _silences(totals: Mapping[str, int], separation: str) -> list[Notice]:
+def _silences(totals: Mapping[str, int], separation: str, is_filtered: bool) -> list[Notice]:
     """Tell of libraries that printed nothing: absent, not used, or built without tracing."""
     if any(totals.values()) or (separation == "none" and set(totals) != {"mkl"}):
         return []  # unseparated, oneDNN's lines are in the command's output
     silent = [_NAMES.get(name, name) for name in totals]
-    return [
-        warning(
-            f"no line of {' or '.join(silent)} came: the command does not use it,"
-            " or with a build that prints nothing"
+    why = "the command does not use it, or with a build that prints nothing"
+    if is_filtered and "onednn" in totals:
+        why = f"the filter of components may have left all out, or {why}"
+    if separation == "preload" and "onednn" in totals:
+        why += (
+            "; or in a program of its that nothing can be preloaded into, a static one"
+            " (--separation pipe reaches it)"
         )
-    ]
+    return [warning(f"no line of {' or '.join(silent)} came: {why}")]

@@ -1,7 +1,6 @@
 """A command, run with tracing on: from where its lines go to what is told at the end."""
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,10 @@ from mlbackends.tracing.capture.captured import Captured
 from mlbackends.tracing.capture.following import Follower
 from mlbackends.tracing.capture.outcome import outcome
 from mlbackends.tracing.capture.ranks import rank_of, with_rank
+from mlbackends.tracing.capture.refusals import TRACE, require_sound
 from mlbackends.tracing.capture.separating import SEPARATIONS, Separation, separation_for
-from mlbackends.tracing.capture.trace_file import TraceFile, is_special, unwritable
+from mlbackends.tracing.capture.special_file import copied, is_special, opened
+from mlbackends.tracing.capture.trace_file import TraceFile
 
 _BEAT_SECONDS = 0.5
 _LIVE_BEAT_SECONDS = 0.1
@@ -44,21 +45,22 @@ def run(
     """Run a command to its end; its streams, terminal and signals are its own. Return what came.
 
     output: where the trace goes; replaced, unless `append`. What is no regular file, such as
-        /dev/stderr or a FIFO, gets the whole trace at the end.
+        /dev/stderr or a FIFO with a reader, gets the whole trace at the end.
     level, components, timestamps: what oneDNN prints, as its tracer's `environment` has it.
     separation: one of SEPARATIONS; "auto" takes the shim where there is one that fits, else for
         oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none of them.
     rank_variables: variables that hold a rank; each rank then has its own file, see `ranks`.
     live: is given new lines now and then, in this thread, while the command runs.
     environment: for the command; ours by default. shim: its file; by default the installed one.
-    Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written;
-    both before the command runs.
+    Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written,
+    below another capture, or for a filter that is none; all before the command runs.
     """
     if separation not in SEPARATIONS:
         raise BadInput(f"separation is {separation!r}; it may be {', '.join(SEPARATIONS)}")
     if not command or not tracers:
         raise BadInput(f"there is no {'tracer to trace with' if command else 'command to trace'}")
     environment = dict(os.environ if environment is None else environment)
+    require_sound(output, components, environment)
     program = programs.found(command, environment)
     rank = rank_of(environment, rank_variables)
     path = with_rank(output, rank)
@@ -67,6 +69,9 @@ def run(
     with ExitStack() as stack:
         folder = _private_folder(stack)
         in_between = os.path.join(folder, "trace.log") if is_special(path) else ""
+        special = opened(path) if in_between else -1
+        if in_between:
+            stack.callback(os.close, special)
         trace = TraceFile(in_between or path, append=append, of_ranks=bool(names))
         stack.enter_context(trace)
         wanted: dict[str, str] = {}
@@ -81,15 +86,17 @@ def run(
             separation, program[0], trace, markers, environment, folder, shim
         )
         stack.callback(separated.close)
-        environment |= separated.variables(names)
+        environment |= {TRACE: trace.path, **separated.variables(names)}
         if names and separated.name != "preload":
             notices.append(warning("ranks share one trace: only the shim can tell them apart"))
         started = time.monotonic()
         code, complaints = _run(program, environment, separated, trace, live)
-        captured = outcome(code, trace, markers, separated, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        is_filtered = "filter=" in environment.get("ONEDNN_VERBOSE", "")
+        captured = outcome(code, trace, markers, separated, seconds, is_filtered=is_filtered)
         captured = replace(captured, notices=(*notices, *captured.notices, *complaints))
         if in_between:
-            return _copied(captured, in_between, path)
+            return copied(captured, special, path, markers)
         trace.remove_if_only_ranks()
         return captured
 
@@ -154,16 +161,3 @@ class _Watcher:
                     warning(f"the lines were no longer shown: {type(error).__name__}: {error}")
                 )
                 self._live = None
-
-
-def _copied(captured: Captured, source: str, target: str) -> Captured:
-    """Write the trace to what is no regular file."""
-    try:
-        with open(source, "rb") as lines, open(target, "wb") as sink:
-            shutil.copyfileobj(lines, sink)
-    except BrokenPipeError:  # its reader has seen enough
-        pass
-    except OSError as error:
-        problem = warning(str(unwritable(target, error)))
-        captured = replace(captured, notices=(*captured.notices, problem))
-    return replace(captured, files=(target,))

@@ -64,7 +64,6 @@ class Preloaded(Separation):
         self,
         shim: str,
         folder: str,
-        trace: TraceFile,
         markers: Markers,
         environment: Mapping[str, str],
     ) -> None:
@@ -73,7 +72,6 @@ class Preloaded(Separation):
         words = b"\n".join(marker for each in markers.values() for marker in each)
         self._variables = {
             "LD_PRELOAD": preload_value(shim, folder, environment),
-            "MLBACKENDS_TRACE_FILE": trace.path,
             "MLBACKENDS_TRACE_MARKERS": words.decode(),
             "MLBACKENDS_TRACE_COUNTS": self._counts.path,
         }
@@ -166,7 +164,7 @@ def separation_for(
     problem = why_not(program, shim, environment) if asked in ("auto", "preload") else ""
     if asked in ("auto", "preload") and not problem:
         try:
-            return Preloaded(shim, folder, trace, markers, environment)
+            return Preloaded(shim, folder, markers, environment)
         except OSError as error:
             problem = error.strerror or str(error)
     if asked == "preload":

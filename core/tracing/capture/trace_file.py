@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -86,15 +85,6 @@ def unwritable(path: str, error: Exception) -> BadInput:
     """Return what to raise where a trace cannot be written to a path."""
     why = error.strerror if isinstance(error, OSError) else str(error)
     return BadInput(f"the trace cannot be written to {path}: {why}")
-
-
-def is_special(path: str) -> bool:
-    """Tell whether a path is there and is no regular file, such as /dev/stderr or a FIFO."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def counted(

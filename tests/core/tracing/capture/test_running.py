@@ -415,6 +415,67 @@ def test_a_device_that_is_full_is_told(captures: Captures, printer: str) -> None
     done = captures.run(printer, "trace", "2", output="/dev/full")
     assert done.returncode == 0
     assert "No space left on device" in captures.warnings()
+    told = captures.told()
+    assert (told["files"], told["lines"], told["lost"]) == ([], 0, 2)
+    assert told["lines_by_tracer"] == {"onednn": 0}
+
+
+def test_a_fifo_keeps_its_reader_until_the_trace_comes(captures: Captures, printer: str) -> None:
+    fifo = captures.folder / "fifo"
+    os.mkfifo(fifo)
+    with subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE) as reader:
+        assert reader.stdout
+        waiting = os.open(fifo, os.O_WRONLY)  # comes back as soon as the reader is there
+        done = captures.run("sh", "-c", f"sleep 0.1; '{printer}' trace 2", output=str(fifo))
+        os.close(waiting)
+        read = reader.stdout.read().decode().splitlines()
+    assert done.returncode == 0
+    assert [line.rpartition("] ")[2] for line in read] == printed(0, 2)
+    assert captures.told()["files"] == [str(fifo)]
+
+
+def test_a_fifo_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(BadInput, match="nobody reads the FIFO"):
+        capture.run(["touch", str(tmp_path / "touched")], ("onednn",), str(fifo))
+    assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output": ""}, "no file is named"),
+        ({"output": "-"}, "standard output: that is the command's own"),
+        ({"components": "("}, "no regular expression"),
+        ({"components": "(?<=a)b"}, r"oneDNN knows no \(\?<"),
+        ({"environment": {**os.environ, "MLBACKENDS_TRACE_FILE": "/a.log"}}, "already runs under"),
+    ],
+    ids=["no name", "stdout", "torn expression", "expression of Python", "below a capture"],
+)
+def test_a_question_that_has_no_answer_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = {"command": ["touch", "touched"], "tracers": ("onednn",), "output": "t.log", **options}
+    with pytest.raises(BadInput, match=said):
+        capture.run(**asked)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("way", [*WAYS, "none"])
+def test_a_capture_below_any_capture_is_told_so(captures: Captures, way: str) -> None:
+    code = "import os; print(os.environ['MLBACKENDS_TRACE_FILE'])"
+    done = captures.run(sys.executable, "-c", code, separation=way)
+    assert done.stdout.decode().strip() == str(captures.trace)
+
+
+def test_a_filter_that_may_have_left_all_out_is_told(captures: Captures) -> None:
+    captures.run("true", components="nothing|(?:of)[[:alpha:]]")
+    assert "came: the filter of components may have left all out" in captures.warnings()
+    assert "static one (--separation pipe reaches it)" in captures.warnings()
+    captures.run("true", separation="pipe")
+    assert "filter" not in captures.warnings() and "static" not in captures.warnings()
 
 
 def test_new_lines_are_shown_while_the_command_runs(

@@ -13,7 +13,8 @@ if sys.platform == "win32":
 
 from mlbackends.tracing.capture.following import Follower
 from mlbackends.tracing.capture.ranks import rank_of, ranks_files, with_rank
-from mlbackends.tracing.capture.trace_file import TraceFile, counted, is_special
+from mlbackends.tracing.capture.special_file import is_special
+from mlbackends.tracing.capture.trace_file import TraceFile, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
