@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Record, Text
+from mlbackends.tracing.colours import plain
 from mlbackends.tracing.prefixes import place, prefix
 from mlbackends.tracing.reading import LONGEST_LINE, MARK_LENGTH, line_records
 from mlbackends.tracing.statistics import Statistics, statistics
@@ -135,7 +136,7 @@ class Aggregate:
         """Add the text of a log, as UTF-8 in pieces cut anywhere."""
         rest = b""
         for chunk in chunks:
-            data = rest + chunk if rest else chunk
+            data = plain(rest + chunk if rest else chunk)
             if b"\r" in data:
                 data = data.replace(b"\r\n", b"\n")
             lines = data.split(b"\n")

@@ -6,6 +6,7 @@ then goes into the record, or else the program's text. Only what keeps to the gr
 to the end is taken: text that talks about markers is text. A line that begins with a marker and goes
 on as something else is `Malformed`, and so is the last one of a log that ends before it does.
 
+Colours around and in a line of a library are dropped, like the line's end.
 Program text comes out byte for byte: the `raw` of all Text records, one behind the other.
 """
 
@@ -19,6 +20,7 @@ from msgspec import structs
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Malformed, Text
+from mlbackends.tracing import colours
 from mlbackends.tracing.prefixes import NO_PREFIX, Prefix, prefix
 from mlbackends.tracing.sources import Source
 
@@ -69,7 +71,24 @@ def _pieces(line: bytes) -> Iterable[bytes]:
 
 
 def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iterator[AnyRecord]:
-    """Yield what one line holds: text, records, or text and then a record."""
+    """Yield what one line holds: text, records, or text and then a record.
+
+    The colours in a line with a prefix are the launcher's, and no part of a record.
+    """
+    if not prefixes or (bare := colours.plain(line)) == line:
+        yield from _line_records(line, number, prefixes=prefixes)
+        return
+    found = list(_line_records(bare, number, prefixes=prefixes))
+    for each in found:
+        if isinstance(each, Text):
+            length = len(each.raw.encode("utf-8", "surrogateescape"))
+            coloured = colours.start(line, length) if len(found) > 1 else line
+            yield structs.replace(each, raw=_text(coloured))
+        else:
+            yield each
+
+
+def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRecord]:
     at_start = _marks().get(line[:MARK_LENGTH])
     if at_start is not None and line.endswith(b"\n"):
         record = _tracer(at_start).parse(_text(line.rstrip(b"\r\n")))

@@ -110,6 +110,20 @@ def test_times_that_are_no_numbers_poison_no_total() -> None:
     assert whole.malformed_count == 2
 
 
+@pytest.mark.parametrize("size", [7, 1 << 20])
+def test_coloured_lines_add_up_as_plain_ones(size: int) -> None:
+    lines = [b"\x1b[32m" + line + b"\x1b[0m\r\n" for line in (MATMUL, GEMM, b"text")] * 3
+    lines += [
+        MATMUL + b"\x1b[0m\n",
+        b"\x1b[36mweb-1  | \x1b[0m" + GEMM + b"\n",
+        GEMM[:40] + b"\x1b[0m\n",
+    ]
+    data = b"".join(lines)
+    whole = Aggregate().add(data[at : at + size] for at in range(0, len(data), size))
+    assert same(whole, list(records([data])))
+    assert len(whole.groups) == 3
+
+
 def test_times_below_zero_are_no_times() -> None:
     head = MATMUL.rpartition(b",")[0]
     log = [head + b",1\n" + head + b",-1\n" + head + b",-0.5\n"]

@@ -127,6 +127,33 @@ def test_a_launchers_prefix_is_kept_as_the_source() -> None:
     assert (found.source, found.raw) == ("[rank7]: ", MATMUL.decode())
 
 
+COLOURED = [
+    (MATMUL + b"\x1b[0m", ""),
+    (b"\x1b[32m" + MATMUL + b"\x1b[0m", ""),
+    (b"\x1b[01;31m\x1b[Konednn_verbose\x1b[m\x1b[K" + MATMUL.removeprefix(b"onednn_verbose"), ""),
+    (b"\x1b[36mweb-1  | \x1b[0m" + MATMUL, "web-1  | "),
+    (b"\x1b[33m[rank0]:\x1b[0m " + MATMUL + b"\x1b[m\r", "[rank0]: "),
+]
+
+
+@pytest.mark.parametrize(("line", "source"), COLOURED)
+def test_colours_around_a_line_are_no_part_of_it(line: bytes, source: str) -> None:
+    (found,) = records([line + b"\n"])
+    assert isinstance(found, Primitive)
+    assert (str(found), found.source) == (MATMUL.decode(), source)
+
+
+def test_coloured_text_keeps_its_colours() -> None:
+    first, second, line = records([b"\x1b[1mtitle\x1b[0m\n\x1b[31mwait\x1b[0m " + MATMUL + b"\n"])
+    assert (str(first), str(second)) == ("\x1b[1mtitle\x1b[0m\n", "\x1b[31mwait\x1b[0m ")
+    assert str(line) == MATMUL.decode()
+
+
+def test_a_programs_own_colours_are_text_where_no_launcher_is() -> None:
+    text, line = records([b"\x1b[31m" + MATMUL + b"\n"], prefixes=False)
+    assert (str(text), str(line)) == ("\x1b[31m", MATMUL.decode())
+
+
 def test_the_captures_stamp_tells_process_thread_and_start() -> None:
     (found,) = records([b"[pid 12 tid 34 end 5000000000] " + MATMUL + b"\n"])
     assert isinstance(found, Primitive)
