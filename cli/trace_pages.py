@@ -45,7 +45,7 @@ def printed(
         from mlbackends.cli import trace_rows
 
         as_text = trace_rows.as_csv if form == "csv" else trace_rows.as_json_lines
-        return "\n".join(as_text(view) for view in views.values())
+        return "".join(as_text(view) for view in views.values())
     parts = []
     for name, view in views.items():
         text = _listed(view, form, page, top, everything=everything)

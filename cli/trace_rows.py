@@ -13,9 +13,13 @@ from mlbackends.model.trace_views import (
     Change,
     Difference,
     DispatchView,
+    Finding,
     Findings,
+    Refusal,
     Repro,
+    Reproduction,
     Roofline,
+    RooflinePoint,
     Summary,
     SummaryRow,
     Timeline,
@@ -34,14 +38,29 @@ def as_csv(view: AnyView) -> str:
     made = rows(view)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(made[0] if made else ())
+    writer.writerow(made[0] if made else columns(view))
     writer.writerows([_cell(value) for value in row.values()] for row in made)
     return whole(text.getvalue())
 
 
 def as_json_lines(view: AnyView) -> str:
-    """Return one object a row."""
-    return "".join(as_json(row) + "\n" for row in rows(view))
+    """Return one object a row, each with the name of its view."""
+    name = {"view": view.__struct_config__.tag}
+    return "".join(as_json(name | row) + "\n" for row in rows(view))
+
+
+def columns(view: AnyView) -> tuple[str, ...]:
+    """Return the names of the columns of a view that has no rows."""
+    if isinstance(view, Summary):
+        row = SummaryRow(values=("",) * len(view.by), count=0)
+        return tuple(_named(view.by, row.values) | _numbers(row))
+    if isinstance(view, Difference):
+        return tuple(_change(view, Change(values=("",) * len(view.by), verdict="")))
+    if isinstance(view, Timeline):
+        return _SPAN
+    if isinstance(view, DispatchView):
+        return ("operation", *Refusal.__struct_fields__)
+    return _ROWS[type(view)].__struct_fields__
 
 
 def as_json(value: object) -> str:
@@ -120,15 +139,16 @@ def _timeline(view: Timeline) -> Iterator[Row]:
     for lane in view.lanes:
         for span in lane.spans:
             for operation, busy_ns in span.by_operation:
-                yield {
-                    "lane": lane.name,
-                    "start_ns": span.start_ns,
-                    "width_ns": view.width_ns,
-                    "operation": operation,
-                    "busy_ns": busy_ns,
-                }
+                values = (lane.name, span.start_ns, view.width_ns, operation, busy_ns)
+                yield dict(zip(_SPAN, values, strict=True))
 
 
+_SPAN = ("lane", "start_ns", "width_ns", "operation", "busy_ns")
+_ROWS: dict[type, type[msgspec.Struct]] = {
+    Findings: Finding,
+    Repro: Reproduction,
+    Roofline: RooflinePoint,
+}
 _OF: dict[type, Callable[[Any], Iterator[Row]]] = {
     Summary: _summary,
     Difference: _diff,

@@ -10,6 +10,7 @@ from mlbackends.cli import exits
 from mlbackends.cli.output import write
 from mlbackends.cli.plain import cleaned
 from mlbackends.cli.terminal import Page, is_terminal, page
+from mlbackends.cli.trace_fitting import Fitting
 from mlbackends.cli.trace_reading import Logs, chosen, tell_problems, views
 from mlbackends.cli.trace_run import say, this_machine
 from mlbackends.model.errors import BadInput
@@ -25,6 +26,8 @@ RECORDS = "records"
 OF_RECORDS = ("jsonl", "csv", "parquet", "perfetto")
 """Formats that hold every record, unless a view is named."""
 _ONLY_RECORDS = ("parquet", "perfetto")
+_OF_LINES = frozenset({RECORDS, "findings", "dispatch"})
+"""What also tells of lines that are no calls."""
 _TOP = 20
 _REDRAW_SECONDS = 0.5
 
@@ -65,7 +68,8 @@ class Asked(NamedTuple):
 
 def show(files: Sequence[str], asked: Asked) -> int:
     """Print what is asked for; return the exit code."""
-    where = filters.where(*asked.wheres)
+    fitting = _fitting(asked)
+    where = fitting.where
     _check(asked)
     logs = Logs(files)
     if asked.form == "html":
@@ -76,10 +80,25 @@ def show(files: Sequence[str], asked: Asked) -> int:
         from mlbackends.cli.trace_pages import printed
 
         made = views(logs, wanted(asked), where, asked.skip_first, by(asked))
-        if not logs.lines and asked.form in ("table", "markdown"):
-            return ending(logs)  # which says it better than a table of nothing
-        write(printed(made, asked.form, asked.page(), asked.most), asked.output)
-    return ending(logs)
+        is_empty = not logs.lines or not fitting.anything
+        if not is_empty or asked.form not in ("table", "markdown"):  # the end says it better
+            write(printed(made, asked.form, asked.page(), asked.most), asked.output)
+    code = ending(logs)
+    if logs.lines and not fitting.anything:
+        say(fitting.said())
+        return code or exits.NO
+    return code
+
+
+def _fitting(asked: Asked) -> Fitting:
+    """Return the filter that is asked for, which knows afterwards whether anything fitted."""
+    of_calls = asked.form != "html" and not _OF_LINES.intersection(asked.names)
+    return Fitting(
+        filters.where(*asked.wheres),
+        asked.skip_first,
+        calls_only=of_calls,
+        executed_only=bool(of_calls and asked.skip_first and asked.of == "work"),
+    )
 
 
 def ending(logs: Logs) -> int:
@@ -127,6 +146,8 @@ def _check(asked: Asked) -> None:
         raise BadInput("records cannot stand beside views", "ask for them alone")
     if (asked.group_by or asked.of != "work") and "summary" not in asked.names:
         raise BadInput("--group-by and --of are for the summary", "--view summary")
+    if asked.form == "csv" and len(asked.names) > 1:
+        raise BadInput("a CSV file holds one table: one --view", "take --format json for several")
     if asked.names == (RECORDS,) and asked.form in ("json", "markdown"):
         raise BadInput(f"records are not written as {asked.form}", "take --format jsonl or csv")
 

@@ -180,7 +180,8 @@ def show(files: tuple[str, ...], *, follow: bool, list_malformed: bool, **option
     packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
     counted and never stop it.
 
-    Exit 1 where no line of MKL or oneDNN is there or none fits what is asked for, 3 where a file could be read in part only.
+    Exit 1 where no line of MKL or oneDNN is there or none fits what is asked for, 3 where a
+    file could be read in part only.
     """
     from mlbackends.cli import trace_show
 

@@ -310,6 +310,56 @@ def test_groupings_add_up() -> None:
     ]  # fmt: skip
 
 
+def test_rows_of_several_views_are_told_apart() -> None:
+    options = ("--view", "summary", "--view", "repro", "--format", "jsonl")
+    rows = [
+        json.loads(row) for row in backends("trace", "show", MKL, *options).stdout.split("\n")[:-1]
+    ]
+    assert {row["view"] for row in rows} == {"summary", "repro"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--where", "operation=matmull"), "'; operations here are: matmul, softmax\n"),
+        (
+            ("--where", "operation=softmaxx", "--view", "records"),
+            "no line fits --where 'operation=softmaxx'; operations here are: softmax, matmul\n",
+        ),
+        (("--where", "isa=avx2 and operation=matmul"), "; isa here is: avx512_core\n"),
+        (("--where", "shape~7x7"), "; shapes here are: 64x64:64x64\n"),
+        (("--where", "duration_ns>1s"), "no call fits --where 'duration_ns>1s'\n"),
+        (
+            ("--skip-first", "10"),
+            "no call is left after --skip-first 10: no call comes more often\n",
+        ),
+        (
+            ("--skip-first", "9", "--where", "operation=x"),
+            "no call fits --where 'operation=x' after --skip-first 9; operations",
+        ),
+    ],
+)
+def test_where_no_call_fits_what_there_is_is_told(
+    options: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    trace = log(tmp_path / "a.log", ("matmul", 0.5), ("softmax", 1))
+    done = backends("trace", "show", trace, *options)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "view", ["summary", "findings", "dispatch", "timeline", "repro", "roofline"]
+)
+def test_a_view_without_rows_has_its_columns_in_csv(view: str, tmp_path: Path) -> None:
+    options = ("--view", view, "--format", "csv")
+    trace = log(tmp_path / "a.log", ("matmul", 0.5))
+    empty = backends("trace", "show", trace, "--where", "operation=x", *options).stdout
+    assert empty.count("\n") == 1 and "," in empty
+    full = backends("trace", "show", DISPATCH, *options).stdout
+    assert full.startswith(empty)
+
+
 def test_the_help_has_every_field() -> None:
     from mlbackends.tracing.fields import NAMES
 
@@ -407,8 +457,8 @@ def test_every_view_in_every_format(view: str, form: str) -> None:
     if form == "json":
         assert json.loads(done.stdout)["view"] == view
     elif form == "jsonl":
-        assert all(json.loads(line) for line in done.stdout.splitlines())
-    elif form == "csv" and done.stdout.strip():
+        assert {json.loads(line)["view"] for line in done.stdout.splitlines()} <= {view}
+    elif form == "csv":
         rows = list(csv.reader(io.StringIO(done.stdout)))
         assert {len(row) for row in rows} == {len(rows[0])}
 
@@ -431,6 +481,7 @@ def test_files_for_other_programs(tmp_path: Path) -> None:
     [
         (("--group-by", "oprtion"), "records have no field 'oprtion'"),
         (("--group-by", ""), "nothing to group by"),
+        (("--format", "csv", "--view", "summary", "--view", "repro"), "a CSV file holds one table"),
         (("--where", "operation"), ""),
         (("--where", "operation=="), "is needed where it ends"),
         (("--format", "perfetto", "--view", "summary"), "perfetto holds every record"),
