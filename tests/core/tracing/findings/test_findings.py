@@ -246,6 +246,30 @@ def test_first_calls_that_set_up_are_told() -> None:
     assert not found("first-calls", sgemm(12), sgemm(1))
 
 
+def test_the_first_calls_of_all_threads_are_told_together() -> None:
+    first = [run(milliseconds=12, thread=thread) for thread in (1, 2, 3)]
+    later = [run(milliseconds=1, thread=thread) for thread in (1, 2, 3) * 3]
+    finding = one("first-calls", *first, *later)
+    assert (finding.count, finding.total_ns) == (3, pytest.approx(33e6))
+    assert "3 first calls took" in finding.seen
+
+
+def test_what_began_while_the_first_call_ran_is_a_first_call() -> None:
+    starts = (0, 1, 20, 21, 22)
+    calls = [
+        run(milliseconds=12 if start < 12 else 1, start_ns=start * 1_000_000) for start in starts
+    ]
+    assert one("first-calls", *calls).count == 2
+
+
+def test_a_thread_for_each_call_leaves_nothing_to_compare_with() -> None:
+    assert not found(
+        "first-calls",
+        run(milliseconds=12, thread=0),
+        *(run(milliseconds=1, thread=thread) for thread in range(1, 9)),
+    )
+
+
 # ---- precision -------------------------------------------------------------------------------
 
 BF16 = "src:bf16::blocked:ab::f0 wei:bf16::blocked:ab::f0 dst:bf16::blocked:ab::f0"
