@@ -1,7 +1,7 @@
 """Every line that real copies of oneDNN and MKL print becomes a record, and is that record's text.
 
 The copies are those beside this Python, as Intel's wheels put them, and those in the folders that
-MLBACKENDS_TEST_LIBRARIES names. They are called by ctypes, each in a process of its own.
+TRACE_TEST_LIBRARIES names. They are called by ctypes, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERBOSE = {"MKL_VERBOSE": "1", "DNNL_VERBOSE": "2", "ONEDNN_VERBOSE": "2,dispatc
 def copies(stem: str) -> list[Path]:
     """Return the copies of a library, one of each size: wheels have links as copies."""
     folders = [os.path.join(sys.prefix, "lib")]
-    folders += os.environ.get("MLBACKENDS_TEST_LIBRARIES", "").split(os.pathsep)
+    folders += os.environ.get("TRACE_TEST_LIBRARIES", "").split(os.pathsep)
     found = [path for folder in filter(None, folders) for path in sorted(Path(folder).glob(stem))]
     return list({path.stat().st_size: path for path in found}.values())
 
@@ -68,7 +68,7 @@ def test_versions_of_onednn_years_apart_are_read_alike() -> None:
     libraries = copies("libdnnl.so*")
     if len(libraries) < 2:
         pytest.skip(
-            "no second wheel of oneDNN is installed; MLBACKENDS_TEST_LIBRARIES names folders"
+            "no second wheel of oneDNN is installed; TRACE_TEST_LIBRARIES names folders"
         )
     by_version = {}
     for library in libraries:
