@@ -67,9 +67,7 @@ def test_every_line_of_onednn_is_a_record() -> None:
 def test_versions_of_onednn_years_apart_are_read_alike() -> None:
     libraries = copies("libdnnl.so*")
     if len(libraries) < 2:
-        pytest.skip(
-            "no second wheel of oneDNN is installed; TRACE_TEST_LIBRARIES names folders"
-        )
+        pytest.skip("no second wheel of oneDNN is installed; TRACE_TEST_LIBRARIES names folders")
     by_version = {}
     for library in libraries:
         found = records(run("onednn_calls", library))
