@@ -27,11 +27,9 @@ _NAMES = {flag.attribute: flag for flag in of_module("cuda.matmul")}
 
 
 def _unknown(name: str) -> AttributeError:
-    from mlbackends.model.errors import nearest
+    from mlbackends.model.errors import suggestion
 
     if name in _NAMES:
         base = name.removesuffix("_split_k")
         return AttributeError(f"Unknown attribute {name} to set; it is the second value of {base}")
-    near = nearest(name, tuple(_NAMES))
-    ending = f"; did you mean {near[0]!r}?" if near else ""
-    return AttributeError(f"Unknown attribute {name}{ending}", name=name)
+    return AttributeError(f"Unknown attribute {name}{suggestion(name, tuple(_NAMES))}", name=name)

@@ -240,15 +240,13 @@ def _index_of(device: object) -> int:
 
 
 def _unknown(manager: object, name: str) -> AttributeError:
-    from mlbackends.model.errors import nearest
+    from mlbackends.model.errors import suggestion
 
     if name == "clear":
         return AttributeError("cufft_plan_cache.clear is a method", name=name, obj=manager)
     if name == "caches":
         return AttributeError("cufft_plan_cache.caches is read-only", name=name, obj=manager)
-    near = nearest(name, _ATTRIBUTES)
-    ending = f"; did you mean {near[0]!r}?" if near else ""
-    said = f"cufft_plan_cache has no attribute {name!r}{ending}"
+    said = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES)}"
     return AttributeError(said, name=name, obj=manager)
 
 

@@ -68,10 +68,9 @@ def _refuse_engine(flag: Flag, value: object) -> None:
     if value in ("none", "", None):
         raise RuntimeError("quantized engine NoQEngine is not supported")
     if not isinstance(value, str) or value not in getattr(flag.kind, "words", ()):
-        from mlbackends.model.errors import nearest
+        from mlbackends.model.errors import suggestion
 
-        near = nearest(str(value), getattr(flag.kind, "words", ()))
-        ending = f"; did you mean {near[0]!r}?" if near else ""
+        ending = suggestion(str(value), getattr(flag.kind, "words", ()))
         short = str(value)[:80]
         raise RuntimeError(f"{short} is not a valid value for quantized engine{ending}")
     if value not in engines():

@@ -128,11 +128,10 @@ class Choice(Kind):
         return word
 
     def _accepted(self, word: str) -> str:
-        from mlbackends.model.errors import nearest
+        from mlbackends.model.errors import suggestion
 
-        near = nearest(word, (*self.words, *self.aliases))
-        accepted = f"Choose from: {', '.join((*self.words, *self.aliases))}"
-        return f"{accepted}; did you mean {near[0]!r}?" if near else accepted
+        known = (*self.words, *self.aliases)
+        return f"Choose from: {', '.join(known)}{suggestion(word, known)}"
 
 
 class OptionalChoice(Choice):

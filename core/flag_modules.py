@@ -223,10 +223,9 @@ def _near(module: ModuleType, name: str) -> str:
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
-    from mlbackends.model.errors import nearest
+    from mlbackends.model.errors import suggestion  # at a mistake alone: the import costs start-up
 
-    near = nearest(name, known)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return suggestion(name, known)
 
 
 # ---- flags() and set_flags() ------------------------------------------------

@@ -14,11 +14,9 @@ _MODES = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
 def get_cudnn_mode(mode: str) -> int:
     """Return cuDNN's number of a kind of recurrent layer. Raises ValueError for another name."""
     if mode not in _MODES:
-        from mlbackends.model.errors import nearest
+        from mlbackends.model.errors import suggestion
 
-        near = nearest(str(mode), tuple(_MODES))
-        ending = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"Unknown mode: {mode}{ending}")
+        raise ValueError(f"Unknown mode: {mode}{suggestion(str(mode), tuple(_MODES))}")
     return _MODES[mode]
 
 

@@ -101,6 +101,12 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def suggestion(name: str, known: "tuple[str, ...]") -> str:
+    """Return the end of a sentence about an unknown name: "; did you mean 'this'?", or ""."""
+    near = nearest(name, known)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """Return the known names that are most likely meant, [] if none is near.
 
