@@ -100,11 +100,8 @@ def restored(*names: str) -> Iterator[None]:
     with _lock:
         _load()
         found = {cell: _cells[cell] for cell in cells}
-    try:
+    with _given_back(found):
         yield
-    finally:
-        with _lock:
-            _cells.update(found)
 
 
 @contextmanager
@@ -115,6 +112,13 @@ def applied(values: "Mapping[str, object]") -> Iterator[None]:
         _load()
         found = {cell: _cells[cell] for flag, _ in checked for cell in cells_of(flag.name)}
         _put_all(checked, SET)
+    with _given_back(found):
+        yield
+
+
+@contextmanager
+def _given_back(found: Cells) -> Iterator[None]:
+    """Put cells back on leaving the block, whatever happened in it."""
     try:
         yield
     finally:
