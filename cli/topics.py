@@ -1,6 +1,7 @@
-"""What `backends explain` knows, as passages: switches, reason codes, deviations from torch."""
+"""What `backends explain` knows, as passages: switches, hazards, reason codes, deviations from torch."""
 
 from mlbackends import flag_listing
+from mlbackends.audit import hazard
 from mlbackends.cli.prose import Passage
 from mlbackends.deviations import DEVIATIONS, Deviation
 from mlbackends.flag_files import as_data
@@ -10,6 +11,7 @@ from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, PROBED, Flag
 from mlbackends.model.errors import UnknownName
 
 DEVIATIONS_TOPIC = "deviations"
+HAZARDS_TOPIC = "hazards"
 
 
 def names() -> list[str]:
@@ -17,6 +19,8 @@ def names() -> list[str]:
     return [
         DEVIATIONS_TOPIC,
         *(each.code for each in DEVIATIONS),
+        HAZARDS_TOPIC,
+        *hazard.codes(),
         *groups(),
         *FLAGS,
         *_codes(),
@@ -32,7 +36,11 @@ def explained(topic: str) -> list[Passage]:
         return _overview()
     if topic == DEVIATIONS_TOPIC:
         return [deviation(each) for each in DEVIATIONS]
+    if topic == HAZARDS_TOPIC:
+        return [hazard_page(code) for code in hazard.codes()]
     found = [deviation(each) for each in DEVIATIONS if each.code == topic]
+    if topic in hazard.codes():
+        found.append(hazard_page(topic))
     if topic in FLAGS:
         found.append(switch(FLAGS[topic]))
     found += [switch(FLAGS[name]) for name in members(topic)]
@@ -53,6 +61,21 @@ def deviation(each: Deviation) -> Passage:
         ("why", each.why),
     )
     return Passage(each.code, lines)
+
+
+def hazard_page(code: str) -> Passage:
+    """Return one hazard: what it is, why it hurts, what to do, how it is told, and who met it."""
+    file = hazard.load(code)
+    lines = [
+        ("", hazard.title(file) + "."),
+        ("severity", str(file.SEVERITY)),
+        ("why", file.WHY),
+        ("do", file.MEND),
+        *hazard.sections(file),
+        ("reads", ", ".join(file.READS) or "every probe"),
+        ("met in", ", ".join(file.SOURCES)),
+    ]
+    return Passage(code, tuple(lines))
 
 
 def switch(flag: Flag) -> Passage:
@@ -99,6 +122,10 @@ def _overview() -> list[Passage]:
                 )
                 for module in modules
             ),
+        ),
+        Passage(
+            "Hazards that backends doctor knows",
+            tuple((code, hazard.title(hazard.load(code))) for code in hazard.codes()),
         ),
         Passage("Reason codes", tuple(sorted(_codes().items()))),
     ]

@@ -1,4 +1,4 @@
-"""Explain a switch, a reason code, or where mlbackends and torch differ."""
+"""Explain a hazard, a switch, a reason code, or where mlbackends and torch differ."""
 
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ def _complete(
 Examples:
   backends explain                       what can be explained
   backends explain deviations            where mlbackends and torch.backends differ, and why
+  backends explain openmp-two-runtimes   what a finding of `backends doctor` means
   backends explain cudnn.benchmark       one switch
   backends explain cuda.matmul           every switch of a group
   backends explain dlopen-failed         one reason code
@@ -45,10 +46,11 @@ Examples:
 @OUTPUT
 @COLOR
 def command(topics: tuple[str, ...], form: str, output: str, color: str) -> None:
-    """Explain a switch, a reason code, or where mlbackends and torch differ.
+    """Explain a hazard, a switch, a reason code, or where mlbackends and torch differ.
 
-    TOPIC is the name of a switch or of a group of them, a code from the reasons of a report, the code
-    of a deviation, or deviations for all of those. Without TOPIC: all that there is.
+    TOPIC is the name of a switch or of a group of them, a code from what `backends doctor` finds or from
+    the reasons of a report, the code of a deviation, or hazards or deviations for all of those. Without
+    TOPIC: all that there is.
     """
     from mlbackends.cli import prose
     from mlbackends.cli import topics as known

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mlbackends.model.records import Report
-    from mlbackends.model.redaction import Names
     from mlbackends.probing.host import Host
 
 
@@ -151,6 +150,7 @@ def command(
     from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
     from mlbackends.model.requirement import Requirement, unmet
+    from mlbackends.probing.identity import names_of
     from mlbackends.probing.survey import survey
 
     if not timeout > 0:  # nan, which click finds in every range
@@ -184,7 +184,7 @@ def command(
             renderer.join()
     missing = [reason for need in needs if (reason := unmet(report, need))]
     hide = redact if redact is not None else not wanted
-    shown = redacted(report, _names(host)) if hide else report
+    shown = redacted(report, names_of(host)) if hide else report
     if wanted:
         write("\n".join(_bare(shown, name) for name in wanted), output)
     else:
@@ -215,21 +215,6 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
     if pid:
         return Host(pid=pid, python=of_process(pid, timeout))
     return Host(root or "/")
-
-
-def _names(host: "Host") -> "Names":
-    from mlbackends.model.redaction import Names
-
-    # A service or `env -i` has no HOME; what the system has written down of this user is asked too.
-    number = str(host.system("user_id"))
-    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
-    entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
-    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
-    user = (
-        host.env("USER") or host.env("LOGNAME") or entry[0] or home.rstrip("/").rpartition("/")[2]
-    )
-    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
-    return Names(node=node, user=user, home=home)
 
 
 def _bare(report: "Report", name: str) -> str:

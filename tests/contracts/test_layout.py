@@ -24,6 +24,8 @@ REGISTRIES = (
     "mlbackends.probes",
     "mlbackends.kernels",
     "mlbackends.tracers",
+    "mlbackends.audit.hazards",
+    "mlbackends.cli.outcomes",
     "mlbackends.cli.render",
     "mlbackends.tracing.views",
     "mlbackends.tracing.findings",

@@ -1,0 +1,125 @@
+"""Find what is known to go wrong on a machine, why it hurts, and how to mend it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mlbackends.cli.judging import finish, judging
+from mlbackends.model.records import Presence
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def _complete(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
+    del ctx, param
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.audit import hazard
+
+    return [CompletionItem(code) for code in hazard.codes() if code.startswith(incomplete)]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  backends doctor                            what is wrong here
+  backends doctor --fail-on warning          stricter, for CI
+  backends doctor report.json                of a saved report
+  backends doctor --ignore cpu-governor --format junit --output doctor.xml
+  backends explain openmp-two-runtimes       what one code means
+"""
+)
+@click.argument("subject", metavar="[FILE|DIR|-]", default="-")
+@click.option(
+    "--only", metavar="CODE", multiple=True, shell_complete=_complete, help="Look for this alone."
+)
+@click.option(
+    "--ignore", metavar="CODE", multiple=True, shell_complete=_complete, help="Leave this out."
+)
+@click.option(
+    "--python",
+    metavar="EXE",
+    default="",
+    help="Look at the packages of another Python environment, by its interpreter.",
+)
+@click.option(
+    "--depth",
+    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
+    default=Presence.USABLE.value,
+    show_default=True,
+    help="How far to go on the live machine: found reads files only; loadable opens libraries,"
+    " usable computes with them, in child processes.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.01, max=3600),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a library may take for each answer before it is stopped.",
+)
+@click.option(
+    "--redact/--no-redact",
+    default=True,
+    show_default=True,
+    help="Replace host name, user, home folder, serial numbers and UUIDs.",
+)
+@judging
+def command(
+    subject: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    python: str,
+    depth: str,
+    timeout: float,
+    redact: bool,
+    form: str,
+    fail_on: str,
+    strict: bool,
+    details: bool,
+    output: str,
+    color: str,
+) -> int:
+    """Find what is known to go wrong on a machine, why it hurts, and how to mend it.
+
+    FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
+    machine, - the live one. Each finding has a code that stays; `backends explain CODE` prints its
+    page. What could not be read is "not checked", never passed.
+    """
+    from mlbackends.audit.examining import examine
+    from mlbackends.audit.hazard import load
+    from mlbackends.audit.subjects import name_of, report_of
+    from mlbackends.cli.terminal import ProgressLine
+    from mlbackends.model.errors import BadInput
+
+    for each in (*only, *ignore):
+        load(each)  # a wrong code is told before anything is asked
+    if not timeout > 0:  # nan, which click finds in every range
+        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
+    if python and subject != "-":
+        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
+    progress = ProgressLine()
+    try:
+        report = report_of(
+            subject,
+            python=python,
+            depth=Presence(depth),
+            timeout=timeout,
+            redact=redact,
+            progress=progress,
+        )
+    finally:
+        progress.clear()
+    outcome = examine(report, only=only, ignored=ignore, subject=name_of(subject))
+    return finish(
+        outcome,
+        form=form,
+        fail_on=fail_on,
+        strict=strict,
+        details=details,
+        output=output,
+        color=color,
+    )

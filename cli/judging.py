@@ -1,0 +1,76 @@
+"""What the commands that judge have in common: how the outcome is written, and which exit code it means."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from mlbackends.cli import exits
+from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.model import registry
+from mlbackends.model.audit import Outcome, Severity, Status
+
+FORMATS = "cli.outcomes"
+NEVER = "never"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def judging(command: _Command) -> _Command:
+    """Add the options of every command that judges: --format, --fail-on, --strict, --output, --color."""
+    options = (
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(registry.names(FORMATS)),
+            default="table",
+            show_default=True,
+            help="How to write the outcome. junit, sarif, github, gitlab and tap are for CI,"
+            " prometheus for node_exporter's textfile collector.",
+        ),
+        click.option(
+            "--fail-on",
+            type=click.Choice([*(each.value for each in Severity), NEVER]),
+            default=Severity.ERROR.value,
+            show_default=True,
+            help="Exit 1 where something of this severity or worse failed.",
+        ),
+        click.option("--strict", is_flag=True, help="Exit 3 where a check could not be told."),
+        click.option("--all", "details", is_flag=True, help="Show what passed too."),
+        OUTPUT,
+        COLOR,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def finish(
+    outcome: Outcome,
+    *,
+    form: str,
+    fail_on: str,
+    strict: bool,
+    details: bool,
+    output: str,
+    color: str,
+) -> int:
+    """Write the outcome, and return the exit code that it means."""
+    from mlbackends.cli.output import write
+    from mlbackends.cli.terminal import page
+
+    style = page(color, to_file=output not in ("", "-"), details=details)
+    renderer = registry.load(FORMATS, form)
+    write(renderer.outcome(outcome, style), output)
+    if hasattr(renderer, "beside"):  # what the format also leaves elsewhere, as GitHub's summary
+        renderer.beside(outcome)
+    return code(outcome, fail_on=fail_on, strict=strict)
+
+
+def code(outcome: Outcome, *, fail_on: str, strict: bool) -> int:
+    """Return the exit code that an outcome means."""
+    if fail_on != NEVER and outcome.failed(Severity(fail_on)):
+        return exits.NO
+    if strict and outcome.with_status(Status.UNKNOWN):
+        return exits.UNKNOWN
+    return exits.YES

@@ -1,0 +1,1 @@
+"""Judging reports: known hazards, declared policies, differences. Pure functions of reports, all of them."""

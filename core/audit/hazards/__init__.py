@@ -1,0 +1,1 @@
+"""Known misconfigurations, one file each: what a file has to offer stands in `mlbackends.audit.hazard`."""

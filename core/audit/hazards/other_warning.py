@@ -1,0 +1,24 @@
+"""A probe warns of something that no other hazard speaks for.
+
+Told by:   the warnings of every probe, without those that another hazard claims in its WARNINGS.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ()
+WHY = "The probe saw it; what it says stands in the message, and its code has a page of its own."
+MEND = "Do what the message says, or look at `backends info` for that name."
+SOURCES = ("the probe that the evidence names",)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield each warning that is left."""
+    for name, probe in known.report.probes.items():
+        for warning in probe.warnings:
+            if (name, warning.code) not in known.claimed:
+                yield from_warning(warning, **{f"{name}.warnings": [warning.code]})

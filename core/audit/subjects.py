@@ -1,0 +1,93 @@
+"""What is judged: a saved report, a recorded machine, or the live one."""
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import SCHEMA, Presence, Report
+from mlbackends.model.redaction import Names, redacted
+
+if TYPE_CHECKING:
+    from mlbackends.probing.survey import Progress
+
+LIVE = "-"
+REPORT_LIMIT = 64 << 20
+"""No saved report is larger than this, in bytes; a real one has some hundred thousand."""
+_HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
+
+
+class _Head(Struct):
+    """What a report says of itself; read first, so that another file is told from a broken one."""
+
+    schema: str = ""
+
+
+def report_of(
+    subject: str = LIVE,
+    *,
+    python: str = "",
+    depth: Presence = Presence.USABLE,
+    timeout: float = 5.0,
+    redact: bool = True,
+    progress: "Progress | None" = None,
+) -> Report:
+    """Return the report of a subject: "-" is the live machine, a folder a recorded one, a file a report.
+
+    python: the interpreter whose environment is looked at, "" for our own; it, depth and timeout
+    concern the live machine alone. redact: whether what names the machine or its user is replaced.
+    Raises BadInput, with the file and what is wrong with it.
+    """
+    if subject != LIVE and not os.path.isdir(subject):
+        report = read_report(subject)
+        return redacted(report, Names()) if redact and not report.redacted else report
+    from mlbackends.probing.host import Host
+    from mlbackends.probing.identity import names_of
+    from mlbackends.probing.interpreter import ask
+    from mlbackends.probing.survey import survey
+
+    live = subject == LIVE
+    host = Host("/" if live else subject, python=ask(python, timeout) if python else None)
+    report = survey((), host, depth if live else Presence.FOUND, timeout=timeout, progress=progress)
+    return redacted(report, names_of(host)) if redact else report
+
+
+def name_of(subject: str) -> str:
+    """Return what people call a subject."""
+    return "this machine" if subject == LIVE else subject
+
+
+def read_report(path: str) -> Report:
+    """Read a report that `backends info --format json` wrote. Raises BadInput."""
+    import msgspec
+
+    data = _bytes_of(path)
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
+            raise BadInput(f"{path} is no report: its schema is {head.schema[:80]!r}", _HINT)
+        if head.schema != SCHEMA:
+            said = f"{path} has the schema {head.schema[:80]!r}; this version reads {SCHEMA!r}"
+            raise BadInput(said, "use the version of backends that wrote it")
+        return msgspec.json.decode(data, type=Report)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is no report: {error}", _HINT) from None
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        # O_NONBLOCK: a FIFO must not make us wait for a writer that never comes.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(handle, "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
+            os.set_blocking(handle, True)
+            size = os.fstat(handle).st_size if is_regular else 0
+            data = b"" if size > REPORT_LIMIT else file.read(REPORT_LIMIT + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{path} cannot be read: {why}") from None
+    if max(size, len(data)) > REPORT_LIMIT:
+        raise BadInput(f"{path} is larger than {REPORT_LIMIT >> 20} MiB: that is no report")
+    return data

@@ -1,0 +1,101 @@
+"""What `doctor`, `audit`, `diff` and `sdpa check` come to, as one kind of record: checks and how each ended.
+
+Whatever prints for people or for CI reads an Outcome and nothing else, so that each format exists once.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+from mlbackends.model.records import FactValue
+
+SCHEMA = "backends.outcome/1"
+
+
+class Severity(StrEnum):
+    """How bad a failed check is; the order of the members is the order of the rungs."""
+
+    NOTE = "note"
+    """Worth knowing; nothing is wrong."""
+    WARNING = "warning"
+    """It works, and slower, weaker or by luck."""
+    ERROR = "error"
+    """It does not work, or gives wrong results."""
+
+    @property
+    def rung(self) -> int:
+        """The place on the ladder: 0 for a note to 2 for an error."""
+        return list(Severity).index(self)
+
+
+class Status(StrEnum):
+    """How a check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """It is not meant for this machine."""
+    WAIVED = "waived"
+    """It failed, and somebody has accepted that until a day that is not over."""
+    UNKNOWN = "unknown"
+    """It could not be told: what it needs could not be read. Never the same as passed."""
+
+
+class Place(Struct, frozen=True, omit_defaults=True):
+    """Where a check is declared. line: from 1; 0 where a file has no lines."""
+
+    file: str
+    line: int = 0
+
+
+class Check(Struct, frozen=True, omit_defaults=True):
+    """One thing that was looked at, and how it ended.
+
+    code: stable; that of a hazard, the id of a rule, the dotted name of a difference, or a problem's
+    backend. Several failed checks may share one: a hazard that is there twice.
+    title: what is looked at, on one line. message: what was seen and what was needed, one sentence.
+    why: why it matters. hint: what to do. command: what to type for that, "" where no command does it.
+    evidence: what was seen, by dotted name. documentation: an address, or "".
+    """
+
+    code: str
+    title: str
+    # Factories, since what equals a plain default is left out of the JSON; these never are.
+    severity: Severity = field(default_factory=lambda: Severity.ERROR)
+    status: Status = field(default_factory=lambda: Status.PASSED)
+    message: str = ""
+    why: str = ""
+    hint: str = ""
+    command: str = ""
+    evidence: dict[str, FactValue] = {}
+    place: Place | None = None
+    documentation: str = ""
+
+
+class Outcome(Struct, frozen=True):
+    """Every check of one run, in an order that does not depend on chance.
+
+    kind: the command: doctor, audit, diff or sdpa-check. title: for people. subject: the machine or
+    file that was looked at. created: when that was recorded, not when it was checked.
+    """
+
+    schema: str
+    tool: str
+    kind: str
+    title: str
+    subject: str
+    created: str
+    checks: tuple[Check, ...]
+
+    def failed(self, least: Severity = Severity.NOTE) -> tuple[Check, ...]:
+        """Return the failed checks of a severity or worse, the worst first."""
+        found = [
+            check
+            for check in self.checks
+            if check.status is Status.FAILED and check.severity.rung >= least.rung
+        ]
+        return tuple(sorted(found, key=lambda check: -check.severity.rung))
+
+    def with_status(self, status: Status) -> tuple[Check, ...]:
+        """Return the checks that ended so."""
+        return tuple(check for check in self.checks if check.status is status)
