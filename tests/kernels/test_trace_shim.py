@@ -179,6 +179,9 @@ ENDS = {
     "putchar": r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) putchar(*at);',
     "putc": r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) putc(*at, stdout);',
     "fputc": r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) fputc(*at, stdout);',
+    "putc_unlocked": (
+        r'for (char *at = "timestamp,operation,exec_time\n"; *at; ++at) putc_unlocked(*at, stdout);'
+    ),
     "an argument": r'printf("%c", 0x74); printf("%s", "imestamp,operation,exec_time\n");',
 }
 
@@ -279,6 +282,33 @@ def test_a_piece_that_text_intervenes_on_is_printed_as_it_came(bench: Bench) -> 
     )
     wanted = ["d", "ce", "i", "n", "op", "qr"]
     assert lines(done) == [f"onednn_verbose,{letters}" for letters in wanted]
+
+
+@pytest.mark.parametrize("before", ["", r'fputs("before\n", stdout);'], ids=["first", "later"])
+@pytest.mark.parametrize("behind", ["", "fflush(stdout);", 'puts("behind");'])
+def test_a_line_that_ends_by_putc_unlocked_is_one(bench: Bench, before: str, behind: str) -> None:
+    body = (
+        f"int main(void) {{ {before} fputs(LINE, stdout); putc_unlocked('\\n', stdout); {behind} }}"
+    )
+    done = bench.run(body)
+    assert done.stdout == b"before\n" * bool(before) + b"behind\n" * ("behind" in behind)
+    assert lines(done) == [LINE]
+
+
+def test_what_putc_unlocked_puts_between_stays_in_order(bench: Bench) -> None:
+    body = r"""int main(void) {
+        fputs("before\nonednn_verbose,a", stdout);
+        fputs("\nonednn_verbose,b", stdout); putc_unlocked(' ', stdout); putc_unlocked('x', stdout);
+        puts(" end");
+        printf("onednn_verbose,c,"); putc_unlocked('\n', stdout); putc_unlocked('y', stdout);
+        printf("onednn_verbose,d,"); for (int each = 0; each < 9000; ++each) putc_unlocked('z', stdout);
+    }"""
+    done = bench.run(body)
+    text = (
+        b"before\nonednn_verbose,a\nonednn_verbose,b x end\nonednn_verbose,c,\nyonednn_verbose,d,"
+    )
+    assert done.stdout == text + b"z" * 9000
+    assert lines(done) == []
 
 
 def test_a_piece_goes_where_the_output_went_when_it_was_printed(bench: Bench) -> None:

@@ -23,6 +23,7 @@ typedef int (*puts_type)(const char *);
 typedef int (*fputs_type)(const char *, FILE *);
 typedef size_t (*fwrite_type)(const void *, size_t, size_t, FILE *);
 typedef int (*fputc_type)(int, FILE *);
+typedef int (*overflow_type)(FILE *, int);
 typedef int (*file_type)(FILE *);
 typedef FILE *(*freopen_type)(const char *, const char *, FILE *);
 typedef FILE *(*fopen_type)(const char *, const char *);
@@ -72,6 +73,11 @@ int shim_next_fputc(int letter, FILE *stream) {
 int shim_next_fputc_unlocked(int letter, FILE *stream) {
     FIND(fputc_type, "fputc_unlocked")
     return next ? next(letter, stream) : shim_next_fputc(letter, stream);
+}
+
+int shim_next_overflow(FILE *stream, int letter) {
+    FIND(overflow_type, "__overflow")
+    return next ? next(stream, letter) : shim_next_fputc_unlocked(letter, stream);
 }
 
 int shim_next_fflush(FILE *stream) {

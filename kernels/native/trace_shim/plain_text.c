@@ -87,3 +87,9 @@ EXPORTED int putchar_unlocked(int letter) { return fputc_unlocked(letter, stdout
 
 /* The putc of older headers, and in libraries that were compiled with them. */
 EXPORTED int _IO_putc(int letter, FILE *stream) { return fputc(letter, stream); }
+
+/* What putc_unlocked calls, where it stands in the program itself and the buffer is full or none. */
+EXPORTED int __overflow(FILE *stream, int letter) {
+    if (is_letter_taken(letter, stream)) return (unsigned char)letter;
+    return shim_next_overflow(stream, letter);
+}

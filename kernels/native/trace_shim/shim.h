@@ -52,6 +52,7 @@ size_t shim_next_fwrite(const void *items, size_t size, size_t count, FILE *stre
 size_t shim_next_fwrite_unlocked(const void *items, size_t size, size_t count, FILE *stream);
 int shim_next_fputc(int letter, FILE *stream);
 int shim_next_fputc_unlocked(int letter, FILE *stream);
+int shim_next_overflow(FILE *stream, int letter);
 int shim_next_fflush(FILE *stream);
 int shim_next_fclose(FILE *stream);
 FILE *shim_next_fopen(const char *name, const char *path, const char *mode);
