@@ -72,6 +72,12 @@ def is_terminal(stream: object) -> bool:
         return False
 
 
+def can_redraw(environment: Mapping[str, str]) -> bool:
+    """Tell whether a terminal can show a line that changes, and somebody watches it: not so in CI."""
+    in_ci = environment.get("CI", "").lower() not in ("", "0", "false")
+    return environment.get("TERM") != "dumb" and not in_ci
+
+
 class ProgressLine:
     """One line on standard error that says how far a survey is; on a terminal only, after half a second.
 
@@ -79,12 +85,13 @@ class ProgressLine:
     """
 
     DELAY_SECONDS = 0.5
+    INTERVAL_SECONDS = 0.5
 
     def __init__(self) -> None:
         self._text = "looking at this machine"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
-        if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+        if is_terminal(sys.stderr) and can_redraw(os.environ):
             self._thread.start()
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
@@ -92,12 +99,20 @@ class ProgressLine:
         answered = "library has answered" if total == 1 else "libraries have answered"
         self._text = f"{done} of {total} {answered}, waiting for {waited_for}"
 
+    def line(self, width: int) -> str:
+        """Return what is shown now, at most so many columns wide."""
+        return self._text[:width]
+
     def _draw(self) -> None:
-        shown = False
-        while not self._done.wait(self.DELAY_SECONDS):
-            sys.stderr.write(f"\r\033[K{self._text[: _room()]}")
-            sys.stderr.flush()
-            shown = True
+        shown = ""
+        pause = self.DELAY_SECONDS
+        while not self._done.wait(pause):
+            pause = self.INTERVAL_SECONDS
+            line = self.line(_room())
+            if line != shown:
+                sys.stderr.write(f"\r\033[K{line}")
+                sys.stderr.flush()
+                shown = line
         if shown:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()

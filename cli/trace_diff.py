@@ -1,5 +1,6 @@
 """What `backends trace diff` prints: two files, compared."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.cli import exits
@@ -42,7 +43,8 @@ def diff(
         options["by"] = by
     viewing.begin("diff", **options)  # what is wrong with them is told before the files are read
     logs = (Logs([before]), Logs([after]))
-    found = _difference(*logs, filters.where(*wheres), skip_first, by, options)
+    with closing(logs[0]), closing(logs[1]):
+        found = _difference(*logs, filters.where(*wheres), skip_first, by, options)
     most = _TOP if top is None and form in ("table", "markdown") else top or 0
     style = page(color, to_file=output not in ("", "-"))
     write(printed({"diff": found}, form, style, most, everything=everything), output)

@@ -1,10 +1,10 @@
 """Saved traces on their way into views: file after file, with how far it is, and what could not be read."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.cli.terminal import ProgressLine
+from mlbackends.cli.trace_progress import ReadingProgress
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reading, viewing
 from mlbackends.tracing.filters import Where, after_first
@@ -18,33 +18,17 @@ _PER_PLACE = frozenset({"process", "thread"})
 """Fields that differ from call to call, and not among those that are added up together."""
 
 
-class ReadingProgress(ProgressLine):
-    """One line on standard error that says how much of a file has been read; on a terminal only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._text = "reading"
-
-    def told(self, source: Source) -> None:
-        """Say how far a file is."""
-        name = "standard input" if source.name == "-" else os.path.basename(source.name)
-        megabytes = source.position / 1e6
-        if source.size:
-            share = f"{source.position / source.size:.0%}, "
-            self._text = f"reading {name}: {share}{megabytes:,.0f} of {source.size / 1e6:,.0f} MB"
-        else:
-            self._text = f"reading {name}: {megabytes:,.0f} MB"
-
-
 class Logs:
     """Files that are read one after the other, each when its turn comes.
 
     lines: how many lines of libraries came. unreadable: how many of them could not be read.
-    damage: why files could not be read to their ends.
+    damage: why files could not be read to their ends. Whoever may leave off before the end closes it.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, shows_progress: bool = True) -> None:
         self.names = tuple(names)
+        self._shows_progress = shows_progress
+        self._progress: ReadingProgress | None = None
         self.lines = self.unreadable = 0
         self.damage: list[str] = []
 
@@ -74,24 +58,27 @@ class Logs:
         self.lines = sum(count for kind, count in kinds.items() if kind != "text")
         return whole
 
+    def close(self) -> None:
+        """Take the bar off the terminal, if it is still there."""
+        if self._progress is not None:
+            self._progress.clear()
+
     def _chunks(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        for name in self.names:
-            source = Source(name)
-            progress = ReadingProgress()
-            try:
-                yield name, _watched(source, progress)
-            finally:
-                progress.clear()
-                source.close()
-            if source.damage:
-                said = source.damage
-                self.damage.append(said if name in said else f"{name}: {said}")
-
-
-def _watched(source: Source, progress: ReadingProgress) -> Iterator[bytes]:
-    for chunk in source.chunks():
-        progress.told(source)
-        yield chunk
+        self._progress = ReadingProgress(self.names) if self._shows_progress else None
+        try:
+            for name in self.names:
+                source = Source(name)
+                if self._progress is not None:
+                    self._progress.begin(source)
+                try:
+                    yield name, source.chunks()
+                finally:
+                    source.close()
+                if source.damage:
+                    said = source.damage
+                    self.damage.append(said if name in said else f"{name}: {said}")
+        finally:
+            self.close()
 
 
 def takes_sums(
@@ -115,9 +102,10 @@ def views(
     by: Sequence[str] = (),
 ) -> "dict[str, AnyView]":
     """Return views of files. by: what they group by."""
-    if takes_sums(wanted, where, skip_first, by):
-        return viewing.from_aggregate(logs.aggregate(), wanted, where)
-    return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
+    with closing(logs):
+        if takes_sums(wanted, where, skip_first, by):
+            return viewing.from_aggregate(logs.aggregate(), wanted, where)
+        return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
 
 
 def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:

@@ -1,9 +1,11 @@
 """What `backends trace show` prints: views, every record, one page, or unreadable lines."""
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.cli import exits
@@ -71,23 +73,35 @@ def show(files: Sequence[str], asked: Asked) -> int:
     fitting = _fitting(asked)
     where = fitting.where
     _check(asked)
-    logs = Logs(files)
-    if asked.form == "html":
-        write(_html(logs, asked, where), asked.output)
-    elif asked.names == (RECORDS,):
-        _write_records(logs, asked, where)
-    else:
-        from mlbackends.cli.trace_pages import printed
+    with closing(Logs(files, shows_progress=not _streams(asked))) as logs:
+        if asked.form == "html":
+            write(_html(logs, asked, where), asked.output)
+        elif asked.names == (RECORDS,):
+            _write_records(logs, asked, where)
+        else:
+            from mlbackends.cli.trace_pages import printed
 
-        made = views(logs, wanted(asked), where, asked.skip_first, by(asked))
-        is_empty = not logs.lines or not fitting.anything
-        if not is_empty or asked.form not in ("table", "markdown"):  # the end says it better
-            write(printed(made, asked.form, asked.page(), asked.most), asked.output)
+            made = views(logs, wanted(asked), where, asked.skip_first, by(asked))
+            is_empty = not logs.lines or not fitting.anything
+            if not is_empty or asked.form not in ("table", "markdown"):  # the end says it better
+                write(printed(made, asked.form, asked.page(), asked.most), asked.output)
     code = ending(logs)
     if logs.lines and not fitting.anything:
         say(fitting.said())
         return code or exits.NO
     return code
+
+
+def _streams(asked: Asked) -> bool:
+    """Tell whether lines come out while files are read: on a terminal, now or behind a pager."""
+    return asked.names == (RECORDS,) and asked.output in ("", "-") and not _is_file(sys.stdout)
+
+
+def _is_file(stream: object) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def _fitting(asked: Asked) -> Fitting:
@@ -185,12 +199,12 @@ def _line(raw: str) -> str:
 
 def list_malformed(files: Sequence[str], output: str) -> int:
     """Print each line that could not be read, with its place and the reason."""
-    logs = Logs(files)
-    told = [
-        f"{_named(name)}:{record.line_number}: {record.reason}\n  {_line(record.raw)}"
-        for name, record in logs.records_with_names()
-        if isinstance(record, Malformed)
-    ]
+    with closing(Logs(files)) as logs:
+        told = [
+            f"{_named(name)}:{record.line_number}: {record.reason}\n  {_line(record.raw)}"
+            for name, record in logs.records_with_names()
+            if isinstance(record, Malformed)
+        ]
     write("".join(told) or "every line of a library could be read\n", output)
     tell_problems(logs, say, hint=False)
     return exits.UNKNOWN if logs.damage else exits.YES

@@ -79,7 +79,9 @@ def percent(share: float) -> str:
 
 
 def took(duration_ns: float) -> str:
-    """Return a time for people, of three digits: "1.23 ms"."""
+    """Return a time for people, of three digits or whole seconds: "1.23 ms", "1,070 s"."""
+    if duration_ns >= 1e12:
+        return f"{duration_ns / 1e9:,.0f} s"
     for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if duration_ns >= factor:
             return f"{duration_ns / factor:.3g} {unit}"
