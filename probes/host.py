@@ -76,6 +76,7 @@ FACTS = (
         list[dict[str, int | str]],
         "GPUs and accelerators on PCI: address, vendor, device, class, driver, numa_node.",
     ),
+    Fact("rdma_devices", list[str], "Network devices that do RDMA: InfiniBand, RoCE, EFA."),
 )
 CODES = {
     "shared-memory-small": "The shared memory is too small for processes that share tensors.",
@@ -145,6 +146,7 @@ def find(host: Host) -> Finding:
         devices = pci_devices(host)
         if devices:
             facts["pci_accelerators"] = [_accelerator(one) for one in devices if _computes(one)]
+        facts["rdma_devices"] = host.listdir("/sys/class/infiniband") or None
         warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
     kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
     return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))

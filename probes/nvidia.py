@@ -28,7 +28,7 @@ from mlbackends.probing.cuda.nvml_calls import bound, must, text_of, told_by_sys
 from mlbackends.probing.cuda.versions import decode, driver_release
 from mlbackends.probing.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.probing.host import Host
-from mlbackends.probing.pci import PciDevice, link_facts, of_vendor
+from mlbackends.probing.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
 
 if TYPE_CHECKING:
     import ctypes
@@ -81,7 +81,7 @@ VENDOR = "10de"
 def find(host: Host) -> Finding:
     """Look for GPUs, kernel module, nodes and library, and tell which of them is missing."""
     on_bus = of_vendor(host, VENDOR)
-    gpus = [device for device in on_bus if device.is_display or device.is_accelerator]
+    gpus = [device for device in on_bus if _is_gpu(device)]
     libraries = driver_libraries(host, "nvidia", "libnvidia-ml")
     module = kernel_module(host)
     nodes = device_nodes(host)
@@ -95,7 +95,8 @@ def find(host: Host) -> Finding:
     devices = tuple(_device(host, index, gpu) for index, gpu in enumerate(gpus))
     warnings = library_warnings(host, libraries)
     if devices or libraries:
-        warnings += visibility_warnings(host, len(gpus))
+        uuids = tuple(device.uuid for device in devices)
+        warnings += visibility_warnings(host, len(gpus), uuids if all(uuids) else ())
     # gVisor and others show the nodes, and neither /proc/driver/nvidia nor the module.
     has_driver = bool(module) or "/dev/nvidiactl" in nodes
     reasons = _missing(host, gpus, libraries, has_driver)
@@ -181,12 +182,22 @@ def _surroundings(host: Host, on_bus: tuple[PciDevice, ...]) -> dict[str, FactVa
     return facts
 
 
+def _is_gpu(device: PciDevice) -> bool:
+    """Tell a GPU from the virtual functions that its driver makes of it for virtual machines."""
+    return (device.is_display or device.is_accelerator) and not device.is_virtual_function
+
+
 def _device(host: Host, index: int, gpu: PciDevice) -> Device:
     """Return a GPU as the kernel shows it."""
     told = _information(host, gpu.address)
     facts: dict[str, FactValue] = {"pci_id": f"{gpu.vendor}:{gpu.device}", **link_facts(gpu)}
     if gpu.driver:
         facts["kernel_driver"] = gpu.driver
+    if gpu.iommu_domain:
+        facts["iommu_domain"] = gpu.iommu_domain
+    redirected = is_redirected(host, gpu)
+    if redirected is not None:
+        facts["peers_redirected"] = redirected
     if told.get("GPU Excluded", "").lower() == "yes":
         facts["excluded"] = True
     firmware = told.get("GPU Firmware", "")
@@ -202,6 +213,7 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
         uuid="" if "?" in uuid else uuid,
         numa_node=gpu.numa_node,
         facts=facts,
+        volatile=dict(link_now(gpu)),
         reasons=_unbound(gpu),
     )
 

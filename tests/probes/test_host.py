@@ -331,6 +331,14 @@ def test_gpus_and_accelerators_on_pci_are_listed(tmp_path: Path) -> None:
     }
 
 
+def test_devices_that_do_rdma_are_listed(tmp_path: Path) -> None:
+    node = "sys/class/infiniband/{}/node_guid"
+    files = {node.format("mlx5_1"): "\n", node.format("mlx5_0"): "\n"}
+
+    assert facts_of(tmp_path / "with", files)["rdma_devices"] == ["mlx5_0", "mlx5_1"]
+    assert "rdma_devices" not in facts_of(tmp_path / "without")
+
+
 def test_confinement_is_told_where_it_is_on(tmp_path: Path) -> None:
     files = {
         "sys/fs/selinux/enforce": "1",

@@ -51,8 +51,11 @@ def environment(host: Host) -> dict[str, str]:
     return {name: host.environment[name] for name in VARIABLES if name in host.environment}
 
 
-def visibility_warnings(host: Host, count: int) -> tuple[Reason, ...]:
-    """Return what is wrong with the variables. count: the GPUs that are there, 0 for not known."""
+def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> tuple[Reason, ...]:
+    """Return what is wrong with the variables.
+
+    count: the GPUs that are there, 0 for not known. uuids: of all of them, () where one is not known.
+    """
     warnings = []
     value = environment(host).get(VARIABLE)
     if value is not None:
@@ -65,6 +68,17 @@ def visibility_warnings(host: Host, count: int) -> tuple[Reason, ...]:
         beyond = [entry for entry in entries if entry.isdecimal() and int(entry) >= count > 0]
         if beyond:
             said = f'{VARIABLE} is "{value}": there is no GPU {beyond[0]}, only {count}'
+            warnings.append(
+                Reason("override-invalid", f"{said}; it and what follows it are ignored")
+            )
+        # A MIG instance has a UUID of its own, and the beginning of one is enough.
+        unknown = [
+            entry
+            for entry in entries
+            if uuids and entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids)
+        ]
+        if unknown:
+            said = f'{VARIABLE} is "{value}": no GPU here has the UUID {unknown[0]}'
             warnings.append(
                 Reason("override-invalid", f"{said}; it and what follows it are ignored")
             )

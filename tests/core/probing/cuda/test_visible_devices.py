@@ -59,6 +59,24 @@ def test_what_is_wrong_with_the_variables(
     assert [warning.code for warning in visibility_warnings(host, count)] == codes
 
 
+@pytest.mark.parametrize(
+    ("value", "codes"),
+    [
+        ("GPU-1f3a", []),
+        ("GPU-1f3a0000-0000-0000-0000-000000000000", []),
+        ("GPU-9999", ["override-invalid"]),
+        ("0,GPU-9999", ["override-invalid"]),
+        ("MIG-9999", []),
+    ],
+)
+def test_a_uuid_that_no_gpu_has_is_wrong(value: str, codes: list[str]) -> None:
+    host = Host(environment={"CUDA_VISIBLE_DEVICES": value})
+    uuids = ("GPU-1f3a0000-0000-0000-0000-000000000000",)
+
+    assert [warning.code for warning in visibility_warnings(host, 1, uuids)] == codes
+    assert visibility_warnings(host, 1) == ()
+
+
 def test_an_empty_variable_is_set() -> None:
     host = Host(environment={"CUDA_VISIBLE_DEVICES": "", "PATH": "/bin"})
 
