@@ -12,6 +12,11 @@ the process, so that sessions share them: they may be inside each other, overlap
 stand inside or around `mlbackends.mkl.verbose` and `mlbackends.mkldnn.verbose`. Each gives back
 what it found.
 
+Records tell their process, thread and start where the capture's shim is installed and the C library
+is glibc: a child of a fork has its own. Elsewhere they tell the process, unless another one may have
+printed the line, and the start where the user had oneDNN print time stamps; `thread` is then MKL's own
+number. What is not known is None.
+
 Limits: a program that is started inside a session must end inside, or what it prints later is lost.
 oneDNN prints time stamps and refusals only where variables asked for them before its first use.
 """
@@ -23,11 +28,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, MlBackendsError, UnknownName
 from mlbackends.tracing import exporting, viewing
-from mlbackends.tracing.in_process import listening
+from mlbackends.tracing.in_process import listening, stamping
 from mlbackends.tracing.in_process.mkl_file import VARIABLE, OutputFiles
 from mlbackends.tracing.reading import line_records
 from mlbackends.verbose_scopes import MklVerbose, OnednnVerbose
-from mlbackends.verbose_scopes.loaded_files import loaded_files
 from mlbackends.verbose_scopes.scope import Scope, VerboseUnreachable
 
 if TYPE_CHECKING:
@@ -114,9 +118,7 @@ class Session:
         for line in new:
             number = len(self._records) + 1
             self._records += (
-                record
-                for record in line_records(line, number, prefixes=False)
-                if record.tracer in self.tracers
+                record for record in line_records(line, number) if record.tracer in self.tracers
             )
         return self._records
 
@@ -206,7 +208,7 @@ def _neither(problems: list[VerboseUnreachable]) -> VerboseUnreachable:
 def _refuse_other_captures(names: tuple[str, ...]) -> None:
     """Raise NotCaptured where lines would never come here, which would look like no calls at all."""
     file = os.environ.get("MLBACKENDS_TRACE_FILE", "")
-    if file and any(path.endswith("trace_shim.so") for path in loaded_files()):
+    if file and stamping.is_preloaded():
         raise NotCaptured(
             f"this process is traced already: its lines go to {file}",
             "run it without `backends trace`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import mlbackends
 from mlbackends.model.trace import Header, Malformed, MklCall, Primitive, Text
 from mlbackends.tracing import capture, reading
+from mlbackends.tracing.capture.preloading import shim_path
 from mlbackends.tracing.demo import demonstrations
 
 if TYPE_CHECKING:
@@ -48,6 +50,11 @@ def test_a_session_has_torchs_primitives(capfd: pytest.CaptureFixture[str]) -> N
     assert "convolution" in {each.operation for each in ran}
     assert all(each.duration_ns is not None for each in ran)
     assert not [each for each in session if isinstance(each, Malformed)]
+    assert {each.process for each in session} == {os.getpid()}
+    if shim_path():
+        assert {each.thread for each in ran} == {threading.get_native_id()}
+        starts = [each.start_ns for each in ran]
+        assert all(starts)
     assert capfd.readouterr().out == "the program's\n"
 
 
@@ -56,6 +63,8 @@ def test_a_session_has_the_calls_of_the_mkl_inside_torch() -> None:
         multiply(257)
     calls = [each for each in session.records if isinstance(each, MklCall)]
     assert [(each.operation, each.shape) for each in calls] == [("SGEMM", "m257n257k257")]
+    assert [each.process for each in calls] == [os.getpid()]
+    assert not shim_path() or [each.thread for each in calls] == [threading.get_native_id()]
 
 
 def test_lines_are_those_that_torchs_own_scope_prints(

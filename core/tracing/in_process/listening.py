@@ -15,8 +15,10 @@ from mlbackends.tracing.capture.demultiplexing import Demultiplexer, Separated
 from mlbackends.tracing.in_process.mkl_file import OutputFiles
 from mlbackends.tracing.in_process.redirection import Redirected, write_all
 from mlbackends.tracing.in_process.sink import Sink
+from mlbackends.tracing.in_process.stamping import Stamps
 
 _POLL_SECONDS = 0.05
+_SWITCHES = ("MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
 
 
 class Listener(Protocol):
@@ -25,7 +27,11 @@ class Listener(Protocol):
     tracers: frozenset[str]
 
     def take(self, lines: list[bytes]) -> None:
-        """Take in lines, of any tracer that somebody listens to."""
+        """Take in lines, of any tracer that somebody listens to; each has the capture's stamp in front.
+
+        Where its end or thread is not known, the stamp has the process alone, and none where even
+        that is not: a process started meanwhile may have printed it.
+        """
 
 
 class _Listening:
@@ -37,15 +43,22 @@ class _Listening:
         self._sink = Sink()
         self._stream: Redirected | None = None
         self._files: OutputFiles | None = None
+        self._stamps = Stamps(self._sink)
         self._apart = Demultiplexer(())
         self._is_over = threading.Event()
+        # A program that is started meanwhile prints what its variables ask for.
+        self.is_alone = all(os.environ.get(name, "") in {"", "0", "none"} for name in _SWITCHES)
+        """Whether no other process can have printed a line."""
 
     def add(self, listener: Listener) -> None:
         """Begin to hand on lines. Raises OSError where standard output cannot be redirected."""
         wanted = listener.tracers.union(*(each.tracers for each in self.listeners))
         if "mkl" in wanted and self._files is None:
             self._files = OutputFiles()
-            self._files.set(self._sink.path)
+            if self._stamps.are_there:
+                self._files.set_standard_output()
+            else:
+                self._files.set(self._sink.path)
         if self._stream is None and (wanted != {"mkl"} or not self._has_files()):
             self._stream = Redirected(1, self._sink.open())
             threading.Thread(target=self._hand_on, daemon=True).start()
@@ -69,6 +82,7 @@ class _Listening:
         """Give everything back; the last listeners get what was still buffered."""
         self._is_over.set()
         self._give_back_files()
+        self._stamps.end()
         if self._stream is not None:
             self._stream.end()
         self.listeners = last
@@ -83,9 +97,11 @@ class _Listening:
         """In the child of a fork: give standard output back when its copies of the sessions end."""
         if listener in self.listeners:
             self.listeners.remove(listener)
-            if not self.listeners and self._stream is not None:
-                self._stream.end()
-                self._stream.close()
+            if not self.listeners:
+                self._stamps.end()
+                if self._stream is not None:
+                    self._stream.end()
+                    self._stream.close()
 
     def pull(self) -> None:
         """Hand on what has come so far."""
@@ -105,19 +121,30 @@ class _Listening:
         """Look for the lines of those who listen now: all others are the program's."""
         self._settle(self._apart.release())
         wanted = frozenset().union(*(each.tracers for each in self.listeners))
-        self._apart = Demultiplexer(
-            marker for name in sorted(wanted) for marker in registry.load("tracers", name).MARKERS
-        )
+        markers = [
+            each for name in sorted(wanted) for each in registry.load("tracers", name).MARKERS
+        ]
+        self._stamps.heed(markers)
+        self._apart = Demultiplexer(markers)
+
+    def _stamped(self, line: bytes) -> bytes:
+        stamped = self._stamps.moved_to_front(line)
+        if stamped is not None:
+            return stamped
+        is_ours = self.is_alone and not self._stamps.are_there
+        return b"[pid %d] " % os.getpid() + line if is_ours else line
 
     def _settle(self, separated: Separated) -> None:
         if separated.lines:
+            lines = [self._stamped(line) for line in separated.lines]
             for listener in self.listeners:
-                listener.take(separated.lines)
-        if separated.text and self.problem is None:
+                listener.take(lines)
+        text = self._stamps.without(separated.text)
+        if text and self.problem is None:
             outside = self._stream.outside if self._stream else 1
             try:
                 if outside is not None:
-                    write_all(outside, separated.text)
+                    write_all(outside, text)
             except OSError as error:
                 self.problem = error
 
@@ -193,5 +220,10 @@ def _forget() -> None:
         _inherited, _listening = _listening, None
 
 
+def _has_forked() -> None:
+    if _listening is not None:
+        _listening.is_alone = False
+
+
 with contextlib.suppress(AttributeError):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget, after_in_parent=_has_forked)

@@ -58,11 +58,20 @@ class OutputFiles:
     def give_back(self) -> None:
         """Have every copy print to where it did: the user's file, or standard output."""
         path = os.environ.get(VARIABLE, "")
-        if self._functions and path:
+        if path:
             self.set(path)
-        elif self._functions:
-            # MKL has no other word for standard output than a name that it complains about.
-            with_no_complaint(lambda: self.set(""))
+        else:
+            self.set_standard_output()
+
+    def set_standard_output(self) -> None:
+        """Have every copy print to C's `stdout`: its word for that is a name that it complains about."""
+
+        def set_all() -> None:
+            for function in self._functions.values():
+                function(b"")
+
+        if self._functions:
+            with_no_complaint(set_all)
 
     def close(self) -> None:
         """Let go of the copies."""

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,8 @@ import pytest
 import mlbackends
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import MklCall, Primitive
+from mlbackends.tracing.capture.preloading import shim_path
+from mlbackends.tracing.in_process import stamping
 from mlbackends.tracing.session import NotCaptured
 from mlbackends.verbose_scopes.scope import VerboseUnreachable
 
@@ -69,9 +72,13 @@ void fake_run(int size) {
     int length = snprintf(line, sizeof line, "MKL_VERBOSE SGEMM(N,N,%d,5,5,0x1,0x2,5,0x3,5,0x4,0x5,5) "
                           "15.88us CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2\n", size);
     if (!mode) return;
-    int file = *path ? open(path, O_WRONLY | O_APPEND | O_CREAT, 0666) : 1;
-    if (write(file, line, (size_t)length) < 0) return;
-    if (file != 1) close(file);
+    if (!*path) {
+        printf("%s", line);
+        fflush(stdout);
+        return;
+    }
+    int file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0666);
+    if (write(file, line, (size_t)length) >= 0) close(file);
 }
 int fake_level(void) { return mode; }
 const char *fake_path(void) { return path; }
@@ -100,6 +107,18 @@ class Loaded:
     @property
     def path(self) -> bytes:
         return bytes(self._function("fake_path", ctypes.c_char_p)())
+
+
+@pytest.fixture(autouse=True, params=["with the shim", "without"])
+def stamps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether lines are stamped; what runs in a process of its own has what is installed."""
+    is_there = bool(shim_path())
+    if request.param == "without":
+        monkeypatch.setattr(stamping, "shim_path", lambda: "")
+        return False
+    if not is_there:
+        pytest.skip("this installation has no shim")
+    return True
 
 
 @pytest.fixture
@@ -263,14 +282,14 @@ except BrokenPipeError:
 # ---- MKL ----------------------------------------------------------------------------------
 
 
-def test_mkl_prints_to_a_file_and_standard_output_stays(
-    mkl: Loaded, capfd: pytest.CaptureFixture[str]
+def test_mkl_is_collected_and_standard_output_stays(
+    mkl: Loaded, stamps: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = os.fstat(1)
     with mlbackends.trace("mkl") as session:
         assert os.path.samestat(before, os.fstat(1))
         mkl.run(7)
-        assert mkl.path
+        assert bool(mkl.path) is not stamps
     (record,) = session.records
     assert isinstance(record, MklCall)
     assert (record.operation, record.shape) == ("SGEMM", "m7n5k5")
@@ -420,10 +439,109 @@ with mlbackends.trace("onednn", level="exec") as session:
     os.wait()
     library.fake_run(2)
 print([record.shape for record in session.records])
+print(len({{record.process for record in session if record.process}}))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout.splitlines()[-1] == b"['1x64:64x64', '2x64:64x64']"
+    assert done.stdout.splitlines()[-2] == b"['1x64:64x64', '2x64:64x64']"
+    assert done.stdout.splitlines()[-1] == (b"2" if shim_path() else b"0")
     assert sorted(done.stdout.splitlines()[:2]) == [b"from the child", b"from the child, ended"]
+
+
+# ---- who printed it, and when -------------------------------------------------------------
+
+
+def test_records_tell_their_process_thread_and_start(
+    onednn: Loaded, mkl: Loaded, stamps: bool
+) -> None:
+    threads: list[int] = []
+
+    def work() -> None:
+        threads.append(threading.get_native_id())
+        onednn.run()
+        mkl.run()
+
+    began = time.time_ns()
+    with mlbackends.trace(level="exec") as session:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        work()
+    ended = time.time_ns()
+    assert len(session) == 4
+    assert {record.process for record in session} == {os.getpid()}
+    if not stamps:  # 0 is MKL's own number
+        assert [record.thread for record in session] == [None, 0] * 2
+        assert {record.start_ns for record in session} == {None}
+        return
+    assert [record.thread for record in session] == [each for each in threads for _ in range(2)]
+    ends = [(record.start_ns or 0) + round(record.duration_ns or 0) for record in session]
+    assert [began, *ends, ended] == sorted([began, *ends, ended])
+    assert {record.clock for record in session} == {"epoch"}
+
+
+def test_stamps_are_no_part_of_lines_and_text(
+    onednn: Loaded, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    word = b"a word about onednn_verbose, in the middle\nMKL_VERBOSE too\n"
+    with mlbackends.trace("onednn", level="exec") as session:
+        onednn.say(b"no end ")
+        onednn.run()
+        onednn.say(word)
+    assert [str(record)[:15] for record in session] == ["onednn_verbose,"]
+    assert str(session.records[0]).endswith(",64x64:64x64,0.5")
+    assert capfdbinary.readouterr().out == b"no end " + word
+
+
+def test_threads_that_print_at_once_each_have_their_lines(onednn: Loaded, stamps: bool) -> None:
+    threads: dict[str, int | None] = {}
+
+    def work(size: int) -> None:
+        threads[f"{size}x64:64x64"] = threading.get_native_id() if stamps else None
+        for _ in range(200):
+            onednn.run(size)
+
+    with mlbackends.trace("onednn", level="exec") as session:
+        running = [threading.Thread(target=work, args=(size,)) for size in (1, 2, 3)]
+        for each in running:
+            each.start()
+        for each in running:
+            each.join()
+    assert len(session) == 600
+    assert {(record.shape, record.thread) for record in session} == set(threads.items())
+
+
+def test_lines_of_another_process_are_not_taken_for_ours(
+    onednn: Loaded, stamps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEDNN_VERBOSE", "1")
+    line = (
+        "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src_f32::blocked:ab::f0,,,8x8:8x8,1"
+    )
+    with mlbackends.trace("onednn", level="exec") as session:
+        onednn.run()
+        subprocess.run(["echo", line], check=True)
+    assert [record.process for record in session] == [os.getpid() if stamps else None, None]
+
+
+def test_a_program_may_close_its_stdout_inside(fake_library: FakeLibrary) -> None:
+    program = f"""
+import ctypes, sys
+import mlbackends
+library = ctypes.CDLL({str(fake_library("talking_onednn", "libdnnl.so.3", source=ONEDNN))!r})
+libc = ctypes.CDLL(None)
+with mlbackends.trace("onednn", level="exec") as session:
+    library.fake_run(1)
+    libc.fclose(ctypes.c_void_p.in_dll(libc, "stdout"))
+    library.fake_run(2)
+with mlbackends.trace("onednn", level="exec") as again:
+    library.fake_run(3)
+print(*[record.shape for record in (*session, *again)], file=sys.stderr)
+"""
+    if sys.platform != "linux":
+        pytest.skip("C's stdout has another name here")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.split()[0] == b"1x64:64x64"
 
 
 # ---- what is not there --------------------------------------------------------------------
