@@ -32,7 +32,7 @@ from mlbackends.probing.amd import (
 )
 from mlbackends.probing.drm import denied, render_node
 from mlbackends.probing.packages import distributions
-from mlbackends.probing.pci import FOLDER, link_facts
+from mlbackends.probing.pci import FOLDER, link_facts, link_now
 from mlbackends.probing.search import absent, libraries_named
 from mlbackends.probing.variables import steering
 
@@ -193,7 +193,7 @@ def _device(host: Host, index: int, card: AmdGpu) -> Device:
             facts[fact] = mode
     if card.partition:
         facts["partition"] = card.partition
-    volatile: dict[str, FactValue] = {}
+    volatile: dict[str, FactValue] = dict(link_now(card.pci)) if card.pci else {}
     used = host.read_int(f"{at}/mem_info_vram_used") if card.address else None
     if used is not None and 0 <= used < 1 << 60:
         volatile["memory_used_bytes"] = used

@@ -21,6 +21,9 @@ _ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECA
 _NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _DEVICES_LIMIT = 4096
 _WIDEST = 32  # 255 stands for "unknown"
+_CONFIGURATION_BYTES, _EXTENDED = 4096, 256
+_ACS, _REQUEST_REDIRECT = 0x000D, 0x0004
+_DOMAIN = pattern(r"[A-Za-z-]{1,20}")
 _SPEED = pattern(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
 _DETAILED = ("02", "03", "0b40", "12")
 """Beginnings of the class codes whose devices are worth the extra reads: network, display,
@@ -37,7 +40,8 @@ class PciDevice(Struct, frozen=True):
 
     The rest is None where the kernel does not tell, where the device sleeps, or where it is none of
     the kinds above. The link is that of the card: switches on the card itself are passed over. Its
-    current speed falls when the device idles.
+    current speed falls when the device idles. max_slot_width: of the port that the card is in.
+    iommu_domain: how its addresses are translated: identity, DMA, DMA-FQ; "" where that is not told.
     """
 
     address: str
@@ -51,6 +55,8 @@ class PciDevice(Struct, frozen=True):
     link_width: int | None = None
     max_link_gigatransfers_per_second: float | None = None
     max_link_width: int | None = None
+    max_slot_width: int | None = None
+    iommu_domain: str = ""
     is_asleep: bool = False
     is_virtual_function: bool = False
 
@@ -105,13 +111,53 @@ def product_name(host: Host, device: PciDevice) -> str:
 def link_facts(device: PciDevice) -> dict[str, int | float]:
     """Return what is known of a device's link, as facts for a `Device` record.
 
-    Only the most that the card can: the current speed wobbles with the load.
+    Only the most that the card and its slot can: what is now wobbles with the load.
     """
     told = {
         "max_pcie_gigatransfers_per_second": device.max_link_gigatransfers_per_second,
         "max_pcie_width": device.max_link_width,
+        "max_pcie_slot_width": device.max_slot_width,
     }
     return {name: value for name, value in told.items() if value is not None}
+
+
+def link_now(device: PciDevice) -> dict[str, int]:
+    """Return how wide the link is now, for the `volatile` of a `Device` record."""
+    return {} if device.link_width is None else {"pcie_width": device.link_width}
+
+
+def is_redirected(host: Host, device: PciDevice) -> bool | None:
+    """Tell whether a switch above a device sends what it says to its neighbours up to the processor.
+
+    That is what Access Control Services do. None where no switch is above it, or where the
+    configuration cannot be read: that takes root. A root port's say is left out, for what passes
+    through it goes to the processor anyway.
+    """
+    told = [
+        redirects
+        for above in _bridges(host, f"{FOLDER}/{device.address}")[1:]
+        if (redirects := _redirects(host, f"{FOLDER}/{above}/config")) is not None
+    ]
+    return any(told) if told else None
+
+
+def _redirects(host: Host, path: str) -> bool | None:
+    """Read the ACS control of a bridge; None where it has none. Cached: bridges are shared."""
+    known: dict[str, bool | None] = host.__dict__.setdefault("_pci_redirects", {})
+    if path not in known:
+        known[path] = _request_redirect(host.read_bytes(path, _CONFIGURATION_BYTES))
+    return known[path]
+
+
+def _request_redirect(data: bytes) -> bool | None:
+    at, seen = _EXTENDED, set[int]()
+    while at >= _EXTENDED and at + 8 <= len(data) and at not in seen:
+        seen.add(at)
+        header = int.from_bytes(data[at : at + 4], "little")
+        if header & 0xFFFF == _ACS:
+            return bool(int.from_bytes(data[at + 6 : at + 8], "little") & _REQUEST_REDIRECT)
+        at = header >> 20 & 0xFFC
+    return None
 
 
 def _read(host: Host, address: str) -> PciDevice | None:
@@ -144,40 +190,50 @@ def _read(host: Host, address: str) -> PciDevice | None:
 
 def _with_details(host: Host, folder: str, device: PciDevice) -> PciDevice:
     node = host.read_int(f"{folder}/numa_node")
+    domain = host.read(f"{folder}/iommu_group/type", 64)
     asleep = host.read(f"{folder}/power/runtime_status", 64) == "suspended"
     device = replace(
         device,
         numa_node=node if node is not None and 0 <= node < 1 << 16 else None,
+        iommu_domain=domain if _DOMAIN.fullmatch(domain) else "",
         is_asleep=asleep,
         is_virtual_function=host.is_link(f"{folder}/physfn"),
     )
     if asleep:
         return device
-    at = _end_of_card(host, folder, device.vendor)
+    at, slot = _end_of_card(host, folder, device.vendor)
     return replace(
         device,
         link_gigatransfers_per_second=_speed(host, f"{at}/current_link_speed"),
         link_width=_width(host, f"{at}/current_link_width"),
         max_link_gigatransfers_per_second=_speed(host, f"{at}/max_link_speed"),
         max_link_width=_width(host, f"{at}/max_link_width"),
+        max_slot_width=_width(host, f"{slot}/max_link_width") if slot else None,
     )
 
 
-def _end_of_card(host: Host, folder: str, vendor: str) -> str:
-    """Return the folder of the device whose link leads out of the card.
+def _end_of_card(host: Host, folder: str, vendor: str) -> tuple[str, str]:
+    """Return the folder of the device whose link leads out of the card, and the port's it is in.
 
     AMD and Intel put a switch on the card, and the GPU behind it reports a link that does not
     exist (2.5 GT/s, width 1). The root port, which is the first in the path, is not on the card.
+    The port is "" where nothing is above the card.
     """
-    path = host.realpath(folder)
-    parts = [part for part in path.split("/") if _ADDRESS.fullmatch(part)]
+    bridges = _bridges(host, folder)
     end = folder
-    for above in reversed(parts[1:-1]):
-        at = f"{FOLDER}/{above}"
+    while len(bridges) > 1:
+        at = f"{FOLDER}/{bridges[-1]}"
         if _digits(host.read(f"{at}/vendor", 64), 4) != vendor:
             break
         end = at
-    return end
+        bridges.pop()
+    return end, f"{FOLDER}/{bridges[-1]}" if bridges else ""
+
+
+def _bridges(host: Host, folder: str) -> list[str]:
+    """Return the addresses of the bridges above a device, the root port first."""
+    parts = [part for part in host.realpath(folder).split("/") if _ADDRESS.fullmatch(part)]
+    return parts[:-1]
 
 
 def _speed(host: Host, path: str) -> float | None:

@@ -105,7 +105,14 @@ Result nvmlDeviceGetPciInfo_v3(void *device, void *info) {
     snprintf(bytes + 36, 32, "00000000:%02X:00.0", bus);
     return alive(device);
 }
-Result nvmlDeviceGetPersistenceMode(void *device, u32 *mode) { return number(device, mode, 1); }
+Result nvmlDeviceGetPersistenceMode(void *device, u32 *mode) {
+    return number(device, mode, value("FAKE_PERSISTENCE", 1));
+}
+Result nvmlDeviceGetDisplayActive(void *device, u32 *active) { return number(device, active, 0); }
+Result nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *reasons) {
+    *reasons = value("FAKE_EVENTS", 1);
+    return alive(device);
+}
 Result nvmlDeviceGetComputeMode(void *device, u32 *mode) {
     return number(device, mode, value("FAKE_COMPUTE_MODE", 3));
 }
@@ -137,7 +144,8 @@ Result nvmlDeviceGetTopologyCommonAncestor(void *one, void *other, u32 *level) {
     return OK;
 }
 Result nvmlDeviceGetNvLinkState(void *device, u32 link, u32 *active) {
-    return link < 4 ? number(device, active, link < 3) : INVALID;
+    u32 up = index_of(device) == value("FAKE_LINK_DOWN", 999) ? 2 : 3;
+    return link < 4 ? number(device, active, link < up) : INVALID;
 }
 Result nvmlDeviceGetNvLinkVersion(void *device, u32 link, u32 *version) {
     return link < 4 ? number(device, version, 4) : INVALID;
@@ -171,6 +179,9 @@ Result nvmlDeviceGetRemappedRows(void *device, u32 *corrected, u32 *uncorrected,
     *uncorrected = ecc == 2 ? 2 : 0;
     *pending = ecc == 2;
     return number(device, failed, ecc == 2);
+}
+Result nvmlDeviceGetCurrentClocksEventReasons(void *device, u64 *reasons) {
+    return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
 }
 Result nvmlDeviceGetMemoryAffinity(void *device, u32 words, u64 *set, u32 scope) {
     if (scope) return INVALID;

@@ -84,6 +84,16 @@ def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
     assert gpu.volatile["power_watts"] == 71.25
     assert gpu.volatile["temperature_celsius"] == 31
     assert gpu.volatile["pcie_width"] == 8
+    assert gpu.volatile["display_active"] is False
+    assert gpu.volatile["clock_limits"] == ["idle"]
+
+
+@pytest.mark.parametrize("defines", [(), ("OLD",)], ids=["new", "old"])
+def test_why_the_clocks_are_low(asked: Asked, defines: tuple[str, ...]) -> None:
+    report, _ = asked(defines=defines, FAKE_EVENTS="72")
+
+    (gpu,) = by_kind(report, "cuda")
+    assert gpu.volatile["clock_limits"] == ["hardware-slowdown", "hardware-thermal-slowdown"]
 
 
 def test_who_computes_on_a_gpu(asked: Asked) -> None:
@@ -195,7 +205,8 @@ def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
         ("15", "gpu-lost"),
         ("16", "reset-required"),
         ("18", "driver-mismatch"),
-        ("999", "call-failed"),
+        ("17", "access-lost"),
+        ("999", "access-lost"),
         ("77", "call-failed"),
     ],
 )

@@ -129,7 +129,8 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
             ),
         )
     problems = []
-    if "/dev/nvidia-uvm" not in nodes:
+    # Where nvidia-modprobe is there, the first CUDA program makes the node.
+    if "/dev/nvidia-uvm" not in nodes and not host.exists("/usr/bin/nvidia-modprobe"):
         said = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
         problems.append(
             Reason("device-nodes-missing", said, "load it with nvidia-modprobe -u -c 0 as root")

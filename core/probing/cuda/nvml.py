@@ -27,6 +27,7 @@ CODES = {
     "row-remap-failed": "A broken row of the GPU's memory could not be replaced.",
     "mode-change-pending": "A mode of the GPU changes at its next reset.",
     "compute-prohibited": "The GPU's compute mode forbids compute programs.",
+    "access-lost": "NVML cannot reach the GPUs, whose nodes are there: a container lost its access.",
     "fabric-not-ready": "The NVLink fabric between the GPUs is not set up yet.",
 }
 
@@ -55,6 +56,18 @@ _PATHS = {
     50: "system",
 }
 _REMOTE_SWITCH = 2
+_EVENTS = {
+    0x1: "idle",
+    0x2: "application-clocks",
+    0x4: "software-power-cap",
+    0x8: "hardware-slowdown",
+    0x10: "sync-boost",
+    0x20: "software-thermal-slowdown",
+    0x40: "hardware-thermal-slowdown",
+    0x80: "hardware-power-brake",
+    0x100: "display-clocks",
+}
+"""Why the clocks are below the highest: a bit each, as nvmlClocksEventReason* have them."""
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 _AFFINITY_WORDS = 64  # 4096 CPUs
 
@@ -130,10 +143,13 @@ def _memory(nvml: Any, handle: Any, facts: Facts, volatile: Facts) -> None:
     _keep(facts, "cores", told(nvml, "nvmlDeviceGetNumGpuCores", handle))
 
 
-def _modes(nvml: Any, handle: Any, facts: Facts, volatile: Facts) -> None:  # noqa: ARG001
+def _modes(nvml: Any, handle: Any, facts: Facts, volatile: Facts) -> None:
     persistence = told(nvml, "nvmlDeviceGetPersistenceMode", handle)
     if persistence is not None:
         facts["persistence_mode"] = bool(persistence)
+    display = told(nvml, "nvmlDeviceGetDisplayActive", handle)
+    if display is not None:
+        volatile["display_active"] = bool(display)
     _word(facts, "compute_mode", _COMPUTE_MODES, told(nvml, "nvmlDeviceGetComputeMode", handle))
     mode = told(nvml, "nvmlDeviceGetVirtualizationMode", handle)
     _word(facts, "virtualisation", _VIRTUALISATION, mode)
@@ -193,6 +209,12 @@ def _speed(nvml: Any, handle: Any, facts: Facts, volatile: Facts) -> None:
         _keep(facts, f"max_{name}_clock_hertz", most, 1_000_000)
         _keep(volatile, f"{name}_clock_hertz", now, 1_000_000)
     _keep(volatile, "temperature_celsius", told(nvml, "nvmlDeviceGetTemperature", handle, 0))
+    # Drivers before 535 know the older name alone.
+    for function in ("EventReasons", "ThrottleReasons"):
+        events = told(nvml, f"nvmlDeviceGetCurrentClocks{function}", handle)
+        if events is not None:
+            volatile["clock_limits"] = [word for bit, word in _EVENTS.items() if events & bit]
+            break
 
 
 def _power(nvml: Any, handle: Any, facts: Facts, volatile: Facts) -> None:

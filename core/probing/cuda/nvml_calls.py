@@ -26,14 +26,14 @@ _REFUSALS = {
     13: ("missing-symbol", "the library lacks the function", ""),
     15: ("gpu-lost", "the GPU fell off the bus", "power-cycle the machine; look for Xid 79"),
     16: ("reset-required", "the GPU must be reset", "nvidia-smi --gpu-reset, or reboot"),
-    17: ("call-failed", "the operating system or a cgroup refused", "restart the container"),
+    17: ("access-lost", "the operating system or a cgroup refused", "restart the container"),
     18: (
         "driver-mismatch",
         "the kernel module and the library are of different versions",
         "reboot, or reload the nvidia kernel modules",
     ),
     28: ("no-device", "no GPU was found", ""),
-    999: ("call-failed", "the driver does not say why", "restart the container, or reboot"),
+    999: ("access-lost", "the driver does not say why", "restart the container, or reboot"),
 }
 _SILENT = (10, 11, 15, 16, 17, 999)
 """Errors after which a GPU is not asked on."""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from mlbackends.probing.drm import accel_nodes, all_denied, denied, device_nodes, render_node
 from mlbackends.probing.host import Host
 
@@ -60,9 +62,26 @@ def test_a_node_that_is_not_there_is_not_refused(tmp_path: Path) -> None:
     assert denied(Refused(tmp_path), "/dev/kfd") is None
 
 
-def test_a_recorded_machine_never_says_who_may_open_what(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
+def test_a_recorded_machine_refuses_only_the_nodes_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("kfd", "accel0"):
+        (tmp_path / "dev" / name).touch()
+    told = '{"system": {"denied_nodes": ["/dev/kfd", "/dev/none", 3]}}'
+    (tmp_path / "host.json").write_text(told)
+    host = Host(str(tmp_path))
+
+    reason = denied(host, "/dev/kfd")
+
+    assert reason is not None
+    assert reason.message == "/dev/kfd is there, and this user may not read and write it"
+    assert denied(host, "/dev/accel0") is None
+    assert denied(host, "/dev/none") is None
+
+
+@pytest.mark.parametrize("garbage", ["3", "null", '"/kfd"', '{"/kfd": 1}'])
+def test_a_recording_that_does_not_tell_refuses_nothing(tmp_path: Path, garbage: str) -> None:
     (tmp_path / "kfd").touch()
+    (tmp_path / "host.json").write_text(f'{{"system": {{"denied_nodes": {garbage}}}}}')
 
     assert denied(Host(str(tmp_path)), "/kfd") is None
 

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.probing.host import Host
-from mlbackends.probing.pci import link_facts, of_vendor, pci_devices, product_name
+from mlbackends.probing.pci import (
+    is_redirected,
+    link_facts,
+    link_now,
+    of_vendor,
+    pci_devices,
+    product_name,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +81,76 @@ def test_the_link_is_that_of_the_card_not_of_the_chip_behind_its_switch(tmp_path
     (card,) = (one for one in of_vendor(Host(str(tmp_path)), "1002") if one.is_display)
 
     assert (card.link_gigatransfers_per_second, card.link_width) == (16.0, 16)
-    assert link_facts(card) == {"max_pcie_gigatransfers_per_second": 16.0, "max_pcie_width": 16}
+    assert link_facts(card) == {
+        "max_pcie_gigatransfers_per_second": 16.0,
+        "max_pcie_width": 16,
+        "max_pcie_slot_width": 16,
+    }
+    assert link_now(card) == {"pcie_width": 16}
+
+
+def in_slot(tmp_path: Path, *bridges: str, files: dict[str, str]) -> Host:
+    """Return a machine with one GPU, 0000:09:00.0, below bridges; its files are by folder."""
+    path = "/sys/devices/pci0000:00"
+    bus = tmp_path / "sys/bus/pci/devices"
+    bus.mkdir(parents=True)
+    for address in (*bridges, "0000:09:00.0"):
+        path += f"/{address}"
+        is_gpu = address == "0000:09:00.0"
+        told = {"uevent": uevent("10DE:2330", "30200") if is_gpu else uevent("15B3:1979", "60400")}
+        told |= {name[len(address) + 1 :]: text for name, text in files.items() if address in name}
+        write(tmp_path, {f"{path}/{name}": text for name, text in told.items()})
+        (bus / address).symlink_to("../../../devices" + path[12:])
+    return Host(str(tmp_path))
+
+
+def test_the_slot_may_be_narrower_than_the_card(tmp_path: Path) -> None:
+    files = {
+        "0000:00:01.0/max_link_width": "8\n",
+        "0000:09:00.0/max_link_width": "16\n",
+        "0000:09:00.0/current_link_width": "8\n",
+        "0000:09:00.0/iommu_group/type": "DMA-FQ\n",
+    }
+
+    (card,) = of_vendor(in_slot(tmp_path, "0000:00:01.0", files=files), "10de")
+
+    assert link_facts(card) == {"max_pcie_width": 16, "max_pcie_slot_width": 8}
+    assert link_now(card) == {"pcie_width": 8}
+    assert card.iommu_domain == "DMA-FQ"
+
+
+def configuration(control: int, at: int = 0x148) -> bytes:
+    """Return the 4096 bytes of a bridge whose list is: error reporting, then ACS at an address."""
+    data = bytearray(4096)
+    data[0x100:0x104] = (at << 20 | 2 << 16 | 0x0001).to_bytes(4, "little")
+    data[at : at + 4] = (1 << 16 | 0x000D).to_bytes(4, "little")
+    data[at + 6 : at + 8] = control.to_bytes(2, "little")
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "redirects"),
+    [
+        (configuration(0x001D), True),
+        (configuration(0x0001), False),
+        (configuration(0x0004, at=0xFF8), True),
+        (configuration(0x001D)[:256], None),
+        (b"", None),
+        (b"\xff" * 4096, None),
+        (bytes(256) + (0x100 << 20 | 1).to_bytes(4, "little") + bytes(3836), None),
+    ],
+    ids=["on", "off", "at-the-end", "not-root", "empty", "gone", "loop"],
+)
+def test_a_switch_says_whether_it_redirects(
+    tmp_path: Path, data: bytes, redirects: bool | None
+) -> None:
+    host = in_slot(tmp_path, "0000:00:01.0", "0000:07:00.0", "0000:08:00.0", files={})
+    for address, told in (("0000:08:00.0", data), ("0000:00:01.0", configuration(0x001D))):
+        (tmp_path / f"sys/bus/pci/devices/{address}/config").write_bytes(told)
+
+    (card,) = of_vendor(host, "10de")
+
+    assert is_redirected(host, card) is redirects
 
 
 def test_a_sleeping_device_is_not_asked_for_its_link(tmp_path: Path) -> None:
