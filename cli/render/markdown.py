@@ -1,15 +1,14 @@
 """Markdown, as GitHub reads it: to be pasted into an issue."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from mlbackends.cli import catalogue, verdict
 from mlbackends.cli.listing import Listing
-from mlbackends.cli.plain import one_line, shortened
+from mlbackends.cli.markdown import code, literal, table
 from mlbackends.cli.terminal import Page
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import ProbeReport, Report
 
-_MOST_CHARACTERS = 2000
 _MOST_ROWS = 200
 
 
@@ -17,7 +16,7 @@ def report(report: Report, page: Page) -> str:
     """Return the overview; where the page asks for details, every probe in full."""
     parts = _details(report, page) if page.details else _overview(report)
     told = verdict.provenance(report)
-    ends = [f"{name} {_said(value)}" for name, value in told.items() if value and name in _ENDS]
+    ends = [f"{name} {literal(value)}" for name, value in told.items() if value and name in _ENDS]
     took = [f"took {report.duration_seconds:.2f} s"] if page.timing else []
     redacted = ["redacted"] if report.redacted else []
     return "\n\n".join(part for part in [*parts, " · ".join(ends + took + redacted)] if part) + "\n"
@@ -27,11 +26,11 @@ def listing(listing: Listing, page: Page) -> str:
     """Return one table; each row says in full what it is of."""
     del page
     rows = [
-        tuple(_said(cell) for cell in (f"{group.path}{row[0]}", *row[1:]))
+        tuple(literal(cell) for cell in (f"{group.path}{row[0]}", *row[1:]))
         for group in listing.groups
         for row in group.rows
     ]
-    return "\n\n".join([_table(listing.columns, rows), *map(_said, listing.notes)]) + "\n"
+    return "\n\n".join([table(listing.columns, rows), *map(literal, listing.notes)]) + "\n"
 
 
 _ENDS = ("tool", "schema", "created", "depth")
@@ -48,7 +47,7 @@ def _overview(report: Report) -> list[str]:
         _section("Accelerators", _accelerators(verdict.by_rung(groups["accelerator"]))),
         _section("Libraries", _libraries(verdict.by_rung(groups["library"]))),
         _section("Packages", _libraries(verdict.by_rung(groups["framework"]))),
-        _section("Not here", ", ".join(_said(name) for name in verdict.missing(report))),
+        _section("Not here", ", ".join(literal(name) for name in verdict.missing(report))),
         _section("Could not tell", _untold(report)),
         _section("Look at", _warnings(report)),
     ]
@@ -63,8 +62,8 @@ def _machine(probes: Mapping[str, ProbeReport]) -> str:
     for name, probe in probes.items():
         said = verdict.why(probe) if probe.failure else catalogue.glance(name, probe)
         if said:
-            rows.append((_said(name), _said(said)))
-    return _table(("part", "what it is"), rows)
+            rows.append((literal(name), literal(said)))
+    return table(("part", "what it is"), rows)
 
 
 def _accelerators(probes: Mapping[str, ProbeReport]) -> str:
@@ -74,10 +73,10 @@ def _accelerators(probes: Mapping[str, ProbeReport]) -> str:
         said = catalogue.glance(name, probe)
         lines += [each for each in ("" if lines else said, verdict.why(probe)) if each]
         first, *rest = lines or [""]
-        rows.append((_rung(probe), _said(name), _said(probe.version), _said(first)))
-        rows += [("", "", "", _said(line)) for line in rest]
+        rows.append((_rung(probe), literal(name), literal(probe.version), literal(first)))
+        rows += [("", "", "", literal(line)) for line in rest]
     return (
-        _table(("presence", "name", "version", "what it is, or why it is not usable"), rows)
+        table(("presence", "name", "version", "what it is, or why it is not usable"), rows)
         or "none found"
     )
 
@@ -91,13 +90,13 @@ def _libraries(probes: Mapping[str, ProbeReport]) -> str:
         rows.append(
             (
                 _rung(probe),
-                _said(name),
-                _said(probe.version),
-                _said(place),
-                _said(verdict.why(probe)),
+                literal(name),
+                literal(probe.version),
+                literal(place),
+                literal(verdict.why(probe)),
             )
         )
-    return _table(("presence", "name", "version", "where", "why not usable"), rows)
+    return table(("presence", "name", "version", "where", "why not usable"), rows)
 
 
 def _rung(probe: ProbeReport) -> str:
@@ -107,18 +106,18 @@ def _rung(probe: ProbeReport) -> str:
 
 def _warnings(report: Report) -> str:
     return "\n".join(
-        f"- **{_said(name)}**: {_reason(warning)}" for name, warning in verdict.warnings(report)
+        f"- **{literal(name)}**: {_reason(warning)}" for name, warning in verdict.warnings(report)
     )
 
 
 def _untold(report: Report) -> str:
     told = verdict.untold(report).items()
-    return "\n".join(f"- **{_said(name)}**: {_said(why)}" for name, why in told)
+    return "\n".join(f"- **{literal(name)}**: {literal(why)}" for name, why in told)
 
 
 def _reason(reason: Reason) -> str:
-    hint = f" → {_said(reason.hint)}" if reason.hint else ""
-    return f"{_said(reason.message)} ({_code(reason.code)}){hint}"
+    hint = f" → {literal(reason.hint)}" if reason.hint else ""
+    return f"{literal(reason.message)} ({code(reason.code, in_table=False)}){hint}"
 
 
 # ---- everything about the probes that were named -------------------------------------------
@@ -134,9 +133,9 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     meaning = catalogue.meaning(name)
     about = f"{catalogue.label(name)}: {meaning}" if meaning else ""
     parts = [
-        f"## {_said(name + version)}",
-        f"{_rung(probe)}{took}" + (f" · {_said(about)}" if about else ""),
-        f"could not tell: {_said(probe.failure.message)}" if probe.failure else "",
+        f"## {literal(name + version)}",
+        f"{_rung(probe)}{took}" + (f" · {literal(about)}" if about else ""),
+        f"could not tell: {literal(probe.failure.message)}" if probe.failure else "",
         _list(verdict.own_reasons(probe)) if not probe.libraries else "",
         _section("Look at", _list(probe.warnings)),
     ]
@@ -144,17 +143,19 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     parts.append(_section("Facts", _known(facts)))
     for fact, value in probe.facts.items():
         if verdict.is_table(value) and isinstance(value, list):
-            parts.append(_section(_said(fact), _records(value)))
+            parts.append(_section(literal(fact), _records(value)))
     for device in probe.devices:
         title = f"{device.kind} {device.index}: {device.name}".removesuffix(": ")
         state = verdict.state_of(device)
         rows = {k: v for k, v in verdict.device_rows(device).items() if not verdict.is_table(v)}
-        parts += [f"### {verdict.MARKS[state]} {_said(title)}", _known(rows)]
+        parts += [f"### {verdict.MARKS[state]} {literal(title)}", _known(rows)]
         parts.append(_list(device.reasons))
     for library in probe.libraries:
         state = verdict.state_of(library)
         rows = {"presence": str(library.presence), **verdict.library_rows(library)}
-        parts.append(_section(f"{verdict.MARKS[state]} {_code(library.path)}", _known(rows)))
+        parts.append(
+            _section(f"{verdict.MARKS[state]} {code(library.path, in_table=False)}", _known(rows))
+        )
         parts.append(_list(library.reasons))
     return "\n\n".join(part for part in parts if part)
 
@@ -164,63 +165,16 @@ def _list(reasons: Iterable[Reason]) -> str:
 
 
 def _known(rows: Mapping[str, object]) -> str:
-    told = [(_code(name), _code(catalogue.amount(name, value))) for name, value in rows.items()]
-    return _table(("name", "value"), told)
+    told = [(code(name), code(catalogue.amount(name, value))) for name, value in rows.items()]
+    return table(("name", "value"), told)
 
 
 def _records(rows: list[dict[str, object]]) -> str:
     names = verdict.columns(rows)[:40]
     body = [
-        [_code(catalogue.amount(name, row[name])) if name in row else "" for name in names]
+        [code(catalogue.amount(name, row[name])) if name in row else "" for name in names]
         for row in rows[:_MOST_ROWS]
     ]
     more = len(rows) - _MOST_ROWS
     rest = f"\n\nand {more} more; `--format json` has all" if more > 0 else ""
-    return _table([_said(name) for name in names], body) + rest
-
-
-# ---- words that mean nothing to Markdown ---------------------------------------------------
-
-_MEANT = str.maketrans({
-    **{letter: f"\\{letter}" for letter in "\\`*_{}[]|~"},
-    "<": "&lt;",
-    ">": "&gt;",
-    "&": "&amp;",
-    # A word joiner: GitHub would tell whom it names, and link what has the number.
-    "@": "@\u2060",
-    "#": "#\u2060",
-})  # fmt: skip
-
-
-def _said(text: str) -> str:
-    """Return text on one line that reads as it is, in a table's cell too."""
-    return one_line(shortened(text, _MOST_CHARACTERS)).translate(_MEANT)
-
-
-def _code(text: str) -> str:
-    """Return text on one line as code, in a table's cell too."""
-    text = one_line(shortened(text, _MOST_CHARACTERS))
-    if not text:
-        return ""
-    longest = max((len(run) for run in _runs_of_backticks(text)), default=0)
-    fence = "`" * (longest + 1)
-    space = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{space}{text}{space}{fence}".replace("|", "\\|")
-
-
-def _runs_of_backticks(text: str) -> list[str]:
-    return "".join(letter if letter == "`" else " " for letter in text).split()
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; columns in which no row says anything are left out, "" without rows."""
-    rows = list(rows)
-    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
-    if not used:
-        return ""
-    lines = [
-        [head[i] for i in used],
-        ["---"] * len(used),
-        *([row[i] for i in used] for row in rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table([literal(name) for name in names], body) + rest
