@@ -16,7 +16,7 @@ VIEWS = tuple(name for name in registry.names("tracing.views") if name != "diff"
 Command = Callable[..., Any]
 FIELDS = """\b
 Fields, for --where and --group-by:
-  kind tracer source clock raw key event cache operation shape dtype
+  kind tracer source prefix clock raw key event cache operation shape dtype
   implementation isa slow_path format component engine primitive propagation
   memory_descriptors attributes auxiliary problem routine partition
   partition_kind data_formats logical_tensors fpmath_mode scratchpad backend

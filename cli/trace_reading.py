@@ -8,13 +8,14 @@ from mlbackends.cli.trace_progress import ReadingProgress
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reading, viewing
 from mlbackends.tracing.filters import Where, after_first
+from mlbackends.tracing.labels import Together, labels
 from mlbackends.tracing.sources import Source
 
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
     from mlbackends.tracing.aggregate import Aggregate
 
-_PER_PLACE = frozenset({"process", "thread"})
+_PER_PLACE = frozenset({"process", "thread", "source"})
 """Fields that differ from call to call, and not among those that are added up together."""
 
 
@@ -39,8 +40,8 @@ class Logs:
 
     def records_with_names(self) -> Iterator[tuple[str, AnyRecord]]:
         """Yield the records, each with the name of its file."""
-        for name, chunks in self._chunks():
-            for record in reading.records(chunks):
+        for (name, chunks), label in zip(self._chunks(), labels(self.names), strict=True):
+            for record in reading.records(chunks, log=label):
                 if not isinstance(record, Text):
                     self.lines += 1
                     self.unreadable += isinstance(record, Malformed)
@@ -53,10 +54,24 @@ class Logs:
         whole = Aggregate()
         for _, chunks in self._chunks():
             whole.add(chunks)
-        kinds = whole.kinds
-        self.unreadable = kinds.get("malformed", 0)
-        self.lines = sum(count for kind, count in kinds.items() if kind != "text")
+        self._count(whole)
         return whole
+
+    def aggregates(self) -> Together:
+        """Return the same, added up for each file by itself."""
+        from mlbackends.tracing.aggregate import Aggregate
+
+        parts = []
+        for (_, chunks), label in zip(self._chunks(), labels(self.names), strict=True):
+            part = Aggregate().add(chunks)
+            self._count(part)
+            parts.append((label, part))
+        return Together(parts)
+
+    def _count(self, found: "Aggregate") -> None:
+        kinds = found.kinds
+        self.unreadable += kinds.get("malformed", 0)
+        self.lines += sum(count for kind, count in kinds.items() if kind != "text")
 
     def close(self) -> None:
         """Take the bar off the terminal, if it is still there."""
@@ -104,7 +119,10 @@ def views(
     """Return views of files. by: what they group by."""
     with closing(logs):
         if takes_sums(wanted, where, skip_first, by):
-            return viewing.from_aggregate(logs.aggregate(), wanted, where)
+            asks_source = "source" in where.fields or "source" in map(fields.known, by)
+            by_file = asks_source and len(set(logs.names)) > 1
+            added_up = logs.aggregates() if by_file else logs.aggregate()
+            return viewing.from_aggregate(added_up, wanted, where)
         return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
 
 

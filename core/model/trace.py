@@ -31,7 +31,9 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
 
     tracer: "mkl" or "onednn"; "" for the program's own text.
     line_number: in its file, from 1; 0 where there is no file.
-    source: what a launcher put before the line, such as "[rank0]: "; as it was.
+    prefix: what a launcher put before the line, such as "[rank0]: "; as it was.
+    source: where it came from: the rank or service that the prefix names ("rank0"), the log where several
+        are read ("node0.log"), or both ("node0.log/rank0").
     process, thread: the operating system's numbers where the capture knew them; else thread is
         MKL's own number of the OpenMP thread. start_ns, clock: when it began, and since what:
         "epoch" or "monotonic". duration_ns: a fraction, since oneDNN prints six digits of a millisecond.
@@ -40,6 +42,7 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
     tracer: str = ""
     raw: str = ""
     line_number: int = 0
+    prefix: str = ""
     source: str = ""
     process: int | None = None
     thread: int | None = None

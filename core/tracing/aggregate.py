@@ -14,7 +14,7 @@ from typing import Any, Self
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Record, Text
 from mlbackends.tracing.colours import plain
-from mlbackends.tracing.prefixes import place, prefix
+from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reading import LONGEST_LINE, MARK_LENGTH, line_records
 from mlbackends.tracing.statistics import Statistics, statistics
 
@@ -251,7 +251,7 @@ class Aggregate:
         """Return the group or note that a record belongs to; a new one if it is the first."""
         where = _NOWHERE
         if record.source or record.process is not None or record.thread is not None:
-            where = (record.process, record.thread, place(record.source))
+            where = (record.process, record.thread, record.source)
         said = record.key if isinstance(record, Call) else _said(record)
         identity = hash((type(record), said, where))
         found = self._slow.get(identity)

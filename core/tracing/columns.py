@@ -11,6 +11,7 @@ COLUMNS: dict[str, type] = {
     "kind": str,
     "tracer": str,
     "source": str,
+    "prefix": str,
     "process": int,
     "thread": int,
     "start_ns": int,

@@ -4,7 +4,6 @@ Every kind of record is asked for every field; one that it does not have is None
 `arguments.m`, `state.CNR`, `facts.threading` and `values.isa` name an entry of a table.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from mlbackends.model.trace import Record
 Reader = Callable[[Record], Any]
 
 TEXTS = (
-    *("kind", "tracer", "source", "clock", "raw", "key", "event", "cache"),
+    *("kind", "tracer", "source", "prefix", "clock", "raw", "key", "event", "cache"),
     *("operation", "shape", "dtype", "implementation", "isa", "slow_path"),
     *("format", "component", "engine", "primitive", "propagation", "memory_descriptors"),
     *("attributes", "auxiliary", "problem", "routine"),
@@ -29,9 +28,7 @@ TRUTHS = ("executed", "nested", "counted", "workspace_query")
 TABLES = ("arguments", "state", "facts", "values")
 NAMES = (*TEXTS, *NUMBERS, *TRUTHS)
 
-_TIME = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\]]*\]?:? ?|std(?:out|err) [FP] ?")
-
-CHANGING = frozenset({"source", "clock", "raw", *NUMBERS} - {"flops", "bytes"})
+CHANGING = frozenset({"source", "prefix", "clock", "raw", *NUMBERS} - {"flops", "bytes"})
 """What may differ from one equal call to the next."""
 
 
@@ -84,8 +81,6 @@ def read(name: str) -> Reader:
 def read_text(name: str) -> Callable[[Record], str]:
     """Return what reads a field as a text; "" is what is not told."""
     found = read(name)
-    if known(name) == "source":
-        return lambda record: origin(record.source)
     if known(name) in TEXTS:
         return found
 
@@ -96,11 +91,6 @@ def read_text(name: str) -> Callable[[Record], str]:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     return as_text
-
-
-def origin(source: str) -> str:
-    """Return what is the same in the prefixes of one origin: the rank or service, not the time of day."""
-    return _TIME.sub("", source).strip() if source else ""
 
 
 def _look(record: Record, name: str) -> Any:

@@ -101,7 +101,7 @@ def _after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
     seen: dict[tuple[str, int | None, int | None, str], int] = {}
     for record in records:
         if record.executed:
-            which = (fields.origin(record.source), record.process, record.thread, record.key)
+            which = (record.source, record.process, record.thread, record.key)
             so_far = seen.get(which, 0)
             if so_far < count:
                 seen[which] = so_far + 1

@@ -9,7 +9,6 @@ a synthetic time, and marked so.
 from typing import NamedTuple
 
 from mlbackends.model.trace import Call, GraphPartition, Record
-from mlbackends.tracing.fields import origin
 
 _LONGEST_NS = 10**18
 """Thirty years: what is longer was not printed by a library."""
@@ -42,7 +41,7 @@ class Placing:
         duration = record.duration_ns
         if not isinstance(record, Call) or duration is None or not 0 <= duration <= _LONGEST_NS:
             return None
-        lane = (origin(record.source), record.process, record.thread)
+        lane = (record.source, record.process, record.thread)
         if lane not in self.lanes:
             if len(self.lanes) >= self._most:
                 self.skipped.add(hash(lane))
@@ -66,7 +65,7 @@ def lane_name(lane: tuple[str, int | None, int | None]) -> str:
     """Return the name of a lane for people."""
     source, process, thread = lane
     told = [
-        source.strip(" []:|"),
+        source,
         "" if process is None else f"process {process}",
         "" if thread is None else f"thread {thread}",
     ]

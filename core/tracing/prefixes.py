@@ -10,6 +10,7 @@ web-1  |                                    docker compose
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _STAMP = rb"\[pid (\d{1,10})(?: tid (\d{1,10}))?(?: end (\d{1,20}))?\] "
@@ -23,19 +24,25 @@ _PROCESS = rb"\([\w. \-]{0,200}pid=\d{1,10}[^()]{0,200}\) "
 
 _LAUNCHERS = b"|".join([_RANK, _JOB, _LABEL, _TIME, _STREAM, _SERVICE, _PROCESS])
 _PREFIX = re.compile(rb"((?:(?!\[pid )(?:" + _LAUNCHERS + rb")){0,4})(?:" + _STAMP + rb")?")
-_CLOCK = re.compile(_TIME.decode())
+_KINDS = {"bracket": _RANK + b"|" + _JOB, "number": _LABEL, "time": _TIME, "stream": _STREAM}
+_KINDS |= {"service": _SERVICE, "process": _PROCESS}
+_PART = re.compile("|".join(f"(?P<{kind}>{form.decode()})" for kind, form in _KINDS.items()))
 
 
 class Prefix(NamedTuple):
-    """A prefix taken apart. source: the launcher's part, as it was. end_ns: since the epoch."""
+    """A prefix taken apart.
 
+    text: the launcher's part, as it was. source: what it names: "rank0". end_ns: since the epoch.
+    """
+
+    text: str
     source: str
     process: int | None
     thread: int | None
     end_ns: int | None
 
 
-NO_PREFIX = Prefix("", None, None, None)
+NO_PREFIX = Prefix("", "", None, None, None)
 
 
 def prefix(text: bytes) -> Prefix | None:
@@ -47,10 +54,27 @@ def prefix(text: bytes) -> Prefix | None:
     found = _PREFIX.fullmatch(text)
     if found is None:
         return None
-    source, *numbers = found.groups()
-    return Prefix(source.decode(), *(None if each is None else int(each) for each in numbers))
+    launchers, *numbers = found.groups()
+    said = launchers.decode()
+    source = _source(said) if said else ""
+    return Prefix(said, source, *(None if each is None else int(each) for each in numbers))
 
 
-def place(source: str) -> str:
-    """Return a launcher's prefix without the time in it, which is another for each line."""
-    return _CLOCK.sub("", source) if ":" in source else source
+@lru_cache(maxsize=1024)
+def _source(launchers: str) -> str:
+    """Return what launchers' prefixes name, the same in each line: no time of day, no stream."""
+    named = (_named(part) for part in _PART.finditer(launchers))
+    return " ".join(name for name in named if name)
+
+
+def _named(part: re.Match[str]) -> str:
+    match part.lastgroup:
+        case "bracket":
+            return part[0].partition("]")[0].removeprefix("[")
+        case "number":
+            return part[0].strip(" :")
+        case "service":
+            return part[0].rstrip(" |")
+        case "process":
+            return part[0].strip()[1:-1]
+    return ""

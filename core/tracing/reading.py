@@ -21,6 +21,7 @@ from msgspec import structs
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import colours
+from mlbackends.tracing.labels import joined as joined_source
 from mlbackends.tracing.prefixes import NO_PREFIX, Prefix, prefix
 from mlbackends.tracing.sources import Source
 
@@ -41,13 +42,21 @@ def read(name: str, file: BinaryIO | None = None) -> Iterator[AnyRecord]:
     return records(Source(name, file=file).chunks())
 
 
-def records(chunks: Iterable[bytes], *, prefixes: bool = True) -> Iterator[AnyRecord]:
+def records(
+    chunks: Iterable[bytes], *, prefixes: bool = True, log: str = ""
+) -> Iterator[AnyRecord]:
     """Yield the records of UTF-8 text that comes in pieces, cut anywhere.
 
     prefixes: False where no launcher can have put any: then each byte before a line is the program's.
+    log: what to call it in the records' `source`, where there are several.
     """
     for number, line in enumerate(lines(chunks), 1):
-        yield from line_records(line, number, prefixes=prefixes)
+        if not log:
+            yield from line_records(line, number, prefixes=prefixes)
+            continue
+        for record in line_records(line, number, prefixes=prefixes):
+            structs.force_setattr(record, "source", joined_source(log, record.source))
+            yield record
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -146,6 +155,7 @@ def _malformed(raw: str, tracer: str, number: int, before: Prefix, reason: str) 
         tracer=tracer,
         raw=raw,
         line_number=number,
+        prefix=before.text,
         source=before.source,
         process=before.process,
         thread=before.thread,
@@ -158,7 +168,11 @@ def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
     if before is NO_PREFIX:
         structs.force_setattr(record, "line_number", number)  # it is new, and nobody else's yet
         return record
-    more: dict[str, int | str] = {"line_number": number, "source": before.source}
+    more: dict[str, int | str] = {
+        "line_number": number,
+        "prefix": before.text,
+        "source": before.source,
+    }
     if before.process is not None:
         more["process"] = before.process
     if before.thread is not None:

@@ -15,6 +15,7 @@ from mlbackends.model.trace_views import AnyView, Difference
 
 if TYPE_CHECKING:
     from mlbackends.tracing.aggregate import Aggregate
+    from mlbackends.tracing.labels import Together
 
 REGISTRY = "tracing.views"
 
@@ -59,7 +60,7 @@ def takes_aggregates(name: str) -> bool:
 
 
 def from_aggregate(
-    aggregate: "Aggregate",
+    aggregate: "Aggregate | Together",
     wanted: Mapping[str, Mapping[str, Any]],
     keep: Callable[[Record], bool] | None = None,
 ) -> dict[str, AnyView]:

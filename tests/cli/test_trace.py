@@ -389,6 +389,37 @@ def test_standard_input_is_a_file() -> None:
     assert json.loads(done.stdout)["count"] > 0
 
 
+def test_calls_are_told_apart_by_the_file_and_the_rank_they_came_from(tmp_path: Path) -> None:
+    first = log(tmp_path / "rank0.log", ("matmul", 1), count=3)
+    second = Path(log(tmp_path / "rank1.log", ("matmul", 1), count=2))
+    second.write_text("".join(f"1: {line}\n" for line in second.read_text().splitlines()))
+    files = (first, str(second))
+    grouped = backends("trace", "show", *files, "--group-by", "source", "--format", "json")
+    rows = {row["values"][0]: row["count"] for row in json.loads(grouped.stdout)["rows"]}
+    assert rows == {"rank0.log": 3, "rank1.log/1": 2}
+    only = ("--where", "source=rank1.log/1", "--format", "jsonl", "--view", "records")
+    records = backends("trace", "show", *files, *only).stdout.splitlines()
+    assert [json.loads(line)["source"] for line in records] == ["rank1.log/1"] * 2
+    assert [json.loads(line)["prefix"] for line in records] == ["1: "] * 2
+    table = backends("trace", "show", *files, "--format", "csv").stdout
+    assert {row["source"] for row in csv.DictReader(io.StringIO(table))} == set(rows)
+    timeline = json.loads(backends("trace", "show", *files, "--format", "perfetto").stdout)
+    calls = [each for each in timeline["traceEvents"] if each["ph"] == "X"]
+    assert {each["args"]["source"] for each in calls} == set(rows)
+    assert len({each["pid"] for each in calls}) == 2
+
+
+def test_a_file_alone_is_grouped_by_its_ranks(tmp_path: Path) -> None:
+    lines = Path(log(tmp_path / "run.log", ("matmul", 1), count=4)).read_text().splitlines()
+    ranked = "".join(f"[1,{number % 2}]<stdout>:{line}\n" for number, line in enumerate(lines))
+    Path(tmp_path / "run.log").write_text(ranked)
+    done = backends(
+        *("trace", "show", str(tmp_path / "run.log"), "--group-by", "source", "--format", "json")
+    )
+    rows = {row["values"][0]: row["count"] for row in json.loads(done.stdout)["rows"]}
+    assert rows == {"1,0": 2, "1,1": 2}
+
+
 def test_packed_files_and_several_add_up(tmp_path: Path) -> None:
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(Path(ONEDNN).read_bytes()))
     one = json.loads(backends("trace", "show", ONEDNN, "--format", "json").stdout)

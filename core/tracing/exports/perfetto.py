@@ -92,6 +92,7 @@ def _event(record: Call, placed: Placed, origin: int, pid: int) -> dict[str, Any
         "slow_path": record.slow_path,
         "gflops": record.gflops,
         "gigabytes_per_second": record.gigabytes_per_second,
+        "source": _clean(record.source),
         "line": record.line_number or None,
         "synthetic": placed.synthetic or None,
         "not_counted": None if record.counted or not record.executed else True,

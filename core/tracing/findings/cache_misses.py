@@ -2,7 +2,6 @@
 
 from mlbackends.model.trace import Header, Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.fields import origin
 from mlbackends.tracing.observing import (
     Evidence,
     Machine,
@@ -30,13 +29,13 @@ class Finder:
         """Take in one record."""
         if isinstance(record, Header) and record.tracer == "onednn":
             # A process begins; where they cannot be told apart, nothing is known of the ones before.
-            self._made.pop((origin(record.source), record.process), None)
+            self._made.pop((record.source, record.process), None)
         if not isinstance(record, Primitive) or record.executed or record.nested:
             return
         self._creations += 1
         if record.cache != "cache_miss":
             return
-        made = self._made.setdefault((origin(record.source), record.process), set())
+        made = self._made.setdefault((record.source, record.process), set())
         which = hash(record.key)
         if which in made:
             self._count += 1

@@ -2,7 +2,6 @@
 
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.fields import origin
 from mlbackends.tracing.observing import Evidence, Machine, Whole, percent, times, took
 
 _TIMES_SLOWER = 5
@@ -82,7 +81,7 @@ class Finder:
         duration = record.duration_ns
         if duration is None:
             return
-        which = (origin(record.source), record.process, record.key)
+        which = (record.source, record.process, record.key)
         calls = self._calls.get(which)
         if calls is None:
             self._calls[which] = Calls(record, duration)

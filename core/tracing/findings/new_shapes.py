@@ -4,7 +4,6 @@ from array import array
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.fields import origin
 from mlbackends.tracing.observing import Evidence, Machine, Whole, by_share, percent, times, took
 
 _LEAST = 5
@@ -33,7 +32,7 @@ class Finder:
         if record.executed:
             self._executions += 1
             return
-        which = hash((origin(record.source), record.process, record.key))
+        which = hash((record.source, record.process, record.key))
         if record.cache != "cache_miss" or which in self._seen:
             return
         self._seen.add(which)

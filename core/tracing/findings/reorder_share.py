@@ -2,7 +2,6 @@
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.fields import origin
 from mlbackends.tracing.observing import (
     Evidence,
     Machine,
@@ -46,7 +45,7 @@ class Finder:
         """Take in one record."""
         if not isinstance(record, Primitive):
             return
-        lane = (origin(record.source), record.process, record.thread)
+        lane = (record.source, record.process, record.thread)
         stream = self._streams.get(lane)
         if stream is None:
             if len(self._streams) >= _MOST_LANES:

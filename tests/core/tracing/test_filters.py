@@ -14,6 +14,7 @@ from mlbackends.model.registry import load
 from mlbackends.model.trace import Record, Text
 from mlbackends.tracing import fields
 from mlbackends.tracing.filters import after_first, filtered, grouping, where
+from mlbackends.tracing.reading import records
 
 MATMUL = (
     "onednn_verbose,v1,primitive,exec,cpu,matmul,brg_matmul:avx512_core_bf16,undef,"
@@ -187,10 +188,12 @@ def test_an_expression_knows_what_it_compares_by_equality() -> None:
 
 
 def test_the_time_of_day_in_a_prefix_does_not_make_another_origin() -> None:
-    calls = [
-        record(MATMUL, source=f"2026-11-21T16:35:5{second}.123456789Z stdout F ")
-        for second in range(3)
-    ]
+    calls = list(
+        records(
+            f"2026-11-21T16:35:5{second}.123456789Z stdout F {MATMUL}\n".encode()
+            for second in range(3)
+        )
+    )
     assert len(list(after_first(calls, 1))) == 2
     assert {fields.read_text("source")(each) for each in calls} == {""}
 

@@ -122,9 +122,19 @@ def test_how_a_log_is_wrapped_makes_no_difference(change: object, tmp_path: Path
     assert plain(read(str(log))) == plain(records([data]))
 
 
-def test_a_launchers_prefix_is_kept_as_the_source() -> None:
+def test_a_launchers_prefix_is_kept_and_names_the_source() -> None:
     (found,) = records([b"[rank7]: " + MATMUL + b"\n"])
-    assert (found.source, found.raw) == ("[rank7]: ", MATMUL.decode())
+    assert (found.prefix, found.source, found.raw) == ("[rank7]: ", "rank7", MATMUL.decode())
+
+
+def test_a_log_of_several_is_in_the_source_of_all_that_it_holds() -> None:
+    data = b"hello\n" + MATMUL + b"\n[rank7]: " + MATMUL + b"\n" + MATMUL[:70]
+    found = list(records([data], log="node0.log"))
+    assert [each.kind for each in found] == ["text", "primitive", "primitive", "malformed"]
+    assert [each.source for each in found] == [
+        *("node0.log", "node0.log", "node0.log/rank7", "node0.log")
+    ]
+    assert [str(each) for each in found] == [str(each) for each in records([data])]
 
 
 COLOURED = [
@@ -140,7 +150,7 @@ COLOURED = [
 def test_colours_around_a_line_are_no_part_of_it(line: bytes, source: str) -> None:
     (found,) = records([line + b"\n"])
     assert isinstance(found, Primitive)
-    assert (str(found), found.source) == (MATMUL.decode(), source)
+    assert (str(found), found.prefix) == (MATMUL.decode(), source)
 
 
 def test_coloured_text_keeps_its_colours() -> None:
