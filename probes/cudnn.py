@@ -27,6 +27,7 @@ from mlbackends.probing.cuda.libraries import (
     find_libraries,
     version_in_file_name,
 )
+from mlbackends.probing.search import libraries_named
 
 if TYPE_CHECKING:
     import ctypes
@@ -45,6 +46,7 @@ FACTS = (
 CODES = {
     "sub-library-missing": "It opens, but lacks a library that it opens when it is used.",
     "sub-library-mismatch": "One of its sub-libraries is of another version than itself.",
+    "sub-library-shadowed": "One of its sub-libraries is taken from elsewhere, of another version.",
 }
 
 SUB_LIBRARIES = {
@@ -58,6 +60,10 @@ JIT = {"graph", "engines_runtime_compiled"}
 """All that nvidia-cudnn-jit has: it compiles its kernels, and has no legacy interface."""
 NEEDED = {8: "ops_infer", 9: "graph"}
 """The one that tells the version; without it, cudnnGetVersion aborts."""
+_LATER_PARTS = {9: ("engines_tensor_ir", "ext")}
+"""What newer releases have beside those: not missed where it is not there."""
+_BEFORE = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+_AFTER = ("ld.so.cache", "system-folder")
 CHECKS = {
     8: {
         "ops_infer": "cudnnOpsInferVersionCheck",
@@ -95,6 +101,7 @@ def find(host: Host) -> Finding:
         described, doubts = _with_parts(host, library)
         libraries.append(described)
         warnings += doubts
+    warnings += _shadowed(host, libraries)
     facts = environment(host, *VARIABLES)
     warnings_of_all = tuple(warnings)
     return replace(found, libraries=tuple(libraries), facts=facts, warnings=warnings_of_all)
@@ -176,6 +183,54 @@ def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
             said = f"{path} is {version}, and {library.path} is {library.version}"
             doubts.append(Reason("sub-library-mismatch", f"{name}: {said}", "keep one cuDNN there"))
     return replace(library, facts=facts), doubts
+
+
+def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
+    """Return a warning for each sub-library that the loader takes from another cuDNN.
+
+    They are opened by name: LD_LIBRARY_PATH comes before the folder of libcudnn itself, and the
+    loader's cache after it.
+    """
+    warnings = []
+    for winner in (one for one in libraries if one.wins and ".so" in one.path):
+        major, home = _major(winner), os.path.dirname(host.realpath(winner.path))
+        for part in (*SUB_LIBRARIES.get(major, ()), *_LATER_PARTS.get(major, ())):
+            copies = libraries_named(host, "cudnn", f"libcudnn_{part}")
+            fitting = [
+                one
+                for one in copies
+                if not one.reasons and one.soname == f"libcudnn_{part}.so.{major}"
+            ]
+            beside = [one for one in fitting if os.path.dirname(host.realpath(one.path)) == home]
+            first = next((one for one in fitting if one.found_by in _BEFORE), None)
+            if first is None and not beside:
+                first = next((one for one in fitting if one.found_by in _AFTER), None)
+            if first is None or first in beside:
+                continue
+            version = _version_of(host, first, libraries)
+            if version and winner.version and agree(version, winner.version):
+                continue
+            whose = f", which is {version}," if version else ""
+            instead = "before the one beside it" if beside else "as none is beside it"
+            said = (
+                f"{winner.path} ({winner.version or 'of unknown version'}) gets {first.path}{whose}"
+                f" {instead}: {first.found_by} names it"
+            )
+            hint = f"take {os.path.dirname(first.path)} out of {first.found_by}"
+            if first.found_by not in _BEFORE:
+                hint = "install one whole cuDNN, and remove the other"
+            warnings.append(Reason("sub-library-shadowed", said, hint))
+    return warnings
+
+
+def _version_of(host: Host, part: Library, libraries: list[Library]) -> str:
+    """Return a sub-library's version: its file's, else that of the libcudnn beside it."""
+    real = host.realpath(part.path)
+    if version := version_in_file_name(os.path.basename(real)):
+        return version
+    folder = os.path.dirname(real)
+    beside = [one for one in libraries if os.path.dirname(host.realpath(one.path)) == folder]
+    return beside[0].version if beside else ""
 
 
 def _open_elsewhere(library: Library, file_name: str) -> None:

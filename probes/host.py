@@ -20,6 +20,7 @@ from mlbackends.probing.pci import pci_devices
 from mlbackends.probing.quantities import one_line
 from mlbackends.probing.system.c_library import c_library
 from mlbackends.probing.system.containers import container_signs, wsl_version
+from mlbackends.probing.system.cxx_library import cxx_library
 from mlbackends.probing.system.memory_settings import total_memory
 from mlbackends.probing.system.mounts import mounted_at, mounts
 from mlbackends.probing.system.system_controls import system_controls
@@ -52,6 +53,10 @@ FACTS = (
     Fact("machine", str, "The processor's kind, as uname -m has it."),
     Fact("libc", str, "The C library: glibc or musl."),
     Fact("libc_version", str, "Its version."),
+    Fact("libstdcxx_path", str, "The copy of libstdc++ that a program gets."),
+    Fact(
+        "libstdcxx_version", str, "The highest version of its symbols: 3.4.30 for GLIBCXX_3.4.30."
+    ),
     Fact("host_name", str, "The machine's name.", "identity"),
     Fact("boot_id", str, "Names this boot of the machine.", "identity"),
     Fact("uptime_seconds", float, "Since the kernel started.", "volatile"),
@@ -138,6 +143,7 @@ def find(host: Host) -> Finding:
     elif host.platform == "linux":
         facts.update(_release(host))
         facts["libc"], facts["libc_version"] = c_library(host)
+        facts["libstdcxx_path"], facts["libstdcxx_version"] = cxx_library(host)
         facts.update(_boot(host))
         facts.update(_around(host))
         facts.update(_confinement(host))
@@ -146,7 +152,8 @@ def find(host: Host) -> Finding:
         devices = pci_devices(host)
         if devices:
             facts["pci_accelerators"] = [_accelerator(one) for one in devices if _computes(one)]
-        facts["rdma_devices"] = host.listdir("/sys/class/infiniband") or None
+        if rdma_devices := host.listdir("/sys/class/infiniband"):
+            facts["rdma_devices"] = list[object](rdma_devices)
         warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
     kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
     return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))

@@ -40,6 +40,7 @@ FACTS = (
         "The first GCC release with that symbol version; vendors also build it into older ones.",
     ),
     Fact("specification_date", int, "The value of _OPENMP, such as 201511 for OpenMP 4.5."),
+    Fact("meeting", list[str], "The copies that are in one process, or will be, by their paths."),
     Fact("max_threads", int, "The number of threads that a parallel region would get."),
     Fact("processors", int, "The number of processors that the runtime sees."),
     Fact("environment", dict[str, str], "The variables that steer OpenMP and are set."),
@@ -108,9 +109,13 @@ def find(host: Host) -> Finding:
     libraries = libraries_named(host, "openmp", *_STEMS, folders=_FOLDERS)
     libraries = [_recognised(host, library) for library in libraries]
     facts = steering(host, VARIABLES)
+    warnings = not_valid(host, VARIABLES) + _too_many_threads(host)
     if not libraries:
         return Finding(facts=facts, reasons=(absent(host, "libgomp, libiomp5 or libomp"),))
-    warnings = not_valid(host, VARIABLES) + _too_many_threads(host) + _meetings(host, libraries)
+    meeting, seen = _meeting(host, libraries)
+    if meeting:
+        facts["meeting"] = list[object](library.path for library in meeting)
+        warnings += (_conflict(meeting, seen),)
     return Finding(libraries=tuple(libraries), facts=facts, warnings=warnings)
 
 
@@ -156,14 +161,14 @@ def _too_many_threads(host: Host) -> tuple[Reason, ...]:
     return (Reason("override-exceeds-hardware", said),)
 
 
-def _meetings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]:
-    """Warn where different copies are, or would be, in one process."""
+def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
+    """Return the different copies that are, or would be, in one process, and how that was seen."""
     if host.pid is not None:
         mapped = [library for library in libraries if library.used is True]
         if len(mapped) <= 1:
-            return ()
+            return [], ""
         which = " and ".join(library.path for library in mapped)
-        return (_conflict(mapped, f"process {host.pid} has mapped {which}"),)
+        return mapped, f"process {host.pid} has mapped {which}"
     brought: dict[str, Library] = {}
     for library in libraries:
         in_a_wheel = library.found_by == "site-packages" and library.owner and not library.reasons
@@ -171,12 +176,12 @@ def _meetings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]:
             # The loader takes a second file of the same soname for the first one.
             brought.setdefault(library.soname, library)
     if len({library.owner for library in brought.values()}) <= 1:
-        return ()
+        return [], ""
     which = " and ".join(
         f"{library.owner.split(' ')[0]} brings {os.path.basename(library.path)}"
         for library in brought.values()
     )
-    return (_conflict(list(brought.values()), f"{which}; both are in a process that imports both"),)
+    return list(brought.values()), f"{which}; both are in a process that imports both"
 
 
 def _is_needed(host: Host, library: Library) -> bool:

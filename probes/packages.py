@@ -17,6 +17,8 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.packages import distributions, python_folders
 from mlbackends.probing.python.file_ownership import shared_files
+from mlbackends.probing.python.missing_files import missing_files
+from mlbackends.probing.python.wheel_tags import LEAST_TOLD, glibc_needed
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -45,8 +47,20 @@ FACTS = (
         dict[str, list[str]],
         "NVIDIA's packages by the major version of CUDA that they are for.",
     ),
+    Fact(
+        "missing_files",
+        list[dict[str, Any]],
+        "Distributions whose RECORD names libraries that are not there: name, version, files "
+        "(how many), example.",
+    ),
+    Fact(
+        "glibc_needed",
+        dict[str, str],
+        f"The glibc that a wheel's tag asks for, by name; where it is newer than {LEAST_TOLD}.",
+    ),
     Fact("leftovers", list[str], 'What a broken uninstall left: names that begin with "~".'),
 )
+CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in one environment."}
 
 _CUDA_NAMED = pattern(r"nvidia-[a-z0-9-]+-cu(\d{2})")
 _CUDA_VERSIONED = (
@@ -79,7 +93,8 @@ def find(host: Host) -> Finding:
         return Finding(reasons=(Reason("not-found", said),))
     twice = [all_of for all_of in everything.values() if len(all_of) > 1]
     shared = shared_files(host, [dist for all_of in everything.values() for dist in all_of])
-    majors = _cuda_majors([all_of[0] for all_of in everything.values()])
+    first = [all_of[0] for all_of in everything.values()]
+    majors = _cuda_majors(first)
     versions: dict[str, Any] = {name: everything[name][0].version for name in sorted(everything)}
     facts: dict[str, FactValue] = {"count": len(everything), "distributions": versions}
     if twice:
@@ -92,6 +107,10 @@ def find(host: Host) -> Finding:
         facts["owned_twice"] = [_as_fact(pair) for pair in shared]
     if majors:
         facts["cuda_majors"] = dict[str, Any](majors)
+    if missing := missing_files(host, first):
+        facts["missing_files"] = list[Any](missing)
+    if needed := glibc_needed(host, first):
+        facts["glibc_needed"] = dict[str, Any](needed)
     if leftovers := _leftovers(host):
         facts["leftovers"] = list[Any](leftovers)
     warnings = [_overwritten(pair) for pair in shared]
@@ -139,7 +158,7 @@ def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
                 name = all_of[0].name
                 said = f"{folder} has metadata of {name} {' and '.join(versions)}"
                 hint = f"reinstall {name}: an upgrade left the old metadata behind"
-                warnings.append(Reason("conflict", said, hint))
+                warnings.append(Reason("installed-twice", said, hint))
     return warnings
 
 
@@ -165,7 +184,7 @@ def _mixed(majors: dict[str, list[str]]) -> Reason:
         groups.append(f"CUDA {major} ({', '.join(names[:2])}{more})")
     said = f"NVIDIA's packages are here for {' beside '.join(groups)}"
     hint = "keep those that your framework was built for; see its pins"
-    return Reason("conflict", said, hint)
+    return Reason("cuda-majors-mixed", said, hint)
 
 
 def _leftovers(host: Host) -> list[str]:

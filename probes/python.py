@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.probing.packages import distributions, python_folders
+from mlbackends.probing.packages import distributions, is_user_site, python_folders
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -47,6 +47,7 @@ FACTS = (
 )
 CODES = {
     "other-environment": "A variable names another environment than the one that is looked at.",
+    "other-python": "A variable brings in packages of another Python version.",
 }
 
 _VARIABLES = (
@@ -113,7 +114,7 @@ def find(host: Host) -> Finding:
     if folders:
         site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
         facts["site_folders"] = site
-        facts["user_site_on_path"] = any(_is_user_site(host, one) for one in site)
+        facts["user_site_on_path"] = any(is_user_site(host, one) for one in site)
         facts["externally_managed"] = prefix == base and _is_managed(host, folders)
         facts["distribution_count"] = len(distributions(host))
     threaded = _free_threaded(folders, version)
@@ -155,15 +156,6 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
         if part in inside:
             return name, ""
     return ("system", "") if prefix == "/usr" else ("", "")
-
-
-def _is_user_site(host: Host, folder: str) -> bool:
-    base = host.env("PYTHONUSERBASE")
-    if base and folder.startswith(f"{base.rstrip('/')}/"):
-        return True
-    home = host.env("HOME").rstrip("/")
-    bases = [f"{home}/.local/lib/", f"{home}/Library/Python/"] if home else ["/.local/lib/python"]
-    return any(folder.startswith(one) if home else one in folder for one in bases)
 
 
 def _is_managed(host: Host, folders: list[str]) -> bool:
@@ -210,5 +202,5 @@ def _other_version(host: Host, version: str) -> list[Reason]:
         match = _VERSIONED.search(folder)
         if match and match[1] != ours and folder.endswith(("/site-packages", "/dist-packages")):
             said = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
-            return [Reason("conflict", said, "unset PYTHONPATH, or start that Python")]
+            return [Reason("other-python", said, "unset PYTHONPATH, or start that Python")]
     return []

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
 from mlbackends.probing.cuda.versions import driver_release, driver_warning
+from mlbackends.probing.elf import NotElf, version_needs
 from mlbackends.probing.python.frameworks import (
     PACKAGE_FACTS,
     assigned_flag,
@@ -26,8 +27,10 @@ from mlbackends.probing.python.frameworks import (
     entry_points,
     found,
     gpu_unused,
+    named,
     package,
 )
+from mlbackends.probing.python.requirements import required
 from mlbackends.probing.search import libraries_named, stem_of
 from mlbackends.probing.variables import anything, not_valid, one_of, steering
 
@@ -66,10 +69,21 @@ FACTS = (
         dict[str, str],
         "What registers itself when torch is imported: the entry points of torch.backends.",
     ),
+    Fact(
+        "partners",
+        list[dict[str, str]],
+        "The packages that are compiled against one version of torch: package, version, wanted.",
+    ),
+    Fact("glibc_needed", str, "The glibc whose symbols libtorch_cpu needs."),
+    Fact("libstdcxx_needed", str, "The symbols of libstdc++ that it needs: 3.4.29."),
     Fact("environment", dict[str, str], "The variables that steer PyTorch and are set."),
 )
 
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
+_PARTNERS = (
+    *("torchvision", "torchaudio", "torchtext", "torch-tensorrt", "xformers", "vllm"),
+    "intel-extension-for-pytorch",
+)
 _OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
 _FIRST_WITH_MPS = (1, 12)
 _FLAG = one_of("0", "1")
@@ -117,6 +131,8 @@ def find(host: Host) -> Finding:
     facts = told | steering(host, _RULES)
     if torch is None:
         return Finding(libraries=tuple(libraries), facts=facts)
+    if partners := _partners(host):
+        facts["partners"] = partners
     if plugins := entry_points(host, "torch.backends"):
         facts["backend_plugins"] = dict[str, object](plugins)
     finding = found(
@@ -199,4 +215,37 @@ def _with_version(host: Host, library: Library) -> Library:
     if not version:
         version = host.read(f"{above}/build-version", 200).strip()
     fits = version and "\n" not in version and version.isprintable()
-    return replace(library, version=version) if fits else library
+    if fits:
+        library = replace(library, version=version)
+    return replace(library, facts=needs) if (needs := _needs(host, library)) else library
+
+
+def _needs(host: Host, library: Library) -> dict[str, FactValue]:
+    """Return the newest symbols of glibc and libstdc++ that a copy asks for."""
+    if host.platform != "linux" or library.reasons:
+        return {}
+    try:
+        needs = version_needs(host.real(host.realpath(library.path)))
+    except (NotElf, OSError):
+        return {}
+    told: dict[str, FactValue] = {}
+    for fact, prefix in (("glibc_needed", "GLIBC_"), ("libstdcxx_needed", "GLIBCXX_")):
+        numbers = [
+            name.removeprefix(prefix)
+            for versions in needs.values()
+            for name in versions
+            if re.fullmatch(prefix + r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", name)
+        ]
+        if numbers:
+            told[fact] = max(numbers, key=lambda text: [int(part) for part in text.split(".")])
+    return told
+
+
+def _partners(host: Host) -> list[object]:
+    """Return the packages that are compiled against one version of torch, and say which."""
+    return [
+        {"package": dist.name, "version": dist.version, "wanted": one.pinned}
+        for dist in named(host, _PARTNERS)
+        for one in required(host, dist)
+        if one.name == "torch" and one.pinned
+    ]

@@ -83,6 +83,10 @@ CODES = {
     "mitigation-costs-speed": "A kernel mitigation is on that costs speed.",
     "degraded": "It works, but below what it could do.",
     "pin-mismatch": "A package pins one version, and another is installed.",
+    "installed-twice": "Two installations of one package are in one folder: one wrote over the other.",
+    "installation-hidden": "A package is installed, and another installation of it is imported.",
+    "hidden-by-user-site": "The user's own copy of a package is imported, not the environment's.",
+    "metadata-mismatch": "A package's files are of another version than its metadata says.",
     "file-owned-twice": "Two packages installed the same file; the later one overwrote the earlier.",
     # why an attention backend does not take a problem
     "invalid-problem": "No attention backend could answer it: its parts do not go together.",

@@ -14,7 +14,14 @@ from mlbackends.probing.elf_image import PT_NOTE, ElfFile, ElfImage, NotElf
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Elf", "NotElf", "defined_symbols", "read_elf", "version_definitions"]
+__all__ = [
+    "Elf",
+    "NotElf",
+    "defined_symbols",
+    "read_elf",
+    "version_definitions",
+    "version_needs",
+]
 
 
 class Elf(NamedTuple):
@@ -98,6 +105,24 @@ def version_definitions(path: str) -> tuple[str, ...]:
         return tuple(_text(texts, position) for position in positions)
 
 
+def version_needs(path: str) -> dict[str, tuple[str, ...]]:
+    """Return the symbol versions that it needs of each library: {"libc.so.6": ("GLIBC_2.28",)}.
+
+    Raises as read_elf does.
+    """
+    with ElfFile(path) as file:
+        image = ElfImage(file)
+        if _DT_VERNEED not in image.tags:
+            return {}
+        pairs = list(_needed_names(image))
+        texts = image.strings([position for pair in pairs for position in pair])
+        needs: dict[str, tuple[str, ...]] = {}
+        for library, version in pairs:
+            name = _text(texts, library)
+            needs[name] = (*needs.get(name, ()), _text(texts, version))
+        return needs
+
+
 _NOTES_BYTES_LIMIT = 64 << 10
 _VERSIONS_LIMIT = 4096
 # Real chains hold a handful of symbols; the longest seen come from tables with a single bucket.
@@ -105,6 +130,7 @@ _CHAIN_LIMIT = 1 << 14
 
 _DT_HASH, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 4, 14, 15, 29
 _DT_GNU_HASH, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFEF5, 0x6FFFFFFC, 0x6FFFFFFD
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _TEXT_TAGS = (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
 _NT_GNU_BUILD_ID = 3
 _NOTE_PADDINGS = (4, 8)
@@ -201,5 +227,24 @@ def _version_names(image: ElfImage) -> Iterator[int]:
             # The names after the first are the versions that this one inherits from.
             yield image.unpack("I", at + first_name)[0]
         if not following:
+            return
+        at += following
+
+
+def _needed_names(image: ElfImage) -> Iterator[tuple[int, int]]:
+    """Yield the string positions of each library's name and of each version needed of it."""
+    at = image.offset_of(image.tags[_DT_VERNEED])
+    left = _VERSIONS_LIMIT
+    for _ in range(min(image.tags.get(_DT_VERNEEDNUM, _VERSIONS_LIMIT), _VERSIONS_LIMIT)):
+        _, count, library, first, following = image.unpack("HHIII", at)
+        name_at = at + first
+        for _ in range(min(count, left)):
+            _, _, _, version, next_name = image.unpack("IHHII", name_at)
+            yield library, version
+            left -= 1
+            if not next_name:
+                break
+            name_at += next_name
+        if not following or not left:
             return
         at += following

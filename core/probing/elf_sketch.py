@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Sketch(NamedTuple):
     """What the library is to say. `symbols` are those that it defines, `versions` those of symbols.
 
+    needs: the versions of symbols that it needs, by library: [("libc.so.6", ["GLIBC_2.28"])].
     machine: as `uname -m` has it; one that is not known here is written as the number 0.
     """
 
@@ -28,6 +29,7 @@ class Sketch(NamedTuple):
     runpath: Sequence[str] = ()
     symbols: Sequence[str] = ()
     versions: Sequence[str] = ()
+    needs: Sequence[tuple[str, Sequence[str]]] = ()
     build_id: str = ""
 
 
@@ -55,6 +57,7 @@ _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 1, 4, 5, 6, 10, 11
 _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
 _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFFC, 0x6FFFFFFD
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _GLOBAL_FUNCTION = 1 << 4 | 2
 _NT_GNU_BUILD_ID = 3
 
@@ -78,13 +81,13 @@ class _File:
         if sketch.soname:
             entries.append((_DT_SONAME, self._text(sketch.soname)))
         symbols, table = self._symbols(), self._hash_table()
-        versions = self._versions()
+        versions, needs = self._versions(), self._needs()
         note = self._note()
 
         head = (64 + 56 * 3) if self.wide else (52 + 32 * 3)
         word = 8 if self.wide else 4
-        # The dynamic section's length is known before its values are: seven more entries at most.
-        count = len(entries) + 8
+        # The dynamic section's length is known before its values are: nine more entries at most.
+        count = len(entries) + 10
         at = head
         places = {}
         for name, part in (
@@ -92,6 +95,7 @@ class _File:
             ("symbols", symbols),
             ("hash", table),
             ("versions", versions),
+            ("needs", needs),
             ("note", note),
             ("texts", self.texts),
         ):
@@ -106,6 +110,8 @@ class _File:
         ]
         if versions:
             entries += [(_DT_VERDEF, places["versions"]), (_DT_VERDEFNUM, len(sketch.versions))]
+        if needs:
+            entries += [(_DT_VERNEED, places["needs"]), (_DT_VERNEEDNUM, len(sketch.needs))]
         entries += [(0, 0)] * (count - len(entries))
         form = self.order + ("2Q" if self.wide else "2I")
         dynamic = b"".join(struct.pack(form, *entry) for entry in entries)
@@ -114,7 +120,7 @@ class _File:
             (_PT_DYNAMIC, places["dynamic"], len(dynamic)),
             (_PT_NOTE, places["note"], len(note)),
         )
-        parts = (dynamic, symbols, table, versions, note, self.texts)
+        parts = (dynamic, symbols, table, versions, needs, note, self.texts)
         return self._header(segments) + b"".join(part + b"\0" * (-len(part) % 8) for part in parts)
 
     def _header(self, segments: Sequence[tuple[int, int, int]]) -> bytes:
@@ -174,6 +180,18 @@ class _File:
                 self.order + "HHHHIII", 1, 0, index + 1, 1, _system_v_hash(name), 20, following
             )
             data += struct.pack(self.order + "II", self._text(name), 0)
+        return data
+
+    def _needs(self) -> bytes:
+        data = b""
+        for index, (library, versions) in enumerate(self.sketch.needs, 1):
+            following = 16 + 16 * len(versions) if index < len(self.sketch.needs) else 0
+            row = (1, len(versions), self._text(library), 16, following)
+            data += struct.pack(self.order + "HHIII", *row)
+            for number, name in enumerate(versions, 1):
+                after = 16 if number < len(versions) else 0
+                row = (_system_v_hash(name), 0, number + 1, self._text(name), after)
+                data += struct.pack(self.order + "IHHII", *row)
         return data
 
     def _note(self) -> bytes:

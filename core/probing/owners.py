@@ -10,6 +10,7 @@ from mlbackends.probing.packages import (
     distributions,
     normalised,
     python_folders,
+    record_bytes,
 )
 
 
@@ -48,7 +49,7 @@ def _python_owner(host: Host, folder: str, relative: str) -> str:
 
     for dist in sorted(here, key=unlike):
         line = f"{relative},".encode()
-        data = host.read_bytes(f"{dist.info}/RECORD", 32 << 20)
+        data = record_bytes(host, dist)
         if data.startswith(line) or b"\n" + line in data:
             return f"{dist.name} {dist.version}"
     return ""

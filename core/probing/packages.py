@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from mlbackends.probing.host import Host
 
+_RECORD_LIMIT = 32 << 20
+"""No RECORD is larger than this, in bytes; torch's has a million."""
+
 
 class Distribution(Struct, frozen=True):
     """One installed distribution.
@@ -96,7 +99,7 @@ def _headers(host: Host, dist: Distribution) -> list[str]:
 
 def record(host: Host, dist: Distribution) -> list[str]:
     """Return the paths in a distribution's RECORD, relative to the folder it lies in."""
-    text = host.read(f"{dist.info}/RECORD", 32 << 20)
+    text = host.read(f"{dist.info}/RECORD", _RECORD_LIMIT)
     paths = []
     for line in text.splitlines():
         if line.startswith('"'):
@@ -104,6 +107,24 @@ def record(host: Host, dist: Distribution) -> list[str]:
         elif line:
             paths.append(line.rsplit(",", 2)[0])
     return paths
+
+
+def record_bytes(host: Host, dist: Distribution) -> bytes:
+    """Return a distribution's RECORD as it is, b"" without one; read once a host."""
+    cached: dict[str, bytes] = host.__dict__.setdefault("_records", {})
+    if dist.info not in cached:
+        cached[dist.info] = host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
+    return cached[dist.info]
+
+
+def is_user_site(host: Host, folder: str) -> bool:
+    """Tell whether a folder is where Python looks for what its user alone has installed."""
+    base = host.env("PYTHONUSERBASE")
+    if base and folder.startswith(f"{base.rstrip('/')}/"):
+        return True
+    home = host.env("HOME").rstrip("/")
+    bases = [f"{home}/.local/lib/", f"{home}/Library/Python/"] if home else ["/.local/lib/python"]
+    return any(folder.startswith(one) if home else one in folder for one in bases)
 
 
 def conda_prefix(host: Host) -> str:

@@ -7,8 +7,8 @@
 Nothing is kept that no probe asked for. Of the environment those variables are written that were
 asked for by name, without logins in URLs. Of a library there is a sketch (`elf_sketch`) that says
 of itself what the library does; of any other file what was read, up to FILE_LIMIT. Links are
-relative and lead nowhere out of the folder. What only the living can tell is lost: who may open a
-device node, and which files may not be read.
+relative and lead nowhere out of the folder. What only the living can tell is lost: which group a
+device node belongs to, and which files may not be read.
 """
 
 # ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.
@@ -94,7 +94,10 @@ class Recording(Host):
 
     def can_open(self, path: str) -> bool:
         self._met[path] = None
-        return self._source.can_open(path)
+        is_open = self._source.can_open(path)
+        if not is_open and path not in self._system.setdefault("denied_nodes", []):
+            self._system["denied_nodes"].append(path)
+        return is_open
 
     def size(self, path: str) -> int:
         self._met[path] = None
@@ -309,6 +312,7 @@ class _Writer:
                 runpath=told.runpath,
                 symbols=sorted(elf.defined_symbols(at, names)),
                 versions=elf.version_definitions(at),
+                needs=list(elf.version_needs(at).items()),
                 build_id=told.build_id,
             )
         except (elf.NotElf, OSError):

@@ -197,7 +197,7 @@ def test_two_flavours_of_tensorflow_are_a_conflict(tmp_path: Path) -> None:
 
     (warning,) = tensorflow.find(machine(tmp_path, files)).warnings
 
-    assert warning.code == "conflict"
+    assert warning.code == "installed-twice"
 
 
 # ---- ONNX Runtime --------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_two_flavours_of_onnxruntime_are_a_conflict(tmp_path: Path) -> None:
 
     (warning,) = onnxruntime.find(machine(tmp_path, files)).warnings
 
-    assert warning.code == "conflict"
+    assert warning.code == "installed-twice"
     assert "one wrote over the other" in warning.message
 
 
@@ -268,7 +268,7 @@ def test_two_flavours_of_cupy_are_a_conflict(tmp_path: Path) -> None:
 
     (warning,) = cupy.find(machine(tmp_path, files)).warnings
 
-    assert warning.code == "conflict"
+    assert warning.code == "installed-twice"
 
 
 def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(tmp_path: Path) -> None:

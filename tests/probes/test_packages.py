@@ -113,7 +113,7 @@ def test_two_majors_of_cuda_are_a_conflict(tmp_path: Path) -> None:
         "13": ["nvidia-cublas", "nvidia-cudnn-cu13"],
     }
     (warning,) = finding.warnings
-    assert warning.code == "conflict"
+    assert warning.code == "cuda-majors-mixed"
     assert "CUDA 12 (nvidia-cuda-runtime-cu12, nvidia-cudnn-cu12 and 1 more)" in warning.message
     assert "CUDA 13 (nvidia-cublas, nvidia-cudnn-cu13)" in warning.message
 
@@ -137,7 +137,7 @@ def test_old_metadata_in_the_same_folder_is_a_conflict(tmp_path: Path) -> None:
     finding = packages.find(machine(tmp_path, files))
 
     assert finding.facts["count"] == 1
-    assert [one.code for one in finding.warnings] == ["conflict"]
+    assert [one.code for one in finding.warnings] == ["installed-twice"]
     assert finding.warnings[0].message == "/site has metadata of thing 1.0 and 1.1"
 
 

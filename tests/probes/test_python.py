@@ -184,7 +184,7 @@ def test_packages_of_another_python_on_pythonpath_are_a_warning(tmp_path: Path) 
     path = "/opt/tools:/opt/x/lib/python3.9/site-packages"
     found = look(tmp_path, environment={"PYTHONPATH": path})
     (warning,) = found.warnings
-    assert warning.code == "conflict"
+    assert warning.code == "other-python"
     assert "Python 3.9; this is Python 3.12" in warning.message
     assert found.facts["environment"] == {"PYTHONPATH": path}
 

@@ -14,13 +14,12 @@ from msgspec import Struct
 
 from mlbackends.model.patterns import bytes_pattern
 from mlbackends.probing.host import Host
-from mlbackends.probing.packages import Distribution
+from mlbackends.probing.packages import Distribution, record_bytes
 
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Takes all the lines in a row that begin alike as one: half the time of looking at each line.
 _RUN = re.compile(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
 _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
-_RECORD_LIMIT = 32 << 20
 
 
 class SharedFiles(Struct, frozen=True):
@@ -58,7 +57,7 @@ def shared_files(host: Host, dists: Sequence[Distribution]) -> list[SharedFiles]
 
 
 def _shared_in(host: Host, folder: str, dists: list[Distribution]) -> list[SharedFiles]:
-    records = {dist: host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT) for dist in dists}
+    records = {dist: record_bytes(host, dist) for dist in dists}
     suspects: dict[Distribution, dict[bytes, bytes]] = {}
     for dist in _with_tops_in_common(records):
         lines = dict(_LINE.findall(records[dist]))

@@ -16,7 +16,13 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 from mlbackends.probing.host import Host
-from mlbackends.probing.packages import Distribution, distributions, normalised, python_folders
+from mlbackends.probing.packages import (
+    Distribution,
+    distributions,
+    is_user_site,
+    normalised,
+    python_folders,
+)
 from mlbackends.probing.python.modules import editable_location, module_location, origin_of
 from mlbackends.probing.python.requirements import Requirement, required
 from mlbackends.probing.python.versions import same_public_version
@@ -228,7 +234,7 @@ def package_warnings(
     if metadata and told != metadata and not same_public_version(told, metadata):
         said = f"the metadata of {package.name} says {metadata}, and its files say {told}"
         hint = f"reinstall {package.name}: something wrote over its files"
-        warnings.append(Reason("conflict", said, hint))
+        warnings.append(Reason("metadata-mismatch", said, hint))
     dist = _with_version(package.name, metadata)
     for one in requirements:
         if one.pinned and one.is_met is False:
@@ -363,12 +369,15 @@ def _installed_twice(host: Host, package: Package) -> list[Reason]:
         one = _with_version(first.name, first.version)
         two = _with_version(other.name, other.version)
         if first.folder == other.folder:
+            code = "installed-twice"
             said = f"{one} and {two} are both in {first.folder}: one wrote over the other"
             hint = "uninstall both, then install the one that you want"
         else:
+            from_user = is_user_site(host, first.folder) and not is_user_site(host, other.folder)
+            code = "hidden-by-user-site" if from_user else "installation-hidden"
             said = f"{one} in {first.folder} is imported, and hides {two} in {other.folder}"
             hint = "uninstall one of them"
-        warnings.append(Reason("conflict", said, hint))
+        warnings.append(Reason(code, said, hint))
     return warnings
 
 

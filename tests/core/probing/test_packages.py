@@ -176,7 +176,7 @@ def test_what_its_files_say_comes_before_the_metadata(tmp_path: Path) -> None:
 
     assert finding.version == "12.6.2.post1"
     (warning,) = finding.warnings
-    assert warning.code == "conflict"
+    assert warning.code == "metadata-mismatch"
     assert "says 13.5.0, and its files say 12.6.2.post1" in warning.message
 
 
@@ -211,7 +211,7 @@ def test_the_first_on_the_import_path_hides_the_others(tmp_path: Path) -> None:
         {"name": "thing", "version": "2.0", "folder": "/site"},
     ]
     (warning,) = finding.warnings
-    assert warning.code == "conflict"
+    assert warning.code == "installation-hidden"
     assert warning.message == "thing 1.0 in /user is imported, and hides thing 2.0 in /site"
 
 
@@ -237,7 +237,7 @@ def test_two_flavours_in_one_folder_write_over_each_other(tmp_path: Path) -> Non
     finding = about(machine(tmp_path, files), "thing", "thing-gpu")
 
     (warning,) = finding.warnings
-    assert warning.code == "conflict"
+    assert warning.code == "installed-twice"
     assert "thing 1.0 and thing-gpu 1.1 are both in /site" in warning.message
 
 
