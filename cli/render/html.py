@@ -1,12 +1,10 @@
 """HTML: one page that needs nothing but itself, with a picture of the machine."""
 
-import base64
-import hashlib
-
 from mlbackends.cli import catalogue, verdict
 from mlbackends.cli.picture.drawing import picture
 from mlbackends.cli.terminal import Page
 from mlbackends.cli.web.details import details
+from mlbackends.cli.web.document import document
 from mlbackends.cli.web.elements import badge, element, escaped, plain_table, reason, section, words
 from mlbackends.cli.web.style import SCRIPT, STYLE
 from mlbackends.model.records import ProbeReport, Report
@@ -34,28 +32,7 @@ def report(report: Report, page: Page) -> str:
         "</main>\n",
         _footer(report, page),
     ]
-    return _document(report, "".join(parts))
-
-
-def _document(report: Report, body: str) -> str:
-    # The policy names what may run and how it looks: text of a report that got through as a
-    # script would still not run.
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{_digest(STYLE)}';"
-        f" script-src 'sha256-{_digest(SCRIPT)}'; base-uri 'none'; form-action 'none'"
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escaped(policy)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escaped(_title(report))}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"{body}<script>{SCRIPT}</script>\n</body>\n</html>\n"
-    )
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return document(_title(report), "".join(parts), STYLE, SCRIPT)
 
 
 def _title(report: Report) -> str:

@@ -6,9 +6,6 @@ contents.add(record)
 page(contents.result(), title="train.log")
 """
 
-import base64
-import hashlib
-
 from msgspec import Struct
 
 from mlbackends.cli.plots.bars import bars
@@ -16,7 +13,9 @@ from mlbackends.cli.plots.colours import Colours
 from mlbackends.cli.plots.lanes import lanes
 from mlbackends.cli.plots.points import points
 from mlbackends.cli.plots.scale import amount
+from mlbackends.cli.web.document import document
 from mlbackends.cli.web.elements import element, escaped, section, words
+from mlbackends.cli.web.findings_style import FINDINGS_STYLE
 from mlbackends.cli.web.style import STYLE
 from mlbackends.cli.web.trace_style import TRACE_STYLE
 from mlbackends.model.trace import Header, Malformed, Record, Text
@@ -116,22 +115,7 @@ def page(contents: TraceContents, title: str, *, tool: str = "", created: str = 
         "</main>\n",
         _footer(contents, tool),
     ]
-    return _document(title, "".join(parts))
-
-
-def _document(title: str, body: str) -> str:
-    style = f"{STYLE}\n{TRACE_STYLE}"
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    # Nothing may run: text of a program that got through as a script would not.
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escaped(policy)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"{body}</body>\n</html>\n"
-    )
+    return document(title, "".join(parts), f"{STYLE}\n{FINDINGS_STYLE}\n{TRACE_STYLE}")
 
 
 def _header(contents: TraceContents, title: str, created: str) -> str:
