@@ -9,8 +9,7 @@ holds no comma, and what is compared begins and ends with commas.
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from operator import itemgetter
-from typing import Any
+from struct import Struct
 
 from mlbackends.tracing.mkl.fft import is_absurd
 
@@ -18,20 +17,25 @@ _ADDRESS = re.compile(rb"(?<!\d)0x([0-9a-fA-F]+)")
 _LONG = re.compile(rb"-?\d{10,}")
 _UNITS = {ord("n"): 1.0, ord("u"): 1e3, ord("m"): 1e6}
 _LIMIT = 20_000
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 4, 256
 Taker = Callable[[float], None]
 Key = tuple[bytes, bytes]
-_Columns = tuple[Callable[[bytes], Any], dict[Any, Taker], list[slice]]
-"""What cuts a call, the takers by what that gives, and the columns."""
+Cut = Callable[[bytes], tuple[bytes, ...]]
+_Known = dict[tuple[bytes, ...], Taker]
+_Columns = tuple[Cut, _Known, str]
+"""What cuts a call behind its head, the takers by what that gives, and the columns as a format."""
 
 
 class Shortener:
-    """Cuts lines to a key and a time; remembers at most about 10 MB of what it has seen."""
+    """Cuts lines to a key and a time; remembers at most about 20 MB of what it has seen."""
 
     def __init__(self) -> None:
         self._takers: Mapping[Hashable, Taker] = {}
         self._whole: dict[bytes, Taker] = {}
-        self._useless = 0
-        self._columns: dict[tuple[bytes, int, bytes], _Columns] = {}
+        self._pause = _SHORTEST_PAUSE
+        self._paused = 0
+        self._columns: dict[bytes, dict[bytes, dict[int, _Columns]]] = {}
+        self._cuts: dict[str, Cut] = {}
         self._known = 0
 
     def shorten(self, line: bytes) -> tuple[Key, float] | None:
@@ -45,11 +49,13 @@ class Shortener:
         """Give each line's time to the taker of its key; return the places of lines that have none."""
         if takers is not self._takers:
             self._takers = takers
+            self._forget()
             self._whole.clear()
-            self._columns.clear()
-        if self._useless > 2:
+        if self._paused:
+            self._paused -= 1
             return self._take_by_columns(lines)
         left: list[int] = []
+        missed = 0
         whole, units = self._whole, _UNITS
         for index, line in enumerate(lines):
             call, _, rest = line.rpartition(b") ")
@@ -57,7 +63,14 @@ class Shortener:
             try:
                 whole[call + state](float(time[:-1]) * units[time[-1]])
             except (KeyError, ValueError, IndexError):
+                missed += 1
                 self._take_slowly(index, call, time, state, left)
+        # Addresses that do not come back: look again later, and ever more seldom.
+        if missed > len(lines) // 8:
+            self._paused = self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        else:
+            self._pause = _SHORTEST_PAUSE
         return left
 
     def _take_by_columns(self, lines: list[bytes]) -> list[int]:
@@ -67,7 +80,7 @@ class Shortener:
             call, _, rest = line.rpartition(b") ")
             time, _, state = rest.partition(b"s ")
             try:
-                cut, known, _ = columns[call[: call.find(b"0x")], len(call), state]
+                cut, known, _ = columns[state][call.partition(b"0x")[0]][len(call)]
                 known[cut(call)](float(time[:-1]) * units[time[-1]])
             except (KeyError, ValueError, IndexError):
                 self._take_slowly(index, call, time, state, left)
@@ -85,33 +98,36 @@ class Shortener:
 
     def _taker(self, call: bytes, state: bytes) -> Taker | None:
         """Return who takes a call's time; None if nobody does yet."""
-        alike = call[: call.find(b"0x")], len(call), state
-        found = self._columns.get(alike)
+        head = call.partition(b"0x")[0]
+        found = self._columns.get(state, {}).get(head, {}).get(len(call))
         taker = None if found is None else found[1].get(found[0](call))
         if taker is None:
             taker = self._takers.get((_masked(call), state))
             if taker is None:
                 return None
-            self._learn(call, alike, taker)
-        if (
-            len(self._whole) >= _LIMIT
-        ):  # where it fills up again and again, addresses do not come back
+            self._learn(call, state, head, taker)
+        if len(self._whole) >= _LIMIT:
             self._whole.clear()
-            self._useless += 1
         self._whole[call + state] = taker
         return taker
 
-    def _learn(self, call: bytes, alike: tuple[bytes, int, bytes], taker: Taker) -> None:
+    def _learn(self, call: bytes, state: bytes, head: bytes, taker: Taker) -> None:
         """Remember a call by what stands between its addresses."""
         if self._known >= _LIMIT:
-            self._columns.clear()
-            self._known = 0
-        slices = _between(call)
-        found = self._columns.get(alike)
-        if found is None or found[2] != slices:
-            found = self._columns[alike] = (itemgetter(*slices), {}, slices)
+            self._forget()
+        columns = _between(call, len(head))
+        alike = self._columns.setdefault(state, {}).setdefault(head, {})
+        found = alike.get(len(call))
+        if found is None or found[2] != columns:
+            cut = self._cuts.setdefault(columns, Struct(columns).unpack)
+            found = alike[len(call)] = (cut, {}, columns)
         found[1][found[0](call)] = taker
         self._known += 1
+
+    def _forget(self) -> None:
+        self._columns.clear()
+        self._cuts.clear()
+        self._known = 0
 
 
 def _nanoseconds(time: bytes) -> float | None:
@@ -130,10 +146,19 @@ def _doubted(found: re.Match[bytes]) -> bytes:
     return b"?" if is_absurd(found[0].decode()) else found[0]
 
 
-def _between(call: bytes) -> list[slice]:
-    """Return the columns of all that does not lie between neighbouring addresses, or in them."""
-    spans = [found.span(1) for found in _ADDRESS.finditer(call)]
-    starts = [0, *(end for _, end in spans)]
-    ends = [*(start for start, _ in spans), len(call)]
-    gaps = zip(starts, ends, strict=True)
-    return [slice(start, end) for start, end in gaps if call[start:end] not in (b",0x", b"")]
+def _between(call: bytes, start: int) -> str:
+    """Return the columns from `start` on that do not lie between neighbouring addresses, or in them.
+
+    They are a format of `struct`: "6s" for six bytes to compare, "12x" for twelve to pass over.
+    """
+    parts = [f"{start}x"]
+    for found in _ADDRESS.finditer(call):
+        begin, end = found.span(1)
+        parts.append(_part(call[start:begin]))
+        parts.append(f"{end - begin}x")
+        start = end
+    return "".join((*parts, _part(call[start:])))
+
+
+def _part(text: bytes) -> str:
+    return f"{len(text)}{'x' if text in (b',0x', b'0x') else 's'}" if text else ""

@@ -49,6 +49,48 @@ def test_each_time_goes_to_its_own_call(made: list[tuple[str, str]]) -> None:
     assert {names[key]: list(each) for key, each in times.items()} == expected
 
 
+@given(st.lists(calls(), min_size=1, max_size=5), st.integers(2, 9))
+def test_addresses_that_stop_and_begin_to_come_back_make_no_difference(
+    made: list[tuple[str, str]], rounds: int
+) -> None:
+    shortener = Shortener()
+    takers: dict[object, object] = {}
+    times: dict[object, array[float]] = {}
+    names: dict[str, object] = {}
+    for number in range(rounds):
+        for line, name in made * 8:
+            # In odd rounds each address is another one, as long as it was.
+            fresh = line.replace("0x7f", f"0x{number:02x}") if number % 2 else line
+            text = fresh.replace("#", f"{number}.25us").encode()
+            if shortener.take([text], takers):  # type: ignore[arg-type]
+                key, duration = shortener.shorten(text) or (None, 0.0)
+                assert names.setdefault(name, key) == key
+                times[key] = array("d", [duration])
+                takers[key] = times[key].append
+    for name, key in names.items():
+        count = 8 * sum(other == name for _, other in made)
+        assert list(times[key]) == [
+            (number + 0.25) * 1e3 for number in range(rounds) for _ in range(count)
+        ]
+
+
+def test_calls_alike_in_length_and_start_are_told_apart_by_their_columns() -> None:
+    shortener = Shortener()
+    forms = [b"F(0xabc,1,0xabcdef,2)", b"F(0xabcdef,1,0xabc,2)", b"F(0xabcd,1,0xabcde,22)"]
+    takers: dict[object, object] = {}
+    times: dict[bytes, array[float]] = {}
+    for number in range(30):
+        form = forms[number % 3]
+        line = b"MKL_VERBOSE %s %d.00us CNR:OFF" % (form.replace(b"abc", b"%03x" % number), number)
+        if shortener.take([line], takers):  # type: ignore[arg-type]
+            key, duration = shortener.shorten(line) or (None, 0.0)
+            taken = times.setdefault(form.replace(b"22", b"2"), array("d"))
+            taken.append(duration)
+            takers[key] = taken.append
+    assert sum(len(each) for each in times.values()) == 30
+    assert len(takers) == 2
+
+
 def test_what_is_no_call_is_left() -> None:
     lines = [
         b"",
