@@ -43,6 +43,7 @@ click.version_option(__version__, prog_name="backends", message="%(prog)s %(vers
 
 def guarded_main(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nobody sees a traceback."""
+    sys.unraisablehook = _keep_interrupt
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
         if sys.stdout is not None:  # a program may be started with its streams closed
@@ -72,6 +73,22 @@ def guarded_main(arguments: list[str]) -> int:
             return exits.USAGE
         return _report_bug(error)
     return code if isinstance(code, int) else exits.YES
+
+
+def _keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Interrupt once more where the first time fell into a callback, such as one of the import system's.
+
+    Nothing can be raised there, so that Python would print it and go on.
+    """
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    import signal
+
+    if hasattr(signal, "setitimer"):
+        # From here it could not be raised either; a moment later it can.
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 def _say(message: str, hint: str = "") -> None:

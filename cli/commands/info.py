@@ -1,6 +1,5 @@
 """Show what is in this machine, and what of it can be used."""
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -165,11 +164,6 @@ def command(
         asked = [need.probe for need in needs]
     progress = ProgressLine()
     rung = Presence(depth or ("found" if pid or root else "usable"))
-    # Beside a survey that waits for libraries: rich takes as long to import as they do. It must have
-    # ended before the interpreter does, which crashes where a thread is amid an import.
-    renderer = threading.Thread(target=registry.load, args=("cli.render", form))
-    if not wanted and rung is not Presence.FOUND:
-        renderer.start()
     try:
         report = survey(
             tuple(dict.fromkeys(asked)),
@@ -177,11 +171,12 @@ def command(
             rung,
             timeout=timeout,
             progress=progress,
+            # rich takes as long to import as a library to answer. Not in a thread: an interrupt amid
+            # an import leaves locks held for which another thread's import would wait for ever.
+            meanwhile=None if wanted else lambda: registry.load("cli.render", form),
         )
     finally:
         progress.clear()
-        if renderer.ident is not None:
-            renderer.join()
     missing = [reason for need in needs if (reason := unmet(report, need))]
     hide = redact if redact is not None else not wanted
     shown = redacted(report, names_of(host)) if hide else report

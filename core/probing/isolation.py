@@ -77,8 +77,12 @@ class Child:
         except OSError as error:
             self._why_not = error.strerror or str(error)
 
-    def ask(self, requests: list[Request]) -> Iterator[Reply]:
+    def ask(
+        self, requests: list[Request], meanwhile: Callable[[], object] | None = None
+    ) -> Iterator[Reply]:
         """Send every request, and yield the final reply to every job as it comes.
+
+        meanwhile: called once, when all is sent and the child is at work.
 
         Where the child is lost, killed by a library that it opened, each file that is left is asked
         in a child of its own: the one that kills its child is named then.
@@ -88,7 +92,7 @@ class Child:
             yield from _all_of(requests, Reason("not-asked", said))
             return
         answered: set[int] = set()
-        for reply in self._answers(requests):
+        for reply in self._answers(requests, meanwhile):
             answered.add(reply.id)
             yield reply
         left = [
@@ -101,7 +105,9 @@ class Child:
         else:
             yield from _all_of(left, _lost(self._process))
 
-    def _answers(self, requests: list[Request]) -> Iterator[Reply]:
+    def _answers(
+        self, requests: list[Request], meanwhile: Callable[[], object] | None
+    ) -> Iterator[Reply]:
         """Yield what the child answers, until all is answered, it has gone, or it is silent for too long."""
         import select
 
@@ -138,6 +144,9 @@ class Child:
                 if not lines:
                     poller.unregister(question)
                     process.stdin.close()
+                    if meanwhile is not None:
+                        meanwhile()
+                        heard = time.monotonic()
             if answer in ready:
                 data = os.read(answer, 65536)
                 if not data:
@@ -226,8 +235,11 @@ def _ask_a_child(request: Request) -> list[Reply]:
 class Spawner:
     """The same questions with one child for each file, for systems where forking is not safe."""
 
-    def ask(self, requests: list[Request]) -> Iterator[Reply]:
+    def ask(
+        self, requests: list[Request], meanwhile: Callable[[], object] | None = None
+    ) -> Iterator[Reply]:
         """Ask everything, a few files at once, and yield the final replies as they come."""
+        del meanwhile  # threads ask: what it imports would be at the mercy of theirs
         yield from _beside_one_another(_ask_alone, requests)
 
     def close(self) -> None:

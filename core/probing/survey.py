@@ -56,11 +56,13 @@ def survey(
     *,
     timeout: float = TIMEOUT,
     progress: Progress | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Report:
     """Ask the named probes, all of them by default, up to a rung of the ladder.
 
     Raises UnknownName, with the nearest name. On a recorded host nothing can be opened, so the depth
-    is FOUND whatever is asked. timeout: seconds for each answer of a library.
+    is FOUND whatever is asked. timeout: seconds for each answer of a library. meanwhile:
+    called once while libraries are asked, where any are.
     """
     start = time.perf_counter()
     host = host or Host()
@@ -92,7 +94,7 @@ def survey(
         if child is not None and asked:
             if progress is not None:
                 progress(0, len(asked), asked[0][0])
-            for reply in child.ask(_requests(host, asked, depth, timeout)):
+            for reply in child.ask(_requests(host, asked, depth, timeout), meanwhile):
                 replies[reply.id] = reply
                 if progress is not None:
                     waited_for = [name for i, (name, _) in enumerate(asked) if i not in replies]

@@ -251,3 +251,24 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_program() -> None:
     }
 
     assert told == set(exits.MEANINGS)
+
+
+def test_an_interrupt_that_falls_into_a_callback_is_not_lost() -> None:
+    script = """
+import sys, time
+from mlbackends.cli import main
+class Callback:
+    def __del__(self):
+        raise KeyboardInterrupt
+def swallow(*arguments, **options):
+    callback = Callback()
+    del callback  # Python can only report what is raised there
+    time.sleep(30)
+main.main.main = swallow
+sys.exit(main.guarded_main([]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130
+    assert done.stderr == "backends: interrupted\n"
