@@ -43,6 +43,12 @@ class Known:
             raise NotTold(f"{name} is not in the report")
         return value
 
+    def only_on(self, *platforms: str) -> None:
+        """Raise DoesNotApply where the machine is of none of these platforms, by Python's names."""
+        platform = self.fact("host.platform", "")
+        if platform and platform not in platforms:
+            raise DoesNotApply(f"this is {platform}, and no {' or '.join(platforms)}")
+
     def version(self, probe: str) -> str:
         """Return a probe's version, "" where there is none."""
         told = self.probe(probe)

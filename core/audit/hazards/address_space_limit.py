@@ -1,0 +1,52 @@
+"""The address space of a process is limited.
+
+Told by:   limits: ulimit -v.
+No alarm:  a limit of many times the memory, which nobody sets by mistake.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits", "memory", "nvidia")
+WHY = (
+    "Address space is reserved and mostly never used: CUDA reserves as much as all memory of machine"
+    " and GPUs together when it starts, and each thread of glibc 64 MiB and more. Both then fail as if"
+    " memory were short."
+)
+MEND = (
+    "Limit memory by a control group instead: systemd-run -p MemoryMax=..., --mem of the scheduler."
+)
+SOURCES = (
+    "CUDA C++ Programming Guide, Unified virtual address space",
+    "nicolasprevot/GpuShareSat#6",
+    "getrlimit(2), RLIMIT_AS",
+)
+_MANY = 16
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where it is limited: an error where there is a GPU that CUDA would start on."""
+    known.only_on("linux")
+    limit = known.fact("limits.address_space_limit_bytes")
+    if limit is None:
+        if "address_space_limit_bytes" not in known.fact("limits.unlimited", ()):
+            known.need("limits.address_space_limit_bytes")
+        return
+    total = int(known.need("memory.total_bytes"))
+    if limit > total * _MANY:
+        return
+    has_gpu = bool(known.devices("nvidia"))
+    yield Symptom(
+        f"a process may have {limit / 2**30:.0f} GiB of address space (ulimit -v)"
+        + (", and CUDA reserves more than that when it starts" if has_gpu else ""),
+        command="ulimit -v unlimited",
+        evidence={
+            "limits.address_space_limit_bytes": limit,
+            "memory.total_bytes": total,
+        },
+        severity=Severity.ERROR if has_gpu and limit <= total else None,
+    )

@@ -1,0 +1,57 @@
+"""The process may run on one CPU of a larger machine.
+
+Told by:   limits: the affinity mask has one CPU, and more are online.
+No alarm:  a machine with one CPU; a job that a batch system gave one CPU because it asked for one.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.variables import settings
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits",)
+WHY = (
+    "All threads and all workers of a data loader take turns on that one CPU. Slurm gives one CPU for"
+    " each task unless it is told otherwise; a bound OpenMP thread hands its mask on to its children."
+)
+MEND = "Ask the batch system for more CPUs, or unset what binds threads, before Python starts."
+SOURCES = (
+    "pytorch/pytorch#101850",
+    "pytorch/pytorch#91989",
+    "pytorch/pytorch#49971",
+    "pytorch/pytorch#8126",
+)
+_BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the mask has one CPU, with what may have set it."""
+    known.only_on("linux")
+    online = int(known.need("limits.online_cpus"))
+    if online < 2:
+        raise DoesNotApply("the machine has one CPU")
+    if int(known.need("limits.affinity_cpus")) != 1:
+        return
+    told = settings(known)
+    binding = [name for name in _BINDING if name in told]
+    scheduler = str(known.fact("limits.scheduler", ""))
+    if told.get("SLURM_CPUS_PER_TASK") == "1":
+        return
+    message = f"this process may run on CPU {known.fact('limits.affinity', '')} alone, of {online}"
+    command = f"unset {' '.join(binding)}" if binding else ""
+    hint = ""
+    if scheduler == "slurm":
+        hint, command = "Slurm gave the task one CPU: ask for more", "srun --cpus-per-task=N ..."
+    yield Symptom(
+        message,
+        hint=hint,
+        command=command,
+        evidence={
+            "limits.affinity": str(known.fact("limits.affinity", "")),
+            "limits.online_cpus": online,
+            **({"limits.scheduler": scheduler} if scheduler else {}),
+        },
+    )

@@ -1,0 +1,46 @@
+"""Compilers are switched off, or interpret instead.
+
+Told by:   environment: TORCH_COMPILE_DISABLE, TORCHDYNAMO_DISABLE, PYTORCH_JIT, TRITON_INTERPRET,
+           JAX_DISABLE_JIT, NUMBA_DISABLE_JIT, NUMBA_ENABLE_CUDASIM, CUDA_FORCE_PTX_JIT.
+No alarm:  the same names with the value that leaves compilation on.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.variables import effects, is_off, is_on
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("environment",)
+WHY = (
+    "torch.compile, jax.jit and numba.jit return without an error and compile nothing: programs give"
+    " the right results at a fraction of the speed."
+)
+MEND = "Unset it when the fault is found."
+SOURCES = (
+    "torch documentation, torch.compile troubleshooting",
+    "Triton documentation, Debugging Triton, TRITON_INTERPRET",
+    "JAX documentation, Configuration options, jax_disable_jit",
+    "Numba documentation, Environment variables",
+    "CUDA C++ Programming Guide, CUDA_FORCE_PTX_JIT",
+)
+_TABLE = {
+    "TORCH_COMPILE_DISABLE": (is_on, "torch.compile compiles nothing"),
+    "TORCHDYNAMO_DISABLE": (is_on, "torch.compile compiles nothing"),
+    "PYTORCH_JIT": (is_off, "torch.jit.script and trace compile nothing"),
+    "TRITON_INTERPRET": (is_on, "Triton's kernels are interpreted in Python"),
+    "JAX_DISABLE_JIT": (is_on, "jax.jit compiles nothing"),
+    "NUMBA_DISABLE_JIT": (is_on, "numba.jit compiles nothing"),
+    "NUMBA_ENABLE_CUDASIM": (is_on, "numba's CUDA kernels run in a simulator"),
+    "CUDA_FORCE_PTX_JIT": (
+        is_on,
+        "the code that libraries bring for this GPU is not used; one without PTX does not start",
+    ),
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield each of them that is in effect."""
+    yield from effects(known, _TABLE)

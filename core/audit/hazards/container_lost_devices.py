@@ -1,0 +1,45 @@
+"""A container had its GPUs and cannot reach them any more.
+
+Told by:   the nodes are there, and NVML answers with an unknown error or a refusal of the system.
+No alarm:  a refusal outside of a container, which has other reasons and is told as such.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import container
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia", "host")
+WHY = (
+    "systemd rewrote the container's device rules, as `systemctl daemon-reload` does: what runs goes"
+    " on, and whatever starts now finds no GPU."
+)
+MEND = (
+    "Restart the container. To keep it from coming back, give GPUs by CDI, make the /dev/char links"
+    " (nvidia-ctk system create-dev-char-symlinks), or use the cgroupfs driver."
+)
+SOURCES = (
+    "NVIDIA/nvidia-container-toolkit#48",
+    "NVIDIA/nvidia-container-toolkit#251",
+    "NVIDIA/nvidia-container-toolkit#1227",
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where NVML cannot reach what the nodes promise."""
+    if not (kind := container(known)):
+        raise DoesNotApply("this is no container")
+    told = known.probe("nvidia")
+    nodes = known.fact("nvidia.device_nodes", [])
+    if told is None or not nodes:
+        return
+    reasons = [*told.reasons, *(reason for gpu in told.devices for reason in gpu.reasons)]
+    lost = next((reason for reason in reasons if reason.code == "access-lost"), None)
+    if lost is not None:
+        yield Symptom(
+            f"the container ({kind}) has {nodes[0]} and others, and {lost.message}",
+            evidence={"nvidia.device_nodes": list(nodes), "host.container": kind},
+        )

@@ -1,0 +1,43 @@
+"""Programs that ask Python for the CPUs count more than they may use.
+
+Told by:   limits: os.cpu_count() and os.process_cpu_count() by their rules, held to affinity mask,
+           cpuset and quota.
+No alarm:  where thread pools take too many as well, which has a code of its own.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.thread_pools import WHAT, listed, thread_pools
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("limits",)
+WHY = (
+    "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"
+    " their workers by it start too many; joblib and torch's data loader ask for the affinity mask."
+)
+MEND = "Name the number of workers where a program takes it."
+SOURCES = (
+    "Python documentation, os.cpu_count and os.process_cpu_count",
+    "python/cpython#80235",
+)
+WARNINGS = (("limits", "limit-below-hardware"),)
+_PYTHON = (3, 13)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where only Python's count is too high."""
+    found = thread_pools(known)
+    if found.pools or not found.counted:
+        return
+    cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
+    parts = known.version("python").split(".")[:2]
+    heeds = len(parts) == 2 and tuple(int(part) for part in parts if part.isdecimal()) >= _PYTHON
+    yield Symptom(
+        f"{listed(found.counted)} counts more than the {cpus} that "
+        f"{WHAT.get(found.because, 'the limit')} leaves",
+        command=f"export PYTHON_CPU_COUNT={found.cpus}" if heeds else "",
+        evidence=found.evidence,
+    )

@@ -1,0 +1,46 @@
+"""The processor is kept slow, or told to save power.
+
+Told by:   cpu: the governor powersave with a driver that takes it at its word; energy_preference power
+           with one that chooses for itself.
+No alarm:  powersave under intel_pstate or amd-pstate-epp, where it is the default and clocks rise with
+           the load; what the clock is now; schedutil, ondemand, conservative.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("cpu",)
+WHY = "Everything that runs on the processor takes as long as its lowest clock makes it take."
+MEND = "Choose another governor; a machine that computes has performance."
+SOURCES = (
+    "Linux, admin-guide/pm/cpufreq.rst, intel_pstate.rst and amd-pstate.rst",
+    "practice",
+)
+WARNINGS = (("cpu", "degraded"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield the governor that pins the lowest clock, and the preference that holds clocks down."""
+    evidence = {
+        f"cpu.{name}": known.fact(f"cpu.{name}", "")
+        for name in ("governor", "scaling_driver", "energy_preference")
+    }
+    for warning in known.warnings("cpu", "degraded"):
+        yield Symptom(
+            warning.message,
+            hint="as root, until the next start; tuned or a service keeps it",
+            command="cpupower frequency-set -g performance",
+            evidence=evidence,
+        )
+    if known.fact("cpu.energy_preference") == "power":
+        yield Symptom(
+            "the processor is told to save power (energy_performance_preference is power), which keeps"
+            " clocks low under load",
+            hint="as root, until the next start",
+            command="cpupower set --epp performance",
+            evidence=evidence,
+        )

@@ -1,0 +1,34 @@
+"""More threads start than the CPU quota pays for.
+
+Told by:   limits: what each runtime takes by its documented rule, held to cpu.max or cfs_quota.
+No alarm:  a quota above what the affinity mask leaves; a runtime that a variable keeps within it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.thread_pools import listed, thread_pools
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits",)
+WHY = (
+    "No runtime looks at a quota. All threads run at once, use it up within a fraction of each period"
+    " and then stand still together: programs become many times slower, and nothing says so."
+)
+MEND = "Give the thread pools as many threads as the quota has whole CPUs."
+SOURCES = ("ollama/ollama#17916", "kserve/kserve#1031", "Linux, admin-guide/cgroup-v2.rst, cpu.max")
+WARNINGS = (("limits", "limit-below-hardware"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where a quota is what limits, and a thread pool does not keep to it."""
+    found = thread_pools(known)
+    if found.because != "quota" or not found.pools:
+        return
+    yield Symptom(
+        f"{listed(found.pools)} start more threads than the CPU quota of {found.exact:g} pays for",
+        command=f"export OMP_NUM_THREADS={found.cpus}",
+        evidence=found.evidence | {"limits.cpu_quota": found.exact},
+    )

@@ -1,0 +1,33 @@
+"""The CPU quota stops these processes again and again.
+
+Told by:   limits: cpu.stat, where more than 5 % of at least 100 periods were throttled.
+No alarm:  a group that is at rest; one that was stopped in a few periods.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits",)
+WHY = (
+    "Within each period all threads are stopped until the next one begins. Latencies grow by whole"
+    " periods, and every further thread makes it worse."
+)
+MEND = "Start fewer threads than the quota has CPUs, or raise the quota."
+SOURCES = ("ollama/ollama#17916", "Linux, admin-guide/cgroup-v2.rst, cpu.stat")
+WARNINGS = (("limits", "throttled"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield what the probe counted."""
+    for warning in known.warnings("limits", "throttled"):
+        yield from_warning(
+            warning,
+            **{
+                name: known.fact(name, 0)
+                for name in ("limits.cpu_periods", "limits.cpu_throttled_periods")
+            },
+        )

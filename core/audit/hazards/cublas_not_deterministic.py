@@ -1,0 +1,55 @@
+"""Determinism is asked for, and cuBLAS may not give it.
+
+Told by:   environment: a variable that asks for it (TF_DETERMINISTIC_OPS, NVTE_ALLOW_NONDETERMINISTIC_ALGO
+           0, ...) without CUBLAS_WORKSPACE_CONFIG; or that one with a value that is not :4096:8 or :16:8.
+No alarm:  nothing that asks for determinism; a machine without an NVIDIA GPU.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.variables import is_off, is_on, settings
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("environment", "nvidia")
+WHY = (
+    "cuBLAS chooses its workspace at run time when several streams are in use, and results then differ"
+    " in the last digits. It reads the variable once: it must be set before Python starts."
+)
+MEND = "Set CUBLAS_WORKSPACE_CONFIG before Python starts."
+SOURCES = (
+    "cuBLAS documentation, Results reproducibility",
+    "pytorch/pytorch#15359",
+    "pytorch/pytorch#41377",
+)
+_NAME = "CUBLAS_WORKSPACE_CONFIG"
+_DETERMINISTIC = (":4096:8", ":16:8")
+_ASKING = {
+    "TF_DETERMINISTIC_OPS": is_on,
+    "TF_CUDNN_DETERMINISTIC": is_on,
+    "NVTE_ALLOW_NONDETERMINISTIC_ALGO": is_off,
+    "FLASH_ATTENTION_DETERMINISTIC": is_on,
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where it is asked for and not given."""
+    if not known.devices("nvidia") and not known.libraries("nvidia"):
+        raise DoesNotApply("there is no NVIDIA GPU")
+    told = settings(known)
+    value = told.get(_NAME, "")
+    asking = [name for name, asks in _ASKING.items() if asks(told.get(name, ""))]
+    if value in _DETERMINISTIC or not (value or asking):
+        return
+    message = f"{' and '.join(asking)} ask{'s' if len(asking) == 1 else ''} for equal results, and"
+    message += f" {_NAME} is {value[:40]!r}" if value else f" {_NAME} is not set"
+    if not asking:
+        message = f"{_NAME} is {value[:40]!r}, which is not one of the deterministic workspaces"
+    names = [*asking, *([_NAME] if value else [])]
+    yield Symptom(
+        message,
+        command=f"export {_NAME}=:4096:8",
+        evidence={f"environment.variables.{name}": told[name] for name in names},
+    )

@@ -1,0 +1,43 @@
+"""The driver is here with its device nodes, and programs find no libcuda.so.1.
+
+Told by:   nodes and kernel module of the driver, and a search for libcuda.so.1 that found none.
+No alarm:  a container that was given no GPU, which has no nodes; a machine without the driver.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import container
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia", "cuda_driver", "host")
+WHY = "No CUDA program starts, while nvidia-smi may work: NVML is another part of the driver."
+MEND = (
+    "In a container, give it the driver's compute part (NVIDIA_DRIVER_CAPABILITIES=compute,utility,"
+    " --gpus all); on a machine, install the driver's compute libraries."
+)
+SOURCES = ("NVIDIA Container Toolkit, driver capabilities", "NVIDIA/nvidia-docker#1085")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where everything of the driver is there but its CUDA library."""
+    nodes = known.fact("nvidia.device_nodes", [])
+    if not any(node.removeprefix("/dev/nvidia").isdecimal() for node in nodes):
+        raise DoesNotApply("no GPU of NVIDIA has a node here")
+    driver = known.probe("cuda_driver")
+    if driver is None or driver.presence is not Presence.ABSENT:
+        return
+    given = known.variable("NVIDIA_DRIVER_CAPABILITIES")
+    reason = next((reason for reason in driver.reasons if reason.code == "not-found"), None)
+    evidence = {"nvidia.device_nodes": list(nodes)}
+    if given is not None:
+        evidence["environment.variables.NVIDIA_DRIVER_CAPABILITIES"] = given
+    where = f"the container ({kind})" if (kind := container(known)) else "the machine"
+    yield Symptom(
+        f"{where} has {', '.join(nodes[:4])}, and {reason.message if reason else 'no libcuda.so.1'}",
+        hint=reason.hint if reason else "",
+        evidence=dict(evidence),
+    )

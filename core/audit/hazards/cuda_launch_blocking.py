@@ -1,0 +1,48 @@
+"""Every launch of a GPU kernel waits for its end.
+
+Told by:   environment: CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL and
+           AMD_SERIALIZE_COPY that are not 0.
+No alarm:  the value 0.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.variables import effects
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("environment",)
+WHY = (
+    "It is there to find the line that fails. Left on, the processor idles while the GPU computes and"
+    " the other way round, and transfers overlap with nothing."
+)
+MEND = "Unset it when the fault is found."
+SOURCES = (
+    "CUDA C++ Programming Guide, CUDA_LAUNCH_BLOCKING",
+    "ROCm documentation, environment variables, AMD_SERIALIZE_KERNEL",
+)
+
+
+def _is_set(value: str) -> bool:
+    return value != "0"
+
+
+_TABLE = {
+    "CUDA_LAUNCH_BLOCKING": (
+        _is_set,
+        "each launch of a CUDA kernel waits until the kernel has ended",
+    ),
+    "HIP_LAUNCH_BLOCKING": (
+        _is_set,
+        "each launch of a HIP kernel waits until the kernel has ended",
+    ),
+    "AMD_SERIALIZE_KERNEL": (_is_set, "kernels wait for each other, before or after each launch"),
+    "AMD_SERIALIZE_COPY": (_is_set, "copies wait for each other, before or after each of them"),
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield each of them that is on."""
+    yield from effects(known, _TABLE)

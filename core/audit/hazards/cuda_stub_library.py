@@ -1,0 +1,37 @@
+"""A toolkit's stub of the driver is in front of the real libcuda or libnvidia-ml.
+
+Told by:   a file in a stubs folder under the name that the loader looks for (libcuda.so.1), found before
+           the driver's own; CUDA's own word (34).
+No alarm:  the folder itself: libcuda.so without a number is for the linker, and the loader passes it by.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Library
+
+SEVERITY = Severity.ERROR
+READS = ()
+WHY = (
+    "The stub holds empty functions for linking on machines without a GPU: cuInit returns 34, and"
+    " programs say that there is no device."
+)
+MEND = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
+SOURCES = ("CUDA Driver API, CUDA_ERROR_STUB_LIBRARY", "NVIDIA/nvidia-docker#374")
+_SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-folder")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each stub that the loader meets first."""
+    for probe in ("cuda_driver", "nvidia"):
+        for library in known.libraries(probe):
+            if _is_stub(library) and library.found_by in _SEARCHED:
+                yield Symptom(
+                    f"{library.path} is a stub for linking, and {library.found_by} puts it before the"
+                    " driver's own",
+                    evidence={f"{probe}.libraries": [library.path]},
+                )
+            if not library.path.rpartition("/")[2].endswith(".so"):
+                break

@@ -1,0 +1,44 @@
+"""CUDA_VISIBLE_DEVICES hides GPUs, or means others than it says.
+
+Told by:   nvidia: the variable held to the GPUs that are there: empty, -1, twice the same, an index or
+           a UUID that none has, words; CUDA_DEVICE_ORDER that is no order.
+No alarm:  the variable on a machine without an NVIDIA GPU; a list that leaves out some of the GPUs.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia",)
+WHY = (
+    "CUDA reads the list up to the first entry that is no device and drops the rest without a word; an"
+    " entry that stands there twice hides every GPU."
+)
+MEND = "Unset it, or name devices from 0 on, or their UUIDs as `nvidia-smi -L` prints them."
+SOURCES = (
+    "CUDA C++ Programming Guide, CUDA environment variables",
+    "pytorch/pytorch#80876",
+    "pytorch/examples#115",
+)
+WARNINGS = (("nvidia", "hidden-by-variable"), ("nvidia", "override-invalid"))
+_COMMANDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield what the probe found wrong with the list and with the order."""
+    told = known.fact("nvidia.environment", {})
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            name = next((name for name in _COMMANDS if warning.message.startswith(name)), "")
+            yield Symptom(
+                warning.message,
+                hint=warning.hint if not warning.hint.startswith("unset ") else "",
+                command=f"unset {name}" if name else "",
+                evidence={
+                    f"nvidia.environment.{name}": told.get(name, ""),
+                    "nvidia.pci_gpu_count": known.fact("nvidia.pci_gpu_count", 0),
+                },
+            )

@@ -1,0 +1,50 @@
+"""A debugger's library is loaded into every program.
+
+Told by:   environment: LD_PRELOAD names a sanitizer, a heap checker or a profiler of allocations.
+No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed.
+"""
+
+import os
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.variables import settings
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("environment",)
+WHY = (
+    "Every allocation is checked, in every program that is started: two to twenty times the time, more"
+    " memory, and CUDA may refuse to start where the address space is taken."
+)
+MEND = "Unset LD_PRELOAD when the fault is found."
+SOURCES = ("Google sanitizers, AddressSanitizerAsDso", "vortex-data/vortex#8481", "ld.so(8)")
+_CHECKERS = {
+    "libasan": "AddressSanitizer",
+    "libclang_rt.asan": "AddressSanitizer",
+    "libtsan": "ThreadSanitizer",
+    "libclang_rt.tsan": "ThreadSanitizer",
+    "libubsan": "UndefinedBehaviorSanitizer",
+    "liblsan": "LeakSanitizer",
+    "libefence": "Electric Fence",
+    "libduma": "DUMA",
+    "libdmalloc": "dmalloc",
+    "libmemusage": "glibc's memusage",
+    "libc_malloc_debug": "glibc's heap checks",
+    "libheaptrack_preload": "heaptrack",
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each such library."""
+    value = settings(known).get("LD_PRELOAD", "")
+    for path in value.replace(":", " ").split():
+        stem = os.path.basename(path)
+        checker = next((word for name, word in _CHECKERS.items() if stem.startswith(name)), "")
+        if checker:
+            yield Symptom(
+                f"LD_PRELOAD names {path}, which is {checker}: it works in every program from there on",
+                command="unset LD_PRELOAD",
+                evidence={"environment.variables.LD_PRELOAD": value},
+            )

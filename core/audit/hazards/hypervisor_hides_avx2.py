@@ -1,0 +1,40 @@
+"""The virtual machine's processor is an old, generic one.
+
+Told by:   cpu: a hypervisor below, a processor whose name is a hypervisor's invention, no AVX2.
+No alarm:  an old processor without a hypervisor; a generic name with AVX2.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("cpu",)
+WHY = (
+    "The processor below has more than it may show. torch takes its slowest kernels, and wheels that"
+    " were built for AVX die of an illegal instruction."
+)
+MEND = "Give the machine the host's processor: type host in Proxmox, -cpu host in QEMU, then restart it."
+SOURCES = (
+    "pytorch/pytorch#22338",
+    "openfoodfacts/openfoodfacts-infrastructure#63",
+    "QEMU documentation, CPU models",
+)
+_INVENTED = ("QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM processor")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the name is invented and AVX2 is not there."""
+    if known.fact("cpu.hypervisor") is not True:
+        raise DoesNotApply("no hypervisor is below an x86 processor")
+    name = str(known.need("cpu.model_name"))
+    if known.need("cpu.avx2") or not name.startswith(_INVENTED):
+        return
+    level = str(known.fact("cpu.x86_64_level", ""))
+    yield Symptom(
+        f'the hypervisor shows a "{name}" of level {level or "unknown"}, without AVX2',
+        command="qm set VMID --cpu host" if "KVM" in name else "",
+        evidence={"cpu.model_name": name, "cpu.x86_64_level": level, "cpu.hypervisor": True},
+    )

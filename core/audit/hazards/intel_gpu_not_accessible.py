@@ -1,0 +1,35 @@
+"""An Intel GPU is here with its driver, and this user may not open its render node.
+
+Told by:   the node in /dev/dri of each GPU, and whether this user may open it; Level Zero's own word.
+No alarm:  a machine where no Level Zero loader is installed, so that nothing would use it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import called
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("xpu",)
+WHY = "Level Zero then finds no device, and torch.xpu says that there is none."
+MEND = "Add the user to the group of the render nodes; give a container --device=/dev/dri and the group."
+SOURCES = ("Intel GPU driver installation, render group", "intel/compute-runtime#495")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU whose node is closed."""
+    gpus = [device for device in known.devices("xpu") if device.kind == "xpu"]
+    if not gpus:
+        raise DoesNotApply("there is no Intel GPU here")
+    if not known.libraries("xpu"):
+        raise DoesNotApply("no Level Zero loader is installed here")
+    for gpu in gpus:
+        for reason in gpu.reasons:
+            if reason.code == "permission-denied":
+                yield Symptom(
+                    f"{reason.message}; it is that of {called(gpu)}",
+                    hint=reason.hint,
+                    evidence={f"xpu.devices.{gpu.index}.reasons": [reason.code]},
+                )

@@ -1,0 +1,42 @@
+"""A variable asks for instructions that the processor lacks.
+
+Told by:   cpu, mkl and onednn: a capability or branch that is held to the processor's.
+No alarm:  a cap that is not reached: oneDNN's variable says how far it may go, not how far it must.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("cpu",)
+WHY = (
+    "torch takes the kernels that ATEN_CPU_CAPABILITY names without a look at the processor and dies of"
+    " an illegal instruction; MKL and oneDNN take another branch and say nothing."
+)
+MEND = "Unset it, or name what the processor has."
+SOURCES = (
+    "torch 2.13, aten/src/ATen/native/DispatchStub.cpp",
+    "oneMKL developer guide, Specifying Code Branches",
+)
+_CODE = "override-exceeds-hardware"
+WARNINGS = (("cpu", _CODE), ("mkl", _CODE), ("onednn", _CODE))
+_RUNGS = {"DEFAULT": 0, "AVX2": 1, "AVX512": 2}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield what the probes found: an error where torch would die of it."""
+    used, has = known.fact("cpu.capability", ""), known.fact("cpu.hardware_capability", "")
+    dies = _RUNGS.get(used, 0) > _RUNGS.get(has, 0)
+    for probe in ("cpu", "mkl"):
+        for warning in known.warnings(probe, _CODE):
+            name = warning.message.replace("=", " ").split(" ")[0]
+            is_error = probe == "cpu" and dies
+            yield Symptom(
+                warning.message,
+                command=f"unset {name}",
+                evidence={"cpu.hardware_capability": has, f"{probe}.warnings": [_CODE]},
+                severity=Severity.ERROR if is_error else None,
+            )

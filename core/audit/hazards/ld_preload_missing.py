@@ -1,0 +1,33 @@
+"""LD_PRELOAD names a file that is not there.
+
+Told by:   environment: an absolute path in LD_PRELOAD without a file.
+No alarm:  a bare name, which the loader searches for; a path with $LIB or $ORIGIN.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("environment",)
+WHY = (
+    "Each program prints an error when it starts, which spoils what other programs read of it; and the"
+    " allocator or runtime that somebody measured with is not in use."
+)
+MEND = "Correct the path, or unset the variable."
+SOURCES = ("ld.so(8), LD_PRELOAD",)
+WARNINGS = (("environment", "override-invalid"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each file that is missing."""
+    for warning in known.warnings("environment", "override-invalid"):
+        if warning.message.startswith("LD_PRELOAD "):
+            value = known.variable("LD_PRELOAD") or ""
+            yield Symptom(
+                warning.message,
+                command="unset LD_PRELOAD",
+                evidence={"environment.variables.LD_PRELOAD": value},
+            )

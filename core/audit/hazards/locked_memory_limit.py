@@ -1,0 +1,41 @@
+"""RDMA cannot lock the memory that it sends from.
+
+Told by:   memory and host: ulimit -l below 1 GiB on a machine with an InfiniBand, RoCE or EFA device.
+No alarm:  the same limit without such a device, where it is the default.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("memory",)
+WHY = (
+    "Registering memory fails, and NCCL, UCX and MPI stop or fall back to TCP. Services that systemd"
+    " starts, such as slurmd, do not read /etc/security/limits.conf."
+)
+MEND = "Raise the limit where the process is started."
+SOURCES = ("NVIDIA/nccl-tests#206", "openucx/ucx#8229", "getrlimit(2), RLIMIT_MEMLOCK")
+WARNINGS = (("memory", "limit-below-hardware"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield what the probe found, with the way that fits what started the process."""
+    ways = {
+        "slurm": "LimitMEMLOCK=infinity in slurmd.service, then restart slurmd",
+        "docker": "start the container with --ulimit memlock=-1",
+    }
+    started_by = known.fact("limits.scheduler") or known.fact("host.container", "")
+    for warning in known.warnings("memory", "limit-below-hardware"):
+        yield Symptom(
+            warning.message,
+            hint=ways.get(str(started_by), warning.hint),
+            evidence={
+                "memory.locked_memory_limit_bytes": known.fact(
+                    "memory.locked_memory_limit_bytes", 0
+                ),
+                "host.rdma_devices": known.fact("host.rdma_devices", []),
+            },
+        )

@@ -1,0 +1,28 @@
+"""Memory is faulty.
+
+Told by:   memory: HardwareCorrupted in /proc/meminfo, which the kernel took out of use.
+No alarm:  errors that were corrected, which leave no page out of use.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("memory",)
+WHY = (
+    "The kernel kills what uses a page with an uncorrectable error, and a module that has one bad page"
+    " soon has more."
+)
+MEND = "Find the module in the kernel's log of machine checks, and replace it."
+SOURCES = ("Linux, filesystems/proc.rst, HardwareCorrupted; mm/hwpoison.rst",)
+WARNINGS = (("memory", "degraded"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield what the kernel counted."""
+    corrupted = known.fact("memory.corrupted_bytes", 0)
+    for warning in known.warnings("memory", "degraded"):
+        yield from_warning(warning, **{"memory.corrupted_bytes": corrupted})

@@ -1,0 +1,40 @@
+"""A limit leaves less than half of the memory that programs see.
+
+Told by:   limits: memory.max, memory.high or their like of version 1, held to memory's total.
+No alarm:  a limit near the machine's memory.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("limits", "memory")
+WHY = (
+    "Programs that size caches and buffers by the machine's memory are killed by the kernel without a"
+    " word of their own; /dev/shm counts as well."
+)
+MEND = "Name sizes where a program takes them, and leave room for /dev/shm and the page cache."
+SOURCES = ("Linux, admin-guide/cgroup-v2.rst, memory.max and memory.high",)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where a limit leaves less than half."""
+    total = int(known.need("memory.total_bytes"))
+    left = int(known.need("limits.effective_memory_bytes"))
+    because = str(known.need("limits.effective_memory_because"))
+    if because == "machine" or left * 2 > total:
+        return
+    ends = "kills what takes more"
+    if because == "memory_high":
+        ends = "slows what takes more and reclaims it"
+    yield Symptom(
+        f"the control group leaves {left / 2**30:.1f} of {total / 2**30:.1f} GiB and {ends}; free,"
+        " psutil and /proc/meminfo show the machine's",
+        evidence={
+            f"limits.{because}_bytes": left,
+            "memory.total_bytes": total,
+        },
+    )

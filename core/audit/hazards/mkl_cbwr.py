@@ -1,0 +1,45 @@
+"""MKL computes on a slow branch so that results are equal everywhere.
+
+Told by:   environment: MKL_CBWR with a branch below the processor's; cpu: what it has.
+No alarm:  AUTO, OFF, and the processor's own branch, which cost little.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.variables import settings
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("environment", "cpu")
+WHY = (
+    "Conditional numerical reproducibility fixes the branch of the code: equal results on unlike"
+    " processors are paid for with the speed of the oldest of them."
+)
+MEND = "Keep it where results must be equal across processors; AUTO is enough on one kind of them."
+SOURCES = ("oneMKL developer guide, Specifying Code Branches", "pytorch/pytorch#15359")
+_BELOW_AVX2 = ("COMPATIBLE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the branch leaves instructions unused."""
+    value = settings(known).get("MKL_CBWR", "")
+    if not value:
+        raise DoesNotApply("MKL_CBWR is not set")
+    branch = value.upper().removeprefix("BRANCH=").split(",")[0].strip()
+    has_avx512 = "avx512f" in known.fact("cpu.features", ())
+    slow = branch in _BELOW_AVX2 and known.fact("cpu.avx2") is True
+    slow = slow or (branch == "AVX2" and has_avx512)
+    if known.fact("cpu.vendor") != "Intel" and branch not in ("COMPATIBLE", "AUTO", "OFF"):
+        return  # other makers' processors get AUTO for every other branch
+    if slow:
+        best = "AVX-512" if has_avx512 else "AVX2"
+        yield Symptom(
+            f"MKL_CBWR is {value[:40]!r}: MKL takes that branch, and this processor has {best}",
+            command="export MKL_CBWR=AUTO",
+            evidence={
+                "environment.variables.MKL_CBWR": value,
+                "cpu.x86_64_level": str(known.fact("cpu.x86_64_level", "")),
+            },
+        )

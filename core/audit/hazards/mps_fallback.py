@@ -1,0 +1,36 @@
+"""What the GPU of a Mac cannot do runs on the processor, silently.
+
+Told by:   environment: PYTORCH_ENABLE_MPS_FALLBACK on macOS.
+No alarm:  the variable elsewhere, where nobody reads it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.variables import effects
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("environment", "host")
+WHY = (
+    "Each such operation copies its tensors to the processor and back. One in an inner loop can cost"
+    " more than the GPU gains, and is warned of once."
+)
+MEND = "Unset it to see which operations fall back; keep it where none of them is in a loop."
+SOURCES = (
+    "torch documentation, MPS backend and MPS environment variables",
+    "pytorch/pytorch#77764",
+)
+_TABLE = {
+    "PYTORCH_ENABLE_MPS_FALLBACK": (
+        lambda value: value == "1",
+        "operations that MPS lacks run on the processor, and their tensors travel",
+    )
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where it is on."""
+    known.only_on("darwin")
+    yield from effects(known, _TABLE)

@@ -1,0 +1,37 @@
+"""The C library is musl, for which torch has no wheels.
+
+Told by:   host: the C library; packages: whether torch is installed all the same.
+No alarm:  a machine that has torch, which somebody built for it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("host", "packages")
+WHY = (
+    "Wheels for manylinux need glibc: pip finds no torch, no CUDA package and no triton here, and"
+    " builds others from source for hours."
+)
+MEND = "Take an image with glibc, such as python:3.12-slim."
+SOURCES = ("docker-library/python#341", "PEP 656, musllinux platform tags")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the system is musl's and nobody has built torch for it."""
+    libc = known.fact("host.libc")
+    if libc is None:
+        raise DoesNotApply("the system is neither glibc's nor musl's")
+    if libc != "musl" or known.package("torch"):
+        return
+    yield Symptom(
+        f"the C library is musl {known.fact('host.libc_version', '')}".rstrip()
+        + f" ({known.fact('host.os_name', 'Linux')}), for which there are no wheels of torch",
+        evidence={
+            "host.libc": "musl",
+            "host.libc_version": known.fact("host.libc_version", ""),
+        },
+    )

@@ -1,0 +1,48 @@
+"""Ways between GPUs or nodes are switched off for NCCL.
+
+Told by:   environment: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL, NCCL_SHM_DISABLE where there are several
+           GPUs, NCCL_IB_DISABLE where host tells of an RDMA device.
+No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: nothing is lost there.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.variables import effects, is_on
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("environment", "nvidia", "host")
+WHY = (
+    "They are set while a hang is looked into and stay. Data then goes through the processor's memory or"
+    " over TCP, which takes several times as long."
+)
+MEND = "Unset it; where the hang comes back, look for its cause, such as access control on PCI bridges."
+SOURCES = ("NVIDIA/nccl#2079", "NCCL documentation, environment variables")
+
+
+def _is_none(value: str) -> bool:
+    return value.upper() in ("LOC", "0")
+
+
+_BETWEEN_GPUS = {
+    "NCCL_P2P_DISABLE": (is_on, "GPUs do not read each other's memory over NVLink or PCI"),
+    "NCCL_P2P_LEVEL": (_is_none, "GPUs do not read each other's memory over NVLink or PCI"),
+    "NCCL_SHM_DISABLE": (is_on, "processes on this machine talk over the network"),
+}
+_BETWEEN_NODES = {
+    "NCCL_IB_DISABLE": (
+        is_on,
+        "nodes talk over TCP sockets, not over the RDMA device that is here",
+    ),
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield each way that is there and not taken."""
+    gpus = known.fact("nvidia.pci_gpu_count", 0) or known.fact("nvidia.gpu_count", 0)
+    if gpus > 1:
+        yield from effects(known, _BETWEEN_GPUS)
+    if known.fact("host.rdma_devices", []):
+        yield from effects(known, _BETWEEN_NODES)

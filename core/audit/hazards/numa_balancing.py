@@ -1,0 +1,45 @@
+"""The kernel moves pages between NUMA nodes under a running program.
+
+Told by:   memory: kernel.numa_balancing, on a machine with more than one node.
+No alarm:  one node, where it does nothing; without a GPU it is a note, since it also helps programs that
+           place nothing themselves.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("memory",)
+WHY = (
+    "It unmaps pages to see who uses them. That stalls threads that launch kernels for milliseconds,"
+    " and makers of GPUs ask for it to be off."
+)
+MEND = (
+    "Switch it off and place processes with numactl; kernel.numa_balancing=0 in sysctl.d keeps it."
+)
+SOURCES = (
+    "deepseek-ai/DeepEP#624",
+    "ROCm/amdsmi#81",
+    "ROCm documentation, System optimization, Disable NUMA auto-balancing",
+    "Linux, admin-guide/sysctl/kernel.rst, numa_balancing",
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one on a machine with several nodes: a note where no GPU is."""
+    nodes = len(known.fact("memory.nodes", ()))
+    if nodes < 2:
+        raise DoesNotApply("the machine has one NUMA node")
+    if not known.need("memory.numa_balancing"):
+        return
+    gpus = len(known.devices("nvidia")) + len(known.devices("rocm"))
+    yield Symptom(
+        f"the kernel balances {nodes} NUMA nodes by itself (kernel.numa_balancing)"
+        + (f", on a machine with {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""),
+        command="sysctl kernel.numa_balancing=0",
+        evidence={"memory.numa_balancing": True, "memory.nodes": nodes},
+        severity=None if gpus else Severity.NOTE,
+    )

@@ -1,0 +1,60 @@
+"""A forward-compatibility libcuda is in front that this GPU or this driver does not take.
+
+Told by:   the libcuda.so.1 that programs get lies in a compat folder, and the GPU is a GeForce, or the
+           kernel module is newer than it; CUDA's own word (804).
+No alarm:  a compat folder behind the driver's own file; a data-center GPU with an older driver, for
+           which it is made; a GPU that computed with it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("cuda_driver",)
+WHY = (
+    "cuInit returns 804 (forward compatibility was attempted on non supported HW) or 803, and no"
+    " CUDA program starts, although the driver itself is fine."
+)
+MEND = "Take the compat folder off LD_LIBRARY_PATH and out of /etc/ld.so.conf.d, then run ldconfig."
+SOURCES = (
+    "CUDA Compatibility, forward compatibility: data-center GPUs only",
+    "NVIDIA/nvidia-docker#1294",
+    "NVIDIA/nvidia-docker#1515",
+    "NVIDIA/nvidia-container-toolkit#291",
+)
+_CONSUMER = ("GeForce", "TITAN")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for the copy that programs get, where it cannot work here."""
+    driver = known.probe("cuda_driver")
+    winner = next((one for one in known.libraries("cuda_driver") if one.wins), None)
+    if driver is None or winner is None or not winner.facts.get("forward_compatibility"):
+        raise DoesNotApply("programs get no forward-compatibility libcuda here")
+    if driver.presence is Presence.USABLE:
+        return
+    told = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
+    evidence = {"cuda_driver.libraries": [winner.path]}
+    if told:
+        yield from_warning(told[0], **evidence)
+        return
+    names = sorted({gpu.name for gpu in known.devices("nvidia") if gpu.name})
+    consumer = [name for name in names if any(word in name for word in _CONSUMER)]
+    loaded = str(known.fact("nvidia.driver_release", ""))
+    release = str(winner.facts.get("driver_release", ""))
+    if consumer:
+        said = (
+            f"programs get {winner.path}, a forward-compatibility library, which does not work on"
+        )
+        yield Symptom(f"{said} {', '.join(consumer)}", evidence=evidence)
+    elif loaded and release and _parts(release) < _parts(loaded):
+        said = f"programs get {winner.path} of {release}, a forward-compatibility library that is"
+        yield Symptom(f"{said} older than the kernel module {loaded}", evidence=evidence)
+
+
+def _parts(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split(".") if part.isdecimal())

@@ -1,0 +1,34 @@
+"""The compute mode of a GPU lets no CUDA program use it.
+
+Told by:   NVML's compute mode.
+No alarm:  exclusive-process, which schedulers set on purpose.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia",)
+WHY = "CUDA leaves the GPU out or returns 46 for it, although nvidia-smi lists it as free."
+MEND = "Set the compute mode to DEFAULT, unless the GPU is kept for displays."
+SOURCES = ("NVML API reference, nvmlComputeMode_t; nvidia-smi(1), -c",)
+WARNINGS = (("nvidia", "compute-prohibited"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each such GPU."""
+    prohibited = [
+        gpu.index for gpu in answering(known) if gpu.facts.get("compute_mode") == "prohibited"
+    ]
+    for index, warning in zip(
+        prohibited, known.warnings("nvidia", "compute-prohibited"), strict=False
+    ):
+        yield Symptom(
+            warning.message,
+            command=f"sudo nvidia-smi -i {index} -c DEFAULT",
+            evidence={f"nvidia.devices.{index}.compute_mode": "prohibited"},
+        )

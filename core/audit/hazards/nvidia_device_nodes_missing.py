@@ -1,0 +1,43 @@
+"""The driver is loaded, and device nodes that CUDA opens are not here, or not for this user.
+
+Told by:   the names in /dev, and who may open them; nothing is opened.
+No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe makes it; Jetson
+           boards, which have other nodes; a device that computed.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia",)
+WHY = (
+    "CUDA cannot start without /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: it says 304,"
+    " 999 or that there is no device, and frameworks take the processor."
+)
+MEND = "On a machine: nvidia-modprobe -u -c 0 as root. In a container: start it with its GPUs."
+SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#1085")
+WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each node, or kind of node, that is missed."""
+    if known.fact("nvidia.jetson_model"):
+        raise DoesNotApply("Jetson boards have other nodes")
+    driver = known.probe("cuda_driver")
+    if driver is not None and driver.presence is Presence.USABLE:
+        return
+    nodes = {"nvidia.device_nodes": known.fact("nvidia.device_nodes", [])}
+    is_machine = known.fact("host.container", "none") == "none"
+    for code in ("device-nodes-missing", "permission-denied"):
+        for warning in known.warnings("nvidia", code):
+            command = "sudo nvidia-modprobe -u -c 0" if "nvidia-uvm" in warning.message else ""
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                command=command if is_machine and code == "device-nodes-missing" else "",
+                evidence=nodes,
+            )

@@ -1,0 +1,57 @@
+"""The GPUs are unlike, and CUDA numbers them in another order than nvidia-smi.
+
+Told by:   the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST unless it is set.
+No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus's; one GPU left.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import nvidia_gpus
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("nvidia", "environment")
+WHY = (
+    "An index in CUDA_VISIBLE_DEVICES or cuda:1 then means another card than the one that nvidia-smi"
+    " shows under that number, so a job lands on the small or the busy one."
+)
+MEND = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or name GPUs by UUID."
+SOURCES = (
+    "CUDA C++ Programming Guide, CUDA_DEVICE_ORDER",
+    "ModelCloud/Device-SMI#40",
+    "gpustack/gpustack#1633",
+)
+_ORDER, _VISIBLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the two orders may differ; a warning where an index is used already."""
+    models = {
+        gpu.pci_address: gpu.name or str(gpu.facts.get("pci_id", ""))
+        for gpu in nvidia_gpus(known)
+        if gpu.facts.get("kernel_driver", "nvidia") == "nvidia" and not gpu.facts.get("excluded")
+    }
+    if len(models) < 2:
+        raise DoesNotApply("there are no two GPUs to be told apart")
+    unlike = sorted(set(models.values()) - {""})
+    told = [gpu.pci_address for gpu in known.devices("cuda_driver") if gpu.pci_address]
+    is_bus_order = len(told) == len(models) and told == sorted(told)
+    if len(unlike) < 2 or is_bus_order or known.variable(_ORDER) == "PCI_BUS_ID":
+        return
+    visible = known.variable(_VISIBLE) or ""
+    indexed = [entry for entry in visible.split(",") if entry.strip().isdecimal()]
+    said = f"the GPUs are unlike ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
+    if indexed:
+        said += f': what {_VISIBLE} "{visible}" names may be another GPU than nvidia-smi\'s'
+    yield Symptom(
+        said,
+        command=f"export {_ORDER}=PCI_BUS_ID",
+        evidence={
+            "nvidia.devices.name": unlike,
+            f"environment.variables.{_ORDER}": known.variable(_ORDER) or "",
+            f"environment.variables.{_VISIBLE}": visible,
+        },
+        severity=Severity.WARNING if indexed else None,
+    )

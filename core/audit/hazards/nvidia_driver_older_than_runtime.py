@@ -1,0 +1,49 @@
+"""NVIDIA's driver is older than a CUDA library or framework needs.
+
+Told by:   the release of the kernel module, held to the oldest that runs programs of that CUDA major.
+No alarm:  a driver of the same CUDA major that is older than the toolkit, for minor versions are
+           compatible; a forward-compatibility libcuda in front, on a GPU that computed with it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ()
+WHY = (
+    "The first CUDA call fails (cudaErrorInsufficientDriver, 35), and frameworks then compute on the"
+    " processor or stop."
+)
+MEND = "Install a newer driver, or the build of the framework that is made for an older CUDA."
+SOURCES = (
+    "CUDA Toolkit release notes, table 2; CUDA Compatibility",
+    "pytorch/pytorch#4546",
+    "pytorch/pytorch#25581",
+    "lllyasviel/Fooocus#1313",
+)
+_PROBES = (
+    "cuda_runtime",
+    "torch",
+    "jax",
+    "tensorflow",
+    "onnxruntime",
+    "cupy",
+    "cuda_toolkit",
+)
+WARNINGS = tuple((probe, "driver-too-old") for probe in _PROBES)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each library or framework that the driver is too old for."""
+    driver = known.probe("cuda_driver")
+    is_compatible = known.fact("cuda_driver.forward_compatibility", False)
+    if is_compatible and driver is not None and driver.presence is Presence.USABLE:
+        return
+    release = known.fact("nvidia.driver_release", "")
+    for probe in _PROBES:
+        for warning in known.warnings(probe, "driver-too-old"):
+            yield from_warning(warning, **{"nvidia.driver_release": release})

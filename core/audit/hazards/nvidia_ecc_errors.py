@@ -1,0 +1,36 @@
+"""The memory of a GPU had errors that could not be corrected.
+
+Told by:   NVML's count of uncorrected errors since the driver was loaded.
+No alarm:  corrected errors; errors of former boots, whose rows have been replaced since.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia",)
+WHY = "The program that met the error was stopped or computed with broken values, and the next may be."
+MEND = "Drain the machine and reset the GPU, so that the row is replaced; if they come back, replace it."
+SOURCES = (
+    "NVIDIA GPU Memory Error Management",
+    "leptonai/gpud#108",
+    "leptonai/gpud#987",
+    "aws-samples/awsome-distributed-training#1190",
+)
+WARNINGS = (("nvidia", "ecc-errors"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU with such errors."""
+    gpus = answering(known)
+    counts = {
+        f"nvidia.devices.{gpu.index}.ecc_uncorrected_since_load": count
+        for gpu in gpus
+        if (count := gpu.volatile.get("ecc_uncorrected_since_load"))
+    }
+    for warning in known.warnings("nvidia", "ecc-errors"):
+        yield Symptom(warning.message, hint=warning.hint, evidence=counts)

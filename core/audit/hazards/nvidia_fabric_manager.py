@@ -1,0 +1,65 @@
+"""GPUs are joined by NVSwitches, and the fabric between them is not set up.
+
+Told by:   NVSwitches on the PCI bus without the fabric manager's process id in /run; NVML's state of the
+           fabric; CUDA's own word (802).
+No alarm:  a container, where the fabric manager is the host's and /run is its own; a fabric that NVML
+           calls complete; GPUs that computed; PCIe cards, which have no switch.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import container, nvidia_gpus
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia", "host")
+WHY = (
+    "Until it is set up cuInit returns 802 (system not yet initialized), so no CUDA program starts,"
+    " while nvidia-smi lists every GPU."
+)
+MEND = (
+    "Install nvidia-fabricmanager in exactly the driver's version, and enable it. After an upgrade of"
+    " the driver it must be upgraded too."
+)
+SOURCES = (
+    "pytorch/pytorch#35710",
+    "jax-ml/jax#34113",
+    "ollama/ollama#12136",
+    "Fabric Manager Guide",
+)
+WARNINGS = (("nvidia", "fabric-not-ready"),)
+_COMMAND = "sudo systemctl enable --now nvidia-fabricmanager"
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU whose fabric is not ready; without NVML's word, one for the machine."""
+    gpus = nvidia_gpus(known)
+    release = str(known.fact("nvidia.driver_release", ""))
+    evidence = {
+        "nvidia.nvswitches": known.fact("nvidia.nvswitches", 0),
+        "nvidia.fabric_manager": known.fact("nvidia.fabric_manager", False),
+        "nvidia.driver_release": release,
+    }
+    driver = known.probe("cuda_driver")
+    if driver is not None and driver.presence is Presence.USABLE:
+        return
+    warnings = tuple(known.warnings("nvidia", "fabric-not-ready"))
+    if not warnings and driver is not None:
+        warnings = tuple(one for one in driver.reasons if one.code == "fabric-not-ready")
+    command = "" if container(known) else _COMMAND
+    for warning in warnings:
+        yield Symptom(warning.message, hint=warning.hint, command=command, evidence=evidence)
+    if warnings or not command or not evidence["nvidia.nvswitches"]:
+        return
+    if known.fact("nvidia.fabric_manager") or any(
+        gpu.facts.get("fabric_state") == "completed" for gpu in gpus
+    ):
+        return
+    said = (
+        f"{evidence['nvidia.nvswitches']} NVSwitches join the GPUs, and the fabric manager does not"
+    )
+    needed = f" (nvidia-fabricmanager {release} is needed)" if release else ""
+    yield Symptom(f"{said} run{needed}", command=command, evidence=evidence)

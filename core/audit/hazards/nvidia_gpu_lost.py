@@ -1,0 +1,63 @@
+"""A GPU that is on the bus, or was, does not answer.
+
+Told by:   GPUs on PCI that the nvidia driver holds, against those that NVML counts; NVML's own word:
+           lost (15), reset required (16), and no answer in time (10).
+No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that are excluded, held for
+           virtual machines, or driven by something else.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import called, nvidia_gpus, see_part_of_machine
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia", "host")
+WHY = (
+    "A job that is given all GPUs hangs or stops, and the numbers of the GPUs behind it move; it often"
+    " comes back only with a power cycle."
+)
+MEND = "Drain the machine, look for Xid 79 or 154 in the kernel log, power-cycle it; then replace the GPU."
+SOURCES = (
+    "NVIDIA/NVSentinel#155",
+    "leptonai/gpud#1209",
+    "aws/eks-node-monitoring-agent#94",
+    "NVIDIA XID errors: 79, GPU has fallen off the bus",
+)
+_CODES = ("gpu-lost", "reset-required", "timed-out")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU that NVML lost, and for each that it does not count."""
+    gpus = nvidia_gpus(known)
+    counted = known.need("nvidia.gpu_count")
+    lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
+    for gpu, reason in lost:
+        where = f"nvidia.devices.{gpu.index}.reasons"
+        yield Symptom(
+            f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={where: [reason.code]}
+        )
+    if see_part_of_machine(known):
+        return
+    silent = [
+        gpu
+        for gpu in gpus
+        if gpu.presence is Presence.FOUND
+        and gpu.facts.get("kernel_driver") == "nvidia"
+        and not gpu.facts.get("excluded")
+        and all(gpu is not one for one, _ in lost)
+    ]
+    # One that NVML counts and cannot name may be one of the silent, told of without its address.
+    nameless = sum(not gpu.pci_address for gpu, _ in lost)
+    for gpu in silent[nameless:]:
+        yield Symptom(
+            f"{gpu.name or 'a GPU'} at {gpu.pci_address} is on the bus with NVIDIA's driver, and NVML"
+            f" counts {counted} GPUs without it",
+            evidence={
+                "nvidia.gpu_count": counted,
+                "nvidia.pci_gpu_count": known.fact("nvidia.pci_gpu_count", 0),
+            },
+        )

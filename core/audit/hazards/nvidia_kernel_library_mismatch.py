@@ -1,0 +1,45 @@
+"""NVIDIA's kernel module and its user-space libraries are of different releases.
+
+Told by:   /proc/driver/nvidia/version against the release in the name of the libcuda and libnvidia-ml
+           that programs get; NVML's and CUDA's own word (18, 803).
+No alarm:  a forward-compatibility libcuda, which is newer on purpose.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ()
+WHY = (
+    'CUDA does not start: cuInit returns 803, nvidia-smi says "Driver/library version mismatch". An'
+    " upgrade replaced the files while the old module stayed loaded."
+)
+MEND = (
+    "Reboot, or unload and load the nvidia kernel modules; then hold the driver's packages back from"
+    " unattended upgrades."
+)
+SOURCES = (
+    "canonical/ubuntu-packaging-nvidia-driver#3",
+    "canonical/ubuntu-server-documentation#369",
+)
+_PROBES = ("nvidia", "cuda_driver")
+WARNINGS = tuple((probe, "driver-mismatch") for probe in _PROBES)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each library that does not fit, by its file or by what it said."""
+    evidence = {"nvidia.driver_release": known.fact("nvidia.driver_release", "")}
+    for probe in _PROBES:
+        warnings = tuple(known.warnings(probe, "driver-mismatch"))
+        for warning in warnings:
+            yield from_warning(warning, **evidence)
+        told = known.probe(probe)
+        if told is None or warnings:
+            continue
+        for reason in told.reasons:
+            if reason.code == "driver-mismatch":
+                yield from_warning(reason, **evidence)
+                break

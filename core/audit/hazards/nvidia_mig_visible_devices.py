@@ -1,0 +1,70 @@
+"""A GPU is in MIG mode, and a program does not get of it what it asks for.
+
+Told by:   the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in MIG mode without instances.
+No alarm:  one instance that is named by its MIG UUID, as a container with one is given it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import called, container, nvidia_gpus
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Device
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia", "host")
+WHY = (
+    "CUDA shows one MIG instance to a process, however many are named: the rest is idle, and programs"
+    " that count on several fail or share one."
+)
+MEND = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
+SOURCES = (
+    "MIG User Guide, CUDA_VISIBLE_DEVICES",
+    "pytorch/pytorch#102715",
+    "pytorch/pytorch#130181",
+    "pytorch/pytorch#95784",
+)
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for a list that MIG cuts short, and one for each GPU that is split into nothing."""
+    gpus = nvidia_gpus(known)
+    instances = [device for device in known.devices("nvidia") if device.kind == "mig"]
+    shown = known.fact("nvidia.mig_instances", [])
+    split = [gpu for gpu in gpus if gpu.facts.get("mig")]
+    if not split and not shown:
+        raise DoesNotApply("no GPU here is in MIG mode")
+    yield from _of_the_list(known, len(instances) or len(shown))
+    if container(known):
+        return
+    with_instances = {instance.facts.get("parent") for instance in instances}
+    for gpu in split:
+        if gpu.index not in with_instances:
+            yield _nothing(gpu)
+
+
+def _of_the_list(known: Known, count: int) -> Iterator[Symptom]:
+    value = known.variable(_VARIABLE)
+    entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
+    evidence = {f"environment.variables.{_VARIABLE}": value or "", "nvidia.mig_instances": count}
+    named = [entry for entry in entries if entry.startswith("MIG-")]
+    if len(named) > 1:
+        said = f"{_VARIABLE} names {len(named)} MIG instances; a process gets the first alone"
+        yield Symptom(said, evidence=evidence)
+    elif entries and entries[0].isdecimal():
+        said = (
+            f"{_VARIABLE} is {value!r}: a number names a GPU, and of one in MIG mode a process gets"
+        )
+        yield Symptom(f"{said} the first instance alone", evidence=evidence, severity=Severity.NOTE)
+
+
+def _nothing(gpu: Device) -> Symptom:
+    return Symptom(
+        f"{called(gpu)} is in MIG mode and has no instance: CUDA sees nothing of it",
+        hint="make instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
+        command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
+        evidence={f"nvidia.devices.{gpu.index}.mig": True},
+        severity=Severity.ERROR,
+    )

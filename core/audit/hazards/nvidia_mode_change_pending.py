@@ -1,0 +1,30 @@
+"""ECC or MIG of a GPU is set to one thing and still is the other.
+
+Told by:   NVML's current and pending modes.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia",)
+WHY = "The machine is not in the state that somebody set, and will change by itself at the next reset."
+MEND = "Drain the GPU and reset it (nvidia-smi --gpu-reset), or reboot."
+SOURCES = ("NVML API reference, nvmlDeviceGetEccMode and nvmlDeviceGetMigMode",)
+WARNINGS = (("nvidia", "mode-change-pending"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each mode that waits."""
+    modes = {
+        f"nvidia.devices.{gpu.index}.{mode}_pending": gpu.facts[f"{mode}_pending"]
+        for gpu in answering(known)
+        for mode in ("ecc", "mig")
+        if gpu.facts.get(mode) != gpu.facts.get(f"{mode}_pending")
+    }
+    for warning in known.warnings("nvidia", "mode-change-pending"):
+        yield from_warning(warning, **modes)

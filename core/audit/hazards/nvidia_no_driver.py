@@ -1,0 +1,43 @@
+"""A GPU of NVIDIA is on the bus, and NVIDIA's driver does not drive it.
+
+Told by:   the PCI bus, and which kernel driver is bound to each GPU.
+No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, which need not be given
+           the GPUs that the bus shows; a desktop where nothing of CUDA is installed.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import called, container, nvidia_gpus
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia", "host")
+WHY = "CUDA does not work on it: programs compute on the processor, many times slower."
+MEND = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."
+SOURCES = ("leptonai/gpud#591", "NVIDIA driver README, nouveau")
+_CODES = ("nouveau-bound", "no-driver")
+_USERS = ("cuda_driver", "cuda_runtime", "cuda_toolkit", "cudnn", "cublas", "cupy")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU without its driver, where something here would use it."""
+    gpus = nvidia_gpus(known)
+    if kind := container(known):
+        raise DoesNotApply(f"in a container ({kind}) the driver is the host's")
+    wanting = [name for name in _USERS if known.libraries(name)]
+    if not wanting and not known.fact("torch.cuda_version"):
+        raise DoesNotApply("nothing of CUDA is installed here")
+    for gpu in gpus:
+        for reason in gpu.reasons:
+            if reason.code in _CODES:
+                bound = gpu.facts.get("kernel_driver", "")
+                yield Symptom(
+                    f"{reason.message}, while {', '.join(wanting) or 'torch'} of CUDA is installed",
+                    hint=reason.hint,
+                    evidence={
+                        f"nvidia.devices.{gpu.index}.kernel_driver": bound,
+                        f"nvidia.devices.{gpu.index}.name": called(gpu),
+                    },
+                )

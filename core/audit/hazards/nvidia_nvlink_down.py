@@ -1,0 +1,43 @@
+"""A GPU has fewer NVLinks up than others of its model.
+
+Told by:   NVML's state of each link, compared among GPUs of one model.
+No alarm:  cards without bridges, which have all links down alike; GPUs in MIG mode, whose links are off.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering, called
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Device
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia",)
+WHY = (
+    "What all GPUs exchange goes at the speed of the slowest link, or takes PCIe; NCCL chooses other"
+    " paths or fails."
+)
+MEND = "Look for Xid 74 in the kernel log, reset all GPUs together; then reseat or replace the GPU or bridge."
+SOURCES = ("NVML API reference, nvmlDeviceGetNvLinkState", "NVIDIA XID errors: 74, NVLink error")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU that has fewer than the best of its model."""
+    models: dict[str, list[tuple[int, Device]]] = {}
+    for gpu in answering(known):
+        up = gpu.facts.get("nvlinks_active")
+        if isinstance(up, int) and not gpu.facts.get("mig"):
+            models.setdefault(gpu.name, []).append((up, gpu))
+    for name, gpus in models.items():
+        most = max(up for up, _ in gpus)
+        for up, gpu in gpus:
+            # Of cards that are joined in pairs, one without a bridge lacks nothing.
+            if 0 < up < most or (up == 0 and gpu.facts.get("nvlinks_lead_to_switch")):
+                yield Symptom(
+                    f"{called(gpu)} has {up} NVLinks up, and others of {name} have {most}",
+                    evidence={
+                        f"nvidia.devices.{gpu.index}.nvlinks_active": up,
+                        f"nvidia.devices.{gpu.index}.nvlinks": gpu.facts.get("nvlinks", 0),
+                    },
+                )

@@ -1,0 +1,48 @@
+"""The driver lets go of a GPU whenever no program uses it.
+
+Told by:   NVML's persistence mode of a GPU that drives no display, outside of containers.
+No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose host decides it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering, called, container
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("nvidia", "host")
+WHY = (
+    "Each first program waits seconds until the GPU is initialised again, up to half a minute on"
+    " machines with eight; settings such as clocks and power limits are forgotten."
+)
+MEND = "Let nvidia-persistenced run; on Ubuntu look for --no-persistence-mode in its service."
+SOURCES = (
+    "NVIDIA driver persistence",
+    "Azure/aks-gpu#105",
+    "NVIDIA/nvidia-docker#723",
+    "NVIDIA/nvidia-container-toolkit#202",
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for all GPUs whose persistence mode is off."""
+    gpus = answering(known)
+    if kind := container(known):
+        raise DoesNotApply(f"in a container ({kind}) it is the host's to decide")
+    if known.fact("nvidia.wsl"):
+        raise DoesNotApply("on WSL Windows holds the driver")
+    loose = [
+        gpu
+        for gpu in gpus
+        if gpu.facts.get("persistence_mode") is False and not gpu.volatile.get("display_active")
+    ]
+    if loose:
+        evidence = {f"nvidia.devices.{gpu.index}.persistence_mode": False for gpu in loose}
+        evidence["nvidia.persistence_daemon"] = bool(known.fact("nvidia.persistence_daemon"))
+        yield Symptom(
+            f"persistence mode is off for {', '.join(map(called, loose))}",
+            command="sudo systemctl enable --now nvidia-persistenced",
+            evidence=dict(evidence),
+        )

@@ -1,0 +1,37 @@
+"""A broken row of a GPU's memory waits for a reset, or could not be replaced.
+
+Told by:   NVML's row remapping: pending, failed.
+No alarm:  rows that have been replaced, which are as good as before.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia",)
+WHY = (
+    "Until the reset the broken row is still in use or its page is fenced off; where no spare row is"
+    " left, the next error stops the program that meets it."
+)
+MEND = "Pending: drain the machine and reset the GPU. Failed: replace the GPU."
+SOURCES = (
+    "NVIDIA GPU Memory Error Management, row remapping; Xid 63 and 64",
+    "aws-samples/awsome-distributed-training#1190",
+)
+WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU whose rows could not be replaced, and for each that waits."""
+    told = {
+        f"nvidia.devices.{gpu.index}.remapped_rows": gpu.facts["remapped_rows"]
+        for gpu in answering(known)
+        if "remapped_rows" in gpu.facts
+    }
+    for severity, code in ((Severity.ERROR, "row-remap-failed"), (None, "row-remap-pending")):
+        for warning in known.warnings("nvidia", code):
+            yield Symptom(warning.message, hint=warning.hint, evidence=told, severity=severity)

@@ -1,0 +1,49 @@
+"""A GPU is slowed down by heat or by its power supply.
+
+Told by:   NVML's reasons for the clocks: thermal slowdown of hardware or software, power brake, and a
+           hardware slowdown of a GPU that is not idle.
+No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that were set; a display's.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import answering, called
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia",)
+WHY = (
+    "It computes at a fraction of its speed, and in a job of many GPUs all the others wait for it;"
+    " no program is told."
+)
+MEND = "Look at the cooling, the power cables and the power supply of the machine."
+SOURCES = ("NVML API reference, nvmlClocksEventReasons", "NVIDIA/NVSentinel#890")
+_BAD = {
+    "hardware-thermal-slowdown": "it is too hot (hardware)",
+    "software-thermal-slowdown": "it is too hot (driver)",
+    "hardware-power-brake": "the power supply has asked for less (power brake)",
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU that is slowed down now."""
+    for gpu in answering(known):
+        limits = gpu.volatile.get("clock_limits")
+        if not isinstance(limits, list):
+            continue
+        evidence = {
+            f"nvidia.devices.{gpu.index}.{name}": gpu.volatile[name]
+            for name in ("clock_limits", "temperature_celsius", "power_watts", "sm_clock_hertz")
+            if name in gpu.volatile
+        }
+        bad = [words for limit, words in _BAD.items() if limit in limits]
+        if bad:
+            said = f"{called(gpu)} is slowed down: {', '.join(bad)}"
+            yield Symptom(said, evidence=evidence)
+        elif "hardware-slowdown" in limits and "idle" not in limits:
+            # Some drivers show it alone for a moment while the clocks change.
+            said = f"{called(gpu)} is slowed down by its hardware, which does not say why"
+            hint = "look again: it may have been a change of clocks; then look at heat and power"
+            yield Symptom(said, hint=hint, evidence=evidence, severity=Severity.NOTE)

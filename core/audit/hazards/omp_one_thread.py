@@ -1,0 +1,48 @@
+"""OMP_NUM_THREADS is 1 while more CPUs are free for each process.
+
+Told by:   environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits: the CPUs that are
+           left.
+No alarm:  one CPU for each process of a launcher; one CPU in all.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.variables import settings
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("environment", "limits")
+WHY = (
+    "torchrun sets it where nobody else does, so that processes do not get in each other's way. What"
+    " runs on the CPU then has one thread: preprocessing, optimizer steps, whole models without a GPU."
+)
+MEND = "Set it to the CPUs that are left, divided by the processes on this machine."
+SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where each process could have two threads or more."""
+    told = settings(known)
+    if told.get("OMP_NUM_THREADS", "").split(",")[0].strip() != "1":
+        raise DoesNotApply("OMP_NUM_THREADS is not 1")
+    cpus = int(known.need("limits.effective_cpus"))
+    size = told.get("LOCAL_WORLD_SIZE", "")
+    is_number = size.isascii() and size.isdecimal() and len(size) < 7
+    processes = max(1, int(size)) if is_number else 1
+    share = cpus // processes
+    if share < 2:
+        return
+    launched = "LOCAL_RANK" in told or bool(size)
+    ours = f", which is {share} for each of {processes} processes" if processes > 1 else ""
+    by = "; a launcher such as torchrun sets that" if launched else ""
+    yield Symptom(
+        f"OMP_NUM_THREADS is 1{by}; {cpus} CPUs are left{ours}",
+        command=f"export OMP_NUM_THREADS={share}",
+        evidence={
+            "environment.variables.OMP_NUM_THREADS": "1",
+            "limits.effective_cpus": cpus,
+            **({"environment.variables.LOCAL_WORLD_SIZE": size} if size else {}),
+        },
+    )

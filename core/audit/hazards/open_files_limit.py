@@ -1,0 +1,61 @@
+"""A process may hold few files open.
+
+Told by:   limits: the soft limit of ulimit -n, below 1024; or at the old default of 1024 where 32 CPUs
+           or four GPUs ask for many workers.
+No alarm:  1024 on a small machine, which is the default everywhere and enough there.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits",)
+WHY = (
+    "torch's data loader keeps a file open for each tensor that a worker hands over, and NCCL some for"
+    ' each pair of ranks: runs end with "Too many open files" or "received 0 items of ancdata".'
+)
+MEND = "Raise the soft limit; a process may do so itself up to the hard one."
+SOURCES = (
+    "torch documentation, Multiprocessing package, File descriptor",
+    "pytorch/pytorch#973",
+    "getrlimit(2), RLIMIT_NOFILE",
+)
+_DEFAULT = 1024
+_ENOUGH = 4096
+_MANY_CPUS, _MANY_GPUS = 32, 4
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the limit is low for this machine: a note where it is the usual default."""
+    known.only_on("linux")
+    soft = known.fact("limits.open_files_limit")
+    if soft is None:
+        if "open_files_limit" not in known.fact("limits.unlimited", ()):
+            known.need("limits.open_files_limit")
+        return
+    cpus = int(known.fact("limits.effective_cpus", 0))
+    gpus = len(known.devices("nvidia")) + len(known.devices("rocm"))
+    is_large = cpus >= _MANY_CPUS or gpus >= _MANY_GPUS
+    if soft >= _ENOUGH or (soft >= _DEFAULT and not is_large):
+        return
+    hard = known.fact("limits.open_files_hard_limit", 0)
+    wanted = min(hard, 65536) or 65536
+    message = f"a process may hold {soft} files open (ulimit -n)"
+    if soft >= _DEFAULT:
+        message += (
+            f"; workers for {cpus} CPUs" + (f" and {gpus} GPUs" if gpus else "") + " need more"
+        )
+    if wanted > soft:
+        hint, command = "", f"ulimit -n {wanted}"
+    else:
+        hint, command = "as root: LimitNOFILE= of the service, or /etc/security/limits.conf", ""
+    yield Symptom(
+        message,
+        hint=hint,
+        command=command,
+        evidence={"limits.open_files_limit": soft, "limits.open_files_hard_limit": hard},
+        severity=Severity.NOTE if soft >= _DEFAULT else None,
+    )

@@ -1,0 +1,38 @@
+"""The kernel promises no more memory than there is.
+
+Told by:   memory: vm.overcommit_memory is 2.
+No alarm:  heuristic and always, which are the usual settings.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("memory",)
+WHY = (
+    "What is reserved counts as used: a fork for a data loader's worker needs as much again as the whole"
+    " process, and CUDA's reservations count too. Both fail while most memory is free."
+)
+MEND = "Use 0, and limit programs by control groups; vm.overcommit_memory in sysctl.d keeps it."
+SOURCES = (
+    "aws-samples/aws-eda-slurm-cluster#38",
+    "pytorch/pytorch#137393",
+    "Linux, mm/overcommit-accounting.rst",
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where it is never."""
+    known.only_on("linux")
+    if known.need("memory.overcommit") != "never":
+        return
+    ratio = known.fact("memory.overcommit_ratio")
+    share = f", and {ratio} % of memory may be promised" if ratio is not None else ""
+    yield Symptom(
+        f"vm.overcommit_memory is 2{share}",
+        command="sysctl vm.overcommit_memory=0",
+        evidence={"memory.overcommit": "never", "memory.overcommit_ratio": ratio},
+    )

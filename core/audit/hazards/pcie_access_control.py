@@ -1,0 +1,80 @@
+"""What GPUs say to each other over PCIe takes the way through the processor.
+
+Told by:   several GPUs on a machine that is no guest, and: the kernel translates their addresses (their
+           IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS).
+No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes through (iommu=pt); processors
+           other than x86, whose IOMMU serves the GPU; consumer cards of NVIDIA, which copy through memory anyway.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import called
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known, NotTold
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Device
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia", "host")
+WHY = (
+    "Copies between GPUs, and between GPU and network card, become several times slower; NVIDIA does"
+    " not support PCIe peer-to-peer copies under a translating IOMMU, and they may hang or be wrong."
+)
+MEND = (
+    "Boot with iommu=pt, and switch off ACS on the PCIe switches, in the firmware or with setpci."
+)
+SOURCES = (
+    "CUDA C++ Programming Guide, IOMMU on Linux",
+    "NCCL documentation, troubleshooting: PCI access control services",
+    "NVIDIA/nccl#2079",
+    "NVIDIA/nccl#304",
+    "leptonai/gpud#236",
+)
+_CONSUMER = ("GeForce", "TITAN")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for a translating IOMMU, and one for switches that redirect."""
+    gpus = _peers(known)
+    domains = {str(gpu.facts["iommu_domain"]) for gpu in gpus if "iommu_domain" in gpu.facts}
+    parameters = known.fact("host.kernel_parameters", {})
+    translating = sorted(domain for domain in domains if domain.startswith("DMA"))
+    if translating:
+        yield Symptom(
+            f"the addresses of {len(gpus)} GPUs are translated (IOMMU domain {translating[0]});"
+            " copies between them need iommu=pt",
+            hint="add iommu=pt to the kernel's parameters, and reboot",
+            evidence={
+                "nvidia.devices.0.iommu_domain": translating[0],
+                "host.kernel_parameters": dict(parameters),
+            },
+        )
+    redirected = [gpu for gpu in gpus if gpu.facts.get("peers_redirected")]
+    if redirected:
+        said = "a PCIe switch sends what they say to each other up to the processor (ACS):"
+        yield Symptom(
+            f"{said} {', '.join(map(called, redirected))}",
+            hint="switch ACS off in the firmware, or on each switch with setpci (ECAP_ACS+0x6.w=0000)",
+            evidence={f"nvidia.devices.{gpu.index}.peers_redirected": True for gpu in redirected},
+        )
+    passes = "pt" in str(parameters.get("iommu", "")) or parameters.get("iommu.passthrough") == "1"
+    if not domains and not redirected and not passes:
+        raise NotTold("no file tells the IOMMU domain of the GPUs")
+
+
+def _peers(known: Known) -> list[Device]:
+    """Return the GPUs that may copy to each other. Raises DoesNotApply where that does not concern."""
+    if known.fact("host.machine") != "x86_64":
+        raise DoesNotApply("it concerns x86 alone")
+    if known.need("host.virtualisation") != "none":
+        raise DoesNotApply("a virtual machine needs the IOMMU of its host")
+    gpus = [
+        gpu
+        for gpu in known.devices("nvidia")
+        if gpu.kind == "cuda"
+        and gpu.facts.get("kernel_driver") == "nvidia"
+        and not any(word in gpu.name for word in _CONSUMER)
+    ]
+    if len(gpus) < 2:
+        raise DoesNotApply("there are no two NVIDIA GPUs that copy to each other over PCIe")
+    return gpus

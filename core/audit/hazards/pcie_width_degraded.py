@@ -1,0 +1,56 @@
+"""A GPU's PCIe link has fewer lanes than the card and its slot have.
+
+Told by:   sysfs: the link's width now, the most that the card can and the most that its port can.
+No alarm:  the speed, which falls while a GPU idles; a slot that is narrower than the card; a link of
+           a GPU that sleeps.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import called
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.records import Device
+
+SEVERITY = Severity.WARNING
+READS = ("nvidia", "rocm", "host")
+WHY = (
+    "Copies to and from the GPU, and between GPUs over PCIe, take twice as long or more; programs"
+    " only become slower."
+)
+MEND = "Reseat the card and its riser, then look at the slot's lanes in the firmware's setup."
+SOURCES = ("NVIDIA/NVSentinel#890", "voipmonitor/rtx6kpro#88", "Linux ABI, sysfs-bus-pci")
+_KINDS = {"nvidia": "cuda", "rocm": "rocm"}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each GPU whose link is narrower than both of its ends."""
+    if known.fact("host.virtualisation", "none") != "none":
+        raise DoesNotApply("in a virtual machine the link that is shown is made up")
+    looked_at = 0
+    for probe, kind in _KINDS.items():
+        for gpu in known.devices(probe):
+            now = gpu.volatile.get("pcie_width")
+            if gpu.kind != kind or not isinstance(now, int):
+                continue
+            looked_at += 1
+            most = _most(gpu)
+            if 0 < now < most:
+                names = ("max_pcie_width", "max_pcie_slot_width")
+                evidence = {name: gpu.facts[name] for name in names if name in gpu.facts}
+                evidence["pcie_width"] = now
+                yield Symptom(
+                    f"the PCIe link of {called(gpu)} has {now} lanes, and card and slot have {most}",
+                    evidence={
+                        f"{probe}.devices.{gpu.index}.{name}": value
+                        for name, value in evidence.items()
+                    },
+                )
+    if not looked_at:
+        raise DoesNotApply("no GPU here tells the width of its link")
+
+
+def _most(gpu: Device) -> int:
+    ends = (gpu.facts.get("max_pcie_width"), gpu.facts.get("max_pcie_slot_width"))
+    return min((width for width in ends if isinstance(width, int)), default=0)

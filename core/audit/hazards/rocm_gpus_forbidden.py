@@ -1,0 +1,35 @@
+"""The kernel lists AMD GPUs to this container, and lets it use none of them.
+
+Told by:   nodes of the KFD topology whose properties are empty: the container's device rules forbid
+           their render nodes, and none is left that tells what it is.
+No alarm:  a container that was given some of the GPUs; the rest is forbidden on purpose.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("rocm",)
+WHY = "HIP starts and counts no GPU; rocminfo lists processors alone."
+MEND = (
+    "Give the container the render nodes too: --device=/dev/dri, or --device=/dev/dri/renderD128."
+)
+SOURCES = ("ROCm, running containers: restricting GPU access", "Linux kfd_topology.c")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where every GPU is forbidden."""
+    forbidden = known.fact("rocm.unreadable_node_count", 0)
+    if forbidden and "visible_gpu_count" not in _facts(known):
+        yield Symptom(
+            f"{forbidden} nodes of the KFD topology do not tell what they are, and no GPU is left",
+            evidence={"rocm.unreadable_node_count": forbidden},
+        )
+
+
+def _facts(known: Known) -> dict[str, object]:
+    told = known.probe("rocm")
+    return dict(told.facts) if told is not None else {}

@@ -1,0 +1,52 @@
+"""AMD GPUs are here, and the nodes through which they compute are not, or not for this user.
+
+Told by:   /dev/kfd and the render nodes in /dev/dri: there or not, and whether this user may open them.
+No alarm:  a machine where nothing of ROCm is installed.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.gpus import amd_gpus
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("rocm",)
+WHY = "HIP then finds no GPU (hipErrorNoDevice), and frameworks compute on the processor."
+MEND = (
+    "Add the user to the group of the nodes. In a container give it the nodes and the group's number"
+    " on this host: names and numbers of other hosts do not hold."
+)
+SOURCES = ("ROCm/rocminfo#34", "ollama/ollama#6736")
+_CONTAINER = "podman run --device=/dev/kfd --device=/dev/dri --group-add keep-groups ..."
+_COMMANDS = {
+    "podman": _CONTAINER,
+    "docker": "docker run --device=/dev/kfd --device=/dev/dri --group-add $(stat -c %g /dev/kfd) ...",
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for /dev/kfd, and one for each GPU whose own node is closed."""
+    gpus = amd_gpus(known)
+    told = known.probe("rocm")
+    if told is None or told.presence is Presence.USABLE:
+        return
+    if not told.libraries and not known.fact("rocm.installations") and not known.fact("torch.hip"):
+        raise DoesNotApply("nothing of ROCm is installed here")
+    kind = str(known.fact("host.container", "none"))
+    reasons = [reason for reason in told.reasons if "/dev/kfd" in reason.message]
+    reasons += [reason for gpu in gpus for reason in gpu.reasons if _is_denied(reason)]
+    for reason in dict.fromkeys(reasons):
+        yield Symptom(
+            reason.message,
+            hint=reason.hint,
+            command=_COMMANDS.get(kind, ""),
+            evidence={"rocm.reasons": [reason.code], "host.container": kind},
+        )
+
+
+def _is_denied(reason: Reason) -> bool:
+    return reason.code == "permission-denied" and "/dev/dri/" in reason.message

@@ -1,0 +1,27 @@
+"""A library of ROCm has no code for the GPU that is here.
+
+Told by:   the files of GPU code beside rocBLAS, hipBLASLt and others, held to the GPUs' instruction sets.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ()
+WHY = (
+    "The first call stops the program: rocBLAS aborts where it cannot read its kernels for the GPU."
+)
+MEND = "Install a build that has the target, such as AMD's wheels for that family of GPUs."
+SOURCES = ("ROCm/rocBLAS, TensileLibrary.dat for GPU arch", "ollama/ollama#6736")
+_PROBES = ("rocblas", "hipblaslt")
+WARNINGS = tuple((probe, "unsupported-hardware") for probe in _PROBES)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each library and target that it lacks."""
+    for probe in _PROBES:
+        for warning in known.warnings(probe, "unsupported-hardware"):
+            yield from_warning(warning, **{f"{probe}.targets": known.fact(f"{probe}.targets", [])})

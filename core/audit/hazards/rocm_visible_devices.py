@@ -1,0 +1,33 @@
+"""The variables that choose AMD GPUs leave none, or contradict each other.
+
+Told by:   ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, applied in that order.
+No alarm:  a list that leaves some of the GPUs.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("rocm",)
+WHY = (
+    "HIP counts from zero what the variable before has left, so an index that was right hides all."
+)
+MEND = "Set one of them, with indices from 0."
+SOURCES = ("ROCm documentation, GPU isolation techniques",)
+WARNINGS = (("rocm", "hidden-by-variable"), ("rocm", "conflict"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each thing that is wrong with them."""
+    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    values = {name: value for name in names if (value := known.variable(name)) is not None}
+    for _, code in WARNINGS:
+        for warning in known.warnings("rocm", code):
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                evidence={f"environment.variables.{name}": value for name, value in values.items()},
+            )

@@ -1,0 +1,34 @@
+"""Python for Intel runs on an Apple chip, translated.
+
+Told by:   host and cpu: sysctl.proc_translated is 1.
+No alarm:  Intel machines; Python for arm64.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("host",)
+WHY = (
+    "Instructions are translated one by one and AVX is missing or slow; torch's last wheels for Intel"
+    " Macs are of 2.2, and the GPU is out of reach of most packages."
+)
+MEND = "Install Python for arm64, and make the environment anew with it."
+SOURCES = ("Apple, About the Rosetta translation environment", "torch 2.3 release notes, macOS x86")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the process is translated."""
+    known.only_on("darwin")
+    if not (known.fact("host.rosetta") or known.fact("cpu.translated")):
+        return
+    program = str(known.fact("python.executable", ""))
+    yield Symptom(
+        f"{program or 'this process'} is built for x86-64 and translated on"
+        f" {known.fact('cpu.model_name', 'an Apple chip')}",
+        command="arch -arm64 zsh",
+        evidence={"host.rosetta": True, "python.executable": program},
+    )

@@ -1,0 +1,45 @@
+"""The shared memory in /dev/shm is too small for processes that share tensors.
+
+Told by:   the size of /dev/shm: below 1 GiB, or a quarter of the memory where that is less.
+No alarm:  a small machine whose /dev/shm is small in proportion.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("host",)
+WHY = (
+    'Workers of a DataLoader die with a bus error, and NCCL says "No space left on device", both in'
+    " the middle of a run: Docker gives 64 MB unless it is asked for more."
+)
+MEND = "Start the container with --ipc=host or --shm-size=16g; in Kubernetes mount a Memory emptyDir there."
+SOURCES = (
+    "NVIDIA/nccl#342",
+    "NVIDIA/nccl#290",
+    "NVIDIA/nccl-tests#143",
+    "open-mmlab/mmdetection#6993",
+)
+WARNINGS = (("host", "shared-memory-small"),)
+_COMMANDS = {
+    "docker": "docker run --shm-size=16g ...",
+    "podman": "podman run --shm-size=16g ...",
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the probe found it too small."""
+    kind = str(known.fact("host.container", "none"))
+    for warning in known.warnings("host", "shared-memory-small"):
+        yield Symptom(
+            warning.message,
+            hint="" if kind == "kubernetes" else warning.hint,
+            command=_COMMANDS.get(kind, ""),
+            evidence={
+                "host.shared_memory_bytes": known.fact("host.shared_memory_bytes", 0),
+                "host.container": kind,
+            },
+        )

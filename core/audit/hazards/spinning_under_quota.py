@@ -1,0 +1,45 @@
+"""Waiting threads use up the CPU quota.
+
+Told by:   environment: OMP_WAIT_POLICY, KMP_BLOCKTIME and GOMP_SPINCOUNT that keep idle threads busy,
+           where limits tells of a quota.
+No alarm:  the same settings without a quota, where they are a fair trade.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.variables import effects
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("environment", "limits")
+WHY = (
+    "An active wait costs nothing where a CPU is a thread's own. Under a quota every turn of the loop"
+    " is paid for, and is missing where there is work."
+)
+MEND = "Let waiting threads sleep: OMP_WAIT_POLICY=passive."
+SOURCES = (
+    "OpenMP 5.2, 21.1.6 OMP_WAIT_POLICY",
+    "GNU libgomp manual, GOMP_SPINCOUNT",
+    "Linux, admin-guide/cgroup-v2.rst, cpu.max",
+)
+_WAITS = "threads that have nothing to do keep their CPU busy, and the CPU quota pays for it"
+
+
+def _for_ever(value: str) -> bool:
+    return value.lower() in ("infinite", "infinity", "inf")
+
+
+_TABLE = {
+    "OMP_WAIT_POLICY": (lambda value: value.lower() == "active", _WAITS),
+    "KMP_BLOCKTIME": (_for_ever, _WAITS),
+    "GOMP_SPINCOUNT": (_for_ever, _WAITS),
+}
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield each setting that makes threads spin, where a quota counts it."""
+    if known.fact("limits.cpu_quota") is None:
+        raise DoesNotApply("there is no CPU quota")
+    yield from effects(known, _TABLE)

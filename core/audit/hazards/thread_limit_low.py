@@ -1,0 +1,49 @@
+"""Few threads may be started for so many CPUs.
+
+Told by:   limits: pids.max of the control group or ulimit -u, below eight pools of the largest size.
+No alarm:  a limit that is small on a small machine.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits",)
+WHY = (
+    "Each library in each worker starts a thread for each CPU, and Linux counts threads as processes:"
+    " pthread_create fails, and OpenBLAS then crashes on import."
+)
+MEND = "Raise the limit, or start fewer threads in each process."
+SOURCES = (
+    "OpenMathLib/OpenBLAS#1668",
+    "MIC-DKFZ/nnUNet#1343",
+    "getrlimit(2), RLIMIT_NPROC",
+)
+_POOLS = 8
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield each limit that is low for the pools that would be started here."""
+    beliefs = known.need("limits.beliefs")
+    most = max((int(one["cpus"]) for one in beliefs if one["runtime"] in _STARTING), default=0)
+    limits = (
+        ("limits.process_limit", "the control group's pids.max", "raise pids.max"),
+        ("limits.user_processes_limit", "ulimit -u", "raise ulimit -u, or nproc in limits.conf"),
+    )
+    for name, what, hint in limits:
+        limit = known.fact(name)
+        if limit is not None and limit < most * _POOLS:
+            yield Symptom(
+                f"{what} allows {limit} threads in all, and one pool of threads takes {most} here",
+                hint=f"{hint}, or export OMP_NUM_THREADS to something smaller",
+                evidence={
+                    name: limit,
+                    "limits.effective_cpus": known.fact("limits.effective_cpus"),
+                },
+            )
+
+
+_STARTING = ("OpenMP", "OpenBLAS", "MKL", "torch")

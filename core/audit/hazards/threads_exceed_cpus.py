@@ -1,0 +1,45 @@
+"""More threads start than there are CPUs for them.
+
+Told by:   limits: what each runtime takes, held to the CPUs of the machine, the affinity mask and
+           the cpuset.
+No alarm:  a quota, which has a code of its own; a runtime that caps what the variable asks for.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.thread_pools import WHAT, listed, thread_pools
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("limits",)
+WHY = (
+    "Threads that share a CPU wait for each other at every barrier of a parallel loop, and spin while"
+    " they do: that is slower than fewer threads."
+)
+MEND = "Ask for no more threads than there are CPUs, divided by the processes that run at once."
+SOURCES = (
+    "OpenMP 5.2, 21.2 OMP_NUM_THREADS",
+    "oneMKL developer guide, Techniques to Set the Number of Threads",
+)
+WARNINGS = (
+    ("limits", "limit-below-hardware"),
+    ("limits", "override-exceeds-hardware"),
+    ("openmp", "override-exceeds-hardware"),
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where a thread pool takes more than the machine, affinity mask or cpuset leaves."""
+    found = thread_pools(known)
+    if found.because == "quota" or not found.pools:
+        return
+    cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
+    what = WHAT.get(found.because, "the limit")
+    verb = "has" if found.because == "online" else "leaves"
+    yield Symptom(
+        f"{listed(found.pools)} start more threads than the {cpus} that {what} {verb}",
+        command=f"export OMP_NUM_THREADS={found.cpus}",
+        evidence=found.evidence,
+    )

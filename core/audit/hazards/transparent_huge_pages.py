@@ -1,0 +1,58 @@
+"""The kernel gives no huge pages, or makes programs wait for them.
+
+Told by:   memory: transparent_hugepage/enabled never, or defrag always; environment:
+           THP_MEM_ALLOC_ENABLE, with which torch asks for them.
+No alarm:  always and madvise with a defrag that does not wait: which is better depends on the program.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.audit.variables import is_on
+from mlbackends.model.audit import Severity
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
+
+SEVERITY = Severity.NOTE
+READS = ("memory",)
+WHY = (
+    "Large tensors in small pages cost a walk through the page tables for each 4 KiB. Making room at"
+    " each fault, the other way, stops programs for milliseconds."
+)
+MEND = "madvise leaves the choice to each program; as root, until the next start."
+SOURCES = (
+    "Linux, admin-guide/mm/transhuge.rst",
+    "torch documentation, Performance Tuning Guide; THP_MEM_ALLOC_ENABLE",
+)
+_FOLDER = "/sys/kernel/mm/transparent_hugepage"
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield the setting that takes huge pages away, and the one that waits for them."""
+    known.only_on("linux")
+    mode = str(known.need("memory.transparent_huge_pages"))
+    defrag = str(known.fact("memory.transparent_huge_pages_defrag", ""))
+    asked = is_on((known.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
+    evidence: dict[str, FactValue] = {
+        "memory.transparent_huge_pages": mode,
+        "memory.transparent_huge_pages_defrag": defrag,
+    }
+    if mode == "never":
+        message = "transparent huge pages are never used: tensors lie in small pages"
+        if asked:
+            message += ", though THP_MEM_ALLOC_ENABLE asks for huge ones"
+        yield Symptom(
+            message,
+            command=f"echo madvise > {_FOLDER}/enabled",
+            evidence=evidence,
+            severity=Severity.WARNING if asked else None,
+        )
+    elif defrag == "always":
+        yield Symptom(
+            "the kernel makes room for huge pages while programs wait (defrag is always)",
+            command=f"echo madvise > {_FOLDER}/defrag",
+            evidence=evidence,
+        )

@@ -1,0 +1,38 @@
+"""Inside WSL a Linux driver of NVIDIA hides the one of Windows.
+
+Told by:   /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front that lies elsewhere.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("cuda_driver", "nvidia")
+WHY = "The Linux library talks to a kernel module that WSL does not have, so CUDA finds no device."
+MEND = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."
+SOURCES = (
+    "CUDA on WSL User Guide",
+    "microsoft/WSL#8587",
+    "microsoft/WSL#5663",
+    "rapidsai/cuml#6218",
+)
+WARNINGS = (("cuda_driver", "conflict"), ("nvidia", "conflict"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each library of the driver that is hidden."""
+    if known.fact("host.wsl_version") is None and not known.fact("nvidia.wsl"):
+        raise DoesNotApply("this is not WSL")
+    for probe in ("cuda_driver", "nvidia"):
+        winners = [library for library in known.libraries(probe) if library.wins]
+        owner = winners[0].owner.split(" ")[0] if winners else ""
+        for warning in known.warnings(probe, "conflict"):
+            yield Symptom(
+                warning.message + (f"; it belongs to {owner}" if owner else ""),
+                hint=warning.hint,
+                command=f"sudo apt remove {owner}" if owner else "",
+                evidence={f"{probe}.libraries": [library.path for library in winners]},
+            )
