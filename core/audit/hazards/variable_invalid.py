@@ -22,7 +22,7 @@ SOURCES = ("the documentation of the library that reads it, which the probe's ow
 _CODE = "override-invalid"
 _PROBES = (
     "accelerate", "blis", "compilers", "cpu", "cublas", "cuda_toolkit", "environment", "mkl",
-    "onednn", "openblas", "openmp", "rocm", "triton", "xpu",
+    "onednn", "openblas", "openmp", "triton", "xpu",
 )  # fmt: skip
 WARNINGS = tuple((probe, _CODE) for probe in _PROBES)
 _ELSEWHERE = ("LD_PRELOAD ", "LD_LIBRARY_PATH ", "DYLD_LIBRARY_PATH ")
