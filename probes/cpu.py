@@ -156,7 +156,10 @@ FACTS = (
         "Each cache: level, type, size_bytes, line_bytes, ways, instances, shared_by_cpus.",
     ),
     Fact(
-        "numa_nodes", _TABLE, "Each NUMA node: node, cpus, memory_bytes, distances to the others."
+        "numa_nodes",
+        _TABLE,
+        "Each NUMA node: node, cpus, memory_bytes, distances to the others.",
+        "metric",
     ),
     Fact(
         "smt",

@@ -73,7 +73,7 @@ FACTS = (
     Fact(
         "apparmor_profile", str, "The AppArmor profile that confines this process, with its mode."
     ),
-    Fact("shared_memory_bytes", int, "The size of /dev/shm."),
+    Fact("shared_memory_bytes", int, "The size of /dev/shm.", "metric"),
     Fact("shared_memory_free_bytes", int, "What is free of it.", "volatile"),
     Fact("kernel_parameters", dict[str, str], "Boot parameters that change speed or devices."),
     Fact(

@@ -43,7 +43,12 @@ FACTS = (
     ),
     Fact("effective_cpus_exact", float, "The same with the quota not rounded."),
     Fact("effective_cpus_because", str, "What sets it: online, affinity, cpuset or quota."),
-    Fact("effective_memory_bytes", int, "The lowest of the machine's memory and the limits on it."),
+    Fact(
+        "effective_memory_bytes",
+        int,
+        "The lowest of the machine's memory and the limits on it.",
+        "metric",
+    ),
     Fact("effective_memory_because", str, "What sets it: machine, memory_limit or memory_high."),
     Fact("beliefs", list[dict[str, int | str]], "What each runtime takes: runtime, cpus, because."),
     Fact("online_cpus", int, "The CPUs that the kernel uses."),

@@ -34,11 +34,14 @@ SUMMARY = (
 USUAL = {"swap_total_bytes": 0}
 FACTS = (
     Fact(
-        "total_bytes", int, "The memory that the kernel has; a little less than what is plugged in."
+        "total_bytes",
+        int,
+        "The memory that the kernel has; a little less than what is plugged in.",
+        "metric",
     ),
     Fact("available_bytes", int, "What programs can still get without swapping.", "volatile"),
     Fact("free_bytes", int, "What is not used at all, not even for caches.", "volatile"),
-    Fact("swap_total_bytes", int, "All swap space."),
+    Fact("swap_total_bytes", int, "All swap space.", "metric"),
     Fact("swap_free_bytes", int, "The swap space that is not in use.", "volatile"),
     Fact(
         "swaps", _TABLE, "Each swap area: path, kind (zram, partition, file), size_bytes, priority."
@@ -86,7 +89,7 @@ FACTS = (
     Fact("kernel_samepage_merging", bool, "The kernel merges equal pages."),
     Fact("zswap", bool, "Pages are compressed in memory before they are swapped."),
     Fact("zswap_compressor", str, "With what, if they are."),
-    Fact("nodes", _TABLE, "Each NUMA node's memory: node, total_bytes."),
+    Fact("nodes", _TABLE, "Each NUMA node's memory: node, total_bytes.", "metric"),
     Fact("nodes_free", _TABLE, "Each NUMA node's free memory: node, free_bytes.", "volatile"),
     Fact(
         "locked_memory_limit_bytes",

@@ -54,6 +54,21 @@ def report_of(
     return redacted(report, names_of(host)) if redact else report
 
 
+def reports_of(
+    before: str, after: str, *, timeout: float = 5.0, progress: "Progress | None" = None
+) -> tuple[Report, Report]:
+    """Return the reports of two subjects that are to be compared.
+
+    The live machine is looked at as far as the other one was, so that the depth is no difference.
+    Raises BadInput as `report_of` does.
+    """
+    told = {each: report_of(each) for each in (before, after) if each != LIVE}
+    depth = next((report.depth for report in told.values()), Presence.USABLE)
+    if LIVE in (before, after):
+        told[LIVE] = report_of(LIVE, depth=depth, timeout=timeout, progress=progress)
+    return told[before], told[after]
+
+
 def name_of(subject: str) -> str:
     """Return what people call a subject."""
     return "this machine" if subject == LIVE else subject

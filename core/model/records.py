@@ -7,7 +7,7 @@ Roles. Every field and every fact has one, written here or in the probe's FACTS,
 JSON Schema as `x-role`:
 
     fact      what the machine is; compared by diffs and policies
-    metric    a number that wobbles; compared after rounding
+    metric    a number that wobbles; two are the same where they differ by a hundredth or less
     identity  names this machine or its user; shown, never compared, hidden by --redact
     volatile  differs between two runs; never compared
 """

@@ -1,0 +1,87 @@
+"""Tell what was added, removed and changed from one machine or report to another."""
+
+import click
+
+from mlbackends.cli import exits
+from mlbackends.cli.judging import FORMATS
+from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.model import registry
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  backends snapshot good.json                  while it works
+  backends diff good.json -                    what has changed here since
+  backends diff node1.json node2.json --format markdown
+  backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
+"""
+)
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option(
+    "--only",
+    metavar="GLOB",
+    multiple=True,
+    help="Compare only names that fit, such as 'cpu.*' or cudnn; a name takes all below it.",
+)
+@click.option(
+    "--ignore", metavar="GLOB", multiple=True, help="Leave out names that fit, and all below them."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(registry.names(FORMATS)),
+    default="table",
+    show_default=True,
+    help="How to write it; json has every value whole.",
+)
+@OUTPUT
+@COLOR
+def command(
+    before: str,
+    after: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    form: str,
+    output: str,
+    color: str,
+) -> int:
+    """Tell what was added, removed and changed from A to B, by dotted name.
+
+    A and B are each a report that `backends info --format json` or `backends snapshot` wrote, a recorded
+    machine, or - for the live one. What differs between two looks at one machine is left out: free
+    memory, clocks, host names, serial numbers, and the folder in which the environment lies. Exit 1
+    where they differ.
+    """
+    import msgspec
+
+    from mlbackends.audit.comparing import compare, kept
+    from mlbackends.audit.differing import outcome_of
+    from mlbackends.audit.subjects import name_of, reports_of
+    from mlbackends.cli.differences import listing, printed
+    from mlbackends.cli.output import write
+    from mlbackends.cli.terminal import ProgressLine, page
+
+    progress = ProgressLine()
+    try:
+        reports = reports_of(before, after, progress=progress)
+    finally:
+        progress.clear()
+    difference = compare(*reports, names=(name_of(before), name_of(after)))
+    difference = kept(difference, only, ignore)
+    style = page(color, to_file=output not in ("", "-"))
+    if form == "json":
+        text = msgspec.json.format(msgspec.json.encode(difference), indent=2).decode()
+        write(text, output)
+    elif form == "table":
+        write(printed(difference, style), output)
+    elif form == "markdown":
+        write(registry.load("cli.render", form).listing(listing(difference), style), output)
+    else:
+        renderer = registry.load(FORMATS, form)
+        outcome = outcome_of(difference)
+        write(renderer.outcome(outcome, style), output)
+        if hasattr(renderer, "beside"):
+            renderer.beside(outcome)
+    return exits.NO if difference.changes else exits.YES

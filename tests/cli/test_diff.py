@@ -1,0 +1,116 @@
+"""`backends diff`: two machines, recorded, saved or live; what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from running import backends
+
+from mlbackends.audit.subjects import report_of
+from mlbackends.model import registry
+from mlbackends.model.difference import Difference
+
+ROOT = Path(__file__).resolve().parents[2]
+HGX = str(ROOT / "tests/hosts/hgx-h100-eight-gpus")
+BROKEN = str(ROOT / "tests/hosts/broken-environment")
+
+
+def test_two_that_do_not_differ_end_with_0() -> None:
+    done = backends("diff", HGX, HGX)
+    assert done.returncode == 0
+    assert done.stdout == f"from {HGX} to {HGX}: they do not differ\n"
+
+
+def test_two_that_differ_end_with_1_and_say_how_many() -> None:
+    done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--only", "cpu.threads")
+    assert done.returncode == 1
+    assert done.stdout == (
+        f"cpu\n  ~ cores: 64 → 8\n  ~ threads: 128 → 16\n\nfrom {HGX} to {BROKEN}: 2 changed\n"
+    )
+    assert done.stderr == ""
+
+
+def test_json_has_every_value_whole(tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    done = backends("diff", HGX, BROKEN, "--format", "json", "--output", str(path))
+    assert (done.returncode, done.stdout) == (1, "")
+    difference = msgspec.json.decode(path.read_bytes(), type=Difference)
+    changes = {change.name: change for change in difference.changes}
+    assert changes["cpu.cores"].before == 64
+    assert isinstance(changes["cpu.features"].before, list)
+    assert difference.before.name == HGX
+
+
+def test_a_report_and_the_machine_that_it_is_of_do_not_differ(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(msgspec.json.encode(report_of(HGX)))
+    assert backends("diff", str(path), HGX).returncode == 0
+
+
+@pytest.mark.parametrize("form", registry.names("cli.outcomes"))
+def test_every_format_tells_the_change_and_ends_with_1(form: str) -> None:
+    done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--format", form)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert "cores" in done.stdout
+    assert "64" in done.stdout or form == "prometheus"  # which has numbers, no messages
+
+
+@pytest.mark.parametrize("form", registry.names("cli.outcomes"))
+def test_every_format_can_say_that_nothing_differs(form: str) -> None:
+    done = backends("diff", HGX, HGX, "--format", form)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_color_marks_what_came_and_went() -> None:
+    done = backends("diff", HGX, BROKEN, "--only", "cpu.amx", "--color", "always")
+    assert "\033[31m-\033[0m amx" in done.stdout
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_page_but_for_what_has_no_spaces(width: int) -> None:
+    done = backends("diff", HGX, BROKEN, environment={"COLUMNS": str(width)})
+    for line in done.stdout.splitlines():
+        assert len(line) <= width or len(line.split()) <= 2, line
+
+
+def test_without_unicode_the_arrow_is_spelled() -> None:
+    done = backends(
+        "diff", HGX, BROKEN, "--only", "cpu.cores", environment={"PYTHONIOENCODING": "ascii"}
+    )
+    assert "cores: 64 -> 8" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((HGX,), "Missing argument 'B'"),
+        ((HGX, "/no/such.json"), "cannot be read"),
+        ((HGX, str(ROOT / "README.md")), "is no report"),
+        ((HGX, str(ROOT / "docs")), "no recorded machine"),
+        ((HGX, HGX, "--format", "yaml"), "'yaml' is not one of"),
+    ],
+)
+def test_what_cannot_be_compared_ends_with_2(arguments: tuple[str, ...], said: str) -> None:
+    done = backends("diff", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_file_that_cannot_be_written_ends_with_2_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "d.json"
+    done = backends("diff", HGX, BROKEN, "--format", "json", "--output", str(path))
+    assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_live_machine_is_compared_with_what_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "now.json"
+    backends("info", "--depth", "found", "--format", "json", "--output", str(path))
+    done = backends("diff", str(path), "-", "--format", "json", "--ignore", "environment")
+    changes = json.loads(done.stdout)["changes"]
+    assert [change["name"] for change in changes] == []

@@ -1,0 +1,158 @@
+"""What is judged: reports that are huge, torn, deep, foreign or none, recorded machines, the live one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.audit.subjects import REPORT_LIMIT, name_of, read_report, report_of, reports_of
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOST = "tests/hosts/epyc-eight-nodes"
+ENCODED = msgspec.json.encode(report_of(HOST))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "report.json"
+    path.write_bytes(ENCODED)
+    return path
+
+
+def test_a_saved_report_is_the_report(saved: Path) -> None:
+    assert msgspec.json.encode(report_of(str(saved))) == ENCODED
+
+
+def test_the_command_reads_what_it_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    command = [sys.executable, "-m", "mlbackends", "info", "--root", HOST, "--format", "json"]
+    subprocess.run([*command, "--output", str(path)], check=True)
+    assert read_report(str(path)).probes.keys() == report_of(HOST).probes.keys()
+
+
+def test_a_report_is_read_from_a_pipe() -> None:
+    reader, writer = os.pipe()
+    thread = threading.Thread(target=_written, args=(writer, ENCODED))
+    thread.start()
+    try:
+        assert msgspec.json.encode(read_report(f"/dev/fd/{reader}")) == ENCODED
+    finally:
+        os.close(reader)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no report"),
+        (b"{", "no report"),
+        (b"[]", "no report"),
+        (b'"text"', "no report"),
+        (b"{}", "its schema is ''"),
+        (b'{"schema": "backends.flags/1"}', "its schema is 'backends.flags/1'"),
+        (b'{"schema": "backends.report/2"}', "this version reads 'backends.report/1'"),
+        (b'{"schema": 7}', "no report"),
+        (b"\xff\xfe\x00", "no report"),
+        (b'{"schema": "backends.report/1"}', "missing required field"),
+        (b"[" * 1_000_000, "no report"),
+        (b'{"a":' * 100_000, "no report"),
+        (ENCODED[: len(ENCODED) // 2], "no report"),
+        (ENCODED + b"x", "no report"),
+        (ENCODED.replace(b'"found"', b'"flying"', 1), "no report"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, bytes) else None,
+)
+def test_what_is_no_report_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=said) as raised:
+        read_report(str(path))
+    assert "\n" not in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+@given(st.binary(max_size=40), st.integers(0, len(ENCODED) - 1))
+def test_a_report_with_noise_in_it_is_read_or_refused(noise: bytes, at: int) -> None:
+    reader, writer = os.pipe()
+    data = ENCODED[:at] + noise + ENCODED[at + len(noise) :]
+    thread = threading.Thread(target=_written, args=(writer, data))
+    thread.start()
+    try:
+        said = str(read_report(f"/dev/fd/{reader}").schema)
+    except BadInput as error:
+        said = str(error)
+    finally:
+        os.close(reader)
+        thread.join()
+    assert said
+    assert "\n" not in said
+
+
+def _written(handle: int, data: bytes) -> None:
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+    except BrokenPipeError:
+        pass
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(REPORT_LIMIT + 1)
+    with pytest.raises(BadInput, match="larger than 64 MiB"):
+        read_report(str(path))
+
+
+def test_what_gives_for_ever_is_not_read_for_ever() -> None:
+    with pytest.raises(BadInput, match="larger than 64 MiB"):
+        read_report("/dev/zero")
+
+
+def test_a_fifo_without_a_writer_does_not_make_us_wait(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with pytest.raises(BadInput, match="no report"):
+        read_report(str(path))
+
+
+@pytest.mark.parametrize("path", ["/no/such/file.json", "a\0b", "x" * 5000])
+def test_a_file_that_is_not_there_is_one_line(path: str) -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        report_of(path)
+
+
+def test_a_folder_that_is_no_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no recorded machine"):
+        report_of(str(tmp_path))
+
+
+def test_a_recorded_machine_is_looked_at_without_opening_anything() -> None:
+    assert report_of(HOST).depth is Presence.FOUND
+
+
+def test_what_names_people_is_replaced_unless_it_is_asked_for() -> None:
+    assert report_of(HOST).redacted
+    assert not report_of(HOST, redact=False).redacted
+
+
+def test_the_live_machine_is_looked_at_as_far_as_the_other_one(saved: Path) -> None:
+    before, after = reports_of(str(saved), "-")
+    assert before.depth is after.depth is Presence.FOUND
+
+
+def test_people_call_the_live_machine_this_machine() -> None:
+    assert name_of("-") == "this machine"
+    assert name_of("a.json") == "a.json"
