@@ -6,6 +6,8 @@ A tracer offers
     environment(...)       the variables to set, so that a command prints its lines
     parse(line)            one whole line, from its marker on and without ending: a record, or None
                            where the line does not keep to the grammar
+    split(line)            a line that parse() gives no record of: the record of the call that it begins
+                           with, and the program's text that goes on without a line's end; or None
     Shortener              a class. shorten(line) cuts a line, as bytes, to what repeats in it (a key,
                            whatever can be one) and its nanoseconds, or None without a time; None for
                            a line that only parse() can tell. take(lines, takers) does so with many:

@@ -7,7 +7,7 @@ Source:   oneMKL Developer Guide, "Using oneMKL Verbose Mode"; MKL 2019.0 to 202
 
 from mlbackends.model.signature import Derived, RoutineSignature, Signature
 from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.mkl import lines, shortening
+from mlbackends.tracing.mkl import glued, lines, shortening
 from mlbackends.tracing.mkl.fft import PRECISION, transform, unknown_values
 from mlbackends.tracing.mkl.routines import argument_names, routine
 from mlbackends.tracing.mkl.work import element_type, work
@@ -36,6 +36,7 @@ def parse(line: str) -> AnyRecord | None:
     return lines.parse(line)
 
 
+split = glued.split
 Shortener = shortening.Shortener
 
 

@@ -12,7 +12,7 @@ from mlbackends.model.signature import (
     Signature,
 )
 from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.onednn import lines, opening, shortening
+from mlbackends.tracing.onednn import glued, lines, opening, shortening
 from mlbackends.tracing.onednn.descriptors import descriptors
 from mlbackends.tracing.onednn.names import dtype, isa, slow_path
 from mlbackends.tracing.onednn.work import work
@@ -49,6 +49,7 @@ def parse(line: str) -> AnyRecord | None:
     return lines.parse(line)
 
 
+split = glued.split
 Shortener = shortening.Shortener
 
 

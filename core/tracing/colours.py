@@ -11,11 +11,14 @@ def plain(text: bytes) -> bytes:
     return _SEQUENCE.sub(b"", text) if _ESCAPE in text else text
 
 
-def start(text: bytes, length: int) -> bytes:
-    """Return the start of a text, colours and all, that is so long without them."""
-    end = length
+def part(text: bytes, start: int, end: int) -> bytes:
+    """Return what stands from one place to another where no colours count, with all colours at its ends."""
+    shift = 0
+    first = start
     for found in _SEQUENCE.finditer(text):
-        if found.start() > end:
+        if found.start() - shift < start:
+            first = start + shift + len(found[0])
+        if found.start() - shift > end:
             break
-        end += len(found[0])
-    return text[:end]
+        shift += len(found[0])
+    return text[first : end + shift]

@@ -4,7 +4,8 @@ A line of a library begins with its marker, wherever that stands, and goes to th
 programs print without ending their own lines. What stands before it is a launcher's prefix, and
 then goes into the record, or else the program's text. Only what keeps to the grammar from the marker
 to the end is taken: text that talks about markers is text. A line that begins with a marker and goes
-on as something else is `Malformed`, and so is the last one of a log that ends before it does.
+on as something else is `Malformed`, and so is the last one of a log that ends before it does. Text of
+the program right behind a call is text, as far as it can be told from the call's own numbers.
 
 Colours around and in a line of a library are dropped, like the line's end.
 Program text comes out byte for byte: the `raw` of all Text records, one behind the other.
@@ -87,14 +88,13 @@ def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iter
     if not prefixes or (bare := colours.plain(line)) == line:
         yield from _line_records(line, number, prefixes=prefixes)
         return
-    found = list(_line_records(bare, number, prefixes=prefixes))
-    for each in found:
+    at = 0
+    for each in _line_records(bare, number, prefixes=prefixes):
+        raw = each.raw.encode("utf-8", "surrogateescape")
+        at = bare.find(raw, at) + len(raw)
         if isinstance(each, Text):
-            length = len(each.raw.encode("utf-8", "surrogateescape"))
-            coloured = colours.start(line, length) if len(found) > 1 else line
-            yield structs.replace(each, raw=_text(coloured))
-        else:
-            yield each
+            structs.force_setattr(each, "raw", _text(colours.part(line, at - len(raw), at)))
+        yield each
 
 
 def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRecord]:
@@ -111,17 +111,37 @@ def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRe
     body = line.rstrip(b"\r\n")
     is_whole = line.endswith(b"\n")
     for at, tracer in places:
-        record = _tracer(tracer).parse(_text(body[at:]))
+        record, length = _record(tracer, body[at:])
         if record is None:
             continue
         yield from _before(line[:at], places, number, prefixes)
         before = (prefix(line[:at]) if prefixes else None) or NO_PREFIX
+        if length < len(body) - at:
+            yield _placed(record, number, before)
+            yield from _line_records(line[at + length :], number, prefixes=False)
+            return
         if not is_whole:
             yield _malformed(record.raw, tracer, number, before, _CUT)
             return
         yield _placed(record, number, before)
         return
     yield _unread(line, places[0], number, prefixes=prefixes)
+
+
+def _record(tracer: str, body: bytes) -> tuple[AnyRecord | None, int]:
+    """Return the record that a line begins with, and how much of it that is; text may stand behind it."""
+    text = _text(body)
+    record = _tracer(tracer).parse(text)
+    if record is not None:
+        return record, len(body)
+    split = _tracer(tracer).split(text)
+    if split is None:
+        return None, 0
+    record, rest = split
+    behind = rest.encode("utf-8", "surrogateescape")
+    if any(not at for at, _ in _markers(behind)):  # only a line that was torn has another behind it
+        return None, 0
+    return record, len(body) - len(behind)
 
 
 def _unread(

@@ -39,6 +39,8 @@ _STATE = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
 _POINTER = re.compile(r"(?<!\d)0x[0-9a-fA-F]+")  # not the "0x6" in lengths such as 80x64
 _LONG = re.compile(r"-?\d{10,}")
 _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
+_COUNTS = frozenset({"Dyn", "FastMM", "NThr"})
+_COUNT = re.compile(r"\d+(?:,|$)")
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -77,9 +79,11 @@ def _call(line: str, text: str) -> MklCall | None:
         return None
     name, arguments, value, unit, tail = found.groups()
     told = _state(tail)
-    if told is None or not (value or told):
+    if told is None:
         return None
     state, thread = told
+    if not (value or state):
+        return None
     return MklCall(
         tracer="mkl",
         raw=line,
@@ -106,11 +110,13 @@ def _signature(name: str, arguments: str, state: tuple[tuple[str, str], ...]) ->
 def _state(tail: str) -> tuple[dict[str, str], int | None] | None:
     """Return what stands behind the time, and the OpenMP thread; None if it is cut or something else."""
     state: dict[str, str] = {}
-    for word in tail.split():
+    for word in filter(None, tail.split(" ")):
         if _STATE.fullmatch(word) is None:
             return None
-        for part in _DOMAINS.split(word):
+        for place, part in enumerate(_DOMAINS.split(word)):
             name, _, value = part.partition(":")
+            if (place or name in _COUNTS) and _COUNT.match(value) is None:
+                return None
             state[name] = value
     thread = state.pop("TID", "")
     if thread and not thread.isdecimal():

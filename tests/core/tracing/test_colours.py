@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.colours import plain, start
+from mlbackends.tracing.colours import part, plain
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,19 @@ def test_a_text_without_its_colours(text: bytes, bare: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "begin"),
-    [(0, b"\x1b[1m"), (1, b"\x1b[1ma"), (2, b"\x1b[1mab\x1b[0m"), (3, b"\x1b[1mab\x1b[0mc")],
+    ("start", "end", "said"),
+    [
+        (0, 0, b"\x1b[1m"),
+        (0, 1, b"\x1b[1ma"),
+        (0, 2, b"\x1b[1mab\x1b[0m"),
+        (0, 3, b"\x1b[1mab\x1b[0mc"),
+        (1, 2, b"b\x1b[0m"),
+        (2, 4, b"\x1b[0mcd"),
+        (3, 4, b"d"),
+        (0, 4, b"\x1b[1mab\x1b[0mcd"),
+    ],
 )
-def test_the_start_of_a_text_has_its_colours(length: int, begin: bytes) -> None:
-    assert start(b"\x1b[1mab\x1b[0mcd", length) == begin
+def test_a_part_of_a_text_has_the_colours_in_it_and_at_its_ends(
+    start: int, end: int, said: bytes
+) -> None:
+    assert part(b"\x1b[1mab\x1b[0mcd", start, end) == said
