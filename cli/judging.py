@@ -36,7 +36,9 @@ def judging(command: _Command) -> _Command:
             help="Exit 1 where something of this severity or worse failed.",
         ),
         click.option("--strict", is_flag=True, help="Exit 3 where a check could not be told."),
-        click.option("--all", "details", is_flag=True, help="Show what passed too."),
+        click.option(
+            "--all", "details", is_flag=True, help="Show what passed too, and the evidence."
+        ),
         OUTPUT,
         COLOR,
     )

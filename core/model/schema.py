@@ -1,11 +1,12 @@
-"""The JSON Schema of a report, made from the records and from what each probe declares."""
+"""The JSON Schemas of what commands print, made from the records and from what each probe declares."""
 
 import types
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from mlbackends.model import registry, switches
+from mlbackends.model import audit, registry, switches
+from mlbackends.model.audit import Outcome
 from mlbackends.model.records import SCHEMA, Fact, Report
 from mlbackends.model.switches import Switches
 
@@ -66,7 +67,25 @@ def flags_schema() -> dict[str, Any]:
     }
 
 
-SCHEMAS = {"report": report_schema, "flags": flags_schema}
+def outcome_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of `Outcome`, which every command that judges prints."""
+    (reference,), definitions = msgspec.json.schema_components(
+        [Outcome], ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    definitions["Outcome"]["properties"]["schema"] = {"const": audit.SCHEMA}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{audit.SCHEMA.replace('/', ':')}",
+        "title": audit.SCHEMA,
+        **reference,
+        "$defs": definitions,
+    }
+
+
+SCHEMAS = {"report": report_schema, "flags": flags_schema, "outcome": outcome_schema}
 """The schema of each kind of record that a command prints."""
 
 
