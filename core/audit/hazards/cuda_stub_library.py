@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
-from mlbackends.model.records import Library
 
 SEVERITY = Severity.ERROR
 READS = ()
@@ -19,7 +18,7 @@ WHY = (
     " programs say that there is no device."
 )
 MEND = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
-SOURCES = ("CUDA Driver API, CUDA_ERROR_STUB_LIBRARY", "NVIDIA/nvidia-docker#374")
+SOURCES = ("CUDA Driver API, CUDA_ERROR_STUB_LIBRARY", "numba/numba#8985", "NVIDIA/warp#219")
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-folder")
 
 
@@ -27,11 +26,17 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one for each stub that the loader meets first."""
     for probe in ("cuda_driver", "nvidia"):
         for library in known.libraries(probe):
-            if _is_stub(library) and library.found_by in _SEARCHED:
+            is_stub = any(reason.code == "stub-library" for reason in library.reasons)
+            if is_stub and _is_loaded(library.path) and library.found_by in _SEARCHED:
                 yield Symptom(
                     f"{library.path} is a stub for linking, and {library.found_by} puts it before the"
                     " driver's own",
                     evidence={f"{probe}.libraries": [library.path]},
                 )
-            if not library.path.rpartition("/")[2].endswith(".so"):
+            if not library.reasons:
                 break
+
+
+def _is_loaded(path: str) -> bool:
+    """Tell whether programs ask for a file by this name; that without a number is the linker's."""
+    return path.endswith(".so.1")

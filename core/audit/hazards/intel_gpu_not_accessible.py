@@ -15,7 +15,7 @@ SEVERITY = Severity.WARNING
 READS = ("xpu",)
 WHY = "Level Zero then finds no device, and torch.xpu says that there is none."
 MEND = "Add the user to the group of the render nodes; give a container --device=/dev/dri and the group."
-SOURCES = ("Intel GPU driver installation, render group", "intel/compute-runtime#495")
+SOURCES = ("intel/llm-scaler#370", "oneapi-src/level-zero#96")
 
 
 def symptoms(known: Known) -> Iterator[Symptom]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from mlbackends.audit.hazard import Symptom, from_warning
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
-from mlbackends.model.records import Presence
+from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
 READS = ("cuda_driver",)
@@ -38,7 +38,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     if driver.presence is Presence.USABLE:
         return
     told = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
-    evidence = {"cuda_driver.libraries": [winner.path]}
+    evidence: dict[str, FactValue] = {"cuda_driver.libraries": [winner.path]}
     if told:
         yield from_warning(told[0], **evidence)
         return

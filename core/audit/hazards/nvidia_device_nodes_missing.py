@@ -7,7 +7,7 @@ No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe m
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
 from mlbackends.model.records import Presence

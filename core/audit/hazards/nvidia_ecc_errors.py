@@ -19,7 +19,6 @@ SOURCES = (
     "NVIDIA GPU Memory Error Management",
     "leptonai/gpud#108",
     "leptonai/gpud#987",
-    "aws-samples/awsome-distributed-training#1190",
 )
 WARNINGS = (("nvidia", "ecc-errors"),)
 

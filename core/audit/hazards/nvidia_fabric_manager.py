@@ -28,6 +28,7 @@ SOURCES = (
     "pytorch/pytorch#35710",
     "jax-ml/jax#34113",
     "ollama/ollama#12136",
+    "NVIDIA/gpu-operator#544",
     "Fabric Manager Guide",
 )
 WARNINGS = (("nvidia", "fabric-not-ready"),)

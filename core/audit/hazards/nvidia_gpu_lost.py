@@ -8,7 +8,7 @@ No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that ar
 
 from collections.abc import Iterator
 
-from mlbackends.audit.gpus import called, nvidia_gpus, see_part_of_machine
+from mlbackends.audit.gpus import answering, called, nvidia_gpus, see_part_of_machine
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
@@ -33,14 +33,22 @@ _CODES = ("gpu-lost", "reset-required", "timed-out")
 def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one for each GPU that NVML lost, and for each that it does not count."""
     gpus = nvidia_gpus(known)
-    counted = known.need("nvidia.gpu_count")
+    told = known.probe("nvidia")
+    counted = known.fact("nvidia.gpu_count")
     lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
     for gpu, reason in lost:
         where = f"nvidia.devices.{gpu.index}.reasons"
         yield Symptom(
             f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={where: [reason.code]}
         )
-    if see_part_of_machine(known):
+    for reason in told.reasons if told is not None and not lost else ():
+        if reason.code in ("gpu-lost", "reset-required"):
+            yield Symptom(
+                reason.message, hint=reason.hint, evidence={"nvidia.reasons": [reason.code]}
+            )
+            return
+    answering(known)
+    if counted is None or see_part_of_machine(known):
         return
     silent = [
         gpu

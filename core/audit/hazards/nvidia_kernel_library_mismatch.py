@@ -22,8 +22,8 @@ MEND = (
     " unattended upgrades."
 )
 SOURCES = (
-    "canonical/ubuntu-packaging-nvidia-driver#3",
-    "canonical/ubuntu-server-documentation#369",
+    "NVIDIA/ubuntu-packaging-nvidia-driver#3",
+    "pando85/homelab#4110",
 )
 _PROBES = ("nvidia", "cuda_driver")
 WARNINGS = tuple((probe, "driver-mismatch") for probe in _PROBES)

@@ -10,7 +10,7 @@ from mlbackends.audit.gpus import called, container, nvidia_gpus
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
-from mlbackends.model.records import Device
+from mlbackends.model.records import Device, FactValue
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
@@ -48,7 +48,10 @@ def symptoms(known: Known) -> Iterator[Symptom]:
 def _of_the_list(known: Known, count: int) -> Iterator[Symptom]:
     value = known.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
-    evidence = {f"environment.variables.{_VARIABLE}": value or "", "nvidia.mig_instances": count}
+    evidence: dict[str, FactValue] = {
+        f"environment.variables.{_VARIABLE}": value or "",
+        "nvidia.mig_instances": count,
+    }
     named = [entry for entry in entries if entry.startswith("MIG-")]
     if len(named) > 1:
         said = f"{_VARIABLE} names {len(named)} MIG instances; a process gets the first alone"

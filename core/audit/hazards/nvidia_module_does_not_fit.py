@@ -7,11 +7,11 @@ No alarm:  a GPU that NVML describes; one that another driver holds.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.gpus import called, nvidia_gpus
+from mlbackends.audit.gpus import called, nvidia_gpus, refused_by_module
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
-from mlbackends.model.records import Device, Presence
+from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia",)
@@ -25,8 +25,6 @@ SOURCES = (
     "NVIDIA Driver Installation Guide, kernel modules",
     "NVIDIA, support plan for Maxwell, Pascal and Volta: 580 is the last branch",
 )
-_FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
-_WITHOUT_PASCAL = 590
 
 
 def symptoms(known: Known) -> Iterator[Symptom]:
@@ -34,7 +32,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     kind = str(known.fact("nvidia.kernel_module", ""))
     release = str(known.fact("nvidia.driver_release", ""))
     for gpu in nvidia_gpus(known):
-        said, hint = _refusal(gpu, kind, release)
+        said, hint = refused_by_module(known, gpu)
         if said and gpu.presence is Presence.FOUND:
             yield Symptom(
                 f"{called(gpu)} {said}; the loaded one is {kind or 'nvidia'} {release}".rstrip(),
@@ -45,30 +43,3 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                     f"nvidia.devices.{gpu.index}.pci_id": str(gpu.facts.get("pci_id", "")),
                 },
             )
-
-
-def _refusal(gpu: Device, kind: str, release: str) -> tuple[str, str]:
-    number = _pci_device(gpu)
-    if number is None or gpu.facts.get("kernel_driver") not in ("nvidia", None):
-        return "", ""
-    branch = release.partition(".")[0]
-    if number < _FIRST_TURING:
-        if kind == "open":
-            said = "is older than Turing and needs the proprietary kernel module"
-            return said, "install the driver with its proprietary kernel module"
-        if branch.isdecimal() and int(branch) >= _WITHOUT_PASCAL:
-            said = "is older than Turing, which drivers have left out since 590"
-            return said, "install a driver of the 580 branch"
-    if number >= _FIRST_BLACKWELL and kind == "proprietary":
-        said = "is of Blackwell or newer and needs the open kernel module"
-        return said, "install the driver with its open kernel module (nvidia-open)"
-    return "", ""
-
-
-def _pci_device(gpu: Device) -> int | None:
-    """Return a GPU's number among NVIDIA's PCI devices."""
-    vendor, _, device = str(gpu.facts.get("pci_id", "")).partition(":")
-    try:
-        return int(device, 16) if vendor == "10de" else None
-    except ValueError:
-        return None

@@ -7,7 +7,7 @@ No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, whi
 
 from collections.abc import Iterator
 
-from mlbackends.audit.gpus import called, container, nvidia_gpus
+from mlbackends.audit.gpus import container, nvidia_gpus, refused_by_module
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
@@ -30,14 +30,16 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     if not wanting and not known.fact("torch.cuda_version"):
         raise DoesNotApply("nothing of CUDA is installed here")
     for gpu in gpus:
+        if refused_by_module(known, gpu)[0]:  # another hazard tells of it
+            continue
         for reason in gpu.reasons:
             if reason.code in _CODES:
-                bound = gpu.facts.get("kernel_driver", "")
                 yield Symptom(
-                    f"{reason.message}, while {', '.join(wanting) or 'torch'} of CUDA is installed",
+                    f"{reason.message}; installed here is {', '.join(wanting) or 'torch'}",
                     hint=reason.hint,
                     evidence={
-                        f"nvidia.devices.{gpu.index}.kernel_driver": bound,
-                        f"nvidia.devices.{gpu.index}.name": called(gpu),
+                        f"nvidia.devices.{gpu.index}.{name}": gpu.facts[name]
+                        for name in ("pci_id", "kernel_driver")
+                        if name in gpu.facts
                     },
                 )

@@ -5,12 +5,15 @@ No alarm:  cards without bridges, which have all links down alike; GPUs in MIG m
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, called
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
-from mlbackends.model.records import Device
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)

@@ -5,11 +5,15 @@ No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, called, container
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.NOTE
 READS = ("nvidia", "host")
@@ -39,10 +43,12 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         if gpu.facts.get("persistence_mode") is False and not gpu.volatile.get("display_active")
     ]
     if loose:
-        evidence = {f"nvidia.devices.{gpu.index}.persistence_mode": False for gpu in loose}
+        evidence: dict[str, FactValue] = {
+            f"nvidia.devices.{gpu.index}.persistence_mode": False for gpu in loose
+        }
         evidence["nvidia.persistence_daemon"] = bool(known.fact("nvidia.persistence_daemon"))
         yield Symptom(
             f"persistence mode is off for {', '.join(map(called, loose))}",
             command="sudo systemctl enable --now nvidia-persistenced",
-            evidence=dict(evidence),
+            evidence=evidence,
         )

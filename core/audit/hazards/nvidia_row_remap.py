@@ -18,10 +18,7 @@ WHY = (
     " left, the next error stops the program that meets it."
 )
 MEND = "Pending: drain the machine and reset the GPU. Failed: replace the GPU."
-SOURCES = (
-    "NVIDIA GPU Memory Error Management, row remapping; Xid 63 and 64",
-    "aws-samples/awsome-distributed-training#1190",
-)
+SOURCES = ("NVIDIA GPU Memory Error Management, row remapping; Xid 63 and 64",)
 WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
 
 

@@ -2,8 +2,8 @@
 
 Told by:   several GPUs on a machine that is no guest, and: the kernel translates their addresses (their
            IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS).
-No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes through (iommu=pt); processors
-           other than x86, whose IOMMU serves the GPU; consumer cards of NVIDIA, which copy through memory anyway.
+No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes through (iommu=pt); other
+           processors than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.
 """
 
 from collections.abc import Iterator

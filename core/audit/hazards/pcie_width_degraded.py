@@ -20,7 +20,7 @@ WHY = (
     " only become slower."
 )
 MEND = "Reseat the card and its riser, then look at the slot's lanes in the firmware's setup."
-SOURCES = ("NVIDIA/NVSentinel#890", "voipmonitor/rtx6kpro#88", "Linux ABI, sysfs-bus-pci")
+SOURCES = ("NVIDIA/NVSentinel#890", "Syllo/nvtop#6", "Linux ABI, sysfs-bus-pci")
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 
 

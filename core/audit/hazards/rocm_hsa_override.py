@@ -5,10 +5,14 @@ No alarm:  the variable where it names what the GPU is.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
@@ -17,7 +21,12 @@ WHY = (
     " it only costs the code that was made for it."
 )
 MEND = "Unset it on GPUs that ROCm supports; elsewhere test what you compute, and know that it is luck."
-SOURCES = ("ollama/ollama#6736", "ROCm/ROCm#1756", "ROCm installation, system requirements")
+SOURCES = (
+    "ROCm/legacy-rocm-build#5238",
+    "ROCm/MIOpen#3540",
+    "ROCm/Tensile#1907",
+    "ROCm installation, system requirements",
+)
 WARNINGS = (("rocm", "target-overridden"), ("rocm", "override-invalid"))
 _VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
 _SUPPORTED = frozenset({
@@ -31,7 +40,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one for a value that misleads; a note where ROCm has no code for the GPU itself."""
     targets = {gpu.capability for gpu in known.devices("rocm") if gpu.capability}
     is_needed = bool(targets) and targets.isdisjoint(_SUPPORTED)
-    evidence = {
+    evidence: dict[str, FactValue] = {
         f"rocm.environment.{_VARIABLE}": known.variable(_VARIABLE) or "",
         "rocm.targets": sorted(targets),
     }

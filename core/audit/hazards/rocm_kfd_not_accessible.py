@@ -34,7 +34,11 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     told = known.probe("rocm")
     if told is None or told.presence is Presence.USABLE:
         return
-    if not told.libraries and not known.fact("rocm.installations") and not known.fact("torch.hip"):
+    if (
+        not told.libraries
+        and not known.fact("rocm.installations")
+        and not known.fact("torch.hip_version")
+    ):
         raise DoesNotApply("nothing of ROCm is installed here")
     kind = str(known.fact("host.container", "none"))
     reasons = [reason for reason in told.reasons if "/dev/kfd" in reason.message]

@@ -15,7 +15,7 @@ WHY = (
     "The first call stops the program: rocBLAS aborts where it cannot read its kernels for the GPU."
 )
 MEND = "Install a build that has the target, such as AMD's wheels for that family of GPUs."
-SOURCES = ("ROCm/rocBLAS, TensileLibrary.dat for GPU arch", "ollama/ollama#6736")
+SOURCES = ("ROCm/rocBLAS#1299", "ollama/ollama#2823")
 _PROBES = ("rocblas", "hipblaslt")
 WARNINGS = tuple((probe, "unsupported-hardware") for probe in _PROBES)
 

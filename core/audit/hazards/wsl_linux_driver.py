@@ -29,10 +29,11 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     for probe in ("cuda_driver", "nvidia"):
         winners = [library for library in known.libraries(probe) if library.wins]
         owner = winners[0].owner.split(" ")[0] if winners else ""
+        has_apt = known.fact("host.os_id") in ("ubuntu", "debian")
         for warning in known.warnings(probe, "conflict"):
             yield Symptom(
                 warning.message + (f"; it belongs to {owner}" if owner else ""),
                 hint=warning.hint,
-                command=f"sudo apt remove {owner}" if owner else "",
+                command=f"sudo apt remove {owner}" if owner and has_apt else "",
                 evidence={f"{probe}.libraries": [library.path for library in winners]},
             )

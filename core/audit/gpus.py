@@ -1,0 +1,103 @@
+"""The GPUs of a report as hazards read them: which are there, which answer, and what runs around them."""
+
+from mlbackends.audit.known import DoesNotApply, Known, NotTold
+from mlbackends.model.records import Device, Presence
+
+_NOT_ASKED = "NVML was not asked, or described no GPU (it needs --depth usable)"
+_FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
+"""PCI numbers of NVIDIA's devices rise with the generation."""
+_WITHOUT_PASCAL = 590
+
+
+def nvidia_gpus(known: Known) -> tuple[Device, ...]:
+    """Return the NVIDIA GPUs, whether they answer or not.
+
+    Raises DoesNotApply where none is there, NotTold where no file tells which they are.
+    """
+    gpus = tuple(device for device in known.devices("nvidia") if device.kind == "cuda")
+    nodes = known.fact("nvidia.device_nodes", [])
+    if gpus:
+        return gpus
+    if known.fact("nvidia.wsl") or any(is_gpu_node(node) for node in nodes):
+        raise NotTold(_NOT_ASKED)
+    raise DoesNotApply("there is no NVIDIA GPU here")
+
+
+def answering(known: Known) -> tuple[Device, ...]:
+    """Return the NVIDIA GPUs that NVML described.
+
+    Raises DoesNotApply where there is no GPU, NotTold where NVML was not asked or described none.
+    """
+    gpus = nvidia_gpus(known)
+    if all(gpu.facts.get("kernel_driver", "nvidia") != "nvidia" for gpu in gpus):
+        raise DoesNotApply("no GPU here is driven by NVIDIA's driver")
+    told = tuple(gpu for gpu in gpus if gpu.presence is not Presence.FOUND)
+    if not told:
+        raise NotTold(_NOT_ASKED)
+    return told
+
+
+def is_gpu_node(node: str) -> bool:
+    """Tell whether a device node is that of a GPU: /dev/nvidia0."""
+    return node.removeprefix("/dev/nvidia").isdecimal()
+
+
+def refused_by_module(known: Known, gpu: Device) -> tuple[str, str]:
+    """Return why the loaded kernel module cannot drive a GPU, and what to install; ("", "") if it can."""
+    kind = str(known.fact("nvidia.kernel_module", ""))
+    branch = str(known.fact("nvidia.driver_release", "")).partition(".")[0]
+    vendor, _, device = str(gpu.facts.get("pci_id", "")).partition(":")
+    number = int(device, 16) if vendor == "10de" and _is_hexadecimal(device) else None
+    if number is None or gpu.facts.get("kernel_driver", "nvidia") != "nvidia":
+        return "", ""
+    if number < _FIRST_TURING and kind == "open":
+        said = "is older than Turing and needs the proprietary kernel module"
+        return said, "install the driver with its proprietary kernel module"
+    if number < _FIRST_TURING and branch.isdecimal() and int(branch) >= _WITHOUT_PASCAL:
+        said = "is older than Turing, which drivers have left out since 590"
+        return said, "install a driver of the 580 branch"
+    if number >= _FIRST_BLACKWELL and kind == "proprietary":
+        said = "is of Blackwell or newer and needs the open kernel module"
+        return said, "install the driver with its open kernel module (nvidia-open)"
+    return "", ""
+
+
+def amd_gpus(known: Known) -> tuple[Device, ...]:
+    """Return the AMD GPUs on this machine. Raises DoesNotApply where none is there."""
+    gpus = tuple(device for device in known.devices("rocm") if device.kind == "rocm")
+    if not gpus:
+        raise DoesNotApply("there is no AMD GPU here")
+    return gpus
+
+
+def called(gpu: Device) -> str:
+    """Return what to call a GPU in a sentence: its number, and its name or where it is."""
+    about = ", ".join(part for part in (gpu.name, gpu.pci_address) if part)
+    return f"GPU {gpu.index} ({about})" if about else f"GPU {gpu.index}"
+
+
+def container(known: Known) -> str:
+    """Return the kind of container that the report was made in, "" for none.
+
+    Raises NotTold where that is not in the report.
+    """
+    if known.need("host.platform") != "linux":
+        return ""
+    kind = str(known.need("host.container"))
+    return "" if kind == "none" else kind
+
+
+def see_part_of_machine(known: Known) -> str:
+    """Return what hides GPUs of this machine from NVML on purpose, "" for nothing."""
+    if kind := container(known):
+        return f"the container ({kind})"
+    if known.fact("nvidia.wsl"):
+        return "Windows"
+    jobs = ("SLURM_JOB_ID", "SLURM_GPUS_ON_NODE", "SLURM_CPUS_ON_NODE", "SLURM_NTASKS")
+    if any(known.variable(name) is not None for name in jobs):
+        return "the Slurm job"
+    return ""
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return bool(text) and all(sign in "0123456789abcdefABCDEF" for sign in text)
