@@ -7,6 +7,9 @@ Specific Dispatching; OpenBLAS, TargetList.txt; NumPy, "CPU build options".
 _STEPS = ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile")
 """Of what Linux lists, what makes a step in speed; each needs those before it, in these libraries."""
 
+_WIDEST_OF_OPENBLAS = 3
+"""Its kernels for float32 and float64 go as far as AVX-512F."""
+
 _ONEDNN = {
     "SSE41": 0,
     "AVX": 1,
@@ -50,4 +53,5 @@ def lost(name: str, value: str, features: frozenset[str], vendor: str) -> tuple[
     cap = _CAPS.get(name, {}).get(value.upper())
     if cap is None or (name in _BY_INTEL_ONLY and vendor != "Intel"):
         return ()
-    return tuple(step for step in _STEPS[cap:] if step in features)
+    used = _STEPS[:_WIDEST_OF_OPENBLAS] if name == "OPENBLAS_CORETYPE" else _STEPS
+    return tuple(step for step in used[cap:] if step in features)

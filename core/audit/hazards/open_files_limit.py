@@ -45,9 +45,8 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     wanted = min(hard, 65536) or 65536
     message = f"a process may hold {soft} files open (ulimit -n)"
     if soft >= _DEFAULT:
-        message += (
-            f"; workers for {cpus} CPUs" + (f" and {gpus} GPUs" if gpus else "") + " need more"
-        )
+        and_gpus = f" and {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""
+        message += f"; workers for {cpus} CPUs{and_gpus} need more"
     if wanted > soft:
         hint, command = "", f"ulimit -n {wanted}"
     else:

@@ -18,6 +18,7 @@ WHY = (
 )
 MEND = "Install Python for arm64, and make the environment anew with it."
 SOURCES = ("Apple, About the Rosetta translation environment", "torch 2.3 release notes, macOS x86")
+WARNINGS = (("mps", "translated"),)
 
 
 def symptoms(known: Known) -> Iterator[Symptom]:
