@@ -22,7 +22,7 @@ from mlbackends.cli.commands import completion
 from mlbackends.cli.main import main as group
 from mlbackends.deviations import DEVIATIONS
 from mlbackends.flag_table import FLAGS, of_module
-from mlbackends.model import registry
+from mlbackends.model import policy, registry
 from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import SCHEMAS
 
@@ -203,6 +203,34 @@ def flags_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def policy_page() -> str:
+    """Return backends-policy(7): every table and key of a policy file."""
+    lines = [
+        '.\\" Made by man/generate.py from core/model/policy.py; change that.',
+        f'.TH BACKENDS-POLICY 7 "" "backends {__version__}" "Miscellaneous"',
+        ".SH NAME",
+        "backends\\-policy \\- what is expected of a machine, in TOML",
+        ".SH DESCRIPTION",
+        ".B backends audit \\-\\-policy FILE",
+        "holds a machine to a policy. Nothing in a policy is ever run.",
+        ".SH NAMES OF VALUES",
+        *definitions(policy.NAMES),
+        ".SH SHORT FORM",
+        *definitions(policy.SHORT_FORM),
+        ".PP",
+        "The word each, any or none before it says of how many values it must be true; nothing said is each.",
+    ]
+    heads = {"": "THE FILE", "rule": "[[RULE]]", "waive": "[[WAIVE]]", "hazards": "[HAZARDS]"}
+    for table, keys in policy.TABLES.items():
+        lines.append(f".SH {heads[table]}")
+        for key in keys:
+            takes = " or ".join(key.words) or policy.KINDS[key.kind][0]
+            needed = " Required." if key.required else ""
+            lines += definitions({key.name: f"{key.doc}{needed} Takes {takes}."})
+    lines += [".SH SEE ALSO", ".BR backends\\-audit (1),\n.BR backends\\-facts (7)"]
+    return "\n".join(lines) + "\n"
+
+
 def deviations_page() -> str:
     """Return backends-deviations(7): where mlbackends and torch.backends differ."""
     lines = [
@@ -269,6 +297,7 @@ def files() -> dict[str, str]:
     made = {f"man/{name}": text for name, text in pages(group)}
     made["man/backends-facts.7"] = facts_page()
     made["man/backends-flags.7"] = flags_page()
+    made["man/backends-policy.7"] = policy_page()
     made["man/backends-deviations.7"] = deviations_page()
     made["docs/deviations.md"] = deviations_markdown()
     for name, schema in SCHEMAS.items():

@@ -154,6 +154,29 @@ POLICY = (
     Key("waive", "tables", "Failures that are accepted until a day."),
 )
 
+NAMES = {
+    "cpu.capability": "One value: a probe, then a fact or a field of its report.",
+    "cudnn": "A probe: its presence, or with version and comparisons its version.",
+    "nvidia.devices[*].memory_bytes": "That of every device; [*] stands behind any list or table.",
+    "nvidia.devices[0].name": "That of the first one; nvidia.devices.0.name is the same.",
+    "nvidia.devices[kind == cuda].name": "That of each whose kind is cuda; conditions are joined by commas.",
+    'environment.variables."A.B"': "What has a dot in its name stands in quotes.",
+}
+"""How values are named, by example."""
+
+SHORT_FORM = {
+    "FACT == VALUE, FACT != VALUE": "Equal or not: as numbers, as versions, else as texts.",
+    "FACT >= VALUE, FACT <= VALUE, FACT > VALUE, FACT < VALUE, FACT ~= VALUE": "Numbers with or"
+    " without a unit (16GiB), versions of PEP 440, and words by their rung: cpu.capability >= AVX2.",
+    "FACT in [VALUE, VALUE], FACT not in [VALUE, VALUE]": "Equal to one of them, or to none.",
+    "FACT matches VALUE": "A regular expression is found in the text.",
+    "FACT contains VALUE": "A list, table or text has it.",
+    "FACT at_least VALUE": "A word that is on this rung of its ladder or above.",
+    "FACT count OP NUMBER": "So many are selected, or in the list or table.",
+    "FACT present, FACT absent": "It is there, or it was looked for and is not.",
+}
+"""What `check`, `when` and brackets take, by example. each, any or none may stand before it."""
+
 TABLES = {"": POLICY, "rule": RULE, "waive": WAIVE, "hazards": HAZARDS}
 """The keys of each table, by its name; "" is the file itself."""
 

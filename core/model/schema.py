@@ -5,7 +5,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from mlbackends.model import audit, registry, switches
+from mlbackends.model import audit, policy, registry, switches
 from mlbackends.model.audit import Outcome
 from mlbackends.model.records import SCHEMA, Fact, Report
 from mlbackends.model.switches import Switches
@@ -85,8 +85,24 @@ def outcome_schema() -> dict[str, Any]:
     }
 
 
-SCHEMAS = {"report": report_schema, "flags": flags_schema, "outcome": outcome_schema}
-"""The schema of each kind of record that a command prints."""
+def policy_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a policy file, by which editors complete and check it."""
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{policy.SCHEMA.replace('/', ':')}",
+        "title": policy.SCHEMA,
+        "$ref": "#/$defs/policy",
+        "$defs": policy.schema(),
+    }
+
+
+SCHEMAS = {
+    "report": report_schema,
+    "flags": flags_schema,
+    "outcome": outcome_schema,
+    "policy": policy_schema,
+}
+"""The schema of each kind of record that a command prints or reads."""
 
 
 def _facts(declared: tuple[Fact, ...]) -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""Hold a machine to a policy: what somebody expects of it, written in TOML."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mlbackends.cli import exits
+from mlbackends.cli.judging import finish, judging
+from mlbackends.model.records import Presence
+
+if TYPE_CHECKING:
+    from mlbackends.model.audit import Outcome
+    from mlbackends.model.records import Report
+
+CODES = ("plain", "nagios")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  backends audit --init --output policy.toml   write what this machine is as a policy
+  backends audit --policy policy.toml          hold this machine to it
+  backends audit report.json --policy gpu.toml --policy ci.toml --format junit
+  backends audit --policy gpu.toml --exit-code nagios
+"""
+)
+@click.argument("subject", metavar="[FILE|DIR|-]", default="-")
+@click.option(
+    "--policy",
+    "policies",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(),
+    help="Hold the machine to this policy. Given again, to each of them.",
+)
+@click.option("--init", "write_policy", is_flag=True, help="Write a policy that the machine fits.")
+@click.option(
+    "--exit-code",
+    "codes",
+    type=click.Choice(CODES),
+    default="plain",
+    show_default=True,
+    help="nagios: 0 well, 1 a warning failed, 2 an error failed, 3 something could not be told or"
+    " read; --fail-on and --strict then do not matter.",
+)
+@click.option(
+    "--python",
+    metavar="EXE",
+    default="",
+    help="Look at the packages of another Python environment, by its interpreter.",
+)
+@click.option(
+    "--depth",
+    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
+    default=Presence.USABLE.value,
+    show_default=True,
+    help="How far to go on the live machine: found reads files only; loadable opens libraries,"
+    " usable computes with them, in child processes.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.01, max=3600),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a library may take for each answer before it is stopped.",
+)
+@click.option(
+    "--redact/--no-redact",
+    default=True,
+    show_default=True,
+    help="Replace host name, user, home folder, serial numbers and UUIDs.",
+)
+@judging
+def command(
+    subject: str,
+    policies: tuple[str, ...],
+    write_policy: bool,
+    codes: str,
+    python: str,
+    depth: str,
+    timeout: float,
+    redact: bool,
+    form: str,
+    fail_on: str,
+    strict: bool,
+    details: bool,
+    output: str,
+    color: str,
+) -> int:
+    """Hold a machine to a policy: what somebody expects of it, written in TOML.
+
+    FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
+    machine, - the live one. A policy has rules such as "cpu.capability >= AVX2" or
+    "nvidia.devices count == 8"; backends-policy(7) has the language, --init a beginning. What could
+    not be read is "not checked", never passed. Nothing in a policy is ever run.
+    """
+    from mlbackends.model.errors import MlBackendsError
+
+    try:
+        if not timeout > 0:  # nan, which click finds in every range
+            raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
+        _check_call(subject, policies, python, write_policy=write_policy)
+        if write_policy:
+            from mlbackends.audit.policy.writing import written
+            from mlbackends.cli.output import write
+
+            report = _report(subject, python, depth, timeout, redact=True)
+            write(written(report), output)
+            return exits.YES
+        outcome = _outcome(subject, policies, python, depth, timeout, redact=redact)
+        code = finish(
+            outcome,
+            form=form,
+            fail_on=fail_on,
+            strict=strict,
+            details=details,
+            output=output,
+            color=color,
+        )
+    except MlBackendsError as error:
+        if codes == "nagios":
+            error.exit_code = NAGIOS_UNKNOWN
+        raise
+    return code if codes == "plain" else nagios(outcome)
+
+
+def _check_call(
+    subject: str, policies: tuple[str, ...], python: str, *, write_policy: bool
+) -> None:
+    from mlbackends.model.errors import BadInput
+
+    if write_policy and policies:
+        raise BadInput("--init writes a policy; it goes with no --policy")
+    if not write_policy and not policies:
+        raise BadInput(
+            "no policy: name one with --policy FILE",
+            "`backends audit --init --output policy.toml` writes one from this machine",
+        )
+    if python and subject != "-":
+        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
+
+
+def _outcome(
+    subject: str,
+    policies: tuple[str, ...],
+    python: str,
+    depth: str,
+    timeout: float,
+    *,
+    redact: bool,
+) -> "Outcome":
+    import datetime as dt
+
+    from mlbackends.audit.policy.declaring import read
+    from mlbackends.audit.policy.evaluating import audit
+    from mlbackends.audit.subjects import name_of
+
+    read_policies = [read(path) for path in policies]  # an error in one is told before asking
+    report = _report(subject, python, depth, timeout, redact=redact)
+    today = dt.datetime.now().astimezone().date()
+    return audit(read_policies, report, today, name_of(subject))
+
+
+def _report(subject: str, python: str, depth: str, timeout: float, *, redact: bool) -> "Report":
+    from mlbackends.audit.subjects import report_of
+    from mlbackends.cli.terminal import ProgressLine
+
+    progress = ProgressLine()
+    try:
+        return report_of(
+            subject,
+            python=python,
+            depth=Presence(depth),
+            timeout=timeout,
+            redact=redact,
+            progress=progress,
+        )
+    finally:
+        progress.clear()
+
+
+NAGIOS_UNKNOWN = 3
+
+
+def nagios(outcome: "Outcome") -> int:
+    """Return the exit code that Nagios, Icinga and node health checks read of an outcome."""
+    from mlbackends.model.audit import Severity, Status
+
+    if outcome.failed(Severity.ERROR):
+        return 2
+    if outcome.failed(Severity.WARNING):
+        return 1
+    return NAGIOS_UNKNOWN if outcome.with_status(Status.UNKNOWN) else 0
