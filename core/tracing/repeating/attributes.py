@@ -10,16 +10,25 @@ Source: oneDNN, tests/benchdnn/doc/knobs_attr.md.
 
 import re
 
-_POLICIES = {"0": "common", "1": "per_dim_0", "2": "per_dim_1", "3": "per_dim_01", "4": "per_dim_2"}
-_POLICIES |= {"8": "per_dim_3", "12": "per_dim_23", "15": "per_tensor"}
+_POLICIES = {
+    0: "common",
+    1: "per_dim_0",
+    2: "per_dim_1",
+    3: "per_dim_01",
+    4: "per_dim_2",
+    8: "per_dim_3",
+}
 _QUOTED = re.compile(r"(post_ops|oscale|scales|zero_points|src_zp|dst_zp):'?([^' ]*)'?")
 _PLAIN = frozenset(
     {"fpmath", "acc-mode", "deterministic", "scratchpad", "dropout", "rounding-mode"}
 )
 
 
-def options(text: str) -> tuple[list[str], list[str]]:
-    """Return benchdnn's options for the field of attributes, and notes on what they cannot tell."""
+def options(text: str, dimensions: int = 0) -> tuple[list[str], list[str]]:
+    """Return benchdnn's options for the field of attributes, and notes on what they cannot tell.
+
+    dimensions: how many the tensors of a matmul have, whose masks may be of the last two; else 0.
+    """
     told: list[str] = []
     notes: list[str] = []
     for word in text.split():
@@ -31,14 +40,13 @@ def options(text: str) -> tuple[list[str], list[str]]:
             told.append(f"--attr-post-ops={_post_operations(value.split('+'))}")
         elif old is not None and name == "post_ops":
             told.append(f"--attr-post-ops={_post_operations(old[2].split(';'))}")
-        elif name in {"scales", "zero-points"} and old is None:
-            told.append(f"--attr-{name}={_scales(name, value)}")
-            notes.append(
-                f"the values of {name} are not told: 0.5 and 1 stand for those of `common`"
-            )
-        elif name == "scales":
-            told.append(f"--attr-scales={_scales(name, value)}")
-            notes.append("the values of scales are not told: 0.5 stands for those of `common`")
+        elif name in {"scales", "zero-points"} and (old is None or name == "scales"):
+            found, unknown = _scales(name, value, dimensions)
+            if found:
+                told.append(f"--attr-{name}={found}")
+            stand_in = "0.5 stands" if name == "scales" else "1 stands"
+            notes.append(f"the values of {name} are not told: {stand_in} for that of `common`")
+            notes += [f"benchdnn has no word for the mask of {name} in {part}" for part in unknown]
         elif name in _PLAIN:
             told.append(f"--attr-{name}={value}")
         else:
@@ -57,16 +65,31 @@ def _post_operation(text: str) -> str:
     return ":".join([name, *arguments])
 
 
-def _scales(name: str, text: str) -> str:
+def _scales(name: str, text: str, dimensions: int) -> tuple[str, list[str]]:
+    """Return the value of an option, and the parts that it has no words for."""
     told = []
+    unknown = []
     for part in text.split("+"):
         argument, mask, *rest = [*part.split(":"), "0"][: max(2, part.count(":") + 1)]
-        policy = _POLICIES.get(mask, f"per_mask_{mask}")
         argument = "src" if argument == "src0" else argument
+        policy = _policy(mask, argument, dimensions)
+        if not policy:
+            unknown.append(part)
+            continue
         value = []
         if policy == "common":
             value = ["0.5"] if name == "scales" else ["1"]
         types = [word for word in rest if word and not word[0].isdecimal()]
         groups = [word for word in rest if word and word[0].isdecimal()]
         told.append(":".join([argument, policy, *value, *types, *groups]))
-    return "+".join(told)
+    return "+".join(told), unknown
+
+
+def _policy(mask: str, argument: str, dimensions: int) -> str:
+    """Return the word for the dimensions along which values differ, "" if there is none."""
+    number = int(mask) if mask.isdecimal() else -1
+    if dimensions > 2 and argument == "wei" and number == 3 << (dimensions - 2):
+        return "per_ocic"
+    if dimensions > 2 and number == (1 << dimensions) - 1:
+        return "per_tensor"
+    return _POLICIES.get(number, "")

@@ -22,7 +22,7 @@ CASES = [
         ),
         (
             "--matmul --engine=cpu --dt=f32:f32:bf16 --stag=ab --wtag=ba --dtag=ab --bia-dt=f32"
-            " --bia-mask=2 --attr-scratchpad=user --attr-post-ops=relu:0.5+add:f32:2 128x512:512x256"
+            " --bia_mask=2 --attr-scratchpad=user --attr-post-ops=relu:0.5+add:f32:2 128x512:512x256"
         ),
     ),
     (
@@ -39,7 +39,7 @@ CASES = [
             "alg:convolution_direct,mb2_ic3oc16_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
         ),
         (
-            "--conv --engine=gpu --dir=FWD_B --dt=f32:f32:f32 --stag=acdb --wtag=Acdb16a --dtag=acdb"
+            "--conv --engine=gpu:0 --dir=FWD_B --dt=f32:f32:f32 --stag=acdb --wtag=Acdb16a --dtag=acdb"
             " --alg=direct mb2_ic3oc16_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
         ),
     ),
@@ -120,8 +120,8 @@ CASES = [
             "alg:vanilla_lstm direction:bidirectional_concat activation:undef flags:,l1t10mb4sic64slc32"
         ),
         (
-            "--rnn --engine=cpu --prop=FWD_I --cfg=f32 --alg=VANILLA_LSTM --direction=concat"
-            " l1t10mb4sic64slc32"
+            "--rnn --engine=cpu --prop=FWD_I --cfg=f32 --tag=abc:any:abc --alg=VANILLA_LSTM"
+            " --direction=concat l1t10mb4sic64slc32"
         ),
     ),
     (
@@ -147,6 +147,9 @@ CASES = [
 ]
 
 
+LAYOUTS = "--allow-enum-tags-only=0"
+
+
 def made(fields: str) -> Command:
     record = load("tracers", "onednn").parse(f"onednn_verbose,v1,primitive,exec,{fields},0.5")
     assert isinstance(record, Primitive), fields
@@ -155,7 +158,8 @@ def made(fields: str) -> Command:
 
 @pytest.mark.parametrize(("fields", "text"), CASES, ids=[text.split()[0] for _, text in CASES])
 def test_a_line_becomes_the_command_that_repeats_it(fields: str, text: str) -> None:
-    assert made(fields).text == f"benchdnn {text}"
+    driver, engine, told = text.split(" ", 2)
+    assert made(fields).text == f"benchdnn {driver} {engine} {LAYOUTS} {told}"
 
 
 MATMUL = "cpu,matmul,jit,undef,{} dst:f32::blocked:ab::f0,{},,{}"
@@ -166,7 +170,12 @@ MATMUL = "cpu,matmul,jit,undef,{} dst:f32::blocked:ab::f0,{},,{}"
     [
         (MATMUL.format(F32, "attr-scales:src0:0:f32+wei:2:f32", "8x8:8x8"), "values of scales"),
         (MATMUL.format(F32, "attr-unheard:1", "8x8:8x8"), "'attr-unheard:1' has no option"),
-        (MATMUL.format(F32.replace("ab::f0", "ab:16x1:f0"), "", "8x8:8x8"), "strides"),
+        (
+            "cpu,eltwise,jit,forward_training,data:f32::blocked:ab:16x1:f0,,alg:eltwise_relu,8x8",
+            "strides",
+        ),
+        (MATMUL.format(F32.replace("blocked:ba", "sparse:csr"), "", "8x8:8x8"), "how sparse"),
+        (MATMUL.format(F32, "attr-scales:wei:5:f32", "8x8:8x8"), "no word for the mask of scales"),
         (MATMUL.format(F32.replace("ba::f0", "ba::f1:s8m3"), "", "8x8:8x8"), "compensation"),
         (f"cpu,gemm_api,,undef,{F32} dst:f32::blocked:ab::f0,,,8x8:8x8", "calls inside"),
     ],
@@ -175,6 +184,23 @@ def test_what_a_command_cannot_tell_is_noted(fields: str, note: str) -> None:
     found = made(fields)
     assert found.text
     assert note in " ".join(found.notes)
+
+
+def test_strides_and_encodings_stand_for_layouts() -> None:
+    strided = F32.replace("ab::f0", "ab:16x1:f0")
+    assert (
+        "--wtag=ba --dtag=ab --strides=16x1::" in made(MATMUL.format(strided, "", "8x8:8x8")).text
+    )
+    sparse = F32.replace("blocked:ba", "sparse:csr")
+    assert "--stag=ab --dtag=ab --encoding=:csr:" in made(MATMUL.format(sparse, "", "8x8:8x8")).text
+
+
+def test_a_reorder_of_the_first_versions_is_told() -> None:
+    line = "mkldnn_verbose,exec,reorder,jit:uni,undef,in:f32_nchw out:bf16_nChw16c,num:1,2x16x28x28,0.5"
+    record = load("tracers", "onednn").parse(line)
+    assert isinstance(record, Primitive)
+    told = "--sdt=f32 --ddt=bf16 --stag=nchw --dtag=nChw16c 2x16x28x28"
+    assert command(record.signature).text.endswith(told)
 
 
 def test_scales_keep_their_arguments_and_masks() -> None:
