@@ -74,8 +74,8 @@ def test_bad_findings_stand_out() -> None:
 def test_a_command_to_copy_is_whole() -> None:
     text = table("torch-2.13-onednn-level2.log", "repro", width=400)
     assert (
-        "benchdnn --matmul --engine=cpu --allow-enum-tags-only=0 --dt=f32:f32:f32 --stag=ab --wtag=ab --dtag=ab"
-        " --attr-scratchpad=user --attr-fpmath=bf16 512x512:512x512" in text
+        "benchdnn --matmul --engine=cpu --allow-enum-tags-only=0 --dt=f32:f32:f32 --stag=ab --wtag=ab"
+        " --dtag=ab --attr-scratchpad=user --attr-fpmath=bf16 512x512:512x512" in text
     )
 
 
