@@ -1,0 +1,196 @@
+"""Hazards of environment variables, on machines that have them and on machines that do not."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mlbackends.audit.examining import examine
+from mlbackends.audit.known import NotTold
+from mlbackends.audit.subjects import report_of
+from mlbackends.model.audit import Check, Severity, Status
+from mlbackends.model.records import Presence, ProbeReport, Report
+
+HOSTS = Path(__file__).resolve().parents[3] / "hosts"
+HAS = {
+    "compilation-off": "ci-leftovers",
+    "cublas-not-deterministic": "ci-leftovers",
+    "cuda-launch-blocking": "ci-leftovers",
+    "cuda-visible-devices": "broken-environment",
+    "debugging-allocator": "ci-leftovers",
+    "debugging-preload": "ci-leftovers",
+    "isa-beyond-hardware": "broken-environment",
+    "isa-capped": "ci-leftovers",
+    "ld-preload-missing": "broken-environment",
+    "library-logging": "ci-leftovers",
+    "mkl-cbwr": "ci-leftovers",
+    "mps-fallback": "macbook-m3",
+    "nccl-leftovers": "ci-leftovers",
+    "omp-one-thread": "ci-leftovers",
+    "spinning-under-quota": "proxmox-kvm64",
+    "tf32-override": "ci-leftovers",
+    "thread-binding": "ci-leftovers",
+    "variable-invalid": "icelake-ec2",
+}
+LACKS = {
+    "compilation-off": "hgx-h100-eight-gpus",
+    "cublas-not-deterministic": "hgx-h100-eight-gpus",
+    "cuda-launch-blocking": "hgx-h100-eight-gpus",
+    "cuda-visible-devices": "slurm-job",
+    "debugging-allocator": "hgx-h100-eight-gpus",
+    "debugging-preload": "broken-environment",
+    "isa-beyond-hardware": "ci-leftovers",
+    "isa-capped": "icelake-ec2",
+    "ld-preload-missing": "ci-leftovers",
+    "library-logging": "hgx-h100-eight-gpus",
+    "mkl-cbwr": "hgx-h100-eight-gpus",
+    "mps-fallback": "ci-leftovers",
+    "nccl-leftovers": "hgx-h100-eight-gpus",
+    "omp-one-thread": "slurm-job",
+    "spinning-under-quota": "nested-cgroup2",
+    "tf32-override": "hgx-h100-eight-gpus",
+    "thread-binding": "hgx-h100-eight-gpus",
+    "variable-invalid": "hgx-h100-eight-gpus",
+}
+
+
+@cache
+def report(name: str) -> Report:
+    return report_of(str(HOSTS / name))
+
+
+def with_variables(name: str, **variables: str) -> Report:
+    """Return a machine's report with other variables, which most hazards here read alone."""
+    base = report(name)
+    environment = msgspec.structs.replace(
+        base.probes["environment"], facts={"variables": variables}
+    )
+    return msgspec.structs.replace(base, probes={**base.probes, "environment": environment})
+
+
+def checks(subject: Report, code: str) -> tuple[Check, ...]:
+    return examine(subject, only=(code,)).checks
+
+
+def seen(subject: Report, code: str) -> list[str]:
+    return [check.message for check in checks(subject, code) if check.status is Status.FAILED]
+
+
+@pytest.mark.parametrize(("code", "host"), HAS.items())
+def test_a_machine_that_has_it_is_told_so(code: str, host: str) -> None:
+    found = checks(report(host), code)
+
+    assert {check.status for check in found} == {Status.FAILED}
+    assert all(check.message and check.evidence and check.why for check in found)
+
+
+@pytest.mark.parametrize(("code", "host"), LACKS.items())
+def test_a_machine_that_lacks_it_raises_no_alarm(code: str, host: str) -> None:
+    found = checks(report(host), code)
+
+    assert {check.status for check in found} <= {Status.PASSED, Status.SKIPPED}
+
+
+@pytest.mark.parametrize("code", sorted(HAS))
+def test_without_what_tells_it_nothing_is_claimed(code: str) -> None:
+    empty = msgspec.structs.replace(report("ci-leftovers"), probes={})
+
+    assert [check.status for check in checks(empty, code)] == [Status.UNKNOWN]
+
+
+def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
+    base = report("hgx-h100-eight-gpus")
+    silent = ProbeReport(presence=Presence.FOUND)
+    untold = msgspec.structs.replace(base, probes={**base.probes, "environment": silent})
+
+    assert [check.status for check in checks(untold, "cuda-launch-blocking")] == [Status.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("code", "variables"),
+    [
+        ("cuda-launch-blocking", {"CUDA_LAUNCH_BLOCKING": "0"}),
+        ("compilation-off", {"TORCHDYNAMO_DISABLE": "0", "PYTORCH_JIT": "1"}),
+        ("nccl-leftovers", {"NCCL_P2P_DISABLE": "0", "NCCL_P2P_LEVEL": "NVL"}),
+        ("library-logging", {"NCCL_DEBUG": "WARN", "ONEDNN_VERBOSE": "0", "MKL_VERBOSE": ""}),
+        ("debugging-allocator", {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}),
+        ("debugging-preload", {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:libiomp5.so"}),
+        ("mkl-cbwr", {"MKL_CBWR": "AUTO"}),
+        ("mkl-cbwr", {"MKL_CBWR": "AVX512,STRICT"}),
+        ("tf32-override", {"NVIDIA_TF32_OVERRIDE": ""}),
+        ("thread-binding", {"OMP_PROC_BIND": "true"}),
+        ("thread-binding", {"OMP_PROC_BIND": "true", "LOCAL_WORLD_SIZE": "1"}),
+        ("thread-binding", {"KMP_AFFINITY": "disabled", "LOCAL_WORLD_SIZE": "8"}),
+        ("omp-one-thread", {"OMP_NUM_THREADS": "2", "LOCAL_WORLD_SIZE": "4"}),
+        ("omp-one-thread", {"OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "8"}),
+        ("cublas-not-deterministic", {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}),
+        ("cublas-not-deterministic", {"TF_DETERMINISTIC_OPS": "0"}),
+        ("isa-capped", {"ONEDNN_MAX_CPU_ISA": "ALL", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E4"}),
+        ("isa-capped", {"ONEDNN_MAX_CPU_ISA": "something", "OPENBLAS_CORETYPE": "SkylakeX"}),
+    ],
+)
+def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, str]) -> None:
+    base = with_variables("ci-leftovers", **variables)
+    cpu = msgspec.structs.replace(
+        base.probes["cpu"], facts={**base.probes["cpu"].facts, "capability": "AVX512"}
+    )
+    subject = msgspec.structs.replace(base, probes={**base.probes, "cpu": cpu})
+
+    assert seen(subject, code) == []
+
+
+def test_one_thread_is_held_to_each_process_share_of_the_cpus() -> None:
+    alone = with_variables("ci-leftovers", OMP_NUM_THREADS="1")
+    four = with_variables("ci-leftovers", OMP_NUM_THREADS="1", LOCAL_WORLD_SIZE="4")
+    hostile = with_variables("ci-leftovers", OMP_NUM_THREADS="1", LOCAL_WORLD_SIZE="9" * 4000)
+
+    assert seen(alone, "omp-one-thread") == ["OMP_NUM_THREADS is 1; 8 CPUs are left"]
+    assert checks(four, "omp-one-thread")[0].command == "export OMP_NUM_THREADS=2"
+    assert checks(hostile, "omp-one-thread")[0].command == "export OMP_NUM_THREADS=8"
+
+
+def test_the_ways_between_gpus_matter_only_where_there_are_two() -> None:
+    one = with_variables("untuned-slurm-node", NCCL_P2P_DISABLE="1", NCCL_IB_DISABLE="1")
+
+    assert [message.split(" ")[0] for message in seen(one, "nccl-leftovers")] == ["NCCL_IB_DISABLE"]
+
+
+def test_determinism_by_half_is_told_with_both_variables() -> None:
+    subject = with_variables(
+        "ci-leftovers", TF_DETERMINISTIC_OPS="1", CUBLAS_WORKSPACE_CONFIG=":0:0"
+    )
+
+    assert seen(subject, "cublas-not-deterministic") == [
+        "TF_DETERMINISTIC_OPS asks for equal results, and CUBLAS_WORKSPACE_CONFIG is ':0:0'"
+    ]
+
+
+def test_a_capability_that_torch_dies_of_is_an_error() -> None:
+    (check,) = checks(report("broken-environment"), "isa-beyond-hardware")
+
+    assert check.severity is Severity.ERROR
+    assert check.command == "unset ATEN_CPU_CAPABILITY"
+
+
+def test_a_warning_of_a_variable_is_said_once() -> None:
+    outcome = examine(report("broken-environment"))
+    about = [check.code for check in outcome.failed() if "LD_PRELOAD" in check.message]
+
+    assert about == ["ld-preload-missing"]
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    subject = with_variables("ci-leftovers", CUDA_LAUNCH_BLOCKING="1" * 5000)
+
+    assert len(seen(subject, "cuda-launch-blocking")[0]) < 300
+
+
+def test_not_told_says_what_is_missing() -> None:
+    from mlbackends.audit.known import Known
+    from mlbackends.audit.variables import settings
+
+    with pytest.raises(NotTold, match=r"environment\.variables is not in the report"):
+        settings(Known(msgspec.structs.replace(report("ci-leftovers"), probes={})))
