@@ -97,7 +97,7 @@ def _silences(totals: Mapping[str, int], separation: str, is_filtered: bool) -> 
         why = f"the filter of components may have left all out, or {why}"
     if separation == "preload" and "onednn" in totals:
         why += (
-            "; or in a program of its that nothing can be preloaded into, a static one"
-            " (--separation pipe reaches it)"
+            ", or in a program of its that the shim does not reach: a static or setuid one"
+            " (--separation pipe does), or one without our variables (env -i, sudo)"
         )
     return [warning(f"no line of {' or '.join(silent)} came: {why}")]

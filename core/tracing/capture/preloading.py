@@ -1,4 +1,11 @@
-"""The shim that is preloaded into the command, and whether it fits: it is Linux's and optional."""
+"""The shim that is preloaded into the command, and whether it fits: it is Linux's and optional.
+
+It takes lines that a dynamic program prints to C's `stdout` by printf, puts, fputs, fwrite, putc and their
+like, in one piece or several, and what MKL appends to its file. It leaves in the output, unchanged and
+in order, what never comes by such a function: lines written by write(2), as shells' own printf does, or put
+into the buffer letter by letter (coreutils' printf), and those of programs that it is not in. No library
+prints so; a pipe or terminal takes such lines as well.
+"""
 
 import os
 import stat

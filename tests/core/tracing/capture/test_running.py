@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import mlbackends
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.tracing import capture
 
@@ -350,6 +351,69 @@ def test_a_command_without_the_library_is_told(captures: Captures) -> None:
     assert "no line of oneDNN or MKL came" in captures.warnings()
 
 
+def test_lines_of_a_static_program_below_a_shell_are_printed_and_a_pipe_takes_them(
+    captures: Captures, tmp_path: Path
+) -> None:
+    source, program = tmp_path / "static.c", tmp_path / "static"
+    (line,) = printed(0, 1)
+    source.write_text(f'#include <stdio.h>\nint main(void) {{ puts("text\\n{line}"); }}')
+    made = subprocess.run(
+        ["cc", "-static", "-o", program, source], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("no static C library to link with")
+    done = captures.run("sh", "-c", f"{program}; true")
+    assert done.stdout.decode() == f"text\n{line}\n"
+    assert "the shim does not reach: a static or setuid one" in captures.warnings()
+    done = captures.run("sh", "-c", f"{program}; true", separation="pipe")
+    assert (done.stdout, captures.lines()) == (b"text\n", [line])
+    assert not captures.warnings()
+    done = captures.run(str(program))
+    assert (done.stdout, captures.lines()) == (b"text\n", [line])
+    ((_, why),) = captures.told()["notices"]
+    assert why == f"the output goes through a pipe: {program} is linked statically"
+
+
+def test_a_program_that_lost_our_variables_is_told(captures: Captures, printer: str) -> None:
+    done = captures.run("env", "-i", printer, "trace", "1", "part", "end")
+    assert done.stdout.decode() == f"{printed(0, 1)[0]}\nend"
+    assert "one without our variables (env -i, sudo)" in captures.warnings()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("tool", "is_seen"), [("/usr/bin/printf", False), ("/bin/echo", True)], ids=["printf", "echo"]
+)
+def test_what_other_tools_print_is_whole_in_output_or_trace(
+    captures: Captures, tool: str, is_seen: bool, way: str
+) -> None:
+    """GNU printf puts letter by letter into C's buffer, where no shim sees it."""
+    if not os.path.exists(tool):
+        pytest.skip(f"{tool} is not here")
+    (line,) = printed(0, 1)
+    end = "\\n" if "printf" in tool else ""
+    done = captures.run(tool, line + end, separation=way)
+    assert done.stdout.decode() + "".join(f"{each}\n" for each in captures.lines()) == f"{line}\n"
+    if way == "pipe" or (is_seen and b"GNU" in _version(tool)):
+        assert not done.stdout
+
+
+def _version(tool: str) -> bytes:
+    return subprocess.run([tool, "--version"], capture_output=True, check=False).stdout
+
+
+@pytest.mark.parametrize("tracer", ["onednn", "mkl"])
+def test_an_installation_without_the_shim_needs_none(
+    tracer: str, tmp_path: Path, printer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS, and where no compiler was at hand."""
+    monkeypatch.setattr(mlbackends, "__file__", str(tmp_path / "mlbackends" / "__init__.py"))
+    monkeypatch.setattr(os, "isatty", lambda _: False)
+    captured = capture.run([printer, "trace", "1"], (tracer,), str(tmp_path / "trace.log"))
+    assert captured.separation == ("pipe" if tracer == "onednn" else "none")
+    assert captured.lines == (1 if tracer == "onednn" else 0)
+
+
 @pytest.mark.parametrize("way", [*WAYS, "none"])
 @pytest.mark.parametrize("options", [{}, {"rank_variables": ["NO_RANK"]}], ids=["one", "ranks"])
 def test_a_command_that_removes_the_trace_keeps_its_exit_code(
@@ -473,7 +537,7 @@ def test_a_capture_below_any_capture_is_told_so(captures: Captures, way: str) ->
 def test_a_filter_that_may_have_left_all_out_is_told(captures: Captures) -> None:
     captures.run("true", components="nothing|(?:of)[[:alpha:]]")
     assert "came: the filter of components may have left all out" in captures.warnings()
-    assert "static one (--separation pipe reaches it)" in captures.warnings()
+    assert "a static or setuid one (--separation pipe does)" in captures.warnings()
     captures.run("true", separation="pipe")
     assert "filter" not in captures.warnings() and "static" not in captures.warnings()
 
