@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from mlbackends.cli.listing import Group, Listing
 from mlbackends.cli.terminal import Page
+from mlbackends.cli.trace_narrowing import narrowed
 from mlbackends.model import registry
 from mlbackends.model.trace_views import (
     AnyView,
@@ -26,8 +27,6 @@ _TITLES = {
     "repro": "To run again",
     "summary": "Where the time went",
 }
-_FIRST_TO_GO = ("±", "cumulative", "GB/s", "tracer", "min", "max", "median", "mean", "GFLOP/s")
-_GAP = 2
 _UNBROKEN = 100_000
 
 
@@ -78,7 +77,7 @@ def _listed(view: AnyView, form: str, page: Page, top: int, *, everything: bool)
     elif isinstance(view, Findings):
         made = _first_groups(made, top)
     if form == "table" and isinstance(view, Summary | Roofline | Difference):
-        made = narrowed(made, page.width)
+        made = narrowed(made, page)
     if isinstance(view, Difference):  # whoever looks at the end only sees how it ended
         made = replace(made, notes=(*made.notes, verdict(view)))
     if isinstance(view, Repro):  # what is to be copied stands on lines of its own length
@@ -110,39 +109,3 @@ def _first(group: Group, top: int) -> tuple[tuple[str, ...], ...]:
         return group.rows
     rest = ("", *("" for _ in group.rows[0][1:]))
     return (*group.rows[:top], (f"{left:,} more", *rest[1:]))
-
-
-def narrowed(listing: Listing, width: int) -> Listing:
-    """Leave columns out, the least telling first, until the others fit side by side."""
-    columns = list(range(len(listing.columns)))
-    rows = [row for group in listing.groups for row in group.rows]
-    wide = {
-        place: max(len(name), *(len(row[place]) for row in rows), 0)
-        for place, name in enumerate(listing.columns)
-    }
-    gone = []
-    for name in _FIRST_TO_GO:
-        if sum(wide[place] + _GAP for place in columns) - _GAP <= width:
-            break
-        if name in listing.columns and len(columns) > 1:
-            columns.remove(listing.columns.index(name))
-            gone.append(name)
-    if not gone:
-        return listing
-    groups = tuple(
-        replace(group, rows=tuple(_kept(row, columns) for row in group.rows))
-        for group in listing.groups
-    )
-    said = f"a wider page has also: {', '.join(gone)}"
-    return Listing(
-        tuple(listing.columns[place] for place in columns),
-        groups,
-        (*listing.notes, said),
-        listing.marked,
-    )
-
-
-def _kept(row: tuple[str, ...], columns: list[int]) -> tuple[str, ...]:
-    first, *others = columns
-    # A row of what is left over says so in its first cell.
-    return (row[first] or row[0], *(row[place] for place in others))
