@@ -18,7 +18,7 @@ _STATE = re.compile(
     r" CNR:\S++ Dyn:\d(?: FastMM:\d)?+"
     r"(?: +TID:\d++ +NThr:\d++(?:,[A-Z]++:\d++)*+(?! +[A-Za-z_]\w*+(?:$|:))|(?! ))"
     r"(?=[^\d,])",
-    re.DOTALL,
+    re.DOTALL | re.ASCII,
 )
 _MOST_TRIED = 8
 

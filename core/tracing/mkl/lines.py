@@ -40,7 +40,7 @@ _POINTER = re.compile(r"(?<!\d)0x[0-9a-fA-F]+")  # not the "0x6" in lengths such
 _LONG = re.compile(r"-?\d{10,}")
 _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
 _COUNTS = frozenset({"Dyn", "FastMM", "NThr"})
-_COUNT = re.compile(r"\d+(?:,|$)")
+_COUNT = re.compile(r"[0-9]+(?:,|$)")
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
