@@ -124,7 +124,7 @@ def _header(contents: TraceContents, title: str, created: str) -> str:
     numbers = [
         (took(calls.total_ns) if calls.total_ns else "-", "in calls that are counted"),
         (f"{calls.count:,}", "calls"),
-        (f"{contents.calls.groups:,}", "different ones"),
+        (f"{contents.calls.groups:,}", "different calls, by shape and kernel"),
         *([(_best(contents.roofline), "GFLOP/s at best")] if contents.roofline.points else []),
         (f"{len(contents.findings.found)}", "things to look at"),
     ]
