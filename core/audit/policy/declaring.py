@@ -54,6 +54,7 @@ class _Draft:
         self.waived: list[tuple[Document, Path]] = []
         self.hazards: Hazards | None = None
         self.added: set[str] = set()
+        self.codes = hazard.codes()
         self.ids: dict[str, set[str]] = {}  # of each file, by its real path, those it brings
 
     def add(self, document: Document, above: tuple[str, ...]) -> None:
@@ -129,7 +130,7 @@ class _Draft:
         if name in self.rules and name not in inherited:
             place = self.rules[name].place
             document.wrong((*path, "id"), f"{name!r} is the id of {place.file}:{place.line} too")
-        if name in hazard.codes():
+        if name in self.codes:
             document.wrong(
                 (*path, "id"), f"{name!r} is the code of a known hazard: choose another id"
             )
@@ -188,7 +189,7 @@ class _Draft:
 
     def policy(self, document: Document) -> Policy:
         """Return the whole, its rules in the order in which they can be held to a report."""
-        known = (*self.rules, *hazard.codes())
+        known = (*self.rules, *self.codes)
         for name, (file, path) in zip(self.waivers, self.waived, strict=True):
             if name not in known:
                 file.wrong(path, f"there is no rule named {shown(name)}{suggestion(name, known)}")

@@ -86,16 +86,14 @@ class _Audit:
 
     def _golden(self, golden: Golden) -> Verdict:
         report = self.values.report
-        if why := snapshot.incomparable(golden, report):
-            return Verdict(Status.UNKNOWN, f"not compared: {why}")
         found = snapshot.differences(golden, report)
-        if not found:
-            return Verdict(Status.PASSED)
-        count = (
-            f"{len(found)} value{'s differ' if len(found) > 1 else ' differs'} from {golden.file}"
-        )
-        evidence = {each.name: each.seen for each in found[:8] if each.seen is not None}
-        return Verdict(Status.FAILED, f"{count}: {snapshot.listed(found)}", evidence)
+        if found:
+            said = f"{len(found)} differ from {golden.file}: {snapshot.listed(found)}"
+            evidence = {each.name: each.after for each in found[:8] if each.after is not None}
+            return Verdict(Status.FAILED, said, evidence)
+        if why := snapshot.untold(golden, report):
+            return Verdict(Status.UNKNOWN, f"not compared in full: {why}")
+        return Verdict(Status.PASSED)
 
     def _waived(self, check: Check) -> Check:
         """Accept a failure that somebody has accepted, up to the day on which that ends."""

@@ -14,6 +14,7 @@ from mlbackends.model.records import Presence
 
 _MOST_SHOWN = 3
 _MOST_EVIDENCE = 8
+_GIBIBYTE = 1 << 30
 _MISSING = {
     "fail": Status.FAILED,
     "warn": Status.FAILED,
@@ -78,8 +79,7 @@ def _presence(expectation: Expectation, found: Found, untold: str) -> Verdict:
         return Verdict(Status.PASSED, evidence=_evidence(there))
     if untold:
         return _unknown(untold)
-    lacks = next(iter(found.absent.values()), f"{expectation.selection.text} is not there")
-    return Verdict(Status.FAILED, lacks)
+    return Verdict(Status.FAILED, found.lacks(f"{expectation.selection.text} is not there"))
 
 
 def _count(
@@ -90,10 +90,8 @@ def _count(
         return _unknown(untold)
     if expectation.selection.is_of_many:
         number = len(found.values)
-        if not number and found.absent and all("[" not in name for name in found.absent):
-            head = f"{expectation.selection.probe}.{expectation.selection.head}"
-            if head in found.absent:
-                return _missing(values, expectation, found, untold, missing)
+        if f"{expectation.selection.probe}.{expectation.selection.head}" in found.absent:
+            return _missing(values, expectation, found, untold, missing)
     elif found.absent:
         return _missing(values, expectation, found, untold, missing)
     else:
@@ -174,7 +172,7 @@ def _missing(
         return _unknown(untold)
     selection = expectation.selection
     probe = values.report.probes[selection.probe]
-    said = next(iter(found.absent.values()), f"{selection.text} selects nothing")
+    said = found.lacks(f"{selection.text} selects nothing")
     if probe.presence is Presence.ABSENT:
         said += f": {selection.probe} is absent"
     elif values.report.depth is Presence.FOUND and probe.libraries and found.absent:
@@ -190,11 +188,18 @@ def _unknown(untold: str) -> Verdict:
 def _listed(values: dict[str, Any], doubts: dict[str, str] | None = None) -> str:
     """Return "NAME is VALUE" for the first few values, and how many there are besides."""
     shown = [
-        f"{name} is {worded(value)}" + (f" ({doubts[name]})" if doubts and name in doubts else "")
+        f"{name} is {_amount(name, value)}"
+        + (f" ({doubts[name]})" if doubts and name in doubts else "")
         for name, value in list(values.items())[:_MOST_SHOWN]
     ]
     more = len(values) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def _amount(name: str, value: Any) -> str:
+    """Return a value as a message shows it; many bytes as gibibytes too."""
+    is_size = name.endswith("_bytes") and isinstance(value, int) and value >= _GIBIBYTE
+    return f"{worded(value)} ({value / _GIBIBYTE:.4g} GiB)" if is_size else worded(value)
 
 
 def _evidence(values: dict[str, Any]) -> dict[str, Any]:

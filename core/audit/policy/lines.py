@@ -18,6 +18,7 @@ _PLAIN_LINE = pattern(
     [ \t]*(?:\#[^\n]*)?(?:\n|\Z)""",
     0x40,  # re.VERBOSE, without importing re for it
 )
+_PLAIN_HEAD = pattern(r"\[\[([A-Za-z0-9_-]+)\]\]")
 _SPACE = pattern(r"(?:[ \t\n]++|#[^\n]*+)*+")
 _KEY = pattern(r"""[ \t]*(?:([A-Za-z0-9_-]+)|"((?:[^"\\\n]|\\.)*+)"|'([^'\n]*)')[ \t]*""")
 _ATOM = pattern(
@@ -68,16 +69,16 @@ class _Scanner:
     def document(self) -> None:
         """Read statement by statement."""
         while True:
-            plain = _PLAIN_LINE.match(self.text, self.at)
-            if plain:  # most lines are such
-                self.lines.setdefault((*self.table, plain[1]), self.line)
-                self.to(plain.end())
-                continue
-            self.space()
-            if self.at >= len(self.text):
-                return
+            if self.text[self.at : self.at + 1] in ("", " ", "\t", "\n", "#"):
+                self.space()
+                if self.at >= len(self.text):
+                    return
             if self.text[self.at] == "[":
                 self.head()
+            elif plain := _PLAIN_LINE.match(self.text, self.at):  # most lines are such
+                self.lines.setdefault((*self.table, plain[1]), self.line)
+                self.at = plain.end()
+                self.line += self.text.startswith("\n", self.at - 1)
             else:
                 self.pair(self.table, 0)
 
@@ -116,12 +117,20 @@ class _Scanner:
 
     def head(self) -> None:
         """Read [table] or [[table]]."""
+        if plain := _PLAIN_HEAD.match(self.text, self.at):
+            self.at = plain.end()
+            path: Path = (plain[1],)
+            self.lines.setdefault(path, self.line)
+            self.last[path] = self.last.get(path, -1) + 1
+            self.table = (*path, self.last[path])
+            self.lines[self.table] = self.line
+            return
         line = self.line
         marks = ("[[", "]]") if self.text.startswith("[[", self.at) else ("[", "]")
         self.take(marks[0])
         parts = self.key()
         self.take(marks[1])
-        path: Path = ()
+        path = ()
         for number, part in enumerate(parts):
             path = (*path, part)
             is_last = number == len(parts) - 1

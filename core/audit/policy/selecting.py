@@ -9,6 +9,7 @@ environment.variables."A.B"           what has a dot in it, in quotes
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -84,10 +85,18 @@ class Selection(Struct, frozen=True):
 
 
 class Found(Struct):
-    """What a selection found. values: by dotted name. absent: what is not there, by name and why."""
+    """What a selection found. values: by dotted name. absent: what is not there, and what it lacks in."""
 
     values: dict[str, Any]
-    absent: dict[str, str]
+    absent: dict[str, Any]
+
+    def lacks(self, otherwise: str) -> str:
+        """Say of the first thing that is not there that it is not; `otherwise` where all is there."""
+        for name, inside in self.absent.items():
+            step = name.rpartition(".")[2]
+            near = suggestion(step, tuple(inside)) if isinstance(inside, dict) else ""
+            return f"{name} is not in the report{near}"
+        return otherwise
 
 
 def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, str]:
@@ -142,8 +151,7 @@ def declared(selection: Selection, added: tuple[str, ...]) -> Selection:
         )
     if selection.is_probe:
         return selection
-    module = registry.load("probes", selection.probe)
-    facts = {fact.name: fact for fact in getattr(module, "FACTS", ())}
+    facts = facts_of(selection.probe)
     if selection.head in facts:
         return msgspec.structs.replace(selection, fact=facts[selection.head])
     known = (*facts, *FIELDS)
@@ -153,6 +161,14 @@ def declared(selection: Selection, added: tuple[str, ...]) -> Selection:
         raise ValueError(f"there is no value named {selection.probe}.{selection.head}{hint}")
     _check_fields(selection)
     return selection
+
+
+@cache
+def facts_of(probe: str) -> dict[str, Fact]:
+    """Return the facts that a probe declares, by name; {} for one that is not here."""
+    if probe not in registry.names("probes"):
+        return {}
+    return {fact.name: fact for fact in getattr(registry.load("probes", probe), "FACTS", ())}
 
 
 def _check_fields(selection: Selection) -> None:
@@ -207,7 +223,7 @@ class Values:
 
     def _walk(self, value: Any, steps: tuple[str | Each, ...], label: str, found: Found) -> None:
         if value is None:
-            found.absent[label] = f"{label} is not in the report"
+            found.absent[label] = None
             return
         if not steps:
             found.values[label] = value
@@ -217,8 +233,7 @@ class Values:
             below = _below(value, step)
             name = f"{label}.{step}"
             if below is None:
-                near = suggestion(step, tuple(value)) if isinstance(value, dict) else ""
-                found.absent[name] = f"{name} is not in the report{near}"
+                found.absent[name] = value
             else:
                 self._walk(below, rest, name, found)
             return

@@ -10,9 +10,10 @@ from math import isfinite
 from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
+from mlbackends.audit.policy.selecting import facts_of
 from mlbackends.model import registry
 from mlbackends.model.policy import VERSION
-from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
+from mlbackends.model.records import Device, Presence, ProbeReport, Report
 
 _EXACT = (
     "host.platform",
@@ -64,7 +65,7 @@ def _facts(report: Report) -> Iterator[str]:
     """Yield the rules about the machine itself."""
     for name in (*_EXACT, *_LADDERS, *_VERSIONS, *_AT_LEAST, *_MEMORY):
         probe, _, head = name.partition(".")
-        fact = _declared(probe).get(head)
+        fact = facts_of(probe).get(head)
         value = report.probes[probe].facts.get(head) if probe in report.probes else None
         if fact is None or not isinstance(value, fact.kind) or value == "":
             continue
@@ -79,7 +80,7 @@ def _facts(report: Report) -> Iterator[str]:
             said = ("min" if name in _AT_LEAST else "equals", value)
         if said:
             about = "" if name in _VERSIONS else fact.doc
-            yield _rule(name.replace(".", "-").replace("_", "-"), name, *said, about=about)
+            yield _rule(name.replace(".", "-").replace("_", "-"), name, said[0], said[1], about)
 
 
 def _probe(name: str, probe: ProbeReport) -> Iterator[str]:
@@ -136,12 +137,6 @@ def _floor(size: int) -> int | str:
     """Return a size less 5 %, as whole mebibytes where it has some."""
     less = size - size // _TOLERANCE
     return f"{less // _MEBIBYTE}MiB" if less >= _MEBIBYTE else less
-
-
-def _declared(probe: str) -> dict[str, Fact]:
-    if probe not in registry.names("probes"):
-        return {}
-    return {fact.name: fact for fact in getattr(registry.load("probes", probe), "FACTS", ())}
 
 
 def _group(probe: str) -> str:
