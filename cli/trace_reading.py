@@ -14,6 +14,7 @@ from mlbackends.tracing.sources import Source
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
     from mlbackends.tracing.aggregate import Aggregate
+    from mlbackends.tracing.repeats import Walk
 
 _PER_PLACE = frozenset({"process", "thread", "source"})
 """Fields that differ from call to call, and not among those that are added up together."""
@@ -67,6 +68,13 @@ class Logs:
             self._count(part)
             parts.append((label, part))
         return Together(parts)
+
+    def walk(self, walk: "Walk") -> None:
+        """Walk through all files. Raises BadInput where one cannot be opened."""
+        for (_, chunks), label in zip(self._chunks(), labels(self.names), strict=True):
+            walk.add(chunks, label)
+        self.unreadable += walk.unreadable
+        self.lines += walk.lines
 
     def _count(self, found: "Aggregate") -> None:
         kinds = found.kinds
@@ -123,6 +131,8 @@ def views(
             by_file = asks_source and len(set(logs.names)) > 1
             added_up = logs.aggregates() if by_file else logs.aggregate()
             return viewing.from_aggregate(added_up, wanted, where)
+        if takes_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, wanted)):
+            return viewing.from_walk(logs.walk, wanted, where)
         return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
 
 

@@ -1,5 +1,7 @@
 """Primitives were made again that had been made before: oneDNN's cache had thrown them out."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Header, Primitive, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import (
@@ -42,6 +44,15 @@ class Finder:
             self._again_ns += record.duration_ns or 0.0
             self._evidence.add(record)
         made.add(which)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        if not isinstance(record, Primitive) or record.executed or record.nested:
+            return
+        self._creations += count
+        if record.cache == "cache_miss":
+            self._count += count
+            self._again_ns += sum(durations)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if anything was made twice."""

@@ -1,5 +1,7 @@
 """Lines whose time is also in other lines: they are in no total."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.groups import Groups
@@ -23,6 +25,10 @@ class Finder:
         self._groups.add(record)
         if record.executed and not record.counted:
             self._evidence.add(record)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self._groups.add_many(record, count, durations)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if anything that ran is in no total."""

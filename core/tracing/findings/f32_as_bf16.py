@@ -1,5 +1,7 @@
 """Data in f32 was computed with in a smaller type: a runtime lowered the precision by itself."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import Evidence, Machine, Whole, percent, times
@@ -23,13 +25,20 @@ class Finder:
 
     def add(self, record: Record) -> None:
         """Take in one record."""
+        self._take(record, 1, record.duration_ns or 0.0)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self._take(record, count, sum(durations))
+
+    def _take(self, record: Record, count: int, total_ns: float) -> None:
         if not isinstance(record, Primitive):
             return
         operation = record.operation
         if operation == "reorder":
             source, _, target = record.dtype.partition(":")
             if source == "f32" and target in _SMALLER:
-                self._reorders[target] = self._reorders.get(target, 0) + 1
+                self._reorders[target] = self._reorders.get(target, 0) + count
                 self._keep(target, record)
         elif operation in _PRODUCTS:
             mode = record.derived.arguments.get("attr-fpmath", "").partition(":")[0]
@@ -40,8 +49,8 @@ class Finder:
                 sums, which = self._allowed.setdefault(mode, [0, 0.0]), f"{mode} allowed"
             else:
                 return
-            sums[0] += 1
-            sums[1] += record.duration_ns or 0.0
+            sums[0] += count
+            sums[1] += total_ns
             self._keep(which, record)
 
     def _keep(self, which: str, record: Record) -> None:

@@ -1,5 +1,7 @@
 """First calls took far longer than the same calls later: they set the library up."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import Evidence, Machine, Whole, percent, times, took
@@ -87,6 +89,13 @@ class Finder:
             self._calls[which] = Calls(record, duration)
         else:
             calls.add(record, duration)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added, of its thread, and began after the first."""
+        calls = self._calls.get((record.source, record.process, record.key))
+        if calls is not None:
+            calls.count += count
+            calls.rest_ns += sum(durations)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if first calls take a share that matters."""

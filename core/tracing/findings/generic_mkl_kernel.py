@@ -1,5 +1,7 @@
 """MKL took its kernel file for no instruction set in particular."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Header, MklCall, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import Machine, Whole
@@ -29,6 +31,12 @@ class Finder:
             and not any(word in record.raw for word in _SETS)
         ):
             self._header = record
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        if isinstance(record, MklCall):
+            self._count += count
+            self._total_ns += sum(durations)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if the kernels are the generic ones."""

@@ -1,5 +1,7 @@
 """oneDNN ran code for a lesser instruction set than the processor, or its own header, has."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Info, Primitive, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import Evidence, Machine, Whole, by_share, percent, times, took
@@ -40,12 +42,20 @@ class Finder:
             self._header = max(self._header, rung)
             if rung and (not self._lowest_header or rung < self._lowest_header):
                 self._lowest_header, self._header_line = rung, record
-        elif isinstance(record, Primitive) and record.isa:
+        else:
+            self._take(record, 1, record.duration_ns or 0.0)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self._take(record, count, sum(durations))
+
+    def _take(self, record: Record, count: int, total_ns: float) -> None:
+        if isinstance(record, Primitive) and record.isa:
             rung = next((rung for word, rung in _NAMES if record.isa.startswith(word)), 0)
             if rung:
                 sums = self._sums.setdefault(rung, [0, 0.0])
-                sums[0] += 1
-                sums[1] += record.duration_ns or 0.0
+                sums[0] += count
+                sums[1] += total_ns
                 self._evidence.setdefault(rung, Evidence(2)).add(record)
 
     def result(self, whole: Whole) -> list[Finding]:

@@ -1,6 +1,7 @@
 """New shapes kept coming after warm-up, and oneDNN made a primitive for each."""
 
 from array import array
+from collections.abc import Callable, Sequence
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
@@ -40,6 +41,19 @@ class Finder:
         self._took.append(record.duration_ns or 0.0)
         self._operations.append(self._names.setdefault(record.operation, record.operation))
         self._evidence = [*self._evidence[-2:], record]
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added: nothing new, but see `follow`."""
+
+    def follow(self, record: Record) -> Callable[[float], None] | None:
+        """Return what takes each later call that is equal."""
+        if isinstance(record, Primitive) and record.executed and not record.nested:
+            return self._executed
+        return None
+
+    def _executed(self, duration: float) -> None:
+        del duration
+        self._executions += 1
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if the second half of the trace still made new primitives."""

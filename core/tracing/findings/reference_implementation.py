@@ -1,5 +1,7 @@
 """Time went into oneDNN's reference or plain implementations, which are right but slow."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import (
@@ -27,12 +29,19 @@ class Finder:
 
     def add(self, record: Record) -> None:
         """Take in one record."""
+        self._take(record, 1, record.duration_ns or 0.0)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self._take(record, count, sum(durations))
+
+    def _take(self, record: Record, count: int, total_ns: float) -> None:
         if not isinstance(record, Primitive) or not record.slow_path:
             return
         which = (record.operation, record.implementation, record.slow_path)
         sums = self._found.setdefault(which, [0, 0.0])
-        sums[0] += 1
-        sums[1] += record.duration_ns or 0.0
+        sums[0] += count
+        sums[1] += total_ns
         self._evidence.setdefault(which, Evidence(2)).add(record)
 
     def result(self, whole: Whole) -> list[Finding]:

@@ -1,5 +1,7 @@
 """Many calls are so short that calling costs more than computing."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.groups import Groups
@@ -21,6 +23,10 @@ class Finder:
     def add(self, record: Record) -> None:
         """Take in one record."""
         self._groups.add(record)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self._groups.add_many(record, count, durations)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if there are many tiny calls."""

@@ -1,5 +1,7 @@
 """The calls are so short that printing a line for each distorts what is seen."""
 
+from collections.abc import Sequence
+
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.observing import Machine, Whole, percent, times, took
@@ -22,12 +24,19 @@ class Finder:
 
     def add(self, record: Record) -> None:
         """Take in one record."""
+        self._take(record, 1, record.duration_ns or 0.0)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self._take(record, count, sum(durations))
+
+    def _take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Call):
-            self._lines[record.tracer] = self._lines.get(record.tracer, 0) + 1
+            self._lines[record.tracer] = self._lines.get(record.tracer, 0) + count
             if record.counted:
                 sums = self._calls.setdefault(record.tracer, [0, 0.0])
-                sums[0] += 1
-                sums[1] += record.duration_ns or 0.0
+                sums[0] += count
+                sums[1] += total_ns
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one for each library whose calls are short."""

@@ -9,6 +9,7 @@ holds no comma, and what is compared begins and ends with commas.
 
 import re
 from collections.abc import Callable, Hashable, Mapping
+from math import inf
 from struct import Struct
 
 from mlbackends.tracing.mkl.fft import is_absurd
@@ -44,6 +45,18 @@ class Shortener:
         time, _, state = rest.partition(b"s ")
         duration = _nanoseconds(time)
         return None if duration is None else ((_masked(call), state), duration)
+
+    def timed(self, line: bytes) -> tuple[bytes, float, None] | None:
+        """Return the call as it is and the state behind it, the time in nanoseconds, and no stamp.
+
+        None for a line that only parse() can tell. The line may have its end.
+        """
+        call, _, rest = line.rpartition(b") ")
+        time, _, state = rest.partition(b"s ")
+        duration = _nanoseconds(time)
+        if duration is None or not 0 <= duration < inf or not line.endswith(b"\n"):
+            return None
+        return call + state, duration, None
 
     def take(self, lines: list[bytes], takers: Mapping[Hashable, Taker]) -> list[int]:
         """Give each line's time to the taker of its key; return the places of lines that have none."""

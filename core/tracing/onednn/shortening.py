@@ -1,9 +1,11 @@
 """oneDNN's lines cut to what repeats, fast: all between the stamp and the time."""
 
 from collections.abc import Callable, Hashable, Mapping
+from math import inf
 
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
+_END = ord("\n")
 _UNTIMED = b"\n"
 """Ends the key of a line without time: no other key can be the same."""
 
@@ -24,6 +26,27 @@ class Shortener:
             key, duration = line + _UNTIMED, None
         start = _stamp(line)
         return (_without(key, start) if start else key), duration
+
+    def timed(self, line: bytes) -> tuple[bytes, float, int | None] | None:
+        """Return the line without stamp and time, the time and the stamp in nanoseconds.
+
+        None for a line that only parse() can tell. The line may have its end.
+        """
+        key, _, time = line.rpartition(b",")
+        try:
+            duration = float(time) * 1e6
+        except ValueError:
+            return None
+        if not 0 <= duration < inf or line[-1] != _END:
+            return None
+        if not line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit():
+            return key, duration, None
+        start = _stamp(line)
+        end = key.find(b",", start)
+        whole, _, fraction = key[start:end].partition(b".")
+        if len(fraction) != 6 or len(whole) > 18 or not (whole + fraction).isdigit():
+            return None
+        return key[:start] + key[end + 1 :], duration, int(whole + fraction)
 
     def take(
         self, lines: list[bytes], takers: Mapping[Hashable, Callable[[float], None]]

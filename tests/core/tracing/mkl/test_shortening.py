@@ -56,14 +56,16 @@ def test_addresses_that_stop_and_begin_to_come_back_make_no_difference(
     shortener = Shortener()
     takers: dict[object, object] = {}
     times: dict[object, array[float]] = {}
-    names: dict[str, object] = {}
+    names: dict[str, tuple[bytes, bytes]] = {}
     for number in range(rounds):
         for line, name in made * 8:
             # In odd rounds each address is another one, as long as it was.
             fresh = line.replace("0x7f", f"0x{number:02x}") if number % 2 else line
             text = fresh.replace("#", f"{number}.25us").encode()
             if shortener.take([text], takers):  # type: ignore[arg-type]
-                key, duration = shortener.shorten(text) or (None, 0.0)
+                short = shortener.shorten(text)
+                assert short is not None
+                key, duration = short
                 assert names.setdefault(name, key) == key
                 times[key] = array("d", [duration])
                 takers[key] = times[key].append
@@ -83,7 +85,9 @@ def test_calls_alike_in_length_and_start_are_told_apart_by_their_columns() -> No
         form = forms[number % 3]
         line = b"MKL_VERBOSE %s %d.00us CNR:OFF" % (form.replace(b"abc", b"%03x" % number), number)
         if shortener.take([line], takers):  # type: ignore[arg-type]
-            key, duration = shortener.shorten(line) or (None, 0.0)
+            short = shortener.shorten(line)
+            assert short is not None
+            key, duration = short
             taken = times.setdefault(form.replace(b"22", b"2"), array("d"))
             taken.append(duration)
             takers[key] = taken.append

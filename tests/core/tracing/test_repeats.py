@@ -1,0 +1,191 @@
+"""A walk that reads few lines gives away what reading all of them does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from mlbackends.tracing.filters import where
+from mlbackends.tracing.reading import records
+from mlbackends.tracing.repeats import Walk
+from mlbackends.tracing.viewing import begin, from_walk, takes_repeats, view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mlbackends.model.trace import Record
+
+TRACES = sorted((Path(__file__).resolve().parents[2] / "traces").glob("*.log"))
+LINES = [line for path in TRACES for line in path.read_bytes().splitlines() if line]
+HEADERS = [line for line in LINES if b",info,oneDNN v" in line][:2]
+MATMUL = next(line for line in LINES if b"v1,primitive,exec,cpu,matmul" in line)
+REORDER = next(line for line in LINES if b"v1,primitive,exec,cpu,reorder" in line)
+MADE = next(line for line in LINES if b"v1,primitive,create:cache_miss,cpu" in line)
+GEMM = next(line for line in LINES if line.startswith(b"MKL_VERBOSE SGEMM("))
+PLACES = [
+    b"",
+    b"",
+    b"[pid 1 tid 2 end 3000000000] ",
+    b"[pid 1 tid 3 end 9000000000] ",
+    b"[rank1]: ",
+    b"2026-11-21T16:35:59.123456789Z stdout F ",
+    b"loss=0.1 ",
+]
+
+
+def rounded(value: Any) -> Any:
+    """Return what was found with its sums to nine digits: they are added up in other orders."""
+    return tuple(
+        structs.replace(
+            each, total_ns=float(f"{each.total_ns:.9g}"), share=round(each.share or 0, 9)
+        )
+        for each in value.found
+    )
+
+
+def timed(line: bytes, time: float) -> bytes:
+    """Return a line with another time."""
+    if line.startswith(b"MKL"):
+        before, _, behind = line.rpartition(b") ")
+        return before + b") %.2fus " % (time * 1000) + behind.partition(b"s ")[2]
+    return line.rpartition(b",")[0] + b",%g" % time
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytes:
+    """Return a log of few different calls with many times, from some places, in any order."""
+    kinds = [
+        MATMUL,
+        MATMUL.replace(b"v1,", b"v1,1795258901075.670898,", 1),
+        MATMUL.replace(b"v1,", b"v1,1795258901076,670898,", 1),
+        REORDER,
+        REORDER.replace(b"f32", b"bf16"),
+        REORDER.replace(b"exec", b"create:cache_hit"),
+        MADE,
+        GEMM,
+        GEMM.replace(b"0x7f", b"0x55"),
+        b"text",
+        MATMUL[:50],
+        MATMUL + b",x",
+        *HEADERS,
+    ]
+    kinds = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4, unique=True))
+    times = draw(st.lists(st.sampled_from([0.001, 0.5, 2, 300.0]), min_size=1, max_size=3))
+    chosen = st.tuples(st.sampled_from(kinds), st.sampled_from(PLACES), st.sampled_from(times))
+    found = []
+    for number, (line, place, time) in enumerate(draw(st.lists(chosen, max_size=60))):
+        whole = timed(line, time) if line in (MATMUL, REORDER, MADE, GEMM) else line
+        whole = whole.replace(b"075.670898", b"%03d.%06d" % (75 + number // 9, number))
+        found.append(place.replace(b"000000000", b"%09d" % (number * 7_000_000)) + whole + b"\n")
+    return b"".join(found) * draw(st.sampled_from([1, 1, 40]))
+
+
+def walked(data: bytes, size: int = 1 << 20) -> Any:
+    """Return the findings by a walk."""
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    return from_walk(lambda walk: walk.add(pieces), {"findings": {}}, where())["findings"]
+
+
+@settings(max_examples=200)
+@given(logs(), st.integers(1, 5000))
+def test_findings_are_those_of_all_records(data: bytes, size: int) -> None:
+    assert rounded(walked(data, size)) == rounded(view("findings", records([data])))
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_findings_of_a_log_three_times_over_are_those_of_its_records(path: Path) -> None:
+    data = path.read_bytes() * 3
+    assert rounded(walked(data)) == rounded(view("findings", records([data])))
+
+
+class Counting:
+    """Counts what it is given."""
+
+    def __init__(self) -> None:
+        self.read = self.more = self.followed = 0
+        self.total = 0.0
+
+    def add(self, record: Record) -> None:
+        self.read += 1
+        self.total += record.duration_ns or 0.0
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        assert record.counted
+        assert count == len(durations)
+        self.more += count
+        self.total += sum(durations)
+
+    def follow(self, record: Record) -> tuple[Any, ...]:
+        def one(duration: float) -> None:
+            assert duration == record.duration_ns
+            self.followed += 1
+
+        return (one,)
+
+
+@pytest.mark.parametrize("line", [MATMUL, GEMM, b"[pid 1 tid 2] " + MATMUL, b"[rank1]: " + GEMM])
+def test_of_equal_calls_few_are_read(line: bytes) -> None:
+    counting = Counting()
+    walk = Walk([counting])
+    walk.add([(line + b"\n") * 1000])
+    assert (counting.read, counting.more, counting.followed) == (2, 998, 998)
+    assert (walk.lines, walk.unreadable) == (1000, 0)
+
+
+def test_calls_that_began_while_the_first_ran_are_read() -> None:
+    counting = Counting()
+    call = timed(MATMUL, 5)
+    log = [b"[pid 1 tid 2 end %d] %s\n" % (10**9 + n * 10**6, call) for n in range(100)]
+    Walk([counting]).add(log)
+    assert (counting.read, counting.more) == (5, 95)
+
+
+def test_calls_with_new_addresses_are_read_no_more_often() -> None:
+    counting = Counting()
+    lines = [GEMM.replace(b"0x7f", b"0x%02x" % (16 + n % 200)) + b"\n" for n in range(1000)]
+    Walk([counting]).add(lines)
+    assert counting.read + counting.more == 1000
+    assert counting.read <= 5
+
+
+def test_a_torn_last_line_is_unreadable_and_no_call() -> None:
+    counting = Counting()
+    walk = Walk([counting])
+    walk.add([(MATMUL + b"\n") * 10 + MATMUL])
+    assert (walk.lines, walk.unreadable, counting.more) == (11, 1, 8)
+
+
+def test_only_what_is_asked_for_is_found() -> None:
+    data = (MATMUL + b"\n" + REORDER + b"\n") * 500
+    keep = where("operation=matmul")
+    found = from_walk(lambda walk: walk.add([data]), {"findings": {}}, keep)["findings"]
+    assert rounded(found) == rounded(view("findings", filter(keep, records([data]))))
+
+
+def test_calls_of_another_log_are_others() -> None:
+    data = (MADE + b"\n") * 20
+
+    def both(walk: Walk) -> None:
+        walk.add([data], "a.log")
+        walk.add([data], "b.log")
+
+    found = from_walk(both, {"findings": {}}, where())["findings"]
+    expected = [*records([data], log="a.log"), *records([data], log="b.log")]
+    assert rounded(found) == rounded(view("findings", expected))
+
+
+def test_views_that_take_sums_walk_along() -> None:
+    data = b"".join(line + b"\n" for line in LINES) * 2
+    views = from_walk(
+        lambda walk: walk.add([data]), {"summary": {}, "findings": {}, "dispatch": {}}, where()
+    )
+    read = view("summary", records([data]))
+    assert [row.count for row in views["summary"].rows] == [row.count for row in read.rows]  # type: ignore[union-attr]
+    assert views["dispatch"] == view("dispatch", records([data]))
+    assert not takes_repeats("timeline")
+    assert hasattr(begin("findings"), "follow")
