@@ -62,7 +62,16 @@ def _untold(values: Values, selection: Selection) -> str:
         )
     if not is_certain(probe):
         return f"{selection.probe} could not be told in full: {probe.reasons[0].message}"
+    if selection.head == "devices" and not probe.devices and _was_not_asked(values, selection):
+        return f"{selection.probe} was not asked for its devices, which needs --depth usable"
     return ""
+
+
+def _was_not_asked(values: Values, selection: Selection) -> bool:
+    """Tell whether a library is here that would tell more, and was left closed."""
+    probe = values.report.probes[selection.probe]
+    is_here = probe.presence is Presence.FOUND and bool(probe.libraries)
+    return is_here and values.report.depth is Presence.FOUND
 
 
 def _presence(expectation: Expectation, found: Found, untold: str) -> Verdict:
@@ -101,7 +110,7 @@ def _count(
         number = len(value)
     if expectation.assertion(number):
         return Verdict(Status.PASSED, evidence={f"{text} count": number})
-    said = f"there are {number} of {text}, needed is {expectation.assertion.needed}"
+    said = f"{text} count is {number}, needed is {expectation.assertion.needed}"
     return Verdict(Status.FAILED, said, {f"{text} count": number})
 
 
@@ -175,7 +184,7 @@ def _missing(
     said = found.lacks(f"{selection.text} selects nothing")
     if probe.presence is Presence.ABSENT:
         said += f": {selection.probe} is absent"
-    elif values.report.depth is Presence.FOUND and probe.libraries and found.absent:
+    elif found.absent and _was_not_asked(values, selection):
         said += ", which was made with --depth found: no library was opened"
     severity = Severity.WARNING if missing == "warn" else None
     return Verdict(_MISSING[missing], said, severity=severity)

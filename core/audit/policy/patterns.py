@@ -157,7 +157,7 @@ def _holds(place: AtStart | AtEnd | Between, text: str, at: int) -> bool:
         return at == len(text) or (not place.very and at == len(text) - 1 and text[at] == "\n")
     before = at > 0 and _is_word(text[at - 1])
     after = at < len(text) and _is_word(text[at])
-    return (before != after) is place.is_boundary
+    return before != after
 
 
 def _is_word(character: str) -> bool:
