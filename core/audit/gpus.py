@@ -1,5 +1,7 @@
 """The GPUs of a report as hazards read them: which are there, which answer, and what runs around them."""
 
+from collections.abc import Iterable
+
 from mlbackends.audit.known import DoesNotApply, Known, NotTold
 from mlbackends.model.records import Device, Presence
 
@@ -29,12 +31,17 @@ def answering(known: Known) -> tuple[Device, ...]:
     Raises DoesNotApply where there is no GPU, NotTold where NVML was not asked or described none.
     """
     gpus = nvidia_gpus(known)
-    if all(gpu.facts.get("kernel_driver", "nvidia") != "nvidia" for gpu in gpus):
+    if not any(map(is_driven, gpus)):
         raise DoesNotApply("no GPU here is driven by NVIDIA's driver")
     told = tuple(gpu for gpu in gpus if gpu.presence is not Presence.FOUND)
     if not told:
         raise NotTold(_NOT_ASKED)
     return told
+
+
+def is_driven(gpu: Device) -> bool:
+    """Tell whether NVIDIA's driver has a GPU: NVML describes it, or the kernel says so."""
+    return gpu.presence is not Presence.FOUND or gpu.facts.get("kernel_driver") == "nvidia"
 
 
 def is_gpu_node(node: str) -> bool:
@@ -74,6 +81,11 @@ def called(gpu: Device) -> str:
     """Return what to call a GPU in a sentence: its number, and its name or where it is."""
     about = ", ".join(part for part in (gpu.name, gpu.pci_address) if part)
     return f"GPU {gpu.index} ({about})" if about else f"GPU {gpu.index}"
+
+
+def numbers(gpus: Iterable[Device]) -> str:
+    """Return what to call several GPUs in a sentence: GPU 0, 1, 2."""
+    return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
 
 
 def container(known: Known) -> str:

@@ -24,6 +24,12 @@ static Result alive(const void *device) {
     return index_of(device) == value("FAKE_LOST", 999) ? LOST : OK;
 }
 
+// What is wrong is wrong with one GPU, where FAKE_ONLY names one; the others have `sound`.
+static u32 ill(const void *device, const char *name, u32 sound) {
+    u32 only = value("FAKE_ONLY", 999);
+    return only == 999 || index_of(device) == only ? value(name, sound) : sound;
+}
+
 static Result put(char *buffer, u32 size, const char *text) {
     if (strlen(text) >= size) return TOO_SMALL;
     strcpy(buffer, text);
@@ -110,11 +116,11 @@ Result nvmlDeviceGetPersistenceMode(void *device, u32 *mode) {
 }
 Result nvmlDeviceGetDisplayActive(void *device, u32 *active) { return number(device, active, 0); }
 Result nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *reasons) {
-    *reasons = value("FAKE_EVENTS", 1);
+    *reasons = ill(device, "FAKE_EVENTS", 1);
     return alive(device);
 }
 Result nvmlDeviceGetComputeMode(void *device, u32 *mode) {
-    return number(device, mode, value("FAKE_COMPUTE_MODE", 3));
+    return number(device, mode, ill(device, "FAKE_COMPUTE_MODE", 3));
 }
 Result nvmlDeviceGetMaxPcieLinkGeneration(void *device, u32 *out) { return number(device, out, 5); }
 Result nvmlDeviceGetCurrPcieLinkGeneration(void *device, u32 *out) { return number(device, out, 1); }
@@ -157,14 +163,18 @@ Result nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, u32 link, void *info) {
 
 // ---- errors of memory
 
+static u32 ecc_of(const void *device) {
+    return value("FAKE_ECC", 9) == 9 ? 9 : ill(device, "FAKE_ECC", 1);
+}
+
 Result nvmlDeviceGetEccMode(void *device, u32 *now, u32 *pending) {
-    u32 ecc = value("FAKE_ECC", 9);
+    u32 ecc = ecc_of(device);
     if (ecc == 9) return UNSUPPORTED;
     *pending = 1;
     return number(device, now, ecc != 0);
 }
 Result nvmlDeviceGetTotalEccErrors(void *device, u32 kind, u32 counter, u64 *count) {
-    u32 ecc = value("FAKE_ECC", 9);
+    u32 ecc = ecc_of(device);
     if (ecc == 9) return UNSUPPORTED;
     *count = ecc == 2 ? 5 + 10 * kind + counter : 0;
     return alive(device);
@@ -173,7 +183,7 @@ Result nvmlDeviceGetTotalEccErrors(void *device, u32 kind, u32 counter, u64 *cou
 #ifndef OLD
 
 Result nvmlDeviceGetRemappedRows(void *device, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
-    u32 ecc = value("FAKE_ECC", 9);
+    u32 ecc = ecc_of(device);
     if (ecc == 9) return UNSUPPORTED;
     *corrected = 0;
     *uncorrected = ecc == 2 ? 2 : 0;

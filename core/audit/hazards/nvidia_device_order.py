@@ -6,7 +6,7 @@ No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus
 
 from collections.abc import Iterator
 
-from mlbackends.audit.gpus import nvidia_gpus
+from mlbackends.audit.gpus import is_driven, nvidia_gpus
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
@@ -31,7 +31,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     models = {
         gpu.pci_address: gpu.name or str(gpu.facts.get("pci_id", ""))
         for gpu in nvidia_gpus(known)
-        if gpu.facts.get("kernel_driver", "nvidia") == "nvidia" and not gpu.facts.get("excluded")
+        if is_driven(gpu) and not gpu.facts.get("excluded")
     }
     if len(models) < 2:
         raise DoesNotApply("there are no two GPUs to be told apart")

@@ -8,7 +8,7 @@ No alarm:  a container, where the fabric manager is the host's and /run is its o
 
 from collections.abc import Iterator
 
-from mlbackends.audit.gpus import container, nvidia_gpus
+from mlbackends.audit.gpus import container, numbers, nvidia_gpus
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
@@ -32,6 +32,7 @@ SOURCES = (
     "Fabric Manager Guide",
 )
 WARNINGS = (("nvidia", "fabric-not-ready"),)
+_NOT_READY = ("not-started", "in-progress")
 _COMMAND = "sudo systemctl enable --now nvidia-fabricmanager"
 
 
@@ -47,13 +48,21 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     driver = known.probe("cuda_driver")
     if driver is not None and driver.presence is Presence.USABLE:
         return
-    warnings = tuple(known.warnings("nvidia", "fabric-not-ready"))
-    if not warnings and driver is not None:
-        warnings = tuple(one for one in driver.reasons if one.code == "fabric-not-ready")
     command = "" if container(known) else _COMMAND
-    for warning in warnings:
-        yield Symptom(warning.message, hint=warning.hint, command=command, evidence=evidence)
-    if warnings or not command or not evidence["nvidia.nvswitches"]:
+    waiting = [gpu for gpu in gpus if gpu.facts.get("fabric_state") in _NOT_READY]
+    if waiting:
+        states = sorted({str(gpu.facts["fabric_state"]) for gpu in waiting})
+        said = (
+            f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
+        )
+        yield Symptom(said, command=command, evidence=evidence)
+        return
+    refused = driver.reasons if driver is not None else ()
+    for reason in refused:
+        if reason.code == "fabric-not-ready":
+            yield Symptom(reason.message, hint=reason.hint, command=command, evidence=evidence)
+            return
+    if not command or not evidence["nvidia.nvswitches"]:
         return
     if known.fact("nvidia.fabric_manager") or any(
         gpu.facts.get("fabric_state") == "completed" for gpu in gpus

@@ -7,7 +7,7 @@ No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.gpus import answering, called, container
+from mlbackends.audit.gpus import answering, container, numbers
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
@@ -48,7 +48,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         }
         evidence["nvidia.persistence_daemon"] = bool(known.fact("nvidia.persistence_daemon"))
         yield Symptom(
-            f"persistence mode is off for {', '.join(map(called, loose))}",
+            f"persistence mode is off for {numbers(loose)}",
             command="sudo systemctl enable --now nvidia-persistenced",
             evidence=evidence,
         )

@@ -2,7 +2,7 @@
 
 Told by:   sysfs: the link's width now, the most that the card can and the most that its port can.
 No alarm:  the speed, which falls while a GPU idles; a slot that is narrower than the card; a link of
-           a GPU that sleeps.
+           a GPU that sleeps; Radeons, which give lanes back while they idle.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     for probe, kind in _KINDS.items():
         for gpu in known.devices(probe):
             now = gpu.volatile.get("pcie_width")
-            if gpu.kind != kind or not isinstance(now, int):
+            if gpu.kind != kind or not isinstance(now, int) or not _is_steady(gpu):
                 continue
             looked_at += 1
             most = _most(gpu)
@@ -49,6 +49,11 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 )
     if not looked_at:
         raise DoesNotApply("no GPU here tells the width of its link")
+
+
+def _is_steady(gpu: Device) -> bool:
+    """Tell whether the width of a GPU's link stays while it idles: NVIDIA's do, and Instincts."""
+    return gpu.kind == "cuda" or gpu.capability.startswith("gfx9")
 
 
 def _most(gpu: Device) -> int:
