@@ -14,5 +14,7 @@ A tracer offers
                            it gives each time to the taker of its key, and returns the places of the
                            lines that have none. Both may be wrong where decimal commas are: whoever
                            meets a key for the first time asks parse()
+                           timed(line) cuts a line to a key, nanoseconds and the stamp, None where
+                           parse() must tell. front(key) is what stands before the sizes in a key
     derive(signature)      what can be told of a call from its signature alone
 """

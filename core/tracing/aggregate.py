@@ -8,11 +8,11 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Self
 
 from mlbackends.model.registry import load, names
-from mlbackends.model.trace import AnyRecord, Call, Malformed, Record, Text
+from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
 from mlbackends.tracing.colours import plain
 from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reading import LONGEST_LINE, MARK_LENGTH, line_records
@@ -20,6 +20,7 @@ from mlbackends.tracing.statistics import Statistics, statistics
 
 _KEYS_LIMIT = 200_000
 _PLACES_LIMIT = 4096
+_FRONTS_LIMIT = 10_000
 _MALFORMED_LIMIT = 1000
 Where = tuple[int | None, int | None, str]
 _NOWHERE: Where = (None, None, "")
@@ -35,13 +36,15 @@ class Group:
 
     __slots__ = ("_head", "_number", "_tail", "durations", "kind", "untimed", "where")
 
-    def __init__(self, record: Call, line: bytes, where: Where, head: bytes = b"") -> None:
-        """Begin with the first call's record and line; head: its start, if somebody keeps it anyway."""
-        self.kind = record.kind
+    def __init__(
+        self, kind: str, number: int, line: bytes, where: Where, head: bytes = b""
+    ) -> None:
+        """Begin with the first call's line and its number; head: its start, if somebody keeps it anyway."""
+        self.kind = kind
         self.where = where
         self.untimed = 0
         self.durations = array("d")
-        self._number = record.line_number
+        self._number = number
         self._head = head if line.startswith(head) else b""
         self._tail = line[len(self._head) :]
 
@@ -112,6 +115,7 @@ class Aggregate:
         self._slow: dict[int, Group | Note] = {}
         self._fast: dict[bytes, dict[Hashable, Taker]] = {b"": {}}
         self._keys = 0
+        self._fronts: set[bytes] = set()
         leaves = [load("tracers", name) for name in names("tracers")]
         self._shorteners = [leaf.Shortener() for leaf in leaves]
         self._by_mark = {
@@ -183,8 +187,27 @@ class Aggregate:
         takers = self._fast[b""]
         if short is not None and short[0] in takers:
             takers[short[0]](short[1])
-        else:
+        elif short is None or not self._resized(line, number, shortener, *short):
             self._first(line, number, b"", 0, short)
+
+    def _resized(
+        self, line: bytes, number: int, shortener: Any, key: Any, duration: float | None
+    ) -> bool:
+        """Take in a call that differs in its sizes alone from one that was read, without reading it."""
+        if duration is None or not 0 <= duration < inf or self._keys >= _KEYS_LIMIT:
+            return False
+        if shortener.front(key) not in self._fronts:
+            return False
+        identity = hash((Primitive, key.decode(), _NOWHERE))
+        group = self._slow.get(identity)
+        if group is None:
+            group = Group("primitive", number, line + b"\n", _NOWHERE, key)
+            self.groups.append(group)
+            self._slow[identity] = group
+        group.add(duration)
+        self._keys += 1
+        self._fast[b""][key] = group.durations.append if isinstance(group, Group) else group.add
+        return True
 
     def _prefixed(self, line: bytes, number: int) -> None:
         """Add a line that begins with a prefix, or with the program's text, or is such text."""
@@ -217,6 +240,10 @@ class Aggregate:
         taker.add(duration)
         if at and prefix(line[:at]) is None:
             return
+        if not at and isinstance(records[0], Primitive):
+            front = self._by_mark[line[:MARK_LENGTH]].front(key)
+            if front and len(self._fronts) < _FRONTS_LIMIT:
+                self._fronts.add(front)
         if self._keys >= _KEYS_LIMIT or len(self._fast) >= _PLACES_LIMIT:
             self._fast = {b"": {}}
             self._keys = 0
@@ -258,7 +285,7 @@ class Aggregate:
         if found is not None:
             return found
         if isinstance(record, Call):
-            group = Group(record, line + b"\n", where, head)
+            group = Group(record.kind, record.line_number, line + b"\n", where, head)
             self.groups.append(group)
             self._slow[identity] = group
             return group

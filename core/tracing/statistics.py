@@ -56,12 +56,14 @@ def _ranked(
         middle = round(first / count * len(sample))
         low = sample[middle - margin] if middle - margin > 0 else float("-inf")
         high = sample[middle + margin] if middle + margin < len(sample) else float("inf")
-        below = sum(len([0 for each in part if each < low]) for part in parts)
+        # Not those at the ends: of coarse times half may be the same.
+        start = sum(len([0 for each in part if each <= low]) for part in parts)
         between = sorted([each for part in parts for each in part if low < each < high])
+        if start <= first and last < start + len(between):
+            return between[first - start], between[last - start]
         lows = sum(part.count(low) for part in parts)
         highs = sum(part.count(high) for part in parts) if high > low else 0
-        start = below + lows
-        if below <= first and last < start + len(between) + highs:
+        if start - lows <= first and last < start + len(between) + highs:
             chosen = [_value(rank - start, low, between, high) for rank in (first, last)]
             return chosen[0], chosen[1]
         margin *= 4

@@ -1,10 +1,12 @@
 """oneDNN's lines cut to what repeats, fast: all between the stamp and the time."""
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from math import inf
 
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
+_PROBLEM = re.compile(rb"[!-+\--~]+")
 _END = ord("\n")
 _UNTIMED = b"\n"
 """Ends the key of a line without time: no other key can be the same."""
@@ -47,6 +49,15 @@ class Shortener:
         if len(fraction) != 6 or len(whole) > 18 or not (whole + fraction).isdigit():
             return None
         return key[:start] + key[end + 1 :], duration, int(whole + fraction)
+
+    def front(self, key: bytes) -> bytes:
+        """Return what stands before the sizes in a key: a line with other sizes is right if one is.
+
+        b"" where it cannot be told.
+        """
+        front, _, problem = key.rpartition(b",")
+        is_plain = _PROBLEM.fullmatch(problem) is not None and b"_verbose" not in problem
+        return front if is_plain else b""
 
     def take(
         self, lines: list[bytes], takers: Mapping[Hashable, Callable[[float], None]]

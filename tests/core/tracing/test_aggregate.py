@@ -80,6 +80,14 @@ ODD = [
     b"[pid 1 tid 2 end 9000000] " + MATMUL,
     b"[rank1]: " + MATMUL,
     b"loss=0.1 " + MATMUL,
+    MATMUL.replace(b"128x256:", b"1x256:"),
+    MATMUL.replace(b"128x256:", b"2x256:"),
+    MATMUL.replace(b"128x256:256x128", b""),
+    MATMUL.replace(b"128x256:", b"128 x:"),
+    MATMUL.replace(b"128x256:", "1\u00a0x:".encode()),
+    MATMUL.replace(b"128x256:256x128,0.0", b"128x256:256x127,0,0"),
+    MATMUL.replace(b"128x256:", b"onednn_verbose:"),
+    MATMUL.replace(b"128x256:", b"3x256:").replace(b"v1,", b"v1,1795258901075.670898,", 1),
     MATMUL[:50],
     MATMUL[:50] + MATMUL,
     GEMM,
@@ -100,6 +108,15 @@ def test_odd_lines_in_any_order_add_up_to_their_records(lines: list[bytes], size
     data = b"".join(line + b"\n" for line in lines)
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert same(Aggregate().add(pieces), list(records([data])))
+
+
+def test_calls_of_other_sizes_are_groups_of_their_own() -> None:
+    sizes = [b"%dx256:256x128" % number for number in range(1, 50)]
+    lines = [MATMUL.replace(b"128x256:256x128", size) + b"\n" for size in sizes] * 3
+    whole = Aggregate().add([b"text\n", *lines])
+    assert same(whole, list(records([b"text\n", *lines])))
+    assert [group.record.shape.encode() for group in whole.groups] == sizes
+    assert [group.record.line_number for group in whole.groups] == list(range(2, 51))
 
 
 def test_times_that_are_no_numbers_poison_no_total() -> None:
