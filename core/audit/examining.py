@@ -10,6 +10,8 @@ from mlbackends.model import registry
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Status
 from mlbackends.model.records import Report
 
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 
 def examine(
     report: Report, *, only: Sequence[str] = (), ignored: Sequence[str] = (), subject: str = ""
@@ -65,6 +67,11 @@ def _checks(code: str, known: Known) -> Iterator[Check]:
         return
     except DoesNotApply as told:
         yield _check(code, file, Status.SKIPPED, str(told))
+        return
+    except _MALFORMED as error:
+        # A report from elsewhere may hold anything that is JSON; it costs the check, not the others.
+        said = f"not checked: the report is not what a probe tells ({type(error).__name__})"
+        yield _check(code, file, Status.UNKNOWN, said)
         return
     if not seen:
         yield _check(code, file, Status.PASSED)

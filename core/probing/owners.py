@@ -20,7 +20,8 @@ def owner_of(host: Host, path: str) -> str:
     Asks Python's RECORD files below the import path, conda's records below a conda prefix and dpkg's
     lists for the rest; those packages first whose name is like the file's.
     """
-    for folder in python_folders(host):
+    # The innermost: the standard library's folder, which is on the path too, holds site-packages.
+    for folder in sorted(python_folders(host), key=len, reverse=True):
         if path.startswith(folder + "/"):
             return _python_owner(host, folder, path[len(folder) + 1 :])
     own = str(host.python.get("prefix", ""))

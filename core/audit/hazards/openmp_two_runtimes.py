@@ -1,12 +1,15 @@
-"""Two OpenMP runtimes may meet in one process.
+"""Two OpenMP runtimes meet in one process.
 
-Told by:   the openmp probe's `conflict`: runtimes that libraries of one environment bring or need.
+Told by:   openmp: the runtimes that the libraries of one environment bring and ask for (meeting).
 No alarm:  libomptarget and Intel's libiomp5_db are no runtimes; a copy that nothing here loads.
+Severity:  an error where Intel's and LLVM's meet, a note where two are copies of one maker's.
 """
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.copies import package_of
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import uninstall
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
 
@@ -25,9 +28,28 @@ SOURCES = (
 )
 WARNINGS = (("openmp", "conflict"),)
 
+_DEADLOCK = frozenset({"intel", "llvm"})
+_STANDALONE = "intel-openmp"
+"""A package that brings the runtime alone; what needs it finds torch's or the system's."""
+
 
 def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one for each meeting that the probe foresees."""
-    copies = [library.path for library in known.libraries("openmp")]
+    copies = {library.path: library for library in known.libraries("openmp")}
+    meeting = [copies[path] for path in known.fact("openmp.meeting", []) if path in copies]
+    makers = {str(library.facts.get("runtime", "")) for library in meeting}
+    severity = None
+    if makers >= _DEADLOCK:
+        severity = Severity.ERROR
+    elif len(meeting) > 1 and len(makers) == 1:
+        severity = Severity.NOTE
+    owners = {package_of(library)[0] for library in meeting}
+    command = uninstall(known, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""
     for warning in known.warnings("openmp", "conflict"):
-        yield from_warning(warning, **{"openmp.libraries": copies})
+        yield Symptom(
+            warning.message,
+            hint=warning.hint,
+            command=command,
+            evidence={"openmp.meeting": [library.path for library in meeting]},
+            severity=severity,
+        )

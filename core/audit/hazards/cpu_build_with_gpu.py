@@ -1,0 +1,50 @@
+"""A framework is built without a GPU, and one is here.
+
+Told by:   torch, jax and tensorflow: what they were built for, beside GPUs on the PCI bus (rocm: AMD's).
+No alarm:  a Mac; a machine whose only display is no GPU of NVIDIA or AMD.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import install
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("torch", "jax", "tensorflow")
+WHY = "Everything runs on the processor, ten to a hundred times slower, and nothing says so."
+MEND = "Install the build for the GPU, from the index that the framework's page names for it."
+SOURCES = ("pytorch/pytorch#168065", "astral-sh/uv#17236", "pytorch/pytorch#106565")
+WARNINGS = (("torch", "degraded"), ("jax", "degraded"), ("tensorflow", "degraded"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each framework."""
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            command = _command(known, probe)
+            yield Symptom(
+                warning.message,
+                hint="" if command else warning.hint,
+                command=command,
+                evidence={f"{probe}.version": known.version(probe)},
+            )
+    gpus = [one for one in known.devices("rocm") if one.kind == "rocm"]
+    nvidia = any(True for _ in known.warnings("torch", "degraded"))
+    if known.fact("torch.built_for") == "cpu" and gpus and not nvidia:
+        named = gpus[0].name or gpus[0].capability or gpus[0].pci_address
+        yield Symptom(
+            f"torch {known.version('torch')} is built for the CPU alone, and there is an AMD GPU"
+            f" ({named})",
+            hint="install the build of torch for ROCm",
+            evidence={"torch.built_for": "cpu", "rocm.gpu_count": len(gpus)},
+        )
+
+
+def _command(known: Known, probe: str) -> str:
+    """Return what installs a build for CUDA where one command does it everywhere."""
+    wanted = {"jax": "jax[cuda12]", "tensorflow": "tensorflow[and-cuda]"}.get(probe, "")
+    if probe == "jax" and str(known.fact("nvidia.cuda_version", "")).startswith("13"):
+        wanted = "jax[cuda13]"
+    return install(known, "--upgrade", wanted) if wanted else ""

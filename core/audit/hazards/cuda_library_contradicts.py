@@ -1,0 +1,35 @@
+"""A CUDA library's version is not told alike by its parts.
+
+Told by:   the library, its header, its file name and its package, held to each other; cuBLAS and cuBLASLt.
+No alarm:  a header of another major version, which is there for another copy.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("cublas", "cuda_runtime", "cudnn")
+WHY = "A file was copied over another release, or half of an upgrade is there: what runs is a mixture."
+MEND = "Install that library anew, as a whole and from one source."
+SOURCES = ("CUDA installation guide for Linux", "cuBLAS documentation, cuBLASLt")
+WARNINGS = tuple(
+    (name, "conflict")
+    for name in (
+        *("cublas", "cuda_runtime", "cudnn", "cufft", "cupti", "curand", "cusolver", "cusparse"),
+        *("cusparselt", "cutensor", "nccl", "nvjitlink", "nvrtc", "nvshmem"),
+    )
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each contradiction."""
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                evidence={f"{probe}.version": known.version(probe)},
+            )

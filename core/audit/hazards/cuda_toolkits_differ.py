@@ -1,0 +1,30 @@
+"""Variables and PATH name different CUDA toolkits.
+
+Told by:   cuda_toolkit: the toolkit of the variable, of nvcc on PATH, and its headers; environment:
+           CUDA_HOME and CUDA_PATH.
+No alarm:  several toolkits side by side, of which all names mean one.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("cuda_toolkit",)
+WHY = "Extensions are compiled with the headers of one toolkit and the compiler of another."
+MEND = "Let PATH, CUDA_HOME and CUDA_PATH name one toolkit."
+SOURCES = ("pytorch/pytorch, torch.utils.cpp_extension", "CUDA installation guide for Linux")
+WARNINGS = (("cuda_toolkit", "conflict"), ("environment", "conflict"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each contradiction."""
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                evidence={"cuda_toolkit.version": known.version("cuda_toolkit")},
+            )

@@ -1,0 +1,33 @@
+"""The cuDNN that a process gets is older than the one torch was built with.
+
+Told by:   torch's pin of nvidia-cudnn, held to the libcudnn that wins (cudnn).
+No alarm:  a newer one; the pinned package itself, of which pinned-version-differs tells.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.copies import described, older_than_pinned
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import without_folder
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("torch", "cudnn")
+WHY = "torch refuses a cuDNN that is older than the one it was compiled with, or misses functions of it."
+MEND = "Take the older copy off the loader's path: the wheels bring their own."
+SOURCES = ("pytorch/pytorch#80637",)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the copy that wins is older."""
+    found = older_than_pinned(known)
+    if found is None:
+        return
+    library, pin = found
+    yield Symptom(
+        f"torch needs {pin['package']} {pin['wanted']}, and a process gets {described(library)}:"
+        f" {library.wins_because}",
+        command=without_folder(known, library.found_by, library.path),
+        evidence={"torch.pins": [pin], "cudnn.libraries": [library.path]},
+    )

@@ -1,0 +1,44 @@
+"""cuDNN's sub-libraries are not all of one version.
+
+Told by:   cudnn: versions in file names and of the libcudnn beside them; what the loader takes by
+           LD_LIBRARY_PATH, or from the system where a wheel lacks it; the version checks of cuDNN.
+No alarm:  a second whole cuDNN of the same version.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import without_folder
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("cudnn",)
+WHY = (
+    "libcudnn opens its parts by name and refuses those of another version: the first convolution"
+    " ends with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH."
+)
+MEND = "Let one whole cuDNN be on the loader's path, and remove the other."
+SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "mayocream/koharu#694")
+WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each way in which they are mixed, with all the parts that are concerned."""
+    for _, code in WARNINGS:
+        found = list(known.warnings("cudnn", code))
+        if not found:
+            continue
+        others = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+        yield Symptom(
+            found[0].message + others,
+            hint=found[0].hint,
+            command=_command(known, found[0].hint),
+            evidence={"cudnn.warnings": [warning.message for warning in found]},
+        )
+
+
+def _command(known: Known, hint: str) -> str:
+    """Return the command for "take FOLDER out of VARIABLE", "" for another hint."""
+    folder, _, variable = hint.removeprefix("take ").rpartition(" out of ")
+    return without_folder(known, variable, f"{folder}/libcudnn") if folder else ""

@@ -1,0 +1,35 @@
+"""A cuDNN lacks some of its sub-libraries.
+
+Told by:   cudnn: what lies beside libcudnn, or what it answers when it is asked.
+No alarm:  nvidia-cudnn-jit, which has two of them and no more.
+Severity:  a note for a copy that no process gets.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.copies import package_of
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import reinstall
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("cudnn",)
+WHY = "libcudnn opens them when they are first used, and ends the process where one is not there."
+MEND = "Install the whole cuDNN again."
+SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512")
+WARNINGS = (("cudnn", "sub-library-missing"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each copy."""
+    for warning in known.warnings("cudnn", "sub-library-missing"):
+        copy = next((one for one in known.libraries("cudnn") if one.path in warning.message), None)
+        from_wheel = copy is not None and copy.found_by == "site-packages" and copy.owner
+        yield Symptom(
+            warning.message,
+            hint=warning.hint,
+            command=reinstall(known, *package_of(copy)) if copy and from_wheel else "",
+            evidence={"cudnn.libraries": [copy.path]} if copy else {},
+            severity=None if copy is None or copy.wins else Severity.NOTE,
+        )

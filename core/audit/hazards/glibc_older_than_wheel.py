@@ -1,0 +1,46 @@
+"""Wheels ask for a newer glibc than this machine has.
+
+Told by:   the tags of installed wheels (manylinux_2_28), and the symbols that libtorch_cpu needs, held
+           to the C library of the machine.
+No alarm:  wheels for musl on musl; the older of several tags of one wheel.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.copies import numbers
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("packages", "host")
+WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip looks only when it installs."
+MEND = (
+    "Run them in a container with a newer system, or install releases that were built for this one."
+)
+SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#150724", "PEP 600")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one, with every package that asks for more."""
+    if known.fact("host.platform") != "linux":
+        raise DoesNotApply("only Linux has glibc")
+    needed: dict[str, str] = dict(known.fact("packages.glibc_needed", {}))
+    for library in known.libraries("torch"):
+        version = library.facts.get("glibc_needed")
+        if isinstance(version, str) and numbers(version) > numbers(needed.get("torch", "0")):
+            needed["torch"] = version
+    if not needed:
+        return
+    libc, version = known.need("host.libc"), known.need("host.libc_version")
+    if libc != "musl":
+        needed = {
+            name: asked for name, asked in needed.items() if numbers(asked) > numbers(version)
+        }
+    if needed:
+        listed = ", ".join(f"{name} (glibc {asked})" for name, asked in sorted(needed.items())[:5])
+        more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
+        yield Symptom(
+            f"this machine has {libc} {version}; newer ones are asked for by {listed}{more}",
+            evidence={"packages.glibc_needed": needed, "host.libc_version": version},
+        )

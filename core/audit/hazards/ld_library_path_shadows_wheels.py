@@ -1,0 +1,56 @@
+"""A folder of the loader's search path comes before the libraries of wheels.
+
+Told by:   every probe's libraries: of two copies of one soname that in LD_LIBRARY_PATH wins.
+No alarm:  both of one version; a folder of the wheel itself; a copy that the loader cannot take.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mlbackends.audit.copies import Shadowed, described, older_than_pinned, shadowed
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import without_folder
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
+
+SEVERITY = Severity.ERROR
+READS = ("environment", "packages")
+WHY = (
+    "Wheels find their libraries by RUNPATH, which is searched after that variable: torch then runs"
+    " with a cuBLAS, cuDNN or NCCL that it was not built with, and fails with undefined symbols."
+)
+MEND = "Start Python without that folder in the variable: wheels carry their own libraries."
+SOURCES = (
+    "pytorch/pytorch#134929",
+    "pytorch/pytorch#131312",
+    "pytorch/pytorch#140797",
+    "ld.so(8)",
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each folder, with every library that it shadows."""
+    older = older_than_pinned(known)
+    told = older[0].path if older else ""
+    folders: dict[tuple[str, str], list[Shadowed]] = {}
+    for pair in shadowed(known):
+        if pair.taken.path != told:
+            folder = pair.taken.path.rpartition("/")[0]
+            folders.setdefault((pair.taken.found_by, folder), []).append(pair)
+    for (variable, folder), pairs in folders.items():
+        first = pairs[0]
+        others = f", and {len(pairs) - 1} more of wheels" if len(pairs) > 1 else ""
+        unlike = any(one.taken.version and one.wheel.version for one in pairs)
+        evidence: dict[str, FactValue] = {
+            one.taken.soname: [one.taken.path, one.wheel.path] for one in pairs
+        }
+        yield Symptom(
+            f"{variable} names {folder}: {described(first.taken)} is taken in place of"
+            f" {described(first.wheel)}{others}",
+            command=without_folder(known, variable, first.taken.path),
+            evidence=evidence,
+            severity=None if unlike else Severity.WARNING,
+        )

@@ -1,0 +1,43 @@
+"""The libstdc++ that a process gets is older than what torch needs.
+
+Told by:   the newest GLIBCXX symbols that libtorch_cpu needs, held to those of the first libstdc++.
+No alarm:  a copy that is newer than the system's, as conda brings.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.copies import numbers
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import without_folder
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("torch", "host")
+WHY = (
+    "The first copy that is opened serves the whole process; an older one lacks symbols: `version"
+    " 'GLIBCXX_3.4.30' not found`."
+)
+MEND = "Let a newer libstdc++ come first: the system's, or the environment's own lib folder."
+SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279", "pytorch/pytorch#121796")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where symbols are missing."""
+    needed = [
+        (version, library)
+        for library in known.libraries("torch")
+        if isinstance(version := library.facts.get("libstdcxx_needed"), str)
+    ]
+    if not needed:
+        return
+    has, path = known.need("host.libstdcxx_version"), known.fact("host.libstdcxx_path", "")
+    for version, library in needed:
+        if numbers(version) > numbers(has):
+            variables = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+            commands = (without_folder(known, variable, path) for variable in variables)
+            yield Symptom(
+                f"{library.path} needs GLIBCXX_{version}, and {path} has none after GLIBCXX_{has}",
+                command=next(filter(None, commands), ""),
+                evidence={"torch.libstdcxx_needed": version, "host.libstdcxx_version": has},
+            )

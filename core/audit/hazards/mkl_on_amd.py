@@ -1,0 +1,47 @@
+"""Intel's MKL computes on a processor of AMD.
+
+Told by:   the processor's vendor, and what numpy, scipy and torch take for BLAS.
+No alarm:  it is a note: since 2020 MKL has AVX2 code for Zen; a copy that no package here uses.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("cpu", "mkl")
+WHY = (
+    "MKL chooses its code by the maker: AVX-512 is not used on AMD, and functions that were not tuned"
+    " for Zen run slow code. MKL_DEBUG_CPU_TYPE has no effect since 2020 update 1."
+)
+MEND = "Measure: OpenBLAS, BLIS or oneDNN may be faster here."
+SOURCES = (
+    "pytorch/builder#504",
+    "pytorch/builder#460",
+    "pytorch/builder#1245",
+    "pytorch/pytorch#38412",
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where a package uses it."""
+    if known.fact("cpu.vendor") != "AMD":
+        raise DoesNotApply("the processor is not of AMD")
+    users = {
+        name: library.path
+        for library in known.libraries("mkl")
+        for name in (library.found_by.removeprefix("inside "),)
+        if library.found_by.startswith("inside ")
+    }
+    for probe in ("numpy", "scipy"):
+        blas = str(known.fact(f"{probe}.blas", ""))
+        if "mkl" in blas.lower():
+            users[probe] = blas
+    if users:
+        yield Symptom(
+            f"MKL multiplies for {' and '.join(users)} on this processor of AMD"
+            f" ({known.fact('cpu.model_name', 'of unknown model')})",
+            evidence={"cpu.vendor": "AMD", "mkl.users": sorted(users)},
+        )

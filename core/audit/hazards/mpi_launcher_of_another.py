@@ -1,0 +1,28 @@
+"""The MPI launcher on PATH is not of the MPI library.
+
+Told by:   mpi: whose mpirun is the first on PATH, and whose libmpi programs get.
+No alarm:  a launcher of the batch system, such as srun.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("mpi",)
+WHY = "Each process then takes itself for the only one, as rank 0 of 1: the same work is done N times."
+MEND = "Start programs with the launcher of the library that they are linked with."
+SOURCES = ("Open MPI documentation, running MPI applications", "mpi4py documentation, installation")
+WARNINGS = (("mpi", "conflict"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where they differ."""
+    for warning in known.warnings("mpi", "conflict"):
+        yield Symptom(
+            warning.message,
+            hint=warning.hint,
+            evidence={"mpi.launchers": known.fact("mpi.launchers", [])},
+        )

@@ -1,0 +1,29 @@
+"""The shell's active environment is not the one that is looked at.
+
+Told by:   python: VIRTUAL_ENV or CONDA_PREFIX names another folder than the interpreter's prefix.
+No alarm:  the folder is the prefix, or what it was made from, by another path.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.installing import quoted
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("python",)
+WHY = "What is said here of packages is true of one environment, and programs run in the other."
+MEND = "Look at the environment that is active with --python, or leave it."
+SOURCES = ("PEP 405", "conda documentation, activating an environment")
+WARNINGS = (("python", "other-environment"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the probe has seen it."""
+    for warning in known.warnings("python", "other-environment"):
+        option = warning.hint.rpartition("--python ")[2] if "--python " in warning.hint else ""
+        evidence = {"python.prefix": known.fact("python.prefix", "")}
+        found = from_warning(warning, **evidence)
+        command = f"backends doctor --python {quoted(option)}" if option else ""
+        yield Symptom(found.message, found.hint, command, found.evidence)

@@ -1,0 +1,32 @@
+"""A package's files are of another version than its metadata says.
+
+Told by:   the probes of frameworks: __version__ in the files, held to the dist-info.
+No alarm:  a local part such as +cpu that only the files have; an editable install of the same release.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import FRAMEWORKS, reinstall
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("packages",)
+WHY = "Something wrote over its files: pip tells one version, and another one runs."
+MEND = "Install the package again."
+SOURCES = ("NVIDIA/cutlass#3259", "PyPA, recording installed projects")
+WARNINGS = tuple((name, "metadata-mismatch") for name in FRAMEWORKS)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each package."""
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            name = known.fact(f"{probe}.distribution", "")
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                command=reinstall(known, name, known.package(name)) if name else "",
+                evidence={f"{probe}.version": known.version(probe)},
+            )

@@ -1,0 +1,29 @@
+"""A package is installed, and another installation of it is imported.
+
+Told by:   the probes of frameworks: one name in two folders of the import path.
+No alarm:  it is a note: a virtual environment may hide its system's packages on purpose.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import FRAMEWORKS
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("packages",)
+WHY = "Who upgrades the hidden one sees no change, and other packages may have been built for it."
+MEND = "Uninstall the one that you do not want."
+SOURCES = ("Python documentation, sys.path", "facebookresearch/detectron2#3351")
+WARNINGS = tuple((name, "installation-hidden") for name in FRAMEWORKS)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each that is hidden."""
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            rows = known.fact(f"{probe}.installations", [])
+            yield Symptom(
+                warning.message, hint=warning.hint, evidence={f"{probe}.installations": rows}
+            )

@@ -1,0 +1,42 @@
+"""Two installations of one package are in one folder.
+
+Told by:   packages and the probes of frameworks: two dist-infos of one name, or two flavours of one
+           module, such as onnxruntime and onnxruntime-gpu.
+No alarm:  a flavour that only installs another; an egg-info beside a dist-info of the same version.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import FRAMEWORKS, uninstall
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("packages",)
+WHY = (
+    "Their files are mixed: parts of both are imported together, and tools tell a version that is not"
+    " the one that runs."
+)
+MEND = "Uninstall it until nothing is left, then install the one that you want."
+SOURCES = ("pytorch/vision#9174", "microsoft/onnxruntime, Install: one flavour per environment")
+WARNINGS = (
+    ("packages", "installed-twice"),
+    *((name, "installed-twice") for name in FRAMEWORKS),
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each pair."""
+    for probe, code in WARNINGS:
+        fact = "installed_twice" if probe == "packages" else "installations"
+        rows = known.fact(f"{probe}.{fact}", [])
+        for warning in known.warnings(probe, code):
+            named = [row for row in rows if row["name"] in warning.message.split()]
+            names = dict.fromkeys(row["name"] for row in named)
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                command=uninstall(known, *names) if names else "",
+                evidence={f"{probe}.{fact}": named},
+            )

@@ -1,0 +1,42 @@
+"""Packages that belong together are of versions that do not.
+
+Told by:   jax with jaxlib and its plugins; scipy with numpy; flash-attn, xformers and Transformer Engine
+           with the torch and the CUDA that they were compiled for; FlashInfer with its kernels.
+No alarm:  releases of a plugin's own within one version of jaxlib.
+Severity:  an error for jax, which then does not start.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("packages",)
+WHY = "Compiled parts are made for one version of each other: they do not load, or do so by luck."
+MEND = "Install all of them in one command, so that the resolver sees them together."
+SOURCES = (
+    "JAX documentation, installation",
+    "Dao-AILab/flash-attention, installation",
+    "facebookresearch/xformers, installation",
+)
+WARNINGS = (
+    ("flash_attention", "conflict"),
+    ("jax", "conflict"),
+    ("scipy", "conflict"),
+    ("transformer_engine", "conflict"),
+    ("xformers", "conflict"),
+)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each pair."""
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                evidence={f"{probe}.version": known.version(probe)},
+                severity=Severity.ERROR if probe == "jax" else None,
+            )

@@ -1,0 +1,41 @@
+"""A package pins one version of another, and has another one or none.
+
+Told by:   Requires-Dist of the frameworks that is "==", held to what is installed (their pins).
+No alarm:  a local part such as +cu124; requirements of extras, and for other systems.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import FRAMEWORKS, install
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("packages",)
+WHY = (
+    "It was compiled and tried with that version alone: with another, symbols are missing or results"
+    " differ, often only in one operation."
+)
+MEND = "Install the version that is pinned, or a release that goes with what is there."
+SOURCES = ("pytorch/pytorch#134929", "PyPA, core metadata, Requires-Dist")
+WARNINGS = tuple((name, "pin-mismatch") for name in FRAMEWORKS)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each pin."""
+    for probe, code in WARNINGS:
+        pins = known.fact(f"{probe}.pins", [])
+        for warning in known.warnings(probe, code):
+            broken = [
+                pin
+                for pin in pins
+                if f" needs {pin['package']} {pin['wanted']}, and " in warning.message
+            ]
+            wanted = [f"{pin['package']}=={pin['wanted']}" for pin in broken[:1]]
+            yield Symptom(
+                warning.message,
+                hint=warning.hint,
+                command=install(known, *wanted) if wanted else "",
+                evidence={f"{probe}.pins": broken},
+            )

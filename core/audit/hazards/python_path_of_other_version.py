@@ -1,0 +1,27 @@
+"""PYTHONPATH brings in packages of another Python version.
+
+Told by:   python: a site-packages folder of another version in the variable.
+No alarm:  a folder without a version in its path.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom, from_warning
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("python",)
+WHY = "Those packages come before the environment's own, and their compiled parts do not load here."
+MEND = "Unset PYTHONPATH; modules that clusters load often set it."
+SOURCES = ("Python documentation, PYTHONPATH",)
+WARNINGS = (("python", "other-python"),)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where the probe has seen it."""
+    for warning in known.warnings("python", "other-python"):
+        found = from_warning(
+            warning, **{"python.environment": known.fact("python.environment", {})}
+        )
+        yield Symptom(found.message, found.hint, "unset PYTHONPATH", found.evidence)

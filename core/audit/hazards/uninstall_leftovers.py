@@ -1,0 +1,33 @@
+"""A broken-off uninstallation has left folders behind.
+
+Told by:   packages: names in site-packages that begin with "~" (leftovers).
+No alarm:  it is a note: nothing imports them.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import quoted
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("packages",)
+WHY = (
+    "pip renames what it removes and puts it back if it fails; that these are left means that a process"
+    " held files open or the disk was full. pip warns of an invalid distribution ever after."
+)
+MEND = "Remove them, and install again the package that they were of if it fails."
+SOURCES = ("pypa/pip, AdjacentTempDirectory",)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one, with all of them."""
+    paths = known.fact("packages.leftovers", [])
+    if paths:
+        others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield Symptom(
+            f"{paths[0]}{others} is what an uninstallation left",
+            command=" ".join(["rm -r", *map(quoted, paths)]),
+            evidence={"packages.leftovers": paths},
+        )

@@ -1,0 +1,57 @@
+"""Packages of the user's own folder are imported in place of the environment's.
+
+Told by:   the probes of frameworks: the first installation lies in the user's site folder; in a conda or
+           virtual environment, any framework that lies there.
+No alarm:  the system's own Python, for which the user's folder is meant.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import FRAMEWORKS
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.WARNING
+READS = ("python", "packages")
+WHY = (
+    "`pip install --user` puts packages where every environment of that Python version finds them"
+    " first; what the environment pins is not what runs."
+)
+MEND = (
+    "Keep the user's folder out of environments, or uninstall from it what does not belong there."
+)
+SOURCES = ("facebookresearch/detectron2#3351", "Python documentation, PYTHONNOUSERSITE")
+WARNINGS = tuple((name, "hidden-by-user-site") for name in FRAMEWORKS)
+
+_COMMAND = "export PYTHONNOUSERSITE=1"
+_USER = ("/.local/lib/python", "/Library/Python/")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each package that is hidden, and one for those that an environment lacks."""
+    told = set()
+    for probe, code in WARNINGS:
+        for warning in known.warnings(probe, code):
+            told.add(probe)
+            rows = known.fact(f"{probe}.installations", [])
+            evidence = {f"{probe}.installations": rows}
+            yield Symptom(warning.message, command=_COMMAND, evidence=evidence)
+    isolated = known.fact("python.manager") == "conda" or known.fact(
+        "python.is_virtual_environment"
+    )
+    if not isolated or not known.fact("python.user_site_on_path"):
+        return
+    places = {probe: str(known.fact(f"{probe}.location", "")) for probe in FRAMEWORKS}
+    from_user = {
+        probe: place
+        for probe, place in places.items()
+        if probe not in told and any(part in place for part in _USER)
+    }
+    if from_user:
+        yield Symptom(
+            f"{', '.join(from_user)}: imported from the user's own folder, not from the environment"
+            f" {known.fact('python.prefix', '')}: {next(iter(from_user.values()))}",
+            command=_COMMAND,
+            evidence={f"{probe}.location": place for probe, place in from_user.items()},
+        )

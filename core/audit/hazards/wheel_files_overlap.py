@@ -1,0 +1,59 @@
+"""Two packages own the same files, and one wrote over the other's.
+
+Told by:   packages: one path in the RECORDs of two distributions, with unlike contents (owned_twice).
+No alarm:  the same contents in both; two flavours of one framework, of which package-installed-twice
+           tells.
+Severity:  a note for what no program imports, such as tests or a licence at the top of site-packages.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import FRAMEWORKS, uninstall
+from mlbackends.audit.known import Known
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("packages",)
+WHY = (
+    "The one that was installed last runs in place of both, and once either is uninstalled the other"
+    " lacks these files. No package manager says so."
+)
+MEND = "Uninstall both, then install the one that you want."
+SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705", "NVIDIA/cutlass#3259")
+WARNINGS = (("packages", "file-owned-twice"),)
+
+_LIBRARIES = (".so", ".pyd", ".dylib", ".dll")
+_ASIDE = frozenset({"test", "tests", "doc", "docs", "example", "examples", "benchmarks", "scripts"})
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each pair of packages."""
+    flavours = _flavours(known)
+    pairs = known.fact("packages.owned_twice", [])
+    for pair, warning in zip(pairs, known.warnings("packages", "file-owned-twice"), strict=False):
+        names = {pair["first"], pair["second"]}
+        if any(names <= together for together in flavours):
+            continue
+        yield Symptom(
+            warning.message,
+            hint=warning.hint,
+            command=uninstall(known, pair["first"], pair["second"]),
+            evidence={"packages.owned_twice": [pair]},
+            severity=_severity(pair["example"]),
+        )
+
+
+def _severity(example: str) -> Severity | None:
+    top, slash, rest = example.partition("/")
+    if not slash or top in _ASIDE:
+        return Severity.NOTE
+    is_library = rest.endswith(_LIBRARIES) or ".so." in rest
+    return None if is_library else Severity.WARNING
+
+
+def _flavours(known: Known) -> list[set[str]]:
+    """Return the sets of distributions that one framework's probe has found side by side."""
+    found: list[Any] = [known.fact(f"{name}.installations", []) for name in FRAMEWORKS]
+    return [{one["name"] for one in installed} for installed in found]

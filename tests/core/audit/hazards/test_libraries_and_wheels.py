@@ -1,0 +1,551 @@
+"""Hazards of libraries and wheels, on machines that have them and on machines that do not."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from mlbackends.audit.examining import examine
+from mlbackends.audit.subjects import report_of
+from mlbackends.model.audit import Check, Severity, Status
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Library, Presence
+from mlbackends.probing.host import Host
+from mlbackends.probing.survey import survey
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import Report
+
+HOSTS = Path(__file__).resolve().parents[3] / "hosts"
+HAS = {
+    "compiler-missing-for-torch-compile": "stale-conda-workstation",
+    "cpu-build-with-gpu": "stale-conda-workstation",
+    "cuda-library-contradicts": "cluster-modules-node",
+    "cuda-mixed-majors": "broken-environment",
+    "cuda-toolkits-differ": "cluster-modules-node",
+    "cudnn-older-than-pinned": "cluster-modules-node",
+    "cudnn-sublibrary-mismatch": "cluster-modules-node",
+    "cudnn-sublibrary-missing": "broken-environment",
+    "glibc-older-than-wheel": "cluster-modules-node",
+    "kmp-duplicate-lib-ok": "stale-conda-workstation",
+    "ld-library-path-shadows-wheels": "cluster-modules-node",
+    "library-broken": "broken-environment",
+    "libstdcxx-older-than-needed": "cluster-modules-node",
+    "mkl-on-amd": "stale-conda-workstation",
+    "mpi-launcher-of-another": "cluster-modules-node",
+    "numpy-abi": "stale-conda-workstation",
+    "openmp-two-runtimes": "stale-conda-workstation",
+    "opt-einsum-missing": "hgx-h100-eight-gpus",
+    "other-environment-active": "broken-environment",
+    "other-warning": "a report with a warning that nobody claims",
+    "package-files-changed": "cluster-modules-node",
+    "package-hidden": "cluster-modules-node",
+    "package-installed-twice": "broken-environment",
+    "packages-do-not-fit": "stale-conda-workstation",
+    "pinned-version-differs": "broken-environment",
+    "python-path-of-other-version": "broken-environment",
+    "torch-extension-mismatch": "stale-conda-workstation",
+    "torch-without-code-for-gpu": "a report with a GPU's capability",
+    "uninstall-leftovers": "stale-conda-workstation",
+    "user-site-shadows": "stale-conda-workstation",
+    "wheel-files-missing": "cluster-modules-node",
+    "wheel-files-overlap": "broken-environment",
+    "wheel-needs-newer-cpu": "cluster-modules-node",
+}
+LACKS = {
+    "compiler-missing-for-torch-compile": "cluster-modules-node",
+    "cpu-build-with-gpu": "hgx-h100-eight-gpus",
+    "cuda-library-contradicts": "hgx-h100-eight-gpus",
+    "cuda-mixed-majors": "cluster-modules-node",
+    "cuda-toolkits-differ": "hgx-h100-eight-gpus",
+    "cudnn-older-than-pinned": "hgx-h100-eight-gpus",
+    "cudnn-sublibrary-mismatch": "hgx-h100-eight-gpus",
+    "cudnn-sublibrary-missing": "cluster-modules-node",
+    "glibc-older-than-wheel": "cloud-vm-recorded",
+    "kmp-duplicate-lib-ok": "broken-environment",
+    "ld-library-path-shadows-wheels": "hgx-h100-eight-gpus",
+    "library-broken": "hgx-h100-eight-gpus",
+    "libstdcxx-older-than-needed": "stale-conda-workstation",
+    "mkl-on-amd": "zen4-two-sockets",
+    "mpi-launcher-of-another": "hgx-h100-eight-gpus",
+    "numpy-abi": "macbook-m3",
+    "openmp-two-runtimes": "broken-environment",
+    "opt-einsum-missing": "cluster-modules-node",
+    "other-environment-active": "stale-conda-workstation",
+    "other-warning": "hgx-h100-eight-gpus",
+    "package-files-changed": "hgx-h100-eight-gpus",
+    "package-hidden": "stale-conda-workstation",
+    "package-installed-twice": "cluster-modules-node",
+    "packages-do-not-fit": "hgx-h100-eight-gpus",
+    "pinned-version-differs": "hgx-h100-eight-gpus",
+    "python-path-of-other-version": "cluster-modules-node",
+    "torch-extension-mismatch": "hgx-h100-eight-gpus",
+    "torch-without-code-for-gpu": "macbook-m3",
+    "uninstall-leftovers": "hgx-h100-eight-gpus",
+    "user-site-shadows": "cluster-modules-node",
+    "wheel-files-missing": "hgx-h100-eight-gpus",
+    "wheel-files-overlap": "hgx-h100-eight-gpus",
+    "wheel-needs-newer-cpu": "hgx-h100-eight-gpus",
+}
+RECORDED = {code: host for code, host in HAS.items() if (HOSTS / host).is_dir()}
+ABOUT_ALL = frozenset({"other-warning"})
+
+
+@cache
+def report(name: str) -> Report:
+    return report_of(str(HOSTS / name))
+
+
+def with_probe(base: Report, probe: str, **changes: Any) -> Report:
+    """Return a report with other fields of one probe; `facts` are put over those that it has."""
+    before = base.probes[probe]
+    facts = {**before.facts, **changes.pop("facts", {})}
+    changed = msgspec.structs.replace(before, facts=facts, **changes)
+    return msgspec.structs.replace(base, probes={**base.probes, probe: changed})
+
+
+def with_packages(base: Report, **versions: str) -> Report:
+    told = {
+        **base.probes["packages"].facts.get("distributions", {}),  # type: ignore[dict-item]
+        **{name.replace("_", "-"): version for name, version in versions.items()},
+    }
+    return with_probe(base, "packages", facts={"distributions": told})
+
+
+def checks(subject: Report, code: str) -> tuple[Check, ...]:
+    return examine(subject, only=(code,)).checks
+
+
+def only(subject: Report, code: str) -> Check:
+    (check,) = checks(subject, code)
+    return check
+
+
+def statuses(subject: Report, code: str) -> set[Status]:
+    return {check.status for check in checks(subject, code)}
+
+
+@pytest.mark.parametrize(("code", "host"), RECORDED.items())
+def test_a_machine_that_has_it_is_told_so(code: str, host: str) -> None:
+    found = checks(report(host), code)
+
+    assert {check.status for check in found} == {Status.FAILED}
+    assert all(check.message and check.evidence and check.why and check.hint for check in found)
+
+
+@pytest.mark.parametrize(("code", "host"), LACKS.items())
+def test_a_machine_that_lacks_it_raises_no_alarm(code: str, host: str) -> None:
+    assert statuses(report(host), code) <= {Status.PASSED, Status.SKIPPED}
+
+
+@pytest.mark.parametrize("code", sorted(HAS.keys() - ABOUT_ALL))
+def test_without_what_tells_it_nothing_is_claimed(code: str) -> None:
+    empty = msgspec.structs.replace(report("cluster-modules-node"), probes={})
+
+    assert statuses(empty, code) == {Status.UNKNOWN}
+
+
+# ---- OpenMP --------------------------------------------------------------------------------------
+
+
+def meeting(*runtimes: tuple[str, str]) -> Report:
+    """Return a report in which runtimes, as (maker, owner), meet."""
+    libraries = tuple(
+        Library(
+            "openmp", f"/site/{owner}.libs/{maker}.so", owner=f"{owner} 1", facts={"runtime": maker}
+        )
+        for maker, owner in runtimes
+    )
+    facts = {"meeting": [library.path for library in libraries]}
+    warning = Reason("conflict", "they meet", "set OMP_NUM_THREADS")
+    base = report("stale-conda-workstation")
+    return with_probe(base, "openmp", libraries=libraries, facts=facts, warnings=(warning,))
+
+
+def test_two_copies_of_one_runtime_are_a_note_and_intel_with_llvm_an_error() -> None:
+    code = "openmp-two-runtimes"
+
+    assert only(meeting(("gnu", "torch"), ("gnu", "sklearn")), code).severity is Severity.NOTE
+    assert only(meeting(("gnu", "torch"), ("llvm", "faiss")), code).severity is Severity.WARNING
+    assert only(meeting(("intel", "torch"), ("llvm", "faiss")), code).severity is Severity.ERROR
+
+
+def test_a_runtime_that_is_a_package_alone_can_be_uninstalled() -> None:
+    subject = meeting(("intel", "intel-openmp"), ("gnu", "scikit-learn"))
+
+    command = only(subject, "openmp-two-runtimes").command
+
+    assert command == "/opt/conda/envs/vision/bin/python -m pip uninstall intel-openmp"
+
+
+@pytest.mark.parametrize("value", ["FALSE", "0", ""])
+def test_the_silenced_check_is_none_where_the_variable_says_no(value: str) -> None:
+    base = report("stale-conda-workstation")
+    subject = with_probe(base, "environment", facts={"variables": {"KMP_DUPLICATE_LIB_OK": value}})
+
+    assert only(subject, "kmp-duplicate-lib-ok").status is Status.PASSED
+
+
+def test_the_silenced_check_is_an_error_where_it_would_have_spoken() -> None:
+    subject = meeting(("intel", "torch"), ("llvm", "faiss"))
+
+    assert only(subject, "kmp-duplicate-lib-ok").severity is Severity.ERROR
+
+
+# ---- search paths --------------------------------------------------------------------------------
+
+
+def test_shadowing_is_told_once_for_a_folder_with_the_command_that_mends_it() -> None:
+    (check,) = checks(report("cluster-modules-node"), "ld-library-path-shadows-wheels")
+
+    assert (
+        "/opt/apps/cuda/12.2/lib64/libcublas.so.12 (12.2.5) is taken in place of" in check.message
+    )
+    assert "nvidia-cublas-cu12 12.8.4.1" in check.message
+    assert check.command == (
+        "export LD_LIBRARY_PATH=/opt/apps/vendor/lib:/opt/apps/cudnn/9.2/lib"
+        ":/opt/apps/gcc/4.9/lib64:/opt/apps/mpich/lib"
+    )
+    assert check.evidence.keys() == {"libcublas.so.12", "libcublasLt.so.12"}
+
+
+def test_a_cudnn_that_is_older_than_the_pin_is_not_told_as_a_shadow_too() -> None:
+    outcome = examine(report("cluster-modules-node"))
+    about = [check.code for check in outcome.failed() if "/libcudnn.so.9 (9.2.1):" in check.message]
+
+    assert about == ["cudnn-older-than-pinned"]
+
+
+def test_the_systems_cudnn_on_the_search_path_shadows_the_wheels() -> None:
+    environment = {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu", "HOME": "/home/ml"}
+    host = Host(str(HOSTS / "hgx-h100-eight-gpus"), environment=environment)
+    subject = survey((), host, Presence.FOUND)
+
+    (check,) = checks(subject, "ld-library-path-shadows-wheels")
+
+    assert check.command == "unset LD_LIBRARY_PATH"
+    assert "libcudnn.so.9" in check.evidence
+    # 9.5.1 is newer than the 9.1.0.70 that torch pins.
+    assert only(subject, "cudnn-older-than-pinned").status is Status.PASSED
+
+
+def test_a_search_path_that_names_a_wheels_own_folder_is_no_alarm() -> None:
+    folder = "/home/ml/venv/lib/python3.10/site-packages/nvidia/cudnn/lib"
+    host = Host(str(HOSTS / "hgx-h100-eight-gpus"), environment={"LD_LIBRARY_PATH": folder})
+    subject = survey((), host, Presence.FOUND)
+
+    assert only(subject, "ld-library-path-shadows-wheels").status is Status.PASSED
+    assert only(subject, "cudnn-sublibrary-mismatch").status is Status.PASSED
+
+
+def broken(found_by: str, reason: str, path: str, *others: Library) -> Report:
+    library = Library("nccl", path, path.rpartition("/")[2], found_by=found_by)
+    library = msgspec.structs.replace(library, reasons=(Reason(reason, f"{path} is bad"),))
+    return with_probe(report("hgx-h100-eight-gpus"), "nccl", libraries=(library, *others))
+
+
+GOOD = Library("nccl", "/usr/lib/libnccl.so.2", "libnccl.so.2", wins=True)
+
+
+def test_the_loader_passes_a_library_for_another_processor_and_stops_at_what_is_none() -> None:
+    code, path = "library-broken", "/opt/x/libnccl.so.2"
+
+    passed = broken("LD_LIBRARY_PATH", "wrong-architecture", path, GOOD)
+    fatal = broken("LD_LIBRARY_PATH", "not-a-library", path, GOOD)
+
+    assert only(passed, code).status is Status.PASSED
+    assert only(fatal, code).severity is Severity.ERROR
+
+
+def test_a_linker_script_is_no_broken_library() -> None:
+    subject = broken("site-packages", "not-a-library", "/site/x.libs/../libnccl.so")
+
+    script = broken("ld.so.cache", "not-a-library", "/usr/lib/libnccl.so")
+
+    assert only(script, "library-broken").status is Status.PASSED
+    assert only(subject, "library-broken").status is Status.FAILED
+
+
+def test_a_leftover_of_the_system_is_a_note_and_a_wheels_library_an_error() -> None:
+    leftover = only(report("zen2-desktop-nouveau"), "library-broken")
+    wheel = broken("site-packages", "dangling-link", "/site/nvidia/nccl/lib/libnccl.so.2")
+
+    assert leftover.severity is Severity.NOTE
+    assert only(wheel, "library-broken").severity is Severity.ERROR
+
+
+# ---- torch and GPUs ------------------------------------------------------------------------------
+
+
+def with_gpu(version: str, cuda: str, capability: str, machine: str = "x86_64") -> Report:
+    base = report("hgx-h100-eight-gpus")
+    gpu = Device("cuda", 0, "the GPU", capability=capability)
+    base = with_probe(base, "nvidia", devices=(gpu,))
+    base = with_probe(base, "host", facts={"machine": machine})
+    return with_probe(base, "torch", version=version, facts={"cuda_version": cuda})
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "capability"),
+    [
+        ("2.9.0+cu130", "13.0", "6.1"),
+        ("2.9.0+cu128", "12.8", "6.1"),
+        ("2.11.0+cu128", "12.8", "7.0"),
+        ("2.10.0+cu126", "12.6", "12.0"),
+        ("2.6.0+cu124", "12.4", "10.0"),
+        ("2.5.1+cu118", "11.8", "12.0"),
+        ("2.14.0", "13.0", "7.0"),
+        ("2.1.0+cu121", "12.1", "3.7"),
+    ],
+)
+def test_a_gpu_that_no_code_is_for_is_an_error(version: str, cuda: str, capability: str) -> None:
+    check = only(with_gpu(version, cuda, capability), "torch-without-code-for-gpu")
+
+    assert check.status is Status.FAILED
+    assert f"is {capability}" in check.message
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "capability"),
+    [
+        ("2.9.0+cu126", "12.6", "6.1"),
+        ("2.9.0+cu128", "12.8", "8.9"),
+        ("2.10.0+cu128", "12.8", "7.0"),
+        ("2.10.0+cu128", "12.8", "12.1"),
+        ("2.14.0", "13.0", "10.3"),
+        ("2.6.0+cu124", "12.4", "9.0"),
+        ("2.6.0+cu124", "12.4", "5.2"),
+    ],
+)
+def test_code_of_the_same_major_and_a_lower_minor_number_runs(
+    version: str, cuda: str, capability: str
+) -> None:
+    check = only(with_gpu(version, cuda, capability), "torch-without-code-for-gpu")
+
+    assert check.status is Status.PASSED
+
+
+def test_wheels_for_arm_are_compiled_for_other_gpus() -> None:
+    code = "torch-without-code-for-gpu"
+
+    assert only(with_gpu("2.9.0+cu130", "13.0", "11.0", "aarch64"), code).status is Status.PASSED
+    assert only(with_gpu("2.9.0+cu130", "13.0", "11.0"), code).status is Status.FAILED
+    assert only(with_gpu("2.9.0+cu130", "13.0", "7.5", "aarch64"), code).status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("version", "capability"), [("2.9.0a0+git1234567", "6.1"), ("2.9.0+cu130", "")]
+)
+def test_what_is_not_known_of_a_build_or_a_gpu_is_unknown(version: str, capability: str) -> None:
+    check = only(with_gpu(version, "13.0", capability), "torch-without-code-for-gpu")
+
+    assert check.status is Status.UNKNOWN
+
+
+def test_a_build_for_the_cpu_beside_amds_gpu_is_told() -> None:
+    base = report("mi300x-eight-gpus")
+    subject = with_probe(base, "torch", version="2.9.0+cpu", facts={"built_for": "cpu"})
+
+    assert "there is an AMD GPU" in only(subject, "cpu-build-with-gpu").message
+    assert only(base, "cpu-build-with-gpu").status is Status.PASSED
+
+
+def test_builds_for_different_devices_do_not_go_together() -> None:
+    row = {"package": "torchvision", "version": "0.21.0+cpu", "wanted": "2.6.0"}
+    base = report("hgx-h100-eight-gpus")
+
+    unlike = with_probe(base, "torch", facts={"partners": [row]})
+    alike = with_probe(base, "torch", facts={"partners": [{**row, "version": "0.21.0"}]})
+
+    assert "builds for different devices" in only(unlike, "torch-extension-mismatch").message
+    assert only(alike, "torch-extension-mismatch").status is Status.PASSED
+
+
+def test_without_a_gpu_a_missing_compiler_is_a_note() -> None:
+    code, base = "compiler-missing-for-torch-compile", report("stale-conda-workstation")
+    without = with_probe(base, "nvidia", devices=())
+    chosen = with_probe(base, "compilers", facts={"environment": {"CC": "/opt/llvm/bin/clang"}})
+
+    assert only(base, code).severity is Severity.WARNING
+    assert only(base, code).command == "apt-get install -y gcc g++ python3-dev"
+    assert only(without, code).severity is Severity.NOTE
+    assert only(chosen, code).status is Status.PASSED
+
+
+# ---- versions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("versions", "status"),
+    [
+        ({"numpy": "2.1.0", "torch": "2.2.2"}, Status.FAILED),
+        ({"numpy": "2.1.0", "torch": "2.3.0+cpu"}, Status.PASSED),
+        ({"numpy": "1.26.4", "torch": "2.2.2"}, Status.PASSED),
+        ({"numpy": "2.0.0rc1", "pandas": "2.1.4"}, Status.FAILED),
+        ({"numpy": "of no version", "torch": "2.2.2"}, Status.PASSED),
+        ({"numpy": "2.1.0", "torch": "of no version"}, Status.PASSED),
+    ],
+)
+def test_numpy_2_goes_with_what_was_compiled_for_it(
+    versions: dict[str, str], status: Status
+) -> None:
+    assert (
+        only(with_packages(report("cloud-vm-recorded"), **versions), "numpy-abi").status is status
+    )
+
+
+def test_on_windows_torch_goes_with_numpy_2_later() -> None:
+    subject = with_packages(report("cloud-vm-recorded"), numpy="2.1.0", torch="2.3.1")
+
+    assert only(subject, "numpy-abi").status is Status.PASSED
+    windows = with_probe(subject, "host", facts={"platform": "win32"})
+    assert "from 2.4.1 on" in only(windows, "numpy-abi").message
+
+
+@pytest.mark.parametrize(
+    ("host", "versions", "said"),
+    [
+        ("proxmox-kvm64", {"numpy": "2.4.0"}, "numpy 2.4.0 needs sse4_2"),
+        ("proxmox-kvm64", {"jaxlib": "0.7.0"}, "jaxlib 0.7.0 needs avx"),
+        ("ivy-bridge-desktop", {"tensorflow": "2.4.0"}, "tensorflow 2.4.0 needs avx2"),
+        ("ivy-bridge-desktop", {"polars_runtime_32": "1.36.0"}, "polars-runtime-32 1.36.0 needs"),
+    ],
+)
+def test_a_wheel_for_a_newer_processor_is_an_error(
+    host: str, versions: dict[str, str], said: str
+) -> None:
+    (check,) = checks(with_packages(report(host), **versions), "wheel-needs-newer-cpu")
+
+    assert check.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("host", "versions"),
+    [
+        ("ivy-bridge-desktop", {"tensorflow": "2.16.1", "numpy": "2.4.0", "jaxlib": "0.7.0"}),
+        ("ivy-bridge-desktop", {"polars_runtime_32": "1.36.0", "polars_runtime_compat": "1.36.0"}),
+        ("proxmox-kvm64", {"numpy": "2.3.5", "torch": "2.9.0"}),
+        ("alder-lake-hybrid", {"polars": "1.30.0", "pyarrow": "20.0.0"}),
+        ("raspberry-pi-5", {"numpy": "2.4.0", "tensorflow": "2.18.0"}),
+    ],
+)
+def test_a_wheel_that_this_processor_runs_is_no_alarm(host: str, versions: dict[str, str]) -> None:
+    subject = with_packages(report(host), **versions)
+
+    assert only(subject, "wheel-needs-newer-cpu").status in (Status.PASSED, Status.SKIPPED)
+
+
+def test_wheels_for_glibc_do_not_run_on_musl() -> None:
+    needed = {"glibc_needed": {"torch": "2.28"}}
+    alpine = with_probe(report("alpine-container"), "packages", facts=needed)
+    newer = with_probe(report("cloud-vm-recorded"), "packages", facts=needed)
+    untold = with_probe(newer, "host", facts={"libc_version": None})
+
+    assert "this machine has musl 1.2.5" in only(alpine, "glibc-older-than-wheel").message
+    assert only(newer, "glibc-older-than-wheel").status is Status.PASSED
+    assert only(untold, "glibc-older-than-wheel").status is Status.UNKNOWN
+    assert only(report("macbook-m3"), "glibc-older-than-wheel").status is Status.SKIPPED
+
+
+def test_a_libstdcxx_of_unknown_version_is_unknown() -> None:
+    subject = with_probe(report("cluster-modules-node"), "host", facts={"libstdcxx_version": None})
+
+    assert only(subject, "libstdcxx-older-than-needed").status is Status.UNKNOWN
+
+
+# ---- packages ------------------------------------------------------------------------------------
+
+
+def test_two_flavours_that_own_one_file_are_told_once() -> None:
+    outcome = examine(report("stale-conda-workstation"))
+    about = [check.code for check in outcome.failed() if "onnxruntime" in check.message]
+
+    assert about == ["package-installed-twice"]
+
+
+@pytest.mark.parametrize(
+    ("example", "severity"),
+    [
+        ("nvidia/cudnn/lib/libcudnn.so.9", Severity.ERROR),
+        ("cuda/bindings/driver.pyd", Severity.ERROR),
+        ("cuda/bindings/__init__.py", Severity.WARNING),
+        ("tests/__init__.py", Severity.NOTE),
+        ("LICENSE", Severity.NOTE),
+    ],
+)
+def test_how_bad_a_shared_file_is_goes_by_what_it_is(example: str, severity: Severity) -> None:
+    row = {"first": "one", "second": "two", "files": 1, "differing": 1, "example": example}
+    warning = Reason("file-owned-twice", "one and two own it", "uninstall both")
+    subject = with_probe(
+        report("hgx-h100-eight-gpus"),
+        "packages",
+        facts={"owned_twice": [row]},
+        warnings=(warning,),
+    )
+
+    assert only(subject, "wheel-files-overlap").severity is severity
+
+
+def test_a_name_from_a_report_is_quoted_in_the_command() -> None:
+    row = {"name": "x; rm -rf ~", "version": "1", "files": 3, "example": "/site/x.so"}
+    subject = with_probe(report("hgx-h100-eight-gpus"), "packages", facts={"missing_files": [row]})
+
+    check = only(subject, "wheel-files-missing")
+
+    assert check.command.endswith("--no-deps 'x; rm -rf ~==1'")
+    assert "/site/x.so, and 2 more of its libraries" in check.message
+
+
+def test_an_environment_of_uv_is_mended_with_uv() -> None:
+    base = with_probe(report("cluster-modules-node"), "python", facts={"manager": "uv"})
+
+    command = only(base, "wheel-files-missing").command
+
+    assert command == (
+        "uv pip install --python ~/venv/bin/python --reinstall-package nvidia-nvtx-cu12"
+        " --no-deps nvidia-nvtx-cu12==12.8.90"
+    )
+
+
+def test_the_packages_that_torch_was_not_built_for_are_the_ones_to_uninstall() -> None:
+    check = only(report("broken-environment"), "cuda-mixed-majors")
+
+    assert check.command.endswith(
+        "pip uninstall nvidia-cublas nvidia-cuda-runtime nvidia-cudnn-cu13"
+    )
+    assert check.hint.startswith("torch is built for CUDA 12")
+
+
+def test_the_user_folder_is_meant_for_the_systems_python() -> None:
+    base = report("stale-conda-workstation")
+    numpy = msgspec.structs.replace(base.probes["numpy"], warnings=())
+    base = msgspec.structs.replace(base, probes={**base.probes, "numpy": numpy})
+    system = with_probe(base, "python", facts={"manager": "system"})
+
+    assert only(base, "user-site-shadows").status is Status.FAILED
+    assert only(system, "user-site-shadows").status is Status.PASSED
+
+
+def test_a_cudnn_that_nobody_loads_may_lack_parts() -> None:
+    base = report("broken-environment")
+    libraries = tuple(
+        msgspec.structs.replace(library, wins=False) for library in base.probes["cudnn"].libraries
+    )
+    subject = with_probe(base, "cudnn", libraries=libraries)
+
+    assert only(base, "cudnn-sublibrary-missing").severity is Severity.ERROR
+    assert only(subject, "cudnn-sublibrary-missing").severity is Severity.NOTE
+
+
+def test_a_warning_that_no_hazard_claims_is_still_told() -> None:
+    warning = Reason("a-new-code", "something new is wrong")
+    subject = with_probe(report("hgx-h100-eight-gpus"), "cpu", warnings=(warning,))
+
+    (check,) = checks(subject, "other-warning")
+
+    assert check.message == "something new is wrong"
+    assert check.evidence == {"cpu.warnings": ["a-new-code"]}
