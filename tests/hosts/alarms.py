@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
         not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text
     ):
         wrong.append("docs/doctor-alarms.md is stale: python tests/hosts/alarms.py --write")
-    print("\n".join(wrong or text.splitlines()[5:8]))
+    print("\n".join(wrong or text.splitlines()[6:9]))
     return 1 if wrong else 0
 
 
