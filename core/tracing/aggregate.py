@@ -200,13 +200,13 @@ class Aggregate:
             return False
         identity = hash((Primitive, key.decode(), _NOWHERE))
         group = self._slow.get(identity)
-        if group is None:
+        if not isinstance(group, Group):
             group = Group("primitive", number, line + b"\n", _NOWHERE, key)
             self.groups.append(group)
             self._slow[identity] = group
         group.add(duration)
         self._keys += 1
-        self._fast[b""][key] = group.durations.append if isinstance(group, Group) else group.add
+        self._fast[b""][key] = group.durations.append
         return True
 
     def _prefixed(self, line: bytes, number: int) -> None:
