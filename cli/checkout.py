@@ -20,7 +20,7 @@ def location(outcome: Outcome, check: Check) -> tuple[str, int]:
         return path(check.place.file), max(1, check.place.line)
     if os.path.exists(outcome.subject):
         return path(outcome.subject), 1
-    return re.sub(r"[^\w.-]+", "-", one_line(outcome.subject)).strip("-.") or outcome.kind, 1
+    return re.sub(r"[^\w.-]+", "-", one_line(outcome.subject)).strip("-.") or "machine", 1
 
 
 def path(file: str) -> str:

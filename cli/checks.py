@@ -84,8 +84,7 @@ def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
 
 def fingerprint(*parts: object) -> str:
     """Return 32 hexadecimal digits that stay the same as long as the parts do."""
-    joined = "\0".join(str(part) for part in parts)
-    return hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
 
 
 def counts(outcome: Outcome) -> list[tuple[int, str]]:

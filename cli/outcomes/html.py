@@ -64,7 +64,7 @@ def _finding(check: Check) -> str:
         words("span", str(check.severity), f"severity {kind}"),
         words("strong", checks.sentence(check)),
         " ",
-        words("code", f"[{check.code}]", "dim"),
+        words("code", f"[{checks.line(check.code)}]", "dim"),
         words("p", f"declared in {declared}", "dim") if declared else "",
         _advice(check),
         _evidence(check),

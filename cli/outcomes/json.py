@@ -1,5 +1,7 @@
 """JSON: the whole outcome as one object, indented; `backends schema outcome` describes it."""
 
+import math
+import re
 from typing import Any
 
 import msgspec
@@ -7,23 +9,24 @@ import msgspec
 from mlbackends.cli.terminal import Page
 from mlbackends.model.audit import Outcome
 
+_HALVES = re.compile("[\ud800-\udfff]")
+
 
 def outcome(outcome: Outcome, page: Page) -> str:
     """Return the outcome as JSON."""
     del page
-    try:
-        data = msgspec.json.encode(outcome)
-    except UnicodeEncodeError:  # a file's name that is not UTF-8
-        data = msgspec.json.encode(_whole(msgspec.to_builtins(outcome)))
+    data = msgspec.json.encode(_fit(msgspec.to_builtins(outcome)))
     return msgspec.json.format(data, indent=2).decode()
 
 
-def _whole(value: Any) -> Any:
-    """Return data in which every half of a character is replaced."""
+def _fit(value: Any) -> Any:
+    """Return data without what JSON cannot hold: halves of characters, and numbers that are none."""
     if isinstance(value, str):
-        return value.encode(errors="replace").decode()
+        return value if value.isascii() else _HALVES.sub("\ufffd", value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {_whole(name): _whole(each) for name, each in value.items()}
+        return {_fit(name): _fit(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_whole(each) for each in value]
+        return [_fit(each) for each in value]
     return value

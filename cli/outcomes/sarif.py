@@ -19,7 +19,7 @@ _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 _PROBLEMS = {Severity.NOTE: "recommendation", Severity.WARNING: "warning", Severity.ERROR: "error"}
-_LONGEST_NAME, _LONGEST_DESCRIPTION = 250, 1000
+_LONGEST_NAME, _LONGEST_DESCRIPTION = 250, 900
 """Code scanning takes 255 and 1,024 characters."""
 
 

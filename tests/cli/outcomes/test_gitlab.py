@@ -1,0 +1,78 @@
+"""GitLab code quality: the keys and words that GitLab documents, and fingerprints that stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
+
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEVERITIES = {"info", "minor", "major", "critical", "blocker"}
+
+
+def findings(outcome: Outcome) -> list[dict[str, Any]]:
+    """Write an outcome, and hold it to what GitLab documents: https://docs.gitlab.com/ci/testing/code_quality."""
+    text = written("gitlab", outcome)
+    assert not text.startswith("\ufeff")
+    found: list[dict[str, Any]] = json.loads(text)
+    for each in found:
+        assert each.keys() >= {"description", "check_name", "fingerprint", "severity", "location"}
+        assert all(isinstance(each[name], str) for name in each.keys() - {"location"})
+        assert each["severity"] in SEVERITIES
+        assert re.fullmatch("[0-9a-f]{32}", each["fingerprint"])
+        path = each["location"]["path"]
+        assert path and not path.startswith(("/", "./", "../"))
+        assert each["location"]["lines"]["begin"] >= 1
+    assert len({each["fingerprint"] for each in found}) == len(found)
+    return found
+
+
+def test_the_sample_is_as_it_was() -> None:
+    assert written("gitlab", sample()) + "\n" == (GOLDEN / "sample.gitlab.json").read_text()
+
+
+def test_what_failed_is_there_the_worst_first() -> None:
+    assert [(each["check_name"], each["severity"]) for each in findings(sample())] == [
+        ("backends/driver-branch", "critical"),
+        ("backends/openmp-two-runtimes", "critical"),
+        ("backends/openmp-two-runtimes", "minor"),
+        ("backends/opt-einsum", "info"),
+    ]
+
+
+def test_a_machine_s_finding_stands_at_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nodes").mkdir()
+    report = tmp_path / "nodes" / "0115.json"
+    report.touch()
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    failed = Check("a", "t", Severity.ERROR, Status.FAILED, "12 errors")
+
+    (one,) = findings(with_checks(failed, subject=str(report)))
+    (same,) = findings(with_checks(Check("a", "t", Severity.ERROR, Status.FAILED, "13")))
+
+    assert one["location"] == {"path": "nodes/0115.json", "lines": {"begin": 1}}
+    assert one["fingerprint"] != same["fingerprint"]  # of another machine
+
+
+@given(ANY)
+def test_any_outcome_is_valid(outcome: Outcome) -> None:
+    assert len(findings(outcome)) == len(outcome.failed())
+
+
+@pytest.mark.parametrize(
+    "outcome", [hostile(), pytest.param(long(), marks=pytest.mark.slow)], ids=["hostile", "long"]
+)
+def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
+    names = {each["check_name"].removeprefix("backends/") for each in findings(outcome)}
+
+    assert failed_codes(outcome) <= names

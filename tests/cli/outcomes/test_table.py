@@ -1,0 +1,81 @@
+"""The page for people: the worst first, as wide as it is told, and a command that can be copied."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
+
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+
+
+def test_the_sample_is_as_it_was() -> None:
+    assert written("table", sample(), details=True) == (GOLDEN / "sample.txt").read_text()
+
+
+def test_the_worst_is_first_and_the_counts_are_last() -> None:
+    lines = written("table", sample()).splitlines()
+
+    heads = [line for line in lines if line[:1] in "✗!·"]
+    assert [head.split()[1] for head in heads if head] == ["error", "error", "warning", "note"]
+    assert lines[-1] == (
+        "Known hazards, this machine: 2 errors, 1 warning, 1 note, 1 waived, 1 not checked,"
+        " 1 not for this machine, 1 passed"
+    )
+
+
+def test_nothing_found_is_one_line() -> None:
+    passed = Check("a", "t")
+
+    assert written("table", with_checks(passed)) == (
+        "Known hazards, this machine: nothing found, 1 passed\n"
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_lines_fit_and_a_command_is_never_broken(width: int) -> None:
+    command = "pip install " + " ".join(f"package-{n}==1.0" for n in range(30))
+    failed = Check(
+        "a", "t", Severity.ERROR, Status.FAILED, "word " * 60, "why " * 60, "do " * 60, command
+    )
+
+    lines = written("table", with_checks(failed), width=width).splitlines()
+
+    assert f"  type  {command}" in lines
+    assert all(len(line) <= width for line in lines[:-1] if command not in line)
+
+
+def test_colours_are_of_the_severity_and_end() -> None:
+    text = written("table", sample(), color=True)
+
+    assert "\033[1m\033[31m✗ error\033[39m driver-branch" in text
+    assert "\033[1m\033[33m! warning\033[39m" in text
+    assert all(line.count("\033[1m") == line.count("\033[0m") for line in text.splitlines())
+
+
+def test_a_terminal_without_unicode_gets_none() -> None:
+    assert written("table", hostile(), unicode=False).isascii()
+
+
+def test_without_colour_nothing_reaches_the_terminal_s_controls() -> None:
+    text = written("table", hostile(), details=True)
+
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", text)
+    assert not any(line.startswith(("ok ", "::", "#")) for line in text.splitlines())
+
+
+@given(ANY)
+def test_any_outcome_has_a_page(outcome: Outcome) -> None:
+    assert written("table", outcome, details=True).endswith("\n")
+
+
+def test_the_longest_loses_no_code() -> None:
+    heads = {
+        line.split(" ", 2)[2]
+        for line in written("table", long()).splitlines()
+        if line[:1] in "✗!·"[:3] and line
+    }
+
+    assert failed_codes(long()) <= heads
