@@ -12,7 +12,7 @@ from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.NOTE
 READS = ("cpu",)
-WHY = "It makes measurements steady and takes a fifth to a half of the speed of few threads."
+WHY = "It makes measurements steady, and slows what runs in few threads most."
 MEND = "Keep it off while you measure, and switch it on for work."
 SOURCES = (
     "Linux, admin-guide/pm/cpufreq.rst, The boost File in sysfs; intel_pstate.rst, no_turbo",

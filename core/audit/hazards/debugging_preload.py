@@ -15,7 +15,7 @@ from mlbackends.model.audit import Severity
 SEVERITY = Severity.WARNING
 READS = ("environment",)
 WHY = (
-    "Every allocation is checked, in every program that is started: two to twenty times the time, more"
+    "Every allocation is checked, in every program that is started: two to fifteen times the time, more"
     " memory, and CUDA may refuse to start where the address space is taken."
 )
 MEND = "Unset LD_PRELOAD when the fault is found."
