@@ -1,0 +1,226 @@
+"""`backends doctor`, as a user runs it: on recorded machines, on saved reports, and live."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from running import PLAIN, backends
+
+if TYPE_CHECKING:
+    from conftest import FakeLibrary
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+BROKEN = str(HOSTS / "broken-environment")
+
+
+@pytest.fixture(scope="module")
+def two_runtimes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Save a report of one probe, which warns."""
+    data = json.loads(backends("info", "--root", BROKEN, "--format", "json", "openmp").stdout)
+    data["probes"]["openmp"]["warnings"] = [
+        {"code": "conflict", "message": "libgomp and libiomp5 meet", "hint": "share one"}
+    ]
+    file = tmp_path_factory.mktemp("reports") / "report.json"
+    file.write_text(json.dumps(data))
+    return str(file)
+
+
+def checks(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    done = backends("doctor", "--format", "json", *arguments)
+    assert done.stderr == ""
+    return done.returncode, {each["code"]: each for each in json.loads(done.stdout)["checks"]}
+
+
+def test_a_warning_is_found_and_exit_0_by_default(two_runtimes: str) -> None:
+    code, found = checks("--only", "openmp-two-runtimes", two_runtimes)
+
+    assert code == 0
+    assert found["openmp-two-runtimes"]["status"] == "failed"
+    assert found["openmp-two-runtimes"]["message"] == "libgomp and libiomp5 meet"
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"), [("note", 1), ("warning", 1), ("error", 0), ("never", 0)]
+)
+def test_fail_on_says_what_is_exit_1(two_runtimes: str, fail_on: str, code: int) -> None:
+    done = backends("doctor", "--only", "openmp-two-runtimes", "--fail-on", fail_on, two_runtimes)
+
+    assert done.returncode == code
+    assert "! warning openmp-two-runtimes" in done.stdout
+
+
+def test_ignored_codes_are_left_out(two_runtimes: str) -> None:
+    code, found = checks("--ignore", "openmp-two-runtimes", "--fail-on", "never", two_runtimes)
+
+    assert code == 0
+    assert found and "openmp-two-runtimes" not in found
+
+
+def test_only_looks_for_that_alone() -> None:
+    _, found = checks("--only", "openmp-two-runtimes", BROKEN)
+
+    assert list(found) == ["openmp-two-runtimes"]
+
+
+def test_what_the_report_does_not_tell_is_not_checked_and_strict_is_exit_3(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    backends("info", "--root", BROKEN, "--format", "json", "--output", str(report), "cpu")
+    options = ("--only", "openmp-two-runtimes", str(report))
+
+    code, found = checks(*options)
+    strict = backends("doctor", "--strict", *options)
+
+    assert code == 0
+    assert found["openmp-two-runtimes"]["status"] == "unknown"
+    assert strict.returncode == 3
+    assert "the report has no openmp" in strict.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["alpine-container", "hgx-h100-eight-gpus", "macbook-m3"])
+def test_a_recorded_machine_is_judged_as_its_report_is(host: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    root = str(HOSTS / host)
+    backends("info", "--root", root, "--format", "json", "--output", str(report))
+
+    assert checks("--fail-on", "never", root) == checks("--fail-on", "never", str(report))
+
+
+@pytest.mark.slow
+def test_the_live_machine_is_judged() -> None:
+    done = backends("doctor", "--depth", "found", "--fail-on", "never", "--all")
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("Known hazards, this machine: ")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "openmp-two-runtime"), "openmp-two-runtimes"),
+        (("--ignore", "openmp_two_runtimes"), "openmp-two-runtimes"),
+        (("/no/report.json",), "/no/report.json cannot be read: No such file or directory"),
+        (("--timeout", "nan"), "nan is no number of seconds"),
+        (("--timeout", "0"), "0"),
+        (("--format", "xml"), "junit"),
+        (("--fail-on", "fatal"), "warning"),
+        (("--python", sys.executable, BROKEN), "it goes with no FILE or DIR"),
+        (("--output", "/no/folder/outcome", "--only", "openmp-two-runtimes", BROKEN), "cannot be"),
+    ],
+    ids=lambda each: " ".join(each)[:40] if isinstance(each, tuple) else "",
+)
+def test_a_wrong_question_is_exit_2_and_says_what_is_right(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    done = backends("doctor", *arguments)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "\0" * 100, '{"schema":"backends.report/9"}', "[" * 100_000]
+)
+def test_a_file_that_is_no_report_is_one_line(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text)
+
+    done = backends("doctor", str(file))
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"backends: {file} ") and "Traceback" not in done.stderr
+
+
+def test_a_folder_that_is_no_machine_is_told(tmp_path: Path) -> None:
+    (tmp_path / "something").mkdir()
+
+    done = backends("doctor", str(tmp_path))
+
+    assert done.returncode == 2
+    assert str(tmp_path) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_name_that_is_not_utf8_is_survived(two_runtimes: str, tmp_path: Path) -> None:
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    Path(file).write_bytes(Path(two_runtimes).read_bytes())
+
+    for form in ("json", "junit", "sarif", "gitlab", "prometheus", "html"):
+        assert backends("doctor", "--format", form, file).returncode in (0, 1)
+
+
+def test_a_reader_that_goes_away_is_no_error_message(two_runtimes: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbackends", "doctor", two_runtimes],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+        env=PLAIN,
+        cwd="/",
+    )
+    os.close(write)
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_full_disk_is_exit_2_and_one_line(two_runtimes: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mlbackends", "doctor", two_runtimes],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            env=PLAIN,
+            cwd="/",
+        )
+
+    assert done.returncode == 2
+    assert b"No space left on device" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_an_interrupt_is_exit_130(fake_library: FakeLibrary) -> None:
+    hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
+    library = fake_library("hanging", "libnccl.so.2", source=hang)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", "doctor", "--timeout", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**PLAIN, "LD_LIBRARY_PATH": str(library.parent)},
+        cwd="/",
+    )
+    deadline = time.monotonic() + 60
+    while not opens(library) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert told.strip() == b"backends: interrupted"
+
+
+def opens(library: Path) -> bool:
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if str(library) in maps.read_text():
+                return True
+    return False
+
+
+@pytest.mark.slow
+def test_python_looks_at_another_environment() -> None:
+    done = backends("doctor", "--python", sys.executable, "--depth", "found", "--fail-on", "never")
+
+    assert done.returncode == 0
