@@ -511,6 +511,46 @@ def test_a_dangling_sub_library_is_missing(machine: Machine) -> None:
     assert only(finding).facts["missing_sub_libraries"] == ["ops"]
 
 
+def place_cudnn(machine: Machine, folder: str, version: str, *parts: str) -> None:
+    """Put a cuDNN there, "" for libcudnn itself, as files with their version in the name."""
+    for part in parts:
+        name = f"libcudnn_{part}" if part else "libcudnn"
+        machine.library(f"{folder}/{name}.so.{version}", f"{name}.so.9")
+        machine.link(f"{folder}/{name}.so.9", f"{name}.so.{version}")
+
+
+def test_a_stray_part_on_the_search_path_comes_before_the_one_beside_libcudnn(
+    machine: Machine,
+) -> None:
+    place_cudnn(machine, "/usr/lib/x86_64-linux-gnu", "9.1.0", "", *PARTS)
+    place_cudnn(machine, "/opt/stray", "9.5.1", "ops")
+
+    (warning,) = cudnn.find(machine.host(LD_LIBRARY_PATH="/opt/stray")).warnings
+
+    assert warning.code == "sub-library-shadowed"
+    assert "gets /opt/stray/libcudnn_ops.so.9, which is 9.5.1, before the one" in warning.message
+    assert warning.hint == "take /opt/stray out of LD_LIBRARY_PATH"
+
+
+def test_a_stray_part_of_the_same_version_is_no_mixture(machine: Machine) -> None:
+    place_cudnn(machine, "/usr/lib/x86_64-linux-gnu", "9.1.0", "", *PARTS)
+    place_cudnn(machine, "/opt/stray", "9.1.0", "ops")
+
+    assert cudnn.find(machine.host(LD_LIBRARY_PATH="/opt/stray")).warnings == ()
+
+
+def test_a_part_that_a_wheel_lacks_is_taken_from_the_system(machine: Machine) -> None:
+    home = f"{SITE}/nvidia/cudnn/lib"
+    place_cudnn(machine, home, "9.10.2", "", *PARTS)
+    place_cudnn(machine, "/usr/lib/x86_64-linux-gnu", "9.20.0", "", *PARTS, "engines_tensor_ir")
+
+    (warning,) = cudnn.find(machine.host()).warnings
+
+    assert warning.code == "sub-library-shadowed"
+    assert "libcudnn_engines_tensor_ir.so.9, which is 9.20.0, as none is beside" in warning.message
+    assert warning.hint == "install one whole cuDNN, and remove the other"
+
+
 def test_a_sub_library_of_another_version_is_a_warning(machine: Machine) -> None:
     lib = "/usr/lib/x86_64-linux-gnu"
     for part in PARTS:

@@ -23,7 +23,9 @@ from mlbackends.probing.elf import (
     defined_symbols,
     read_elf,
     version_definitions,
+    version_needs,
 )
+from mlbackends.probing.elf_sketch import Sketch, sketched
 
 needs_cc = pytest.mark.skipif(
     shutil.which("cc") is None or sys.platform != "linux", reason="no cc that makes ELF files"
@@ -253,6 +255,15 @@ def test_readelf_agrees_on_the_symbols_and_versions_of_this_pythons_libraries() 
         assert list(version_definitions(path)) == [
             name for flags, name in listed if flags != "BASE"
         ], path
+        needs: dict[str, list[str]] = {}
+        file = ""
+        section = readelf("-V", path).partition("Version needs section")[2]
+        for line in section.partition("Version definition section")[0].splitlines():
+            if named_file := re.search(r"File: (\S+)", line):
+                file = named_file[1]
+            elif name := re.search(r"Name: (\S+)", line):
+                needs.setdefault(file, []).append(name[1])
+        assert {name: list(told) for name, told in version_needs(path).items()} == needs, path
 
 
 # ---- machines that are not this one -----------------------------------------
@@ -534,3 +545,39 @@ def test_bytes_changed_anywhere_are_survived(
 def test_random_bytes_after_the_magic_number_are_survived(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.so").write_bytes(b"\x7fELF" + content)
     read_everything(str(tmp_path / "x.so"))
+
+
+# ---- versions that are needed ---------------------------------------------------------------------
+
+NEEDS = (("libc.so.6", ("GLIBC_2.17", "GLIBC_2.28")), ("libstdc++.so.6", ("GLIBCXX_3.4.29",)))
+
+
+@pytest.mark.parametrize("machine", ["i686", "x86_64", "aarch64", "ppc64", "s390x"])
+def test_versions_that_are_needed_are_told_by_library(tmp_path: Path, machine: str) -> None:
+    path = tmp_path / "liba.so"
+    path.write_bytes(sketched(Sketch(machine, "liba.so", versions=["A_1"], needs=NEEDS)))
+
+    assert version_needs(str(path)) == dict(NEEDS)
+    assert version_definitions(str(path)) == ("A_1",)
+
+
+def test_a_library_that_needs_no_versions_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "liba.so"
+    path.write_bytes(sketched(Sketch("x86_64", "liba.so")))
+
+    assert version_needs(str(path)) == {}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 2000), byte=st.integers(0, 255))
+def test_damaged_needs_are_no_library_or_few_names(tmp_path: Path, at: int, byte: int) -> None:
+    content = bytearray(sketched(Sketch("x86_64", "liba.so", needs=NEEDS)))
+    content[at % len(content)] = byte
+    path = tmp_path / "liba.so"
+    path.write_bytes(content)
+
+    try:
+        told = version_needs(str(path))
+    except NotElf:
+        return
+    assert sum(map(len, told.values())) <= 4096

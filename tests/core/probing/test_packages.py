@@ -215,6 +215,18 @@ def test_the_first_on_the_import_path_hides_the_others(tmp_path: Path) -> None:
     assert warning.message == "thing 1.0 in /user is imported, and hides thing 2.0 in /site"
 
 
+def test_a_users_own_copy_before_the_environments_is_told_apart(tmp_path: Path) -> None:
+    user, site = "/home/me/.local/lib/python3.11/site-packages", "/env/site-packages"
+    files: dict[str, str | bytes] = {
+        f"{folder[1:]}/{name}": ""
+        for folder, version in ((user, "1.0"), (site, "2.0"))
+        for name in (f"thing-{version}.dist-info/METADATA", "thing/__init__.py")
+    }
+
+    assert codes(about(machine(tmp_path, files, user, site))) == ["hidden-by-user-site"]
+    assert codes(about(machine(tmp_path, files, site, user))) == ["installation-hidden"]
+
+
 def test_metadata_that_lies_with_the_files_is_the_right_one(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "user/thing-1.0.dist-info/METADATA": "",
