@@ -84,7 +84,7 @@ FACTS = (
     Fact("rdma_devices", list[str], "Network devices that do RDMA: InfiniBand, RoCE, EFA."),
 )
 CODES = {
-    "shared-memory-small": "The shared memory is too small for processes that share tensors.",
+    "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }
 
 _PARAMETERS = frozenset({
@@ -255,7 +255,7 @@ def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
         return []
     return [
         Reason(
-            "shared-memory-small",
+            "small-shared-memory",
             f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
             " and NCCL between them, need more",
             "start the container with --ipc=host or --shm-size=16g",

@@ -263,7 +263,7 @@ def test_small_shared_memory_is_a_warning(tmp_path: Path) -> None:
     assert found.facts["shared_memory_bytes"] == 64 * MIB
     assert found.facts["shared_memory_free_bytes"] == 60 * MIB
     (warning,) = found.warnings
-    assert warning.code == "shared-memory-small"
+    assert warning.code == "small-shared-memory"
     assert "64 MiB" in warning.message
     assert "--shm-size" in warning.hint
 

@@ -23,7 +23,7 @@ SOURCES = (
     "NVIDIA/nccl-tests#143",
     "open-mmlab/mmdetection#6993",
 )
-WARNINGS = (("host", "shared-memory-small"),)
+WARNINGS = (("host", "small-shared-memory"),)
 _COMMANDS = {
     "docker": "docker run --shm-size=16g ...",
     "podman": "podman run --shm-size=16g ...",
@@ -33,7 +33,7 @@ _COMMANDS = {
 def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one where the probe found it too small."""
     kind = str(known.fact("host.container", "none"))
-    for warning in known.warnings("host", "shared-memory-small"):
+    for warning in known.warnings("host", "small-shared-memory"):
         yield Symptom(
             warning.message,
             hint="" if kind == "kubernetes" else warning.hint,

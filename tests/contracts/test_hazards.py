@@ -1,0 +1,270 @@
+"""Hazards: each file offers what it has to, each warning of a probe has one that speaks for it.
+
+The tests of hazards name machines that have one and machines that lack it, in tables HAS and LACKS.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlbackends.audit import hazard
+from mlbackends.audit.examining import claimed, examine
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.subjects import report_of
+from mlbackends.deviations import DEVIATIONS
+from mlbackends.flag_names import groups
+from mlbackends.flag_table import FLAGS
+from mlbackends.model import registry
+from mlbackends.model.audit import Check, Severity, Status
+from mlbackends.probing.survey import all_codes
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from mlbackends.model.records import Report
+
+ROOT = Path(__file__).resolve().parents[1]
+HOSTS = sorted(folder.parent.name for folder in (ROOT / "hosts").glob("*/host.json"))
+CODES = hazard.codes()
+PROBES = registry.names("probes")
+SHARED = {
+    # Which limit it is decides: a quota, a mask, or the number of processes.
+    ("limits", "limit-below-hardware"),
+    # LD_PRELOAD has a page of its own.
+    ("environment", "override-invalid"),
+}
+"""The warnings of which several hazards take their part."""
+OTHERS = "other-warning"
+
+
+@cache
+def report(host: str) -> Report:
+    return report_of(str(ROOT / "hosts" / host), redact=False)
+
+
+@cache
+def checks(host: str) -> tuple[Check, ...]:
+    return examine(report(host)).checks
+
+
+@cache
+def tables() -> tuple[set[str], set[str]]:
+    """Return the codes in HAS and in LACKS of every test of hazards."""
+    has: set[str] = set()
+    lacks: set[str] = set()
+    for path in sorted((ROOT / "core" / "audit" / "hazards").glob("test_*.py")):
+        specification = importlib.util.spec_from_file_location(path.stem, path)
+        assert specification is not None and specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        has |= set(getattr(module, "HAS", ()))
+        lacks |= set(getattr(module, "LACKS", ()))
+    return has, lacks
+
+
+def claimants() -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for code in CODES:
+        for pair in getattr(hazard.load(code), "WARNINGS", ()):
+            found.setdefault(pair, []).append(code)
+    return found
+
+
+# ---- what a file offers --------------------------------------------------------------------------
+
+
+def test_there_are_forty_and_more() -> None:
+    assert len(CODES) >= 40
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_hazard_offers_what_it_has_to(code: str) -> None:
+    file: ModuleType = hazard.load(code)
+
+    assert isinstance(file.SEVERITY, Severity)
+    assert isinstance(file.READS, tuple)
+    assert set(file.READS) <= set(PROBES)
+    assert isinstance(file.WHY, str) and isinstance(file.MEND, str)
+    assert isinstance(file.SOURCES, tuple)
+    assert file.SOURCES and all(isinstance(source, str) and source for source in file.SOURCES)
+    assert callable(file.symptoms)
+    assert file.symptoms.__doc__
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_hazard_is_written_as_sentences(code: str) -> None:
+    file = hazard.load(code)
+
+    for text in (file.WHY, file.MEND):
+        assert text.endswith(".") and "  " not in text
+    title = hazard.title(file)
+    assert 10 < len(title) <= 100
+    assert file.__doc__ is not None and file.__doc__.splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_hazard_tells_how_it_is_told(code: str) -> None:
+    sections = dict(hazard.sections(hazard.load(code)))
+
+    assert sections.get("told by")
+    assert set(sections) <= {"told by", "no alarm", "severity"}
+
+
+def test_what_only_looks_like_a_hazard_is_said_of_nearly_all() -> None:
+    silent = [c for c in CODES if "no alarm" not in dict(hazard.sections(hazard.load(c)))]
+
+    assert len(silent) <= len(CODES) // 4, silent
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_is_words_with_hyphens_and_means_one_thing(code: str) -> None:
+    others = {*all_codes(), *FLAGS, *groups(), *(one.code for one in DEVIATIONS)}
+
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code)
+    assert code not in others, "`backends explain` would have two pages of that name"
+    assert code not in {"deviations", "hazards"}
+
+
+# ---- warnings of probes --------------------------------------------------------------------------
+
+
+def test_a_hazard_claims_only_what_a_probe_can_say() -> None:
+    known = set(all_codes())
+
+    strange = {
+        pair: codes
+        for pair, codes in claimants().items()
+        if pair[0] not in PROBES or pair[1] not in known
+    }
+
+    assert strange == {}
+
+
+def test_a_warning_has_one_hazard_that_speaks_for_it() -> None:
+    several = {pair: codes for pair, codes in claimants().items() if len(codes) > 1}
+
+    assert several.keys() <= SHARED, several
+    assert claimed() == frozenset(claimants())
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_warning_of_a_machine_is_told_by_its_hazard_or_as_it_is(host: str) -> None:
+    failed = [check for check in checks(host) if check.status is Status.FAILED]
+    owners = claimants()
+    untold = []
+    for probe, told in report(host).probes.items():
+        for warning in told.warnings:
+            speakers = owners.get((probe, warning.code), [OTHERS])
+            if not any(check.code in speakers for check in failed) and not _told_with_another(
+                warning.message, failed
+            ):
+                untold.append((probe, warning.code, warning.message))
+
+    assert untold == []
+
+
+def _told_with_another(message: str, failed: list[Check]) -> bool:
+    """Two packages that are flavours of one and own one file are told once, with both names."""
+    pair = re.match(r"(\S+) \S+ and (\S+) \S+ both installed", message)
+    return pair is not None and any(
+        {pair[1], pair[2]} <= set(check.message.split()) for check in failed
+    )
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_nothing_is_said_twice_of_a_machine(host: str) -> None:
+    messages = [check.message for check in checks(host) if check.status is Status.FAILED]
+
+    assert sorted(messages) == sorted(set(messages))
+
+
+# ---- machines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_check_of_a_machine_stands_alone(host: str) -> None:
+    for check in checks(host):
+        assert check.title and isinstance(check.severity, Severity)
+        if check.status is Status.FAILED:
+            assert check.message and check.why, check.code
+            assert "\n" not in check.message and "\n" not in check.command, check.code
+            assert check.evidence, check.code
+        elif check.status in (Status.UNKNOWN, Status.SKIPPED):
+            assert check.message, check.code
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_machine_is_no_malformed_report(host: str) -> None:
+    malformed = [check.code for check in checks(host) if "not what a probe tells" in check.message]
+
+    assert malformed == []
+
+
+def test_every_hazard_is_tried_on_a_machine_that_has_it_and_on_one_that_lacks_it() -> None:
+    has, lacks = tables()
+
+    assert set(CODES) - has == set()
+    assert set(CODES) - lacks == set()
+    assert has | lacks <= set(CODES)
+
+
+# ---- reports from elsewhere ----------------------------------------------------------------------
+
+JUNK: list[Any] = [
+    *(True, False, 0, -1, 2**63 - 1, 1e308, "", "\0\x1b[2J", "9" * 5000, "x" * 5000),
+    *([], [0], ["x"], [[]], [{}], {}, {"": ""}, {"x": {"y": [1]}}, [{"name": 1}], [None]),
+]
+
+
+def with_junk(host: str, value: Any) -> Report:
+    """Return a report in which every fact of every probe is that value."""
+    base = report(host)
+    probes = {}
+    for name, told in base.probes.items():
+        facts = dict.fromkeys((fact.name for fact in registry.load("probes", name).FACTS), value)
+        probes[name] = msgspec.structs.replace(told, facts=facts)
+    return msgspec.structs.replace(base, probes=probes)
+
+
+@pytest.mark.parametrize("value", JUNK, ids=[repr(value)[:20] for value in JUNK])
+def test_facts_that_make_no_sense_cost_a_check_and_not_the_command(value: Any) -> None:
+    for host in ("broken-environment", "stale-conda-workstation", "hgx-h100-eight-gpus"):
+        found = examine(with_junk(host, value)).checks
+
+        assert {check.code for check in found} == set(CODES)
+        assert msgspec.json.encode(found)
+
+
+PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text()
+TREES = st.recursive(
+    PLAIN, lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside), max_leaves=6
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_any_facts_are_examined(data: st.DataObject) -> None:
+    base = report("stale-conda-workstation")
+    probe = data.draw(st.sampled_from(sorted(base.probes)))
+    names = [fact.name for fact in registry.load("probes", probe).FACTS]
+    facts = data.draw(st.dictionaries(st.sampled_from(names), TREES)) if names else {}
+    told = msgspec.structs.replace(base.probes[probe], facts=facts)
+
+    found = examine(msgspec.structs.replace(base, probes={**base.probes, probe: told})).checks
+
+    assert {check.code for check in found} == set(CODES)
+
+
+def test_a_symptom_needs_only_a_message() -> None:
+    symptom = Symptom("it is so")
+
+    assert (symptom.hint, symptom.command, symptom.evidence, symptom.severity) == ("", "", {}, None)
