@@ -1,5 +1,7 @@
 """The page for people: what failed, the worst first, with why and what to do; then what could not be told."""
 
+from collections.abc import Iterable
+
 from mlbackends.cli import catalogue, checks
 from mlbackends.cli.prose import Passage, printed
 from mlbackends.cli.terminal import Page
@@ -16,7 +18,7 @@ _TERM = len("type")
 
 def outcome(outcome: Outcome, page: Page) -> str:
     """Return the page; with details also the evidence, what passed, and what does not apply."""
-    parts = [_failed(check, page) for check in outcome.failed()]
+    parts = [_failed(alike, page) for alike in _alike(outcome.failed())]
     for title, status in (
         ("Accepted until a day", Status.WAIVED),
         ("Not checked", Status.UNKNOWN),
@@ -31,21 +33,35 @@ def outcome(outcome: Outcome, page: Page) -> str:
     return text if page.unicode else text.encode("ascii", "replace").decode()
 
 
-def _failed(check: Check, page: Page) -> str:
+def _alike(failed: Iterable[Check]) -> list[list[Check]]:
+    """Return the checks in groups that differ in what was seen alone: the advice is given once."""
+    groups: dict[tuple[object, ...], list[Check]] = {}
+    for check in failed:
+        key = (check.severity, check.code, checks.place(check), check.why, check.hint)
+        groups.setdefault(key, []).append(check)
+    return list(groups.values())
+
+
+def _failed(alike: list[Check], page: Page) -> str:
+    check = alike[0]
     fancy, plain, color = _MARKS[check.severity]
     word = f"{fancy if page.unicode else plain} {check.severity}"
     # 39 ends the colour alone: the heading around it stays bold.
     head = f"\033[{color}m{word}\033[39m" if page.color else word
     place = f" ({declared})" if (declared := checks.place(check)) else ""
-    advice = dict(checks.advice(check))
-    command = advice.pop("type", "")
-    lines = [("", checks.sentence(check))]
-    lines += [(word.ljust(_TERM), text) for word, text in advice.items()]
-    if page.details and check.evidence:
-        lines += [("seen", f"{name} = {value}") for name, value in _evidence(check)]
-    text = printed((Passage(f"{head} {checks.line(check.code)}{place}", tuple(lines)),), page)
-    # On a line of its own and never broken: it is there to be copied.
-    return f"{text}  {'type'.ljust(_TERM)}  {command}\n" if command else text
+    times = f", {len(alike)} times" if len(alike) > 1 else ""
+    dash = "- " if len(alike) > 1 else ""
+    lines = [("", f"{dash}{checks.sentence(each)}") for each in alike]
+    advice = [row for row in checks.advice(check) if row[0] != "type"]
+    lines += [(name.ljust(_TERM), text) for name, text in advice]
+    if page.details:
+        seen = dict.fromkeys(row for each in alike for row in _evidence(each))
+        lines += [("seen", f"{name} = {value}") for name, value in seen]
+    heading = f"{head} {checks.line(check.code)}{place}{times}"
+    text = printed((Passage(heading, tuple(lines)),), page)
+    commands = dict.fromkeys(checks.line(each.command) for each in alike if each.command)
+    # On lines of their own and never broken: they are there to be copied.
+    return text + "".join(f"  {'type'.ljust(_TERM)}  {command}\n" for command in commands)
 
 
 def _evidence(check: Check) -> list[tuple[str, str]]:

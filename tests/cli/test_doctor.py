@@ -16,7 +16,9 @@ import pytest
 from running import PLAIN, backends
 
 if TYPE_CHECKING:
-    from conftest import FakeLibrary
+    from collections.abc import Callable
+
+    FakeLibrary = Callable[..., Path]
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 BROKEN = str(HOSTS / "broken-environment")

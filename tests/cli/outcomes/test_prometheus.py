@@ -91,23 +91,14 @@ def test_any_outcome_is_valid_and_loses_nothing(outcome: Outcome) -> None:
 )
 def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
     assert failed_codes(outcome) <= codes(outcome, 1)
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [sample(), hostile(), pytest.param(long(), marks=pytest.mark.slow)],
-    ids=["sample", "hostile", "long"],
-)
-def test_promtool_has_nothing_to_say(outcome: Outcome) -> None:
     promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool")
-
-    done = subprocess.run(
-        [promtool, "check", "metrics"],
-        input=written("prometheus", outcome).encode(),
-        capture_output=True,
-        check=False,
-    )
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    if (
+        promtool is not None
+    ):  # the reader above needs nothing but Python; this one is Prometheus' own
+        done = subprocess.run(
+            [promtool, "check", "metrics"],
+            input=written("prometheus", outcome).encode(),
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
