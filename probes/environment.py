@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mlbackends.model.patterns import pattern
+from mlbackends.model.patterns import URL_LOGIN, pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.probing.search import library_path
@@ -60,7 +60,6 @@ _NAMES_OF_MACHINES = frozenset({
 })  # fmt: skip
 """On the list by their beginning; what they hold is an address."""
 _SECRET = pattern(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
-_URL_LOGIN = pattern(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
 
 # The others are told by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
 # cuda_toolkit for CUDA's folders.
@@ -97,7 +96,7 @@ def _is_wanted(name: str) -> bool:
 
 def _shown(value: str) -> str:
     """Return a value without the logins in its URLs."""
-    return _URL_LOGIN.sub(r"\1***@", value)
+    return URL_LOGIN.sub("://***@", value)
 
 
 def _senseless_counts(host: Host) -> list[Reason]:

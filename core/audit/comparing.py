@@ -27,6 +27,8 @@ TOLERANCE = 0.01
 """The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines."""
 
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
+_IDENTITY = pattern(r"redacted-\d+|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+"""A device's name in a variable, and what stands for it in a report that was redacted."""
 _OF_THE_SYSTEM = ("", "/", "/usr", "/usr/local")
 _UNTOLD = "could not be told"
 _OF_LIBRARY = ("soname", "version", "presence", "found_by", "owner", "wins")
@@ -110,11 +112,12 @@ class _Side:
         self._prefix = re.compile(rf"{told}(?![\w.-])") if told else None
 
     def plain(self, value: Any) -> Any:
-        """Return a value with the environment's and the home folder taken out of its paths."""
+        """Return a value without identities, its paths from the environment or the home folder on."""
         if isinstance(value, str):
             if "/" in value and self._prefix is not None:
                 value = self._prefix.sub("PREFIX", value)
-            return _HOME.sub("~", value) if "/" in value else value
+            value = _HOME.sub("~", value) if "/" in value else value
+            return _IDENTITY.sub("*", value) if "-" in value else value
         if isinstance(value, list | tuple):
             return [self.plain(each) for each in value]
         if isinstance(value, dict):

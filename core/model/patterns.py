@@ -26,6 +26,11 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
     return cast("re.Pattern[str]", _Lazy(text, flags))
 
 
+URL_LOGIN = pattern(r"://[^/\s@]*@")
+"""The name and password in an address, with the signs around it. No scheme is asked for: looking for the
+beginning of a word in a long one takes the square of its length."""
+
+
 def bytes_pattern(text: bytes, flags: int = 0) -> re.Pattern[bytes]:
     """Return the same for bytes."""
     return cast("re.Pattern[bytes]", _Lazy(text, flags))

@@ -12,14 +12,22 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.patterns import pattern
+from mlbackends.model.patterns import URL_LOGIN, pattern
 from mlbackends.model.records import Device, Report
 
 _DEVICE_IDENTITY = ("uuid", "serial")
 _UUID = pattern(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _MAC = pattern(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
-_URL_CREDENTIALS = pattern(r"(\w+://)[^/\s@]+@")
 _HOMES = pattern(r"(?<![\w.-])(/home|/Users|/export/home)/(?!USER\b)[^/\s:;,\"']+")
+
+COMMON_WORDS = frozenset({
+    "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
+    "home", "host", "dev", "proc", "sys", "etc", "usr", "lib", "lib64", "bin", "sbin", "opt", "var",
+    "tmp", "run", "mnt", "media", "srv", "boot", "local", "share", "site-packages", "dist-packages",
+    "python", "python3", "conda", "torch", "cuda", "nvidia", "intel", "amd", "gpu", "cpu", "node",
+    "test", "build", "work", "data", "app", "docker", "container", "runner", "vagrant", "default",
+})  # fmt: skip
+"""Names of people and machines that are also words: to replace them would change what a text means."""
 
 
 class Names(Struct, frozen=True):
@@ -62,8 +70,8 @@ class _Replacer:
         # "node7.cluster.example" stands as "node7" in other places.
         hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
         for name, stand_in in (*hosts, (names.user, "USER")):
-            # Very short or common names would be found in words that mean something else.
-            if len(name) > 2 and name not in ("root", "localhost", "user", "linux"):
+            # Very short names would be found in words that mean something else.
+            if len(name) > 2 and name.lower() not in COMMON_WORDS:
                 pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
                 self._texts.append((pattern, stand_in))
 
@@ -85,7 +93,7 @@ class _Replacer:
             if len(value) > 8 and ("-" in value or ":" in value):
                 value = _UUID.sub(lambda found: self.whole(found[0]), value)
                 value = _MAC.sub(lambda found: self.whole(found[0]), value)
-                value = _URL_CREDENTIALS.sub(r"\1redacted@", value)
+                value = URL_LOGIN.sub("://redacted@", value)
             return value
         if isinstance(value, list | tuple):
             return [self.inside(each) for each in value]

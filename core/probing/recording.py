@@ -5,26 +5,23 @@
     recording.write("/tmp/machine")          # Host("/tmp/machine") now finds the same
 
 Nothing is kept that no probe asked for. Of the environment those variables are written that were
-asked for by name, without logins in URLs. Of a library there is a sketch (`elf_sketch`) that says
-of itself what the library does; of any other file what was read, up to FILE_LIMIT. Links are
-relative and lead nowhere out of the folder. What only the living can tell is lost: which group a
-device node belongs to, and which files may not be read.
+asked for by name. What names the machine or its user gets a stand-in where a `Disguise` is given. Of a
+library there is a sketch (`elf_sketch`) that says of itself what the library does; of any other file
+what was read, up to FILE_LIMIT. Links are relative and lead nowhere out of the folder. What only the
+living can tell is lost: who may open a device node, and which files may not be read.
 """
 
 # ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.
 from __future__ import annotations
 
 import os
-import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlbackends.model.errors import BadInput
 from mlbackends.probing import elf
+from mlbackends.probing.disguise import Disguise, NoDisguise
 from mlbackends.probing.elf_sketch import Sketch, sketched
 from mlbackends.probing.host import READ_LIMIT, Host
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILE_LIMIT = 1 << 20
 """No file of a recording is larger than this, in bytes."""
@@ -36,7 +33,6 @@ _LINKS_LIMIT = 40
 _NAME_LIMIT = 255
 _KEPT = ".keep"
 _OF_EACH_PROCESS = ("/proc/self", "/proc/thread-self")
-_URL_LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)[^/\s@]*@")
 
 
 class Recording(Host):
@@ -58,6 +54,7 @@ class Recording(Host):
         self._listings: dict[str, list[str]] = {}
         self._opened: set[str] = set()
         self._disks: dict[str, tuple[int, int]] = {}
+        self._sizes: dict[str, int] = {}
         self._system: dict[str, Any] = {}
         self._outputs: dict[str, str] = {}
         if elf.wanted_symbols is None:
@@ -101,7 +98,10 @@ class Recording(Host):
 
     def size(self, path: str) -> int:
         self._met[path] = None
-        return self._source.size(path)
+        size = self._source.size(path)
+        if size:
+            self._sizes[path] = size
+        return size
 
     def readlink(self, path: str) -> str:
         self._met[path] = None
@@ -153,39 +153,49 @@ class Recording(Host):
 
     # ---- writing -------------------------------------------------------------------------------
 
-    def write(self, folder: str) -> None:
-        """Write the recorded machine. Raises BadInput where the folder holds something already."""
+    def write(self, folder: str, disguise: Disguise | None = None) -> None:
+        """Write the recorded machine. Raises BadInput where the folder holds something already.
+
+        disguise: what gives stand-ins to what names the machine or its user; nothing, by default.
+        """
         import msgspec
+
+        disguise = disguise or NoDisguise()
 
         if os.path.isdir(folder) and os.listdir(folder):
             raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
         root = os.path.join(folder, "root")
         os.makedirs(root, exist_ok=True)
-        _Writer(self._source, root, frozenset(self._listings)).write(
+        _Writer(self._source, root, frozenset(self._listings), disguise).write(
             self._met, self._contents, self._opened, self._listings
         )
         told: dict[str, Any] = {
             "platform": self._source.platform,
             "uname": self._source.uname(),
-            "environment": dict(self._variables()),
+            "environment": self.variables(),
             "affinity": self._source.affinity(),
             "disks": self._disks,
+            "sizes": self._sizes or None,
             "python": self._source.python,
             "system": self._system,
         }
-        told = {name: value for name, value in told.items() if value is not None}
+        told = {name: disguise.value(each) for name, each in told.items() if each is not None}
         data = msgspec.json.format(msgspec.json.encode(told), indent=1)
         _put(os.path.join(folder, "host.json"), data + b"\n")
         for command, output in self._outputs.items():
             name = command.replace("/", "_")
             if len(name.encode()) <= _NAME_LIMIT:
                 os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
-                _put(os.path.join(folder, "commands", name), output.encode())
+                _put(os.path.join(folder, "commands", name), disguise.text(output).encode())
 
-    def _variables(self) -> Iterator[tuple[str, str]]:
-        for name in sorted(self._asked.names):
-            if name in self._source.environment:
-                yield name, _URL_LOGIN.sub(r"\1***@", self._source.environment[name])
+    def variables(self) -> dict[str, str]:
+        """Return the variables that were asked for by name and are set."""
+        source = self._source.environment
+        return {name: source[name] for name in sorted(self._asked.names) if name in source}
+
+    def commands(self) -> tuple[str, ...]:
+        """Return the commands that have said something."""
+        return tuple(self._outputs)
 
 
 class _Asked(dict[str, str]):
@@ -214,9 +224,10 @@ class _Writer:
     listed: the folders whose names were asked for; a name of ours must not appear among them.
     """
 
-    def __init__(self, source: Host, root: str, listed: frozenset[str]) -> None:
+    def __init__(self, source: Host, root: str, listed: frozenset[str], disguise: Disguise) -> None:
         self.source = source
         self.root = root
+        self.disguise = disguise
         self.listed = frozenset(source.realpath(path) for path in listed)
 
     def write(
@@ -233,13 +244,17 @@ class _Writer:
         for path, data in contents.items():
             spot = self._spot(path)
             if spot and spot not in sketches and self.source.is_file(spot):
-                self._file(spot, data)
+                self._file(spot, self.disguise.data(data))
         for path in (*met, *(f"{at}/{name}" for at in listings for name in listings[at])):
             if spot := self._spot(path):
                 self._place(spot)
         for path in listings:
             if (spot := self._spot(path)) and self.source.is_dir(spot):
-                os.makedirs(self.root + spot, exist_ok=True)
+                os.makedirs(self._at(spot), exist_ok=True)
+
+    def _at(self, spot: str) -> str:
+        """Return where the file that the source has there is written."""
+        return self.root + self.disguise.text(spot)
 
     def _spot(self, path: str) -> str:
         """Return where a path leads, making the links on its way; "" where they lead nowhere."""
@@ -269,7 +284,7 @@ class _Writer:
 
     def _place(self, spot: str) -> None:
         """Put a folder or an empty file there, unless something is there already."""
-        at = self.root + spot
+        at = self._at(spot)
         if self.source.is_dir(spot):
             os.makedirs(at, exist_ok=True)
             # git keeps no empty folder.
@@ -279,12 +294,13 @@ class _Writer:
             self._file(spot, b"")
 
     def _file(self, spot: str, data: bytes) -> None:
-        at = self.root + spot
+        at = self._at(spot)
         os.makedirs(os.path.dirname(at), exist_ok=True)
         if not os.path.isfile(at) or os.path.getsize(at) <= len(data):
             _put(at, data)
 
     def _link(self, at: str, target: str) -> None:
+        at, target = self.disguise.text(at), self.disguise.text(target)
         path = self.root + at
         if os.path.lexists(path) or not target:
             return
@@ -306,17 +322,18 @@ class _Writer:
             told = elf.read_elf(at)
             sketch = Sketch(
                 machine=told.machine,
-                soname=told.soname,
-                needed=told.needed,
-                rpath=told.rpath,
-                runpath=told.runpath,
+                # Here, since in the file a text of another length would shift what follows.
+                soname=self.disguise.text(told.soname),
+                needed=self.disguise.value(told.needed),
+                rpath=self.disguise.value(told.rpath),
+                runpath=self.disguise.value(told.runpath),
                 symbols=sorted(elf.defined_symbols(at, names)),
                 versions=elf.version_definitions(at),
                 needs=list(elf.version_needs(at).items()),
                 build_id=told.build_id,
             )
         except (elf.NotElf, OSError):
-            return self.source.read_bytes(path, _HEAD)
+            return self.disguise.data(self.source.read_bytes(path, _HEAD))
         return sketched(sketch)
 
 

@@ -271,6 +271,18 @@ def test_commands_and_calls_are_replayed(tmp_path: Path) -> None:
     assert again.affinity() == (1, 3)
 
 
+def test_nodes_that_may_not_be_opened_are_told_by_name(tmp_path: Path) -> None:
+    files = {"/dev/kfd": b"", "/dev/accel0": b""}
+    recording = Recording(machine(tmp_path / "first", files, system={"denied_nodes": ["/dev/kfd"]}))
+    for path in ("/dev/kfd", "/dev/accel0", "/dev/kfd"):
+        recording.can_open(path)
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.system("denied_nodes") == ["/dev/kfd"]
+    assert [again.can_open(path) for path in files] == [False, True]
+
+
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
 

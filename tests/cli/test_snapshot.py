@@ -1,0 +1,97 @@
+"""`backends snapshot`: what it writes, what it says of it, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from running import backends
+
+HGX = str(Path(__file__).resolve().parents[2] / "tests/hosts/hgx-h100-eight-gpus")
+
+
+def test_a_report_is_what_the_machine_says(tmp_path: Path) -> None:
+    path = tmp_path / "good.json"
+    done = backends("snapshot", str(path), "--root", HGX)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " probes tell at depth found\n" in done.stdout
+    assert backends("diff", str(path), HGX).returncode == 0
+    assert json.loads(path.read_text())["redacted"] is True
+
+
+def test_a_folder_can_be_looked_at_elsewhere(tmp_path: Path) -> None:
+    folder = tmp_path / "machine"
+    done = backends("snapshot", str(folder), "--root", HGX)
+    assert (done.returncode, done.stderr) == (0, "")
+    there = backends("info", "--root", HGX, "--get", "nvidia.driver_release")
+    here = backends("info", "--root", str(folder), "--get", "nvidia.driver_release")
+    assert here.stdout == there.stdout
+    assert backends("diff", str(folder), HGX).returncode == 0
+
+
+def test_it_says_what_is_in_it(tmp_path: Path) -> None:
+    done = backends("snapshot", str(tmp_path / "machine"), "--root", HGX)
+    assert "a recorded machine of " in done.stdout
+    for word in ("files: ", "variables: ", "commands: ", "replaced by stand-ins: "):
+        assert word in done.stdout
+
+
+def test_this_machine_is_recorded_without_its_environments_secrets(tmp_path: Path) -> None:
+    done = backends(
+        "snapshot",
+        str(tmp_path / "machine"),
+        environment={
+            "HF_TOKEN": "hunter2",
+            "OMP_NUM_THREADS": "3",
+            "HTTP_PROXY": "http://u:hunter2@h",
+        },
+    )
+    assert done.returncode == 0
+    assert "OMP_NUM_THREADS" in done.stdout
+    assert "hunter2" not in done.stdout
+    assert "hunter2" not in (tmp_path / "machine" / "host.json").read_text()
+
+
+def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    node = os.uname().nodename
+    for name, options in (("with", ("--keep-identity",)), ("without", ())):
+        path = tmp_path / f"{name}.json"
+        done = backends("snapshot", str(path), "--depth", "found", *options)
+        told = json.loads(path.read_text())
+        assert (told["probes"]["host"]["facts"]["host_name"] == node) is (name == "with")
+        assert ("nothing was replaced" in done.stdout) is (name == "with")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Missing argument"),
+        (("-",), "a snapshot needs a name"),
+        (("",), "a snapshot needs a name"),
+        (("x.json", "--root", "/no/such"), "does not exist"),
+        (("m", "--root", HGX, "--python", "python3"), "does not go with --python"),
+        (("m", "--depth", "usable"), "is for FILE.json"),
+        (("x.json", "--timeout", "nan"), "nan is no number of seconds"),
+        (("/no/such/folder/x.json", "--root", HGX), "cannot be written"),
+        (("/no/such/folder/m", "--root", HGX), "cannot be written"),
+        ((HGX, "--root", HGX), "is not empty"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_2_and_one_line(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    done = backends("snapshot", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_report_takes_the_place_of_the_last_one_whole(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text("the last one")
+    assert backends("snapshot", str(path), "--root", HGX).returncode == 0
+    assert json.loads(path.read_text())["schema"] == "backends.report/1"
+    assert [each.name for each in tmp_path.iterdir()] == ["r.json"]

@@ -1,0 +1,233 @@
+"""A recorded machine tells elsewhere what it told at home, names nobody, and is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlbackends.audit.comparing import compare
+from mlbackends.audit.snapshots import record
+from mlbackends.audit.subjects import report_of
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence
+from mlbackends.probing.host import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+NAMES = sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+
+
+def machine(folder: Path, files: Mapping[str, str], told: object = None) -> Path:
+    """Compose a machine; a text that begins with "->" is a link."""
+    for path, content in files.items():
+        at = folder / "root" / path.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        if content.startswith("->"):
+            at.symlink_to(content[2:])
+        else:
+            at.write_text(content)
+    (folder / "host.json").write_text(json.dumps(told or {}))
+    return folder
+
+
+def everything(folder: Path) -> str:
+    """Return every name, link and content below a folder as one text."""
+    parts = []
+    for at, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(at, name)
+            parts.append(str(path.relative_to(folder)))
+            if path.is_symlink():
+                parts.append(os.readlink(path))
+            elif path.is_file():
+                parts.append(path.read_bytes().decode(errors="replace"))
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_snapshot_of_a_recorded_machine_tells_the_same(name: str, tmp_path: Path) -> None:
+    source = str(HOSTS / name)
+    record(str(tmp_path / "copy"), Host(source))
+    assert compare(report_of(source), report_of(str(tmp_path / "copy"))).changes == ()
+
+
+def test_a_snapshot_of_this_machine_tells_the_same(tmp_path: Path) -> None:
+    contents = record(str(tmp_path / "copy"), Host())
+    live = report_of(depth=Presence.FOUND)
+    assert compare(live, report_of(str(tmp_path / "copy"))).changes == ()
+    assert contents.folders["/proc"] > 3
+    assert contents.size_bytes > 1000
+
+
+def test_a_snapshot_of_a_snapshot_is_the_same(tmp_path: Path) -> None:
+    record(str(tmp_path / "one"), Host(str(HOSTS / "hgx-h100-eight-gpus")))
+    record(str(tmp_path / "two"), Host(str(tmp_path / "one")))
+    assert compare(report_of(str(tmp_path / "one")), report_of(str(tmp_path / "two"))).changes == ()
+
+
+PERSONAL = {
+    "/proc/cpuinfo": "processor : 0\nflags : lm avx2 fma\n",
+    "/proc/sys/kernel/hostname": "lab-box-17\n",
+    "/proc/sys/kernel/random/boot_id": "5a1e3f2c-0b4d-4c8e-9f00-112233445566\n",
+    "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  560.35.03\n",
+    "/proc/driver/nvidia/gpus/0000:17:00.0/information": (
+        "Model: NVIDIA H100\nGPU UUID: GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee\n"
+        "Bus Location: 0000:17:00.0\n"
+    ),
+    "/home/marianne/venv/lib/libcudnn.so.9": "->/home/marianne/store/libcudnn.so.9",
+    "/home/marianne/store/libcudnn.so.9": "no library",
+    "/home/gustav/lib/libcudnn.so.9": "no library",
+}
+TOLD = {
+    "platform": "linux",
+    "uname": {"machine": "x86_64", "nodename": "lab-box-17.example.org", "sysname": "Linux"},
+    "environment": {
+        "HOME": "/home/marianne",
+        "USER": "marianne",
+        "LD_LIBRARY_PATH": "/home/marianne/venv/lib:/home/gustav/lib",
+        "NCCL_NET": "https://marianne:hunter2@example.org/",
+        "WANDB_API_KEY": "hunter2",
+        "CUDA_VISIBLE_DEVICES": "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
+    },
+}
+
+
+def test_nobody_is_named_in_a_snapshot(tmp_path: Path) -> None:
+    source = machine(tmp_path / "home", PERSONAL, TOLD)
+    contents = record(str(tmp_path / "copy"), Host(str(source)))
+
+    text = everything(tmp_path / "copy")
+    for secret in ("marianne", "gustav", "lab-box", "hunter2", "aaaaaaaa", "5a1e3f2c"):
+        assert secret not in text, secret
+    assert "/home/user" in text
+    assert contents.replaced["home folder"] > 0
+    assert contents.replaced["host name"] > 0
+    assert contents.replaced["UUID"] > 0
+    assert "WANDB_API_KEY" not in contents.variables
+
+
+def test_what_was_found_at_home_is_found_in_the_snapshot(tmp_path: Path) -> None:
+    source = machine(tmp_path / "home", PERSONAL, TOLD)
+    record(str(tmp_path / "copy"), Host(str(source)))
+
+    home, copy = report_of(str(source)), report_of(str(tmp_path / "copy"))
+    assert len(copy.probes["cudnn"].libraries) == len(home.probes["cudnn"].libraries) == 2
+    assert copy.probes["cudnn"].libraries[0].found_by == home.probes["cudnn"].libraries[0].found_by
+    assert copy.probes["nvidia"].version == home.probes["nvidia"].version == "560.35.03"
+
+
+def test_identity_is_kept_where_it_is_asked_for_but_no_secret(tmp_path: Path) -> None:
+    source = machine(tmp_path / "home", PERSONAL, TOLD)
+    record(str(tmp_path / "copy"), Host(str(source)), keep_identity=True)
+
+    text = everything(tmp_path / "copy")
+    for name in ("/home/marianne", "lab-box-17", "aaaaaaaa-bbbb"):
+        assert name in text
+    assert "hunter2" not in text
+
+
+def test_nothing_is_left_where_it_was_interrupted(tmp_path: Path) -> None:
+    class Interrupted(Host):
+        def system(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    (tmp_path / "here").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        record(str(tmp_path / "here" / "copy"), Interrupted(str(HOSTS / NAMES[0])))
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_nothing_is_left_where_it_could_not_be_written(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    host = Host(str(HOSTS / "hgx-h100-eight-gpus"))
+    with pytest.raises(BadInput, match="cannot be written"):
+        record(str(here / "none" / "copy"), host)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", ["a file", "a folder that holds something", "a link"])
+def test_what_is_there_stays(tmp_path: Path, there: str) -> None:
+    target = tmp_path / "copy"
+    if there == "a file":
+        target.write_text("mine")
+    elif there == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        target.symlink_to("elsewhere")
+    else:
+        target.mkdir()
+        (target / "mine").write_text("mine")
+    before = everything(tmp_path)
+    with pytest.raises(BadInput):
+        record(str(target), Host(str(HOSTS / NAMES[0])))
+    assert everything(tmp_path) == before
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    record(str(tmp_path / "copy"), Host(str(HOSTS / NAMES[0])))
+    assert (tmp_path / "copy" / "host.json").is_file()
+
+
+OUTSIDE = "what lies outside the machine"
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["/proc/cpuinfo", "/etc/os-release", "/sys/class", "/usr/lib", "/proc/driver"]
+        ),
+        st.sampled_from(
+            [
+                "->{outside}/secret",
+                "->{outside}",
+                "->../../../../../../../../{outside}/secret",
+                "->cpuinfo",
+                "->/",
+                "->.",
+                "->..",
+                "->/proc/cpuinfo",
+                "plain",
+            ]
+        ),
+        min_size=1,
+    )
+)
+def test_no_link_of_a_hostile_machine_leads_out_of_it(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, str]
+) -> None:
+    folder = tmp_path_factory.mktemp("hostile")
+    outside = folder / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text(OUTSIDE)
+    told = {path: content.format(outside=outside) for path, content in files.items()}
+    source = machine(folder / "machine", told, {"environment": {"LD_LIBRARY_PATH": "/usr/lib"}})
+
+    record(str(folder / "copy"), Host(str(source)))
+
+    assert OUTSIDE not in everything(folder / "copy")
+    assert sorted(path.name for path in folder.iterdir()) == ["copy", "machine", "outside"]
+    for at, folders, names in os.walk(folder / "copy"):
+        for path in (Path(at, name) for name in (*folders, *names)):
+            if path.is_symlink():
+                target = Path(os.path.normpath(path.parent / os.readlink(path)))
+                assert target.is_relative_to(folder / "copy" / "root"), path
+    report_of(str(folder / "copy"))
+
+
+def test_a_fifo_in_a_hostile_machine_makes_nobody_wait(tmp_path: Path) -> None:
+    source = machine(tmp_path / "machine", {"/proc/meminfo": "x"})
+    os.mkfifo(source / "root" / "proc" / "cpuinfo")
+    record(str(tmp_path / "copy"), Host(str(source)))
+    assert not (tmp_path / "copy" / "root" / "proc" / "cpuinfo").is_fifo()
