@@ -44,7 +44,7 @@ def judged(values: Values, expectation: Expectation, missing: str = "fail") -> V
     found = values.found(selection, expectation.field)
     untold = _untold(values, selection)
     if expectation.kind in ("present", "absent"):
-        return _presence(expectation, found, untold)
+        return _presence(values, expectation, found, untold)
     if expectation.kind == "count":
         return _count(values, expectation, found, untold, missing)
     return _QUANTIFIERS[expectation.quantifier](values, expectation, found, untold, missing)
@@ -74,7 +74,7 @@ def _was_not_asked(values: Values, selection: Selection) -> bool:
     return is_here and values.report.depth is Presence.FOUND
 
 
-def _presence(expectation: Expectation, found: Found, untold: str) -> Verdict:
+def _presence(values: Values, expectation: Expectation, found: Found, untold: str) -> Verdict:
     there = found.values
     if expectation.selection.is_probe:
         there = {name: value for name, value in there.items() if value != Presence.ABSENT}
@@ -88,6 +88,10 @@ def _presence(expectation: Expectation, found: Found, untold: str) -> Verdict:
         return Verdict(Status.PASSED, evidence=_evidence(there))
     if untold:
         return _unknown(untold)
+    probe = values.report.probes[expectation.selection.probe]
+    if probe.presence is Presence.ABSENT:
+        why = f": {probe.reasons[0].message}" if probe.reasons else ""
+        return Verdict(Status.FAILED, f"{expectation.selection.probe} is absent{why}")
     return Verdict(Status.FAILED, found.lacks(f"{expectation.selection.text} is not there"))
 
 

@@ -73,9 +73,11 @@ def _bytes_of(path: str, shown: str) -> bytes:
     """Return a file, cut where it is too large. A pipe or a device is refused: it may never end."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
+        if not is_regular:
+            os.close(handle)
+            raise BadInput(f"{shown} cannot be read: it is no regular file")
         with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise BadInput(f"{shown} cannot be read: it is no regular file")
             return file.read(LIMIT + 1)
     except OSError as error:
         raise BadInput(f"{shown} cannot be read: {error.strerror or error}") from None

@@ -130,8 +130,8 @@ def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, 
     if len(steps) > 1 and steps[0] == "facts":
         steps = steps[1:]
     head = steps[0] if steps else ""
-    if isinstance(head, Each):
-        raise ValueError(  # noqa: TRY004  what was written is wrong, not a type of ours
+    if isinstance(head, Each) or head.isdecimal():
+        raise ValueError(
             f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
         )
     return Selection(text[:at], probe, head, tuple(steps[1:])), text[at:]

@@ -6,12 +6,12 @@ the machine or its user is in it: only the facts that are listed here are.
 
 import json
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
 from mlbackends.audit.policy.selecting import facts_of
 from mlbackends.model import registry
+from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
 
@@ -51,12 +51,12 @@ name = {name}
 
 def written(report: Report) -> str:
     """Return a policy that the machine of a report fits."""
-    name = json.dumps(f"A machine as of {report.created[:10]}")
+    name = _toml(f"A machine as of {report.created[:10]}")
     parts = [_HEAD.format(version=VERSION, name=name)]
     parts += _facts(report)
     for probe in registry.names("probes"):
         found = report.probes.get(probe)
-        if found is not None and found.failure is None and found.presence is not None:
+        if found is not None and found.presence is not None and is_certain(found):
             parts += _probe(probe, found)
     return "\n".join(parts)
 
@@ -66,8 +66,8 @@ def _facts(report: Report) -> Iterator[str]:
     for name in (*_EXACT, *_LADDERS, *_VERSIONS, *_AT_LEAST, *_MEMORY):
         probe, _, head = name.partition(".")
         fact = facts_of(probe).get(head)
-        value = report.probes[probe].facts.get(head) if probe in report.probes else None
-        if fact is None or not isinstance(value, fact.kind) or value == "":
+        value: Any = report.probes[probe].facts.get(head) if probe in report.probes else None
+        if fact is None or type(value) is not fact.kind or value == "":
             continue
         said: tuple[str, Any] | None
         if name in _VERSIONS:
@@ -75,7 +75,7 @@ def _facts(report: Report) -> Iterator[str]:
         elif name in _LADDERS:
             said = ("at_least" if value in fact.order else "equals", value)
         elif name in _MEMORY:
-            said = ("min", _floor(value))
+            said = ("min", _floor(value)) if value > 0 else None
         else:
             said = ("min" if name in _AT_LEAST else "equals", value)
         if said:
@@ -116,8 +116,6 @@ def _devices(probe: str, title: str, kind: str, devices: list[Device]) -> Iterat
 
 
 def _rule(title: str, fact: str, key: str, value: Any, about: str = "") -> str:
-    if isinstance(value, float) and not isfinite(value):
-        return ""
     comment = f"# {about}\n" if about else ""
     return f"{comment}[[rule]]\nid = {_toml(title)}\nfact = {_toml(fact)}\n{key} = {_toml(value)}\n"
 

@@ -71,7 +71,7 @@ def document(draw: st.DrawFn) -> str:
     """Draw a file: keys at the top, then tables, lists of tables, and tables inside them."""
     text = draw(NOISE)
     number = 0
-    for _ in range(draw(st.integers(0, 5))):
+    for section in range(draw(st.integers(0, 5))):
         head = draw(
             st.sampled_from(
                 ["", "[[rule]]", "[[ rule ]]", "[[rule.deep]]", "[rule.own]", "[{}]", "[{}.sub]"]
@@ -79,9 +79,9 @@ def document(draw: st.DrawFn) -> str:
         )
         if head.startswith(("[rule", "[[rule.")):
             text += "[[rule]]\n"
-        text += head.format(f"table{number}") + draw(st.sampled_from(["\n", " # x\n", "\r\n"]))
+        text += head.format(f"table{section}") + draw(st.sampled_from(["\n", " # x\n", "\r\n"]))
         if not head and number:
-            text += f"[other{number}]\n"
+            text += f"[other{section}]\n"
         for _ in range(draw(st.integers(0, 4))):
             number += 1
             key = draw(st.sampled_from(["key{}", "key{}.part", '"key {}"', "'key{}'.\"a b\" . c"]))
