@@ -5,9 +5,10 @@ What NVML tells is in no recorded machine: there the machine is a saved report (
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -26,6 +27,10 @@ from mlbackends.model.records import (
     ProbeReport,
     Report,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[3]
 HAS = {
@@ -51,6 +56,7 @@ HAS = {
     "nvidia-persistence-off": "hgx-h100-failing.json",
     "nvidia-row-remap": "hgx-h100-failing.json",
     "nvidia-throttled": "hgx-h100-failing.json",
+    "nnpack-cache-hidden": "kvm-guest-without-l3",
     "pcie-access-control": "gpu-server-degraded",
     "pcie-width-degraded": "gpu-server-degraded",
     "rocm-gpus-forbidden": "rocm-pod-forbidden",
@@ -84,6 +90,7 @@ LACKS = {
     "nvidia-persistence-off": "hgx-h100-sound.json",
     "nvidia-row-remap": "hgx-h100-sound.json",
     "nvidia-throttled": "hgx-h100-sound.json",
+    "nnpack-cache-hidden": "icelake-ec2",
     "pcie-access-control": "hgx-h100-eight-gpus",
     "pcie-width-degraded": "hgx-h100-eight-gpus",
     "rocm-gpus-forbidden": "podman-rocm-no-access",
@@ -673,6 +680,31 @@ def test_one_gpu_and_consumer_cards_need_no_way_between_them() -> None:
     assert judged(report(nvidia=nvidia(*cards), host=server()), code).status is Status.SKIPPED
 
 
+# ---- a cache that a hypervisor hides --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("levels", "presence", "host", "status"),
+    [
+        ([1, 1, 2], Presence.FOUND, server(virtualisation="kvm"), Status.FAILED),
+        ([1, 1, 2, 3], Presence.FOUND, server(virtualisation="kvm"), Status.PASSED),
+        ([1, 1, 2], Presence.USABLE, server(virtualisation="kvm"), Status.PASSED),
+        ([], Presence.FOUND, server(virtualisation="kvm"), Status.UNKNOWN),
+        ([1, 1, 2], Presence.FOUND, server(), Status.SKIPPED),
+    ],
+)
+def test_a_hidden_cache_matters_to_nnpack_in_a_virtual_machine(
+    levels: list[int], presence: Presence, host: ProbeReport, status: Status
+) -> None:
+    caches = [{"level": level} for level in levels]
+    cpu = told(facts={"capability": "AVX2", "caches": caches})
+    nnpack = told(presence, libraries=(Library("nnpack", "/lib/libtorch_cpu.so"),))
+
+    check = judged(report(cpu=cpu, host=host, nnpack=nnpack), "nnpack-cache-hidden")
+
+    assert check.status is status
+
+
 # ---- AMD and Intel -------------------------------------------------------------------------------
 
 
@@ -718,6 +750,31 @@ def test_a_hazard_says_how_it_is_told_and_where_it_was_seen(code: str) -> None:
 
     assert "Told by:" in (file.__doc__ or "")
     assert file.SOURCES and file.WHY.endswith(".") and file.MEND.endswith(".")
+
+
+def rewriter() -> ModuleType:
+    """Import tests/reports/rewrite.py, which made the saved reports."""
+    path = TESTS / "reports" / "rewrite.py"
+    specification = importlib.util.spec_from_file_location("rewrite_reports", path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["docker-lost-gpu", "hgx-h100-failing", "slurm-job-mig"])
+def test_a_saved_report_holds_what_the_probe_writes(
+    name: str, fake_library: Callable[..., Path]
+) -> None:
+    rewrite = rewriter()
+    library = fake_library("nvml", "libnvidia-ml.so.1")
+
+    made = rewrite.built(rewrite.REPORTS[name], library).probes["nvidia"]
+
+    saved = machine(f"{name}.json").probes["nvidia"]
+    assert replace(made, duration_seconds=0.0) == replace(saved, duration_seconds=0.0), (
+        f"if that is right: python tests/reports/rewrite.py {name}"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (TESTS / "reports").glob("*.json")))
