@@ -1,7 +1,7 @@
 """Logs walked in order, where most lines are not read: calls that came before are known by their key.
 
 A finding needs the order of the calls, the first lines that show it, and sums. So of equal calls from
-one place the first ones are read in full, and given to `add` like any record. Of the others the time
+one place the first ones are given to `add` one by one, like any record. Of the others the time
 alone is kept, and given to `add_more` at the end; who needs to know of each says so by `follow`.
 """
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Header, Malformed, Record, Text
 from mlbackends.tracing.labels import joined
@@ -18,10 +20,10 @@ from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reading import MARK_LENGTH, line_records, lines
 
 Follower = Callable[[float], None]
-_MOST = 20_000
+_MOST = 60_000
 _ALIASES = 20_000
 _READ_AGAIN = 4
-"""So many different lines of equal calls are read behind the first; no finding shows more."""
+"""So many different lines of equal calls are given one by one behind the first; no finding shows more."""
 
 
 class Taker(Protocol):
@@ -38,7 +40,7 @@ class Taker(Protocol):
 
 
 class _Repeat:
-    """Equal calls from one place. end_ns: until when calls began beside the first, and are read in full."""
+    """Equal calls from one place. end_ns: until when calls began beside the first; those are given one by one."""
 
     __slots__ = ("durations", "end_ns", "followers", "lines", "record")
 
@@ -49,8 +51,8 @@ class _Repeat:
         self.lines: set[bytes] | None = set() if record else None
         self.durations = array("d")
 
-    def must_be_read(self, line: bytes, start: int | None) -> bool:
-        """Tell whether a call is one of those that are read in full."""
+    def is_shown(self, line: bytes, start: int | None) -> bool:
+        """Tell whether a call is one of those that are given one by one."""
         if self.lines is not None and line not in self.lines:
             self.lines.add(line)
             if len(self.lines) >= _READ_AGAIN:
@@ -107,12 +109,12 @@ class Walk:
                 repeat = self._other(line, 0, key, known)
             if repeat is None:
                 self._first(line, number, 0, b"", timed)
-            elif (repeat.lines is None and start is None) or not repeat.must_be_read(line, start):
+            elif (repeat.lines is None and start is None) or not repeat.is_shown(line, start):
                 repeat.durations.append(duration)
                 for follower in repeat.followers:
                     follower(duration)
             else:
-                self._read(line, number)
+                self._again(repeat, line, number, duration, start)
         self.finish()
 
     def finish(self) -> None:
@@ -152,8 +154,8 @@ class Walk:
         repeat = known.get(timed[0]) or self._other(line, at, timed[0], known)
         if repeat is None:
             self._first(line, number, at, place, timed)
-        elif repeat.must_be_read(line[at:], timed[2]):
-            self._read(line, number)
+        elif repeat.is_shown(line[at:], timed[2]):
+            self._again(repeat, line[at:], number, timed[1], timed[2])
         else:
             repeat.durations.append(timed[1])
             for follower in repeat.followers:
@@ -184,6 +186,24 @@ class Walk:
             self._given(record)
         return records
 
+    def _again(
+        self, repeat: _Repeat, line: bytes, number: int, duration: float, start: int | None
+    ) -> None:
+        """Give a call away as a record of its own; it has the signature of those that it is equal to."""
+        if repeat.record is None:
+            self.lines += 1
+            return
+        record = structs.replace(
+            repeat.record,
+            raw=line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"),
+            line_number=number,
+            duration_ns=duration,
+            start_ns=start,
+        )
+        self.lines += 1
+        for taker in self._takers:
+            taker.add(record)
+
     def _given(self, record: AnyRecord) -> None:
         self.lines += 1
         self.unreadable += isinstance(record, Malformed)
@@ -200,8 +220,6 @@ class Walk:
     def _named(self, record: Any) -> Any:
         if not self._log:
             return record
-        from msgspec import structs
-
         return structs.replace(record, source=joined(self._log, record.source))
 
     def _first(

@@ -129,7 +129,7 @@ class Counting:
 
 
 @pytest.mark.parametrize("line", [MATMUL, GEMM, b"[pid 1 tid 2] " + MATMUL, b"[rank1]: " + GEMM])
-def test_of_equal_calls_few_are_read(line: bytes) -> None:
+def test_of_equal_calls_few_are_given_one_by_one(line: bytes) -> None:
     counting = Counting()
     walk = Walk([counting])
     walk.add([(line + b"\n") * 1000])
@@ -137,7 +137,7 @@ def test_of_equal_calls_few_are_read(line: bytes) -> None:
     assert (walk.lines, walk.unreadable) == (1000, 0)
 
 
-def test_calls_that_began_while_the_first_ran_are_read() -> None:
+def test_calls_that_began_while_the_first_ran_are_given_one_by_one() -> None:
     counting = Counting()
     call = timed(MATMUL, 5)
     log = [b"[pid 1 tid 2 end %d] %s\n" % (10**9 + n * 10**6, call) for n in range(100)]
