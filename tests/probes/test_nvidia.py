@@ -424,6 +424,31 @@ def test_the_missing_uvm_node_is_a_warning(tmp_path: Path, nvml: dict[str, bytes
     assert "nvidia-modprobe" in finding.warnings[0].hint
 
 
+@pytest.mark.parametrize(("around", "is_missed"), [({}, False), ({"/.dockerenv": b""}, True)])
+def test_a_node_that_the_first_program_makes_is_not_missed(
+    tmp_path: Path, nvml: dict[str, bytes], around: dict[str, bytes], is_missed: bool
+) -> None:
+    files = {**nvml, **NODES, **around, "/proc/driver/nvidia/version": OPEN}
+    files["/usr/bin/nvidia-modprobe"] = b"\x7fELF"
+    del files["/dev/nvidia-uvm"]
+
+    finding = nvidia.find(machine(tmp_path, files))
+
+    assert bool(finding.warnings) == is_missed
+
+
+def test_a_virtual_function_is_no_gpu_of_the_machine(tmp_path: Path) -> None:
+    files = {**pci("0000:17:00.0", "nvidia"), **pci("0000:17:00.4", "nvidia")}
+    host = machine(tmp_path, {**files, **NODES, "/proc/driver/nvidia/version": OPEN})
+    physical = tmp_path / "root/sys/bus/pci/devices/0000:17:00.4/physfn"
+    physical.symlink_to("../0000:17:00.0")
+
+    finding = nvidia.find(host)
+
+    assert [gpu.pci_address for gpu in finding.devices] == ["0000:17:00.0"]
+    assert finding.facts["pci_gpu_count"] == 1
+
+
 def test_module_and_library_of_two_releases_are_a_mismatch(
     tmp_path: Path, nvml: dict[str, bytes]
 ) -> None:

@@ -129,8 +129,7 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
             ),
         )
     problems = []
-    # Where nvidia-modprobe is there, the first CUDA program makes the node.
-    if "/dev/nvidia-uvm" not in nodes and not host.exists("/usr/bin/nvidia-modprobe"):
+    if "/dev/nvidia-uvm" not in nodes and not _makes_nodes(host):
         said = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
         problems.append(
             Reason("device-nodes-missing", said, "load it with nvidia-modprobe -u -c 0 as root")
@@ -142,6 +141,16 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
             if reason is not None:
                 problems.append(reason)
     return tuple(problems)
+
+
+def _makes_nodes(host: Host) -> bool:
+    """Tell whether the first CUDA program will make the nodes that it misses, by nvidia-modprobe.
+
+    In a container it may not.
+    """
+    from mlbackends.probing.system.containers import container_signs
+
+    return host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
 
 
 _PARAMETERS = (
