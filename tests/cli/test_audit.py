@@ -1,0 +1,200 @@
+"""`backends audit`: exit codes, formats, several policies, --init, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from running import backends
+
+from mlbackends.cli.commands.audit import nagios
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
+
+TESTS = Path(__file__).resolve().parents[1]
+NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus")
+RUNNER = str(TESTS / "hosts" / "docker-cgroup1")
+POLICIES = TESTS / "policies"
+
+
+def policy(folder: Path, *checks: str, more: str = "") -> str:
+    path = folder / "policy.toml"
+    rules = [
+        f'[[rule]]\nid = "r{i}"\ncheck = "{check}"\n{more}\n' for i, check in enumerate(checks)
+    ]
+    path.write_text("schema = 1\n" + "".join(rules))
+    return str(path)
+
+
+def test_a_machine_that_fits_ends_with_0() -> None:
+    done = backends("audit", RUNNER, "--policy", str(POLICIES / "ci-runner.toml"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing found" in done.stdout
+
+
+def test_a_machine_that_does_not_fit_ends_with_1_and_says_why_and_where(tmp_path: Path) -> None:
+    path = policy(tmp_path, "nvidia.devices count == 9")
+
+    done = backends("audit", NODE, "--policy", path)
+
+    assert done.returncode == 1
+    assert f"({path}:3)" in " ".join(done.stdout.split())
+    assert "nvidia.devices count is 8, needed is 9" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("check", "more", "arguments", "code"),
+    [
+        ("cpu present", "", [], 0),
+        ("cpu absent", "", [], 1),
+        ("cpu absent", 'severity = "warning"', [], 0),
+        ("cpu absent", 'severity = "warning"', ["--fail-on", "warning"], 1),
+        ("cpu absent", "", ["--fail-on", "never"], 0),
+        ("mtia present", "", [], 0),
+        ("mtia present", "", ["--strict"], 3),
+        ("cpu present", "", ["--exit-code", "nagios"], 0),
+        ("cpu absent", 'severity = "note"', ["--exit-code", "nagios"], 0),
+        ("cpu absent", 'severity = "warning"', ["--exit-code", "nagios"], 1),
+        ("cpu absent", "", ["--exit-code", "nagios"], 2),
+        ("mtia present", "", ["--exit-code", "nagios"], 3),
+        ("gpu present", "", ["--exit-code", "nagios"], 3),
+        ("gpu present", "", [], 2),
+    ],
+)
+def test_the_exit_code(
+    tmp_path: Path, check: str, more: str, arguments: list[str], code: int
+) -> None:
+    path = policy(tmp_path, check, more=more)
+
+    assert backends("audit", RUNNER, "--policy", path, *arguments).returncode == code
+
+
+def test_nagios_reads_the_worst() -> None:
+    def outcome(*found: tuple[Status, Severity]) -> Outcome:
+        checks = tuple(Check("a", "a", severity, status) for status, severity in found)
+        return Outcome(SCHEMA, "b", "audit", "t", "s", "", checks)
+
+    unknown, warning = (Status.UNKNOWN, Severity.ERROR), (Status.FAILED, Severity.WARNING)
+
+    assert nagios(outcome(unknown, warning)) == 1
+    assert nagios(outcome(unknown, warning, (Status.FAILED, Severity.ERROR))) == 2
+    assert nagios(outcome((Status.WAIVED, Severity.ERROR))) == 0
+
+
+def test_json_has_the_line_of_each_rule(tmp_path: Path) -> None:
+    path = policy(tmp_path, "cpu present", "nccl present")
+
+    done = backends("audit", RUNNER, "--policy", path, "--format", "json")
+
+    outcome = json.loads(done.stdout)
+    assert (outcome["kind"], outcome["title"]) == ("audit", "policy.toml")
+    assert [check["place"] for check in outcome["checks"]] == [
+        {"file": path, "line": 3},
+        {"file": path, "line": 7},
+    ]
+
+
+def test_two_policies_are_held_to_one_machine() -> None:
+    files = [str(POLICIES / name) for name in ("ci-runner.toml", "training-node.toml")]
+
+    done = backends("audit", RUNNER, "--policy", files[0], "--policy", files[1])
+
+    assert done.returncode == 0
+    assert "CI runner without a GPU + Training node with eight GPUs" in done.stdout
+
+
+def test_init_writes_a_policy_that_its_machine_fits(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+
+    written = backends("audit", NODE, "--init", "--output", str(path))
+    done = backends("audit", NODE, "--policy", str(path))
+
+    assert (written.returncode, written.stdout, written.stderr) == (0, "", "")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_live_machine_fits_its_own_policy(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+
+    assert backends("audit", "--init", "--depth", "found", "--output", str(path)).returncode == 0
+    done = backends("audit", "--policy", str(path), "--depth", "found", "--strict")
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no policy: name one with --policy FILE"),
+        (["--init", "--policy", "x"], "--init writes a policy; it goes with no --policy"),
+        (["--policy", "/nowhere.toml"], "/nowhere.toml cannot be read: No such file"),
+        (["--policy", "/"], "no regular file"),
+        (["--policy", "/dev/zero"], "no regular file"),
+        (
+            ["--policy", str(POLICIES / "laptop.toml"), "/nowhere.json"],
+            "/nowhere.json cannot be read",
+        ),
+        (
+            ["--policy", str(POLICIES / "laptop.toml"), "--python", "x", NODE],
+            "--python looks at the live machine",
+        ),
+    ],
+)
+def test_what_is_asked_wrongly_ends_with_2_and_one_line(arguments: list[str], said: str) -> None:
+    done = backends("audit", *arguments)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len([line for line in done.stderr.splitlines() if not line.startswith("hint: ")]) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (
+            b"schema = 1\n[[rule]]\nid = 'a'\nchek = 'cpu present'\n",
+            ":4: rule.chek: there is no such key",
+        ),
+        (b"schema = 1\nname = '", ":2: "),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"schema = " + b"[" * 100_000, "nested more than"),
+        (b"schema = " + b"{a=" * 100_000, "nested more than"),
+        (b"a." * 300_000 + b"a = 1", "nested more than"),
+        (b"[" + b"a." * 300_000 + b"a]", "nested more than"),
+        (b"schema = 1\n" + b"# x\n" * (30 << 20), "is larger than 1 MiB"),
+        (b"[[rule]]\n" * 100_000, "lacks schema"),
+    ],
+    ids=[
+        "key",
+        "truncated",
+        "UTF-16",
+        "lists",
+        "tables",
+        "key parts",
+        "head parts",
+        "120 MB",
+        "rules",
+    ],
+)
+def test_a_hostile_policy_ends_with_2_and_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_bytes(data)
+
+    done = backends("audit", RUNNER, "--policy", str(path))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("backends: ")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_policy_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "pol\nicy é [x].toml"
+    path.write_text("schema = 2\n")
+
+    done = backends("audit", RUNNER, "--policy", str(path))
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
