@@ -8,7 +8,7 @@ Nothing is kept that no probe asked for. Of the environment those variables are 
 asked for by name. What names the machine or its user gets a stand-in where a `Disguise` is given. Of a
 library there is a sketch (`elf_sketch`) that says of itself what the library does; of any other file
 what was read, up to FILE_LIMIT. Links are relative and lead nowhere out of the folder. What only the
-living can tell is lost: who may open a device node, and which files may not be read.
+living can tell is lost: which group a device node belongs to, and which files may not be read.
 """
 
 # ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.
