@@ -19,18 +19,29 @@ _TERM = len("type")
 def outcome(outcome: Outcome, page: Page) -> str:
     """Return the page; with details also the evidence, what passed, and what does not apply."""
     parts = [_failed(alike, page) for alike in _alike(outcome.failed())]
+    # The title of a hazard says what is wrong, that of a rule what should be.
+    passed = "Looked for, and not there" if outcome.kind == "doctor" else "Passed"
     for title, status in (
         ("Accepted until a day", Status.WAIVED),
         ("Not checked", Status.UNKNOWN),
-        *((("Does not apply", Status.SKIPPED), ("Passed", Status.PASSED)) if page.details else ()),
+        *((("Does not apply", Status.SKIPPED), (passed, Status.PASSED)) if page.details else ()),
     ):
-        lines = [
-            (checks.line(check.code), checks.cause(check)) for check in outcome.with_status(status)
-        ]
-        if lines:
-            parts.append(printed((Passage(title, tuple(lines)),), page))
+        if lines := _by_cause(outcome.with_status(status)):
+            parts.append(printed((Passage(title, lines),), page))
     text = "\n".join([*parts, f"{checks.summary(outcome)}\n"])
     return text if page.unicode else text.encode("ascii", "replace").decode()
+
+
+def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
+    """Return the codes as rows with their cause; those that share one stand together below it."""
+    causes: dict[str, list[str]] = {}
+    for check in ended:
+        causes.setdefault(checks.cause(check), []).append(checks.line(check.code))
+    alone = [(codes[0], cause) for cause, codes in causes.items() if len(codes) == 1]
+    together = [
+        ("", f"{cause}: {', '.join(codes)}") for cause, codes in causes.items() if len(codes) > 1
+    ]
+    return (*alone, *together)
 
 
 def _alike(failed: Iterable[Check]) -> list[list[Check]]:
