@@ -40,7 +40,7 @@ class Taker(Protocol):
 
 
 class _Repeat:
-    """Equal calls from one place. end_ns: until when calls began beside the first; those are given one by one."""
+    """Equal calls from one place. end_ns: until when calls began beside the first."""
 
     __slots__ = ("durations", "end_ns", "followers", "lines", "record")
 
