@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
 from mlbackends.probing.cuda.versions import driver_release, driver_warning
-from mlbackends.probing.elf import NotElf, version_needs
+from mlbackends.probing.elf import NotElf, read_elf, version_needs
 from mlbackends.probing.python.frameworks import (
     PACKAGE_FACTS,
     assigned_flag,
@@ -73,6 +73,12 @@ FACTS = (
         "partners",
         list[dict[str, str]],
         "The packages that are compiled against one version of torch: package, version, wanted.",
+    ),
+    Fact("cuda_libraries", list[str], "The libraries that libtorch_cuda asks the loader for."),
+    Fact(
+        "own_folders_first",
+        bool,
+        "Whether libtorch_cuda has an RPATH, which the loader searches before LD_LIBRARY_PATH.",
     ),
     Fact("glibc_needed", str, "The glibc whose symbols libtorch_cpu needs."),
     Fact("libstdcxx_needed", str, "The symbols of libstdc++ that it needs: 3.4.29."),
@@ -131,6 +137,7 @@ def find(host: Host) -> Finding:
     facts = told | steering(host, _RULES)
     if torch is None:
         return Finding(libraries=tuple(libraries), facts=facts)
+    facts |= _asked_for(host, torch)
     if partners := _partners(host):
         facts["partners"] = partners
     if plugins := entry_points(host, "torch.backends"):
@@ -238,6 +245,22 @@ def _needs(host: Host, library: Library) -> dict[str, FactValue]:
         ]
         if numbers:
             told[fact] = max(numbers, key=lambda text: [int(part) for part in text.split(".")])
+    return told
+
+
+def _asked_for(host: Host, torch: Package) -> dict[str, FactValue]:
+    """Return what libtorch_cuda needs, and whether its own folders come first; {} without one."""
+    path = f"{torch.location}/lib/libtorch_cuda.so"
+    if host.platform != "linux" or not torch.location or not host.is_file(path):
+        return {}
+    try:
+        elf = read_elf(host.real(host.realpath(path)))
+    except (NotElf, OSError):
+        return {}
+    # With a RUNPATH the loader takes no notice of an RPATH.
+    told: dict[str, FactValue] = {"own_folders_first": bool(elf.rpath) and not elf.runpath}
+    if elf.needed:
+        told["cuda_libraries"] = list[object](elf.needed)
     return told
 
 

@@ -20,8 +20,34 @@ class Shadowed(NamedTuple):
 def shadowed(known: Known) -> Iterator[Shadowed]:
     """Yield every library of a wheel that loses against a folder of the loader's search path.
 
-    Two copies of one version are none, and no copy that the same package owns.
+    Two copies of one version are none, no copy that the same package owns, and no library that torch
+    finds by itself.
     """
+    return (pair for pair in _pairs(known) if not kept_by_torch(known, pair.taken.soname))
+
+
+def kept_by_torch(known: Known, soname: str) -> bool:
+    """Tell whether torch opens its own copy of a library whatever LD_LIBRARY_PATH names.
+
+    What libtorch_cuda itself needs it finds by RPATH, in the folders of wheels. What those libraries
+    need in turn they look for by RUNPATH, which comes later.
+    """
+    return bool(
+        known.fact("torch.own_folders_first") and soname in known.fact("torch.cuda_libraries", [])
+    )
+
+
+def cudnn_parted(known: Known) -> Shadowed | None:
+    """Return the libcudnn that torch opens by RPATH, and the other one whose parts it then gets."""
+    for pair in _pairs(known):
+        is_cudnn = pair.taken.soname.startswith("libcudnn.so.")
+        has_parts = bool(pair.taken.facts.get("sub_libraries"))
+        if is_cudnn and has_parts and kept_by_torch(known, pair.taken.soname):
+            return pair
+    return None
+
+
+def _pairs(known: Known) -> Iterator[Shadowed]:
     seen: set[str] = set()
     for name in known.report.probes:
         copies = known.libraries(name)
@@ -52,6 +78,9 @@ def older_than_pinned(known: Known) -> tuple[Library, dict[str, str]] | None:
     major = pin["wanted"].split(".")[0]
     for library in known.libraries("cudnn"):
         if library.wins and library.soname == f"libcudnn.so.{major}":
+            from_wheel = any(one.found_by == "site-packages" for one in known.libraries("cudnn"))
+            if from_wheel and kept_by_torch(known, library.soname):
+                return None
             if library.owner.startswith(f"{pin['package']} "):
                 return None
             have, wanted = numbers(library.version), numbers(pin["wanted"])

@@ -7,6 +7,7 @@ import pytest
 
 from mlbackends.model.records import Presence
 from mlbackends.probes import torch
+from mlbackends.probing.elf_sketch import Sketch, sketched
 from mlbackends.probing.host import Host
 from mlbackends.probing.survey import survey
 
@@ -195,6 +196,56 @@ def test_only_libtorch_cpu_is_a_library_that_is_opened(
         "libshm.so",
         "libtorch_cpu.so",
         "libtorch_cuda.so",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rpath", "runpath", "first"),
+    [(["$ORIGIN/../../nvidia/cublas/lib"], [], True), ([], ["$ORIGIN"], False), ([], [], False)],
+)
+def test_whether_its_own_folders_come_before_the_search_path_is_told(
+    tmp_path: Path, rpath: list[str], runpath: list[str], first: bool
+) -> None:
+    sketch = Sketch("x86_64", "libtorch_cuda.so", ["libcublas.so.12"], rpath=rpath, runpath=runpath)
+    files = site(CUDA_BUILD) | {"site/torch/lib/libtorch_cuda.so": sketched(sketch)}
+
+    facts = torch.find(machine(tmp_path, files)).facts
+
+    assert facts["own_folders_first"] is first
+    assert facts["cuda_libraries"] == ["libcublas.so.12"]
+
+
+def test_of_a_damaged_libtorch_cuda_nothing_is_told(tmp_path: Path) -> None:
+    files = site(CUDA_BUILD) | {"site/torch/lib/libtorch_cuda.so": "no library"}
+
+    assert "own_folders_first" not in torch.find(machine(tmp_path, files)).facts
+
+
+def test_the_symbols_that_libtorch_cpu_needs_are_told(tmp_path: Path) -> None:
+    needs = [
+        ("libc.so.6", ["GLIBC_2.17", "GLIBC_2.9", "GLIBC_PRIVATE"]),
+        ("libstdc++.so.6", ["GLIBCXX_3.4.9", "GLIBCXX_3.4.29", "CXXABI_1.3.8"]),
+    ]
+    sketch = Sketch("x86_64", "libtorch_cpu.so", needs=needs)
+    files = site(CPU_BUILD) | {"site/torch/lib/libtorch_cpu.so": sketched(sketch)}
+
+    (library,) = torch.find(machine(tmp_path, files)).libraries
+
+    assert library.facts == {"glibc_needed": "2.17", "libstdcxx_needed": "3.4.29"}
+
+
+def test_what_is_compiled_against_one_torch_is_told(tmp_path: Path) -> None:
+    files = site(CPU_BUILD) | {
+        "site/torchvision-0.28.0+cpu.dist-info/METADATA": "Requires-Dist: torch==2.13.0\n\n",
+        "site/torchaudio-2.13.0.dist-info/METADATA": "Requires-Dist: torch (==2.13.0)\n\n",
+        "site/torchtext-0.18.0.dist-info/METADATA": "Requires-Dist: torch>=2.3.0\n\n",
+    }
+
+    partners = torch.find(machine(tmp_path, files)).facts["partners"]
+
+    assert partners == [
+        {"package": "torchvision", "version": "0.28.0+cpu", "wanted": "2.13.0"},
+        {"package": "torchaudio", "version": "2.13.0", "wanted": "2.13.0"},
     ]
 
 

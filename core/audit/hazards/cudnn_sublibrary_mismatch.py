@@ -2,11 +2,14 @@
 
 Told by:   cudnn: versions in file names and of the libcudnn beside them; what the loader takes by
            LD_LIBRARY_PATH, or from the system where a wheel lacks it; the version checks of cuDNN.
+           torch: whether it opens the wheel's libcudnn by RPATH, before a second cuDNN that its parts
+           then come from.
 No alarm:  a second whole cuDNN of the same version.
 """
 
 from collections.abc import Iterator
 
+from mlbackends.audit.copies import cudnn_parted, described
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.installing import without_folder
 from mlbackends.audit.known import Known
@@ -25,6 +28,15 @@ WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed")
 
 def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one for each way in which they are mixed, with all the parts that are concerned."""
+    parted = cudnn_parted(known)
+    if parted is not None:
+        other, ours = parted
+        yield Symptom(
+            f"torch opens {described(ours)} by RPATH, and its sub-libraries are taken from"
+            f" {described(other)}, for {other.found_by} comes before RUNPATH",
+            command=without_folder(known, other.found_by, other.path),
+            evidence={"cudnn.libraries": [ours.path, other.path]},
+        )
     for _, code in WARNINGS:
         found = list(known.warnings("cudnn", code))
         if not found:

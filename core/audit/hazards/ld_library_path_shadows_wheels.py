@@ -1,7 +1,8 @@
 """A folder of the loader's search path comes before the libraries of wheels.
 
 Told by:   every probe's libraries: of two copies of one soname that in LD_LIBRARY_PATH wins.
-No alarm:  both of one version; a folder of the wheel itself; a copy that the loader cannot take.
+No alarm:  both of one version; a folder of the wheel itself; a copy that the loader cannot take; what
+           libtorch_cuda needs itself, where it has an RPATH: that comes before the variable.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 SEVERITY = Severity.ERROR
 READS = ("environment", "packages")
 WHY = (
-    "Wheels find their libraries by RUNPATH, which is searched after that variable: torch then runs"
-    " with a cuBLAS, cuDNN or NCCL that it was not built with, and fails with undefined symbols."
+    "Libraries of wheels find each other by RUNPATH, which is searched after that variable: they then get"
+    " a cuBLASLt, nvJitLink or NCCL that they were not built with, and fail with undefined symbols."
 )
 MEND = "Start Python without that folder in the variable: wheels carry their own libraries."
 SOURCES = (
@@ -28,6 +29,7 @@ SOURCES = (
     "pytorch/pytorch#131312",
     "pytorch/pytorch#140797",
     "ld.so(8)",
+    "pytorch/pytorch, .ci/manywheel/build_cuda.sh, FORCE_RPATH",
 )
 
 

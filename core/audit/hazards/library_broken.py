@@ -10,7 +10,7 @@ Severity:  an error in a wheel, and for a file that ends the loader's search; a 
 import re
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import package_of
+from mlbackends.audit.copies import kept_by_torch, package_of
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.installing import reinstall, without_folder
 from mlbackends.audit.known import Known, NotTold
@@ -45,6 +45,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 continue
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it.
             is_fatal = reason.code == "not-a-library" and library.found_by in _SEARCHED
+            is_fatal = is_fatal and not kept_by_torch(known, library.soname)
             if library.soname in good and not is_fatal:
                 continue
             told.add(library.path)

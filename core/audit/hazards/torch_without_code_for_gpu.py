@@ -2,7 +2,8 @@
 
 Told by:   each GPU's compute capability (nvidia), held to what torch's wheels of that release and CUDA
            are compiled for, and to what CUDA's compiler of that release can make.
-No alarm:  code of the same major and a lower minor number runs; a build that is no wheel of PyTorch's.
+No alarm:  code of the same major and a lower minor number runs; of a build that is no wheel of PyTorch's
+           only what CUDA's compiler has dropped is known.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,9 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     if not cuda or not gpus:
         raise DoesNotApply("there is no torch for CUDA beside an NVIDIA GPU")
     is_arm = known.fact("host.machine", "") == "aarch64"
-    codes = targets(version, cuda, is_arm)
+    copies = [one for one in known.libraries("torch") if one.found_by == "site-packages"]
+    is_wheel = any(one.owner.startswith("torch ") for one in copies)
+    codes = targets(version, cuda, is_arm, is_wheel)
     if codes is None:
         raise NotTold(f"it is not known what torch {version} for CUDA {cuda} is compiled for")
     told = [one for one in gpus if one.capability]

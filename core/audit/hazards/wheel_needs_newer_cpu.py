@@ -2,6 +2,7 @@
 
 Told by:   x86-64 alone: what the wheels of known packages need, held to the processor's features.
 No alarm:  wheels that look at the processor and take slower code by themselves.
+Severity:  a warning in conda's environments, whose builds may be for older processors than the wheels.
 """
 
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     """Yield one for each package."""
     if known.fact("cpu.architecture") != "x86_64":
         raise DoesNotApply("the floors that are known are those of x86-64")
+    is_conda = known.fact("python.manager") == "conda"
     has = frozenset(known.need("cpu.features"))
     for name, releases, features, instead in _FLOORS:
         version = known.package(name)
@@ -60,5 +62,6 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 f"{name} {version} needs {', '.join(missing)}, which this processor lacks"
                 f" ({known.fact('cpu.x86_64_level', 'x86-64')})",
                 command=install(known, instead) if instead else "",
+                severity=Severity.WARNING if is_conda else None,
                 evidence={f"packages.distributions.{name}": version, "cpu.features": missing},
             )

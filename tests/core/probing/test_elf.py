@@ -261,8 +261,8 @@ def test_readelf_agrees_on_the_symbols_and_versions_of_this_pythons_libraries() 
         for line in section.partition("Version definition section")[0].splitlines():
             if named_file := re.search(r"File: (\S+)", line):
                 file = named_file[1]
-            elif name := re.search(r"Name: (\S+)", line):
-                needs.setdefault(file, []).append(name[1])
+            elif needed := re.search(r"Name: (\S+)", line):
+                needs.setdefault(file, []).append(needed[1])
         assert {name: list(told) for name, told in version_needs(path).items()} == needs, path
 
 

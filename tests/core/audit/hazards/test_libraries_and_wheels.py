@@ -202,15 +202,25 @@ def test_the_silenced_check_is_an_error_where_it_would_have_spoken() -> None:
 def test_shadowing_is_told_once_for_a_folder_with_the_command_that_mends_it() -> None:
     (check,) = checks(report("cluster-modules-node"), "ld-library-path-shadows-wheels")
 
-    assert (
-        "/opt/apps/cuda/12.2/lib64/libcublas.so.12 (12.2.5) is taken in place of" in check.message
-    )
-    assert "nvidia-cublas-cu12 12.8.4.1" in check.message
+    assert "/opt/apps/cuda/12.2/lib64/libnvJitLink.so.12 (12.2) is taken in" in check.message
+    assert "nvidia-nvjitlink-cu12 12.8.93" in check.message
     assert check.command == (
         "export LD_LIBRARY_PATH=/opt/apps/vendor/lib:/opt/apps/cudnn/9.2/lib"
         ":/opt/apps/gcc/4.9/lib64:/opt/apps/mpich/lib"
     )
-    assert check.evidence.keys() == {"libcublas.so.12", "libcublasLt.so.12"}
+    # What libtorch_cuda needs itself, cuBLAS among it, it finds by RPATH.
+    assert check.evidence.keys() == {"libnvJitLink.so.12"}
+
+
+def test_without_an_rpath_torch_gets_what_the_search_path_names() -> None:
+    subject = with_probe(
+        report("cluster-modules-node"), "torch", facts={"own_folders_first": False}
+    )
+
+    (check,) = checks(subject, "ld-library-path-shadows-wheels")
+
+    assert check.evidence.keys() == {"libcublas.so.12", "libcublasLt.so.12", "libnvJitLink.so.12"}
+    assert check.message.endswith("and 2 more of wheels")
 
 
 def test_a_cudnn_that_is_older_than_the_pin_is_not_told_as_a_shadow_too() -> None:
@@ -220,17 +230,20 @@ def test_a_cudnn_that_is_older_than_the_pin_is_not_told_as_a_shadow_too() -> Non
     assert about == ["cudnn-older-than-pinned"]
 
 
-def test_the_systems_cudnn_on_the_search_path_shadows_the_wheels() -> None:
+def test_the_systems_cudnn_on_the_search_path_gives_its_parts_to_the_wheels() -> None:
     environment = {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu", "HOME": "/home/ml"}
     host = Host(str(HOSTS / "hgx-h100-eight-gpus"), environment=environment)
     subject = survey((), host, Presence.FOUND)
 
-    (check,) = checks(subject, "ld-library-path-shadows-wheels")
+    check = only(subject, "cudnn-sublibrary-mismatch")
 
+    assert "torch opens /home/ml/venv" in check.message and "9.5.1" in check.message
     assert check.command == "unset LD_LIBRARY_PATH"
-    assert "libcudnn.so.9" in check.evidence
-    # 9.5.1 is newer than the 9.1.0.70 that torch pins.
+    # 9.5.1 is newer than the 9.1.0.70 that torch pins, and torch opens the wheel's.
     assert only(subject, "cudnn-older-than-pinned").status is Status.PASSED
+    assert only(subject, "ld-library-path-shadows-wheels").status is Status.PASSED
+    without = with_probe(subject, "torch", facts={"own_folders_first": False})
+    assert "libcudnn.so.9" in only(without, "ld-library-path-shadows-wheels").evidence
 
 
 def test_a_search_path_that_names_a_wheels_own_folder_is_no_alarm() -> None:
@@ -258,6 +271,9 @@ def test_the_loader_passes_a_library_for_another_processor_and_stops_at_what_is_
     fatal = broken("LD_LIBRARY_PATH", "not-a-library", path, GOOD)
 
     assert only(passed, code).status is Status.PASSED
+    # torch passes both by: it finds NCCL by RPATH.
+    assert only(fatal, code).status is Status.PASSED
+    fatal = with_probe(fatal, "torch", facts={"own_folders_first": False})
     assert only(fatal, code).severity is Severity.ERROR
 
 
@@ -299,6 +315,7 @@ def with_gpu(version: str, cuda: str, capability: str, machine: str = "x86_64") 
         ("2.6.0+cu124", "12.4", "10.0"),
         ("2.5.1+cu118", "11.8", "12.0"),
         ("2.14.0", "13.0", "7.0"),
+        ("2.9.0a0+git1234567", "13.0", "7.0"),
         ("2.1.0+cu121", "12.1", "3.7"),
     ],
 )
@@ -317,6 +334,8 @@ def test_a_gpu_that_no_code_is_for_is_an_error(version: str, cuda: str, capabili
         ("2.10.0+cu128", "12.8", "7.0"),
         ("2.10.0+cu128", "12.8", "12.1"),
         ("2.14.0", "13.0", "10.3"),
+        ("2.14.0", "13.0", "13.0"),
+        ("2.9.0a0+git1234567", "12.4", "12.0"),
         ("2.6.0+cu124", "12.4", "9.0"),
         ("2.6.0+cu124", "12.4", "5.2"),
     ],
@@ -329,6 +348,18 @@ def test_code_of_the_same_major_and_a_lower_minor_number_runs(
     assert check.status is Status.PASSED
 
 
+def test_of_a_build_that_is_no_wheel_only_what_the_compiler_dropped_is_known() -> None:
+    base = with_gpu("2.10.0", "12.8", "6.1")
+    conda = tuple(
+        msgspec.structs.replace(library, owner="libtorch 2.10.0")
+        for library in base.probes["torch"].libraries
+    )
+
+    assert only(base, "torch-without-code-for-gpu").status is Status.FAILED
+    subject = with_probe(base, "torch", libraries=conda)
+    assert only(subject, "torch-without-code-for-gpu").status is Status.PASSED
+
+
 def test_wheels_for_arm_are_compiled_for_other_gpus() -> None:
     code = "torch-without-code-for-gpu"
 
@@ -338,10 +369,10 @@ def test_wheels_for_arm_are_compiled_for_other_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "capability"), [("2.9.0a0+git1234567", "6.1"), ("2.9.0+cu130", "")]
+    ("cuda", "capability"), [("10.2", "6.1"), ("13.0", ""), ("of its own", "9.0")]
 )
-def test_what_is_not_known_of_a_build_or_a_gpu_is_unknown(version: str, capability: str) -> None:
-    check = only(with_gpu(version, "13.0", capability), "torch-without-code-for-gpu")
+def test_what_is_not_known_of_a_build_or_a_gpu_is_unknown(cuda: str, capability: str) -> None:
+    check = only(with_gpu("2.9.0", cuda, capability), "torch-without-code-for-gpu")
 
     assert check.status is Status.UNKNOWN
 
