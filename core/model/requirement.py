@@ -31,7 +31,7 @@ class Requirement(Struct, frozen=True):
         name = _NAME.match(text)
         if not name:
             example = "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
-            raise BadInput(f"--require {text!r} cannot be read", example)
+            raise BadInput(f"the requirement {text!r} cannot be read", example)
         probe = name[1].partition(".")[0]
         if probe not in registry.names("probes"):
             raise UnknownName("probe", probe, registry.names("probes"))
@@ -47,7 +47,53 @@ def _clause(text: str, part: str) -> tuple[str, str]:
     hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
     if form and form[1] == "=":
         hint = f"did you mean =={form[2]}?"
-    raise BadInput(f"--require {text!r} cannot be read at {part.strip()!r}", hint)
+    raise BadInput(f"the requirement {text!r} cannot be read at {part.strip()!r}", hint)
+
+
+def check(need: Requirement) -> None:
+    """Refuse what no machine could ever answer: a value that no probe tells, a clause that cannot fit it.
+
+    Raises BadInput or UnknownName. Looks at no machine, so that a slip of the pen is told everywhere.
+    """
+    if "." not in need.name:
+        _try_clauses(need, "1.0", (), "a version")
+        return
+    facts = {fact.name: fact for fact in getattr(registry.load("probes", need.probe), "FACTS", ())}
+    path = need.name.split(".")[1:]
+    known = (*facts, *dotted.FIELDS)
+    if path[0] not in known:
+        raise UnknownName("value", need.name, tuple(f"{need.probe}.{name}" for name in known))
+    fact = facts.get(path[0]) if len(path) == 1 else None
+    if fact and fact.order:
+        _try_clauses(need, fact.order[0], fact.order, "a word on a ladder")
+    elif fact and fact.kind in _SAMPLES:
+        _try_clauses(need, _SAMPLES[fact.kind][0], (), _SAMPLES[fact.kind][1])
+
+
+_SAMPLES: dict[Any, tuple[Any, str]] = {
+    bool: (True, "true or false"),
+    int: (1, "a number"),
+    float: (1.0, "a number"),
+}
+
+
+def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:
+    for sign, wanted in need.clauses:
+        try:
+            fits(sample, sign, wanted, order)
+        except BadInput as error:
+            said = f"the requirement {need.text!r} can be met nowhere"
+            about = f"{need.name} is {kind}, and {sign}{wanted} does not go with that"
+            raise BadInput(f"{said}: {about}", error.hint) from None
+
+
+def is_told(report: Report, need: Requirement) -> bool:
+    """Tell whether the report could know: what `unmet` then says is a no, and not a "who knows"."""
+    probe = report.probes[need.probe]
+    if probe.presence is None or not dotted.is_certain(probe):
+        return False
+    needs_version = bool(need.clauses) and need.name == need.probe
+    return bool(probe.version) or not needs_version or probe.presence is Presence.ABSENT
 
 
 def unmet(report: Report, need: Requirement) -> str:
