@@ -22,7 +22,7 @@ WHY = (
     " ends with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH."
 )
 MEND = "Let one whole cuDNN be on the loader's path, and remove the other."
-SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "mayocream/koharu#694")
+SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "koharu-rs/koharu#694")
 WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
 
 

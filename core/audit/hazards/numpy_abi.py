@@ -26,7 +26,8 @@ MEND = "Install numpy<2, or newer releases of those packages."
 SOURCES = (
     "numpy/numpy#26191",
     "NumPy 2.0 migration guide",
-    "fepegar/torchio#1183",
+    "TorchIO-project/torchio#1183",
+    "pytorch/pytorch#132179",
     "lorentzenchr/model-diagnostics#206",
 )
 
