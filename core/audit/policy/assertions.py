@@ -105,7 +105,7 @@ def compared(sign: str, wanted: str, order: tuple[str, ...], kind: Any) -> Asser
             _about_kind(kind, wanted, order) + (f"; {error.hint}" if error.hint else "")
         ) from None
     needed = wanted if sign in ("==", "===") else f"{sign} {wanted}"
-    if order:
+    if order or kind in samples:
         return Assertion(needed, lambda value: comparison.fits(value, sign, wanted, order))
     as_text = _text_compared(sign, wanted, must_be_version=kind is str)
 

@@ -26,6 +26,8 @@ _NOT_WITH = {
     "equals_snapshot": ("fact", "quantifier", "missing"),
 }
 """Keys that mean nothing beside an assertion."""
+_KEYS = {name: {key.name: key for key in keys} for name, keys in language.TABLES.items()}
+_REQUIRED = {name: [key for key in keys if key.required] for name, keys in language.TABLES.items()}
 MOST_FILES = 50
 """So many files one policy may be made of."""
 
@@ -54,13 +56,13 @@ class _Draft:
         self.waived: list[tuple[Document, Path]] = []
         self.hazards: Hazards | None = None
         self.added: set[str] = set()
-        self.codes = hazard.codes()
+        self.codes = frozenset(hazard.codes())
         self.ids: dict[str, set[str]] = {}  # of each file, by its real path, those it brings
 
     def add(self, document: Document, above: tuple[str, ...]) -> None:
         """Take a file in. above: the files that led here, by their real paths."""
         top = document.tables
-        _check_keys(document, (), top, language.POLICY)
+        _check_keys(document, (), top, "")
         if top["schema"] != language.VERSION:
             said = (
                 f"is {shown(top['schema'])}, and this version of backends reads {language.VERSION}"
@@ -103,9 +105,10 @@ class _Draft:
         return ids
 
     def _when(self, document: Document, path: Path, texts: Any) -> tuple[Expectation, ...]:
+        if isinstance(texts, str):
+            return (self._short(document, path, texts),)
         return tuple(
-            self._short(document, (*path, number) if isinstance(texts, list) else path, text)
-            for number, text in enumerate(_listed(texts))
+            self._short(document, (*path, number), text) for number, text in enumerate(texts)
         )
 
     def _short(self, document: Document, path: Path, text: str) -> Expectation:
@@ -122,7 +125,7 @@ class _Draft:
         when: tuple[Expectation, ...],
         inherited: set[str],
     ) -> None:
-        _check_keys(document, path, table, language.RULE)
+        _check_keys(document, path, table, "rule")
         name = table["id"]
         if not _ID.fullmatch(name):
             said = f"{shown(name)} is no id: letters, digits, '.', '_' and '-', at most 100"
@@ -177,7 +180,7 @@ class _Draft:
             document.wrong((*path, key), str(error))
 
     def _add_waiver(self, document: Document, path: Path, table: dict[str, Any]) -> None:
-        _check_keys(document, path, table, language.WAIVE)
+        _check_keys(document, path, table, "waive")
         name = table["rule"]
         if name in self.waivers:
             place = self.waivers[name].place
@@ -189,7 +192,7 @@ class _Draft:
 
     def policy(self, document: Document) -> Policy:
         """Return the whole, its rules in the order in which they can be held to a report."""
-        known = (*self.rules, *self.codes)
+        known = (*self.rules, *hazard.codes())
         for name, (file, path) in zip(self.waivers, self.waived, strict=True):
             if name not in known:
                 file.wrong(path, f"there is no rule named {shown(name)}{suggestion(name, known)}")
@@ -205,13 +208,14 @@ class _Draft:
                     near = suggestion(other, tuple(self.rules))
                     said = f"there is no rule named {shown(other)}{near}"
                     self.documents[name].wrong((*self.paths[name], "needs"), said)
-        needs = {name: rule.needs for name, rule in self.rules.items()}
+        needing = {name: rule.needs for name, rule in self.rules.items() if rule.needs}
         try:
-            return tuple(graphlib.TopologicalSorter(needs).static_order())
+            first = tuple(graphlib.TopologicalSorter(needing).static_order())
         except graphlib.CycleError as error:
             circle = error.args[1]
             said = f"{' needs '.join(circle[:5])}{'...' if len(circle) > 5 else ''}: a circle"
             self.documents[circle[0]].wrong((*self.paths[circle[0]], "needs"), said)
+        return tuple(dict.fromkeys((*first, *self.rules)))
 
 
 def _base(document: Document, path: Path, file: str) -> Document:
@@ -224,18 +228,17 @@ def _base(document: Document, path: Path, file: str) -> Document:
         document.wrong(path, str(error))
 
 
-def _check_keys(document: Document, path: Path, table: Any, keys: tuple[language.Key, ...]) -> None:
+def _check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
     """Refuse a key that there is not, one that lacks, and a value of another type."""
-    known = {key.name: key for key in keys}
+    known = _KEYS[kind]
     for name, value in table.items():
         if name not in known:
-            where = ".".join(part for part in path if isinstance(part, str))
             near = suggestion(name, tuple(known))
-            inside = f" in [[{where}]]" if where in ("rule", "waive") else ""
+            inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
             document.wrong((*path, name), f"there is no such key{inside}{near}")
         _check_value(document, (*path, name), value, known[name])
-    for key in keys:
-        if key.required and key.name not in table:
+    for key in _REQUIRED[kind]:
+        if key.name not in table:
             document.wrong(path, f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
 
 
@@ -265,7 +268,7 @@ def _hazards(document: Document, table: Any) -> Hazards | None:
     path: Path = ("hazards",)
     if isinstance(table, bool):
         return Hazards(document.place(path)) if table else None
-    _check_keys(document, path, table, language.HAZARDS)
+    _check_keys(document, path, table, "hazards")
     codes = hazard.codes()
     for key in ("only", "ignore", "severity"):
         for number, code in enumerate(table.get(key, ())):

@@ -24,9 +24,11 @@ class Document(Struct, frozen=True):
 
     def line(self, path: Path) -> int:
         """Return the line of a key, or of what it would stand in."""
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.lines:
-                return self.lines[path[:end]]
+        while path:
+            line = self.lines.get(path)
+            if line is not None:
+                return line
+            path = path[:-1]
         return 1
 
     def place(self, path: Path) -> Place:

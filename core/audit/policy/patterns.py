@@ -43,10 +43,11 @@ class Pattern:
         except re.error as error:
             raise ValueError(f"the pattern cannot be read: {error}") from None
         self._automaton: _Automaton | None = None
+        self._is_simple = _ways(self._tree, LONGEST_TEXT) * (LONGEST_TEXT + 1) <= _MOST_WAYS
 
     def search(self, text: str) -> bool:
         """Tell whether the pattern is found somewhere in a text of at most LONGEST_TEXT."""
-        if _ways(self._tree, len(text)) * (len(text) + 1) <= _MOST_WAYS:
+        if self._is_simple or _ways(self._tree, len(text)) * (len(text) + 1) <= _MOST_WAYS:
             return self._quick.search(text) is not None
         if self._automaton is None:
             self._automaton = _Automaton(self._tree)
