@@ -25,6 +25,7 @@ REGISTRIES = (
     "mlbackends.kernels",
     "mlbackends.tracers",
     "mlbackends.audit.hazards",
+    "mlbackends.device_kinds",
     "mlbackends.cli.outcomes",
     "mlbackends.cli.render",
     "mlbackends.tracing.views",

@@ -1,0 +1,161 @@
+"""What a kind of device cannot do, what it may offer, and how a report tells which of it holds.
+
+A kind is a file of `core/device_kinds/`, by the word that people type: cpu, cuda, mps. It holds data
+alone: LIMITS, FEATURES, SHOWN and PROBES. `mlbackends.audit.device_limits` holds a report to it.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from mlbackends.model.records import FactValue
+
+SCHEMA = "backends.devices/1"
+
+
+class Concern(StrEnum):
+    """What a limit is about."""
+
+    DTYPE = "dtype"
+    """An element type that tensors cannot have, or that nothing is computed in."""
+    OPERATION = "operation"
+    """Something that cannot be computed, or only elsewhere."""
+    MEMORY = "memory"
+    """How memory is given and shared."""
+    SYSTEM = "system"
+    """What the device cannot be used with or without."""
+
+
+class Yardstick(Struct, frozen=True):
+    """Something that has a value in a report, and is needed at some value.
+
+    names: dotted names of single values, or `PROBE.devices`; the first that the report tells counts.
+    field: what to read of each device: capability, features, or one of its facts.
+    """
+
+    names: tuple[str, ...]
+    field: str = ""
+
+
+YARDSTICKS = {
+    "macOS": Yardstick(("mps.macos_version",)),
+    "Apple silicon": Yardstick(("mps.is_apple_silicon",)),
+    "one memory of GPU and CPU": Yardstick(("mps.is_memory_shared",)),
+    "Metal family": Yardstick(("mps.families",)),
+    "compute capability": Yardstick(("cuda_driver.devices", "nvidia.devices"), "capability"),
+    "CUDA driver": Yardstick(("cuda_driver.version", "nvidia.cuda_version")),
+    "CUDA attribute": Yardstick(("cuda_driver.devices",), "features"),
+    "gfx target": Yardstick(("rocm.devices",), "capability"),
+    "HIP runtime": Yardstick(("rocm.runtime_version", "rocm.version")),
+    "HIP attribute": Yardstick(("rocm.devices",), "features"),
+    "Level Zero property": Yardstick(("xpu.devices",), "features"),
+    "float64 of OpenCL": Yardstick(("opencl.devices",), "float64"),
+    "bfloat16 arithmetic of the CPU": Yardstick(("cpu.bf16",)),
+    "float16 arithmetic of the CPU": Yardstick(("cpu.fp16",)),
+    "8-bit dot products of the CPU": Yardstick(("cpu.vnni", "cpu.dotprod")),
+    "CPU instruction": Yardstick(("cpu.features",)),
+    "transparent huge pages": Yardstick(("memory.transparent_huge_pages",)),
+}
+"""What a need is told by, under its name for people."""
+
+
+class Need(Struct, frozen=True):
+    """One thing that must be there.
+
+    of: a name in YARDSTICKS. at_least: the version, or capability, from which on. one_of: words one of
+    which must be the value or among the values; a trailing * stands for any end. With neither, the
+    value must be true, or not empty.
+    """
+
+    of: str
+    at_least: str = ""
+    one_of: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.at_least:
+            return f"{self.of} {self.at_least}"
+        return f"{self.of} {' or '.join(self.one_of)}" if self.one_of else self.of
+
+
+class Limit(Struct, frozen=True):
+    """Something that a kind of device cannot do.
+
+    what: for a dtype its name in torch, else an operation or a thing in a few words.
+    lifted_by: all of these together end it; () means that nothing does.
+    source: where that can be looked up.
+    """
+
+    what: str
+    concern: Concern
+    detail: str
+    source: str
+    lifted_by: tuple[Need, ...] = ()
+
+
+class Feature(Struct, frozen=True):
+    """Something that not every device of a kind, or not every driver, offers. It takes all of `needs`."""
+
+    what: str
+    detail: str
+    source: str
+    needs: tuple[Need, ...]
+
+
+class Shown(Struct, frozen=True):
+    """A value of a report that belongs on the kind's page, under a label for people."""
+
+    label: str
+    name: str
+
+
+class Here(Struct, frozen=True, omit_defaults=True):
+    """How something stands on the machine of a report.
+
+    holds: None where it could not be told, or is so on some devices and not on others; because says
+    what was seen. on and not_on: the numbers of the devices, where it depends on them.
+    """
+
+    holds: bool | None = field(default_factory=lambda: None)
+    because: str = ""
+    on: tuple[int, ...] = ()
+    not_on: tuple[int, ...] = ()
+
+
+class JudgedLimit(Struct, frozen=True):
+    """A limit, and whether it applies here; here is null where there is no such device to hold it to."""
+
+    limit: Limit
+    here: Here | None
+
+
+class JudgedFeature(Struct, frozen=True):
+    """A feature, and whether it is here; here is null where there is no such device to ask."""
+
+    feature: Feature
+    here: Here | None
+
+
+class KindPage(Struct, frozen=True):
+    """All that is told of one kind of device.
+
+    found: whether the report has such a device; null where it could not be told, and `because` says
+    why. values: what the report tells of it, under dotted names.
+    """
+
+    kind: str
+    title: str
+    found: bool | None
+    because: str
+    devices: tuple[str, ...]
+    limits: tuple[JudgedLimit, ...]
+    features: tuple[JudgedFeature, ...]
+    values: dict[str, FactValue]
+
+
+class KindPages(Struct, frozen=True):
+    """What `backends explain device --format json` prints."""
+
+    schema: Annotated[str, Meta(description="backends.devices/1")]
+    tool: str
+    kinds: tuple[KindPage, ...]
