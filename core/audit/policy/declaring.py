@@ -1,12 +1,12 @@
 """From the tables of policy files to rules: every key is looked at, and nothing is guessed."""
 
-import datetime as dt
 import graphlib
 import os
 from typing import Any
 
 from mlbackends.audit import hazard
 from mlbackends.audit.policy import reading, short
+from mlbackends.audit.policy.checking import check_keys
 from mlbackends.audit.policy.document import Document, PolicyError
 from mlbackends.audit.policy.lines import Path
 from mlbackends.audit.policy.rules import Hazards, Policy, Rule, Waiver
@@ -26,8 +26,6 @@ _NOT_WITH = {
     "equals_snapshot": ("fact", "quantifier", "missing"),
 }
 """Keys that mean nothing beside an assertion."""
-_KEYS = {name: {key.name: key for key in keys} for name, keys in language.TABLES.items()}
-_REQUIRED = {name: [key for key in keys if key.required] for name, keys in language.TABLES.items()}
 MOST_FILES = 50
 """So many files one policy may be made of."""
 
@@ -62,7 +60,7 @@ class _Draft:
     def add(self, document: Document, above: tuple[str, ...]) -> None:
         """Take a file in. above: the files that led here, by their real paths."""
         top = document.tables
-        _check_keys(document, (), top, "")
+        check_keys(document, (), top, "")
         if top["schema"] != language.VERSION:
             said = (
                 f"is {shown(top['schema'])}, and this version of backends reads {language.VERSION}"
@@ -125,7 +123,7 @@ class _Draft:
         when: tuple[Expectation, ...],
         inherited: set[str],
     ) -> None:
-        _check_keys(document, path, table, "rule")
+        check_keys(document, path, table, "rule")
         name = table["id"]
         if not _ID.fullmatch(name):
             said = f"{shown(name)} is no id: letters, digits, '.', '_' and '-', at most 100"
@@ -180,7 +178,7 @@ class _Draft:
             document.wrong((*path, key), str(error))
 
     def _add_waiver(self, document: Document, path: Path, table: dict[str, Any]) -> None:
-        _check_keys(document, path, table, "waive")
+        check_keys(document, path, table, "waive")
         name = table["rule"]
         if name in self.waivers:
             place = self.waivers[name].place
@@ -228,29 +226,6 @@ def _base(document: Document, path: Path, file: str) -> Document:
         document.wrong(path, str(error))
 
 
-def _check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
-    """Refuse a key that there is not, one that lacks, and a value of another type."""
-    known = _KEYS[kind]
-    for name, value in table.items():
-        if name not in known:
-            near = suggestion(name, tuple(known))
-            inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
-            document.wrong((*path, name), f"there is no such key{inside}{near}")
-        _check_value(document, (*path, name), value, known[name])
-    for key in _REQUIRED[kind]:
-        if key.name not in table:
-            document.wrong(path, f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
-
-
-def _check_value(document: Document, path: Path, value: Any, key: language.Key) -> None:
-    if not _TYPES[key.kind](value):
-        said = language.KINDS[key.kind][0]
-        document.wrong(path, f"must be {said}, not {_type_word(value)}")
-    if key.words and value not in key.words:
-        near = suggestion(value, key.words)
-        document.wrong(path, f"{shown(value)} is none of {', '.join(key.words)}{near}")
-
-
 def _golden(document: Document, path: Path, table: dict[str, Any]) -> Golden:
     from mlbackends.audit.subjects import read_report
 
@@ -268,7 +243,7 @@ def _hazards(document: Document, table: Any) -> Hazards | None:
     path: Path = ("hazards",)
     if isinstance(table, bool):
         return Hazards(document.place(path)) if table else None
-    _check_keys(document, path, table, "hazards")
+    check_keys(document, path, table, "hazards")
     codes = hazard.codes()
     for key in ("only", "ignore", "severity"):
         for number, code in enumerate(table.get(key, ())):
@@ -289,64 +264,3 @@ def _hazards(document: Document, table: Any) -> Hazards | None:
 
 def _listed(texts: Any) -> Any:
     return [texts] if isinstance(texts, str) else texts
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool)
-
-
-def _are_scalars(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_scalar, value))
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def _are_severities(value: Any) -> bool:
-    words = [each.value for each in Severity]
-    return isinstance(value, dict) and all(each in words for each in value.values())
-
-
-def _is_date(value: Any) -> bool:
-    return isinstance(value, dt.date) and not isinstance(value, dt.datetime)
-
-
-_TYPES: dict[str, Any] = {
-    "text": lambda value: isinstance(value, str),
-    "texts": _are_texts,
-    "text or texts": lambda value: isinstance(value, str) or _are_texts(value),
-    "truth": lambda value: isinstance(value, bool),
-    "true": lambda value: value is True,
-    "whole": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "quantity": lambda value: _is_number(value) or isinstance(value, str),
-    "count": lambda value: (
-        isinstance(value, str)
-        or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-    ),
-    "scalar": _is_scalar,
-    "value": lambda value: not isinstance(value, dt.date | dt.time),
-    "values": _are_scalars,
-    "scalar or values": lambda value: _is_scalar(value) or _are_scalars(value),
-    "date": _is_date,
-    "severities": _are_severities,
-    "table": lambda value: isinstance(value, dict),
-    "tables": lambda value: (
-        isinstance(value, list) and all(isinstance(each, dict) for each in value)
-    ),
-    "truth or table": lambda value: isinstance(value, bool | dict),
-}
-assert _TYPES.keys() == language.KINDS.keys()
-
-
-def _type_word(value: Any) -> str:
-    words = {bool: str(value).lower(), dict: "a table", list: "a list"}
-    if type(value) in words:
-        return words[type(value)]
-    if isinstance(value, dt.date | dt.time):
-        return f"the time {value}"
-    return shown(value)

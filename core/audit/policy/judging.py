@@ -5,8 +5,9 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.audit.policy.assertions import worded
-from mlbackends.audit.policy.selecting import Found, Selection, Values
+from mlbackends.audit.policy.names import Selection
 from mlbackends.audit.policy.short import Expectation
+from mlbackends.audit.policy.values import Found, Values
 from mlbackends.model.audit import Severity, Status
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.audit.policy import assertions, selecting
+from mlbackends.audit.policy import assertions, names
 from mlbackends.audit.policy.assertions import Assertion
-from mlbackends.audit.policy.selecting import Condition, Selection
+from mlbackends.audit.policy.names import Condition, Selection
 from mlbackends.model.comparison import SIGNS
 from mlbackends.model.errors import BadInput, shown, suggestion
 from mlbackends.model.patterns import pattern
@@ -51,8 +51,8 @@ def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
     quantifier, rest = "each", text.strip()
     if found := _QUANTIFIER.match(rest):
         quantifier, rest = found[1], rest[found.end() :]
-    selection, rest = selecting.read(rest, condition)
-    selection = selecting.declared(selection, added)
+    selection, rest = names.read(rest, condition)
+    selection = names.declared(selection, added)
     operator, rest = _operator(rest)
     return expected(selection, operator, _operand(operator, rest), quantifier)
 
@@ -61,10 +61,10 @@ def name(text: str, added: tuple[str, ...] = ()) -> Selection:
     """Read a dotted name and nothing else. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(f"is longer than {LONGEST} characters")
-    selection, rest = selecting.read(text.strip(), condition)
+    selection, rest = names.read(text.strip(), condition)
     if rest:
         raise ValueError(f"{shown(rest)} cannot follow a name; check takes the short form")
-    return selecting.declared(selection, added)
+    return names.declared(selection, added)
 
 
 def expected(
@@ -95,7 +95,7 @@ def expected(
 
 def _of_value(selection: Selection, operator: str, operand: Any, field: str) -> Assertion:
     kind = selection.kind
-    order = selecting.LADDER if selection.is_probe else selection.order
+    order = names.LADDER if selection.is_probe else selection.order
     if operator in SIGNS:
         order = () if field == "version" else order
         return assertions.compared(operator, operand, order, kind)
@@ -137,7 +137,7 @@ def _check_type(selection: Selection, operator: str, operand: Any) -> None:
 
 
 def _is_rung(operator: str, operand: Any) -> bool:
-    return operator in SIGNS and str(operand).lower() in selecting.LADDER
+    return operator in SIGNS and str(operand).lower() in names.LADDER
 
 
 def _single(quantifier: str) -> str:
@@ -198,7 +198,7 @@ def condition(text: str) -> Condition:
     if operator == "present":
         return steps, lambda value: value is not None
     word = _word(rest)
-    order = selecting.LADDER if steps[-1] == "presence" else ()
+    order = names.LADDER if steps[-1] == "presence" else ()
     if operator in SIGNS:
         return steps, _safe(assertions.compared(operator, word, order, None))
     return steps, _safe(getattr(assertions, operator)(word))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
-from mlbackends.audit.policy.selecting import facts_of
+from mlbackends.audit.policy.names import facts_of
 from mlbackends.model import registry
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mlbackends.audit.policy.judging import judged
-from mlbackends.audit.policy.selecting import Values
 from mlbackends.audit.policy.short import expected, name, read
+from mlbackends.audit.policy.values import Values
 from mlbackends.model.audit import Severity, Status
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (

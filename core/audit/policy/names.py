@@ -8,19 +8,18 @@ nvidia.devices[kind == cuda].name     of every device whose kind is cuda
 environment.variables."A.B"           what has a dot in it, in quotes
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from mlbackends.audit.known import Known
 from mlbackends.model import registry
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import nearest, suggestion
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Device, Fact, Library, Presence, Report
+from mlbackends.model.records import Device, Fact, Library, Presence
 
 LADDER = tuple(each.value for each in Presence)
 _PROBE = pattern(r"[A-Za-z_]\w*")
@@ -82,21 +81,6 @@ class Selection(Struct, frozen=True):
             return self.fact.order if not self.steps else ()
         last = self.steps[-1] if self.steps else self.head
         return LADDER if last == "presence" else ()
-
-
-class Found(Struct):
-    """What a selection found. values: by dotted name. absent: what is not there, and what it lacks in."""
-
-    values: dict[str, Any]
-    absent: dict[str, Any]
-
-    def lacks(self, otherwise: str) -> str:
-        """Say of the first thing that is not there that it is not; `otherwise` where all is there."""
-        for name, inside in self.absent.items():
-            step = name.rpartition(".")[2]
-            near = suggestion(step, tuple(inside)) if isinstance(inside, dict) else ""
-            return f"{name} is not in the report{near}"
-        return otherwise
 
 
 def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, str]:
@@ -187,95 +171,3 @@ def _check_fields(selection: Selection) -> None:
     for name in names:
         if name not in fields:
             raise ValueError(f"{selection.head} have no {name!r}{suggestion(name, fields)}")
-
-
-class Values:
-    """The values of one report, looked up by selections."""
-
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.known = Known(report)
-        self._heads: dict[tuple[str, str], Any] = {}
-
-    def found(self, selection: Selection, field: str = "") -> Found:
-        """Return what a selection finds. field: what is meant of a probe: presence or version."""
-        head = selection.head or field
-        found = Found({}, {})
-        start = self._head(selection.probe, head)
-        self._walk(start, selection.steps, f"{selection.probe}.{head}", found)
-        return found
-
-    def _head(self, name: str, head: str) -> Any:
-        """Return a fact or field in plain types, None where it is not there."""
-        key = (name, head)
-        if key not in self._heads:
-            probe = self.report.probes.get(name)
-            if probe is None:
-                value = None
-            elif head in probe.facts:
-                value = probe.facts[head]
-            elif head in FIELDS:
-                value = _plain(getattr(probe, head))
-            else:
-                value = None
-            self._heads[key] = value
-        return self._heads[key]
-
-    def _walk(self, value: Any, steps: tuple[str | Each, ...], label: str, found: Found) -> None:
-        if value is None:
-            found.absent[label] = None
-            return
-        if not steps:
-            found.values[label] = value
-            return
-        step, rest = steps[0], steps[1:]
-        if isinstance(step, str):
-            below = _below(value, step)
-            name = f"{label}.{step}"
-            if below is None:
-                found.absent[name] = value
-            else:
-                self._walk(below, rest, name, found)
-            return
-        for key, element in _elements(value):
-            if all(_fits(element, condition) for condition in step.conditions):
-                self._walk(element, rest, f"{label}.{key}", found)
-
-
-def _plain(value: Any) -> Any:
-    """Return a field in plain types; devices and libraries with all of their fields."""
-    if isinstance(value, tuple):
-        return [
-            {name: _told(getattr(each, name)) for name in each.__struct_fields__}
-            if isinstance(each, Device | Library)
-            else msgspec.to_builtins(each)
-            for each in value
-        ]
-    return _told(value)
-
-
-def _told(value: Any) -> Any:
-    """Return a field's value; None where it says nothing."""
-    return None if value in ("", msgspec.UNSET) else msgspec.to_builtins(value)
-
-
-def _below(value: Any, step: str) -> Any:
-    if isinstance(value, dict):
-        return value.get(step)
-    if isinstance(value, list | tuple) and step.isdecimal() and len(step) < 10:
-        return value[int(step)] if int(step) < len(value) else None
-    return None
-
-
-def _elements(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list | tuple):
-        yield from enumerate(value)
-
-
-def _fits(element: Any, condition: Condition) -> bool:
-    steps, holds = condition
-    for step in steps:
-        element = _below(element, step)
-    return element is not None and holds(element)
