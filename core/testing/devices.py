@@ -1,0 +1,124 @@
+"""The kinds of devices that a test can run on, and which of them are usable here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mlbackends.model.records import Device, ProbeReport
+    from mlbackends.testing.machine import Machine
+
+PROBES: dict[str, tuple[str, ...]] = {
+    "cpu": (),
+    "cuda": ("nvidia", "cuda_driver"),
+    "rocm": ("rocm",),
+    "xpu": ("xpu",),
+    "mps": ("mps",),
+}
+"""The kinds, and the probes that tell of each; the last one computes on it."""
+
+_OF_KIND = {"cuda": ("cuda", "mig")}
+_TORCH_NAMES = {"rocm": "cuda"}
+
+
+class Choice(NamedTuple):
+    """A device that a test runs on, or why it cannot.
+
+    name: its kind, with its number where that was asked for. why: why it is not usable, "" if it is.
+    """
+
+    name: str
+    why: str = ""
+
+
+def torch_device(name: str) -> str:
+    """Return what torch calls a device: a build of torch for ROCm says "cuda"."""
+    kind, colon, index = name.partition(":")
+    return f"{_TORCH_NAMES.get(kind, kind)}{colon}{index}"
+
+
+def check_name(name: str) -> None:
+    """Raise UnknownName, with the nearest, for what is no KIND or KIND:NUMBER."""
+    from mlbackends.model.errors import UnknownName
+
+    kind, colon, index = name.partition(":")
+    if kind not in PROBES or (colon and not index.isdecimal()):
+        raise UnknownName("device", name, tuple(PROBES))
+
+
+def choices(machine: Machine, asked: Sequence[str], marked: Sequence[str] | None) -> list[Choice]:
+    """Return the devices for a test: what can be used, and what was asked for and cannot be.
+
+    asked: on the command line, () for all. marked: by the test itself, None for all.
+    """
+    if marked is not None and asked:
+        both = [name for name in asked if name in marked or name.partition(":")[0] in marked]
+        if not both:
+            told = f"this test is for {' and '.join(marked)}; asked for was {' and '.join(asked)}"
+            return [Choice(marked[0] if marked else "none", told)]
+        return [Choice(name, why_unusable(machine, name)) for name in both]
+    if marked is not None or asked:
+        names = asked or marked or ()
+        return [Choice(name, why_unusable(machine, name)) for name in dict.fromkeys(names)]
+    return [Choice(kind) for kind in PROBES if not why_unusable(machine, kind)]
+
+
+def why_unusable(machine: Machine, name: str) -> str:
+    """Return why a device is not usable, as far as was looked; "" if it is."""
+    kind, _, index = name.partition(":")
+    if not PROBES[kind]:
+        return "" if index in ("", "0") else f"{name}: there is one {kind}"
+    if device_of(machine, name) is not None:
+        return ""
+    from mlbackends.model.records import Presence
+
+    report = machine.report(PROBES[kind])
+    probes = [report.probes[each] for each in PROBES[kind]]
+    usable = _usable(machine, kind)
+    if usable:
+        numbers = ", ".join(str(device.index) for device in usable)
+        return f"{name} is not usable: {kind} devices that are: {numbers}"
+    told = next((each for each in probes if each.presence in (None, Presence.ABSENT)), probes[-1])
+    return f"{name} is not usable: {_reason(told, kind)}"
+
+
+def device_of(machine: Machine, name: str) -> Device | None:
+    """Return the record of a usable device, the first of its kind where no number is given."""
+    from mlbackends.model.records import Device, Presence
+
+    kind, _, index = name.partition(":")
+    if not PROBES[kind]:
+        return Device("cpu", 0, presence=Presence.USABLE)
+    usable = _usable(machine, kind)
+    return next((each for each in usable if not index or each.index == int(index)), None)
+
+
+def _usable(machine: Machine, kind: str) -> list[Device]:
+    """Return the devices of a kind that reached the rung that was tried; none where a probe sees none."""
+    from mlbackends.model.records import Presence
+
+    report = machine.report(PROBES[kind])
+    probes = [report.probes[name] for name in PROBES[kind]]
+    if any(probe.presence in (None, Presence.ABSENT) for probe in probes):
+        return []
+    if report.depth is not Presence.FOUND:
+        probes = probes[-1:]
+    wanted = _OF_KIND.get(kind, (kind,))
+    devices = next((probe.devices for probe in reversed(probes) if probe.devices), ())
+    return [
+        device
+        for device in devices
+        if device.kind in wanted
+        and device.presence.rung >= report.depth.rung
+        and not device.reasons
+    ]
+
+
+def _reason(probe: ProbeReport, kind: str) -> str:
+    if probe.failure:
+        return f"it could not be told: {probe.failure.message}"
+    device_reasons = (reason for device in probe.devices for reason in device.reasons)
+    told = next(iter(probe.reasons), None) or next(device_reasons, None)
+    return told.message if told else f"no {kind} device was seen to work"

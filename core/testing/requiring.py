@@ -1,0 +1,112 @@
+"""`requires_backend`: what a test needs of the machine, and what is so when it is not there."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from mlbackends.model.errors import BadInput, MlBackendsError
+from mlbackends.model.requirement import Requirement, check, is_told, unmet
+
+if TYPE_CHECKING:
+    from mlbackends.testing.machine import Machine
+
+ALL = "all"
+
+
+class Demand(NamedTuple):
+    """One marker: what it requires, and what its author says to that.
+
+    reason: the author's own, said before ours. strict: fail where it could not be told.
+    """
+
+    needs: tuple[Requirement, ...]
+    reason: str = ""
+    strict: bool = False
+
+
+class Unmet(NamedTuple):
+    """Why a test cannot run here; is_failure where that is not to be passed over."""
+
+    why: str
+    is_failure: bool
+
+
+def demand(texts: tuple[object, ...], options: dict[str, object]) -> Demand:
+    """Read a marker's arguments. Raises BadInput or UnknownName, with what would be right."""
+    rest = dict(options)
+    reason, strict = rest.pop("reason", ""), rest.pop("strict", False)
+    if rest:
+        raise BadInput(f"requires_backend takes reason= and strict=, not {next(iter(rest))}=")
+    if not isinstance(reason, str) or not isinstance(strict, bool):
+        raise BadInput("requires_backend takes a text as reason= and a bool as strict=")
+    if not texts:
+        raise BadInput("requires_backend names nothing", "such as requires_backend('cudnn>=9.10')")
+    return Demand(tuple(map(_requirement, texts)), reason, strict)
+
+
+def unmet_here(machine: Machine, asked: Demand, strict_names: tuple[str, ...]) -> Unmet | None:
+    """Return why a demand is not met, None if it is.
+
+    strict_names: the requirements whose lack is a failure: "all", a probe, or a dotted name.
+    """
+    for need in asked.needs:
+        report = machine.report((need.probe,))
+        why = unmet(report, need)
+        if not why:
+            continue
+        said = f"{asked.reason} (requires {why})" if asked.reason else f"requires {why}"
+        named = any(_names(name, need) for name in strict_names)
+        return Unmet(said, named or (asked.strict and not is_told(report, need)))
+    return None
+
+
+def why_unmet(*texts: str) -> str:
+    """Return why requirements such as "cudnn>=9.10" are not met, "" if they are.
+
+    The machine is the one that the run of pytest is judged by; without a run, this one. Raises BadInput
+    or UnknownName for what is no requirement.
+    """
+    from mlbackends.testing.machine import current
+
+    found = unmet_here(current(), demand(texts, {}), ())
+    return found.why.removeprefix("requires ") if found else ""
+
+
+def _names(name: str, need: Requirement) -> bool:
+    return name in (ALL, need.probe) or f"{need.name}.".startswith(f"{name}.")
+
+
+def check_strict(name: str) -> None:
+    """Raise MlBackendsError for a name that no requirement could have."""
+    if name not in (ALL, "device", "attention_backend"):
+        need = Requirement.parse(name)
+        if need.clauses:
+            raise BadInput(f"{name!r} has clauses", f"the name alone: {need.name}")
+        check(need)
+
+
+def check_names(mark: str, names: tuple[object, ...], options: dict[str, object]) -> None:
+    """Raise MlBackendsError for what `devices` or `attention_backends` cannot take."""
+    if not names or options:
+        raise BadInput(f"{mark} takes one name or more, and nothing else")
+    if mark == "devices":
+        from mlbackends.testing.devices import check_name
+    else:
+        from mlbackends.testing.attention import check_name
+    for name in names:
+        check_name(name if isinstance(name, str) else repr(name))
+
+
+@cache
+def _requirement(text: object) -> Requirement:
+    if not isinstance(text, str):
+        raise BadInput(f"a requirement is a text such as 'cudnn>=9.10', not {text!r}")
+    need = Requirement.parse(text)
+    check(need)
+    return need
+
+
+def sentence(error: MlBackendsError) -> str:
+    """Return an error and its hint on one line."""
+    return f"{error}; {error.hint}" if error.hint else str(error)
