@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.audit.policy.assertions import worded
-from mlbackends.audit.policy.names import Selection
+from mlbackends.audit.policy.names import LADDER, Selection
 from mlbackends.audit.policy.short import Expectation
 from mlbackends.audit.policy.values import Found, Values
 from mlbackends.model.audit import Severity, Status
@@ -43,7 +43,7 @@ def judged(values: Values, expectation: Expectation, missing: str = "fail") -> V
         said = f"{selection.text} names the machine and was replaced: audit with --no-redact"
         return Verdict(Status.UNKNOWN, said)
     found = values.found(selection, expectation.field)
-    untold = _untold(values, selection)
+    untold = _untold(values, selection) or _unasked(values, selection, found)
     if expectation.kind in ("present", "absent"):
         return _presence(values, expectation, found, untold)
     if expectation.kind == "count":
@@ -63,16 +63,19 @@ def _untold(values: Values, selection: Selection) -> str:
         )
     if not is_certain(probe):
         return f"{selection.probe} could not be told in full: {probe.reasons[0].message}"
-    if selection.head == "devices" and not probe.devices and _was_not_asked(values, selection):
-        return f"{selection.probe} was not asked for its devices, which needs --depth usable"
     return ""
 
 
-def _was_not_asked(values: Values, selection: Selection) -> bool:
-    """Tell whether a library is here that would tell more, and was left closed."""
+def _unasked(values: Values, selection: Selection, found: Found) -> str:
+    """Return what is not there since the library that may tell it was not opened, "" where nothing is."""
     probe = values.report.probes[selection.probe]
-    is_here = probe.presence is Presence.FOUND and bool(probe.libraries)
-    return is_here and values.report.depth is Presence.FOUND
+    is_closed = probe.presence is Presence.FOUND and bool(probe.libraries)
+    if not is_closed or values.report.depth is not Presence.FOUND:
+        return ""
+    if found.absent or (selection.head == "devices" and not probe.devices):
+        lacks = found.lacks(f"{selection.probe} tells no devices")
+        return f"{lacks}; a report with --depth usable may have it"
+    return ""
 
 
 def _presence(values: Values, expectation: Expectation, found: Found, untold: str) -> Verdict:
@@ -123,6 +126,8 @@ def _each(
     values: Values, expectation: Expectation, found: Found, untold: str, missing: str
 ) -> Verdict:
     bad, doubts = _split(expectation, found, fits=False)
+    if bad and _is_beyond(values, expectation, bad):
+        return _unknown(f"the report was made with --depth {values.report.depth}")
     if bad:
         said = f"{_listed(bad, doubts)}, needed is {expectation.assertion.needed}"
         return Verdict(Status.FAILED, said, _evidence(bad))
@@ -141,6 +146,8 @@ def _any(
         return Verdict(Status.PASSED, evidence=_evidence(good))
     if untold or not found.values:
         return _missing(values, expectation, found, untold, missing)
+    if _is_beyond(values, expectation, found.values):
+        return _unknown(f"the report was made with --depth {values.report.depth}")
     said = f"{_listed(found.values)}, and for one of them needed is {expectation.assertion.needed}"
     return Verdict(Status.FAILED, said, _evidence(found.values))
 
@@ -160,6 +167,13 @@ def _none(
 
 
 _QUANTIFIERS = {"each": _each, "any": _any, "none": _none}
+
+
+def _is_beyond(values: Values, expectation: Expectation, bad: dict[str, Any]) -> bool:
+    """Tell whether a rung was needed that the report did not try, and all that it tried was reached."""
+    depth = values.report.depth
+    is_rung = expectation.field == "presence" and expectation.selection.order == LADDER
+    return is_rung and depth is not Presence.USABLE and all(each == depth for each in bad.values())
 
 
 def _split(
@@ -189,8 +203,6 @@ def _missing(
     said = found.lacks(f"{selection.text} selects nothing")
     if probe.presence is Presence.ABSENT:
         said += f": {selection.probe} is absent"
-    elif found.absent and _was_not_asked(values, selection):
-        said += ", which was made with --depth found: no library was opened"
     severity = Severity.WARNING if missing == "warn" else None
     return Verdict(_MISSING[missing], said, severity=severity)
 

@@ -80,7 +80,7 @@ class Selection(Struct, frozen=True):
         if self.fact is not None:
             return self.fact.order if not self.steps else ()
         last = self.steps[-1] if self.steps else self.head
-        return LADDER if last == "presence" else ()
+        return LADDER if self.is_probe or last == "presence" else ()
 
 
 def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, str]:

@@ -95,9 +95,9 @@ def expected(
 
 def _of_value(selection: Selection, operator: str, operand: Any, field: str) -> Assertion:
     kind = selection.kind
-    order = names.LADDER if selection.is_probe else selection.order
+    order = selection.order
     if operator in SIGNS:
-        order = () if field == "version" else order
+        order = () if selection.is_probe and field == "version" else order
         return assertions.compared(operator, operand, order, kind)
     if operator == "at_least":
         return assertions.at_least(operand, order)

@@ -95,6 +95,8 @@ def _plain(value: Any) -> Any:
 
 def _told(value: Any) -> Any:
     """Return a field's value; None where it says nothing."""
+    if isinstance(value, tuple):
+        return [msgspec.to_builtins(each) for each in value]
     return None if value in ("", msgspec.UNSET) else msgspec.to_builtins(value)
 
 

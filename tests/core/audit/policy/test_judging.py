@@ -221,6 +221,31 @@ def test_devices_that_only_a_closed_library_would_tell_are_not_none() -> None:
     assert "--depth usable" in verdict.said
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("nvidia at_least usable", Status.UNKNOWN),
+        ("nvidia >= loadable", Status.UNKNOWN),
+        ("nvidia >= found", Status.PASSED),
+        ("cudnn at_least usable", Status.FAILED),
+        ("nvidia.devices[*].presence >= usable", Status.UNKNOWN),
+        ("any nvidia.devices[*].presence >= usable", Status.UNKNOWN),
+        ("nvidia.cuda_version >= 12", Status.UNKNOWN),
+        ("nvidia.cuda_version absent", Status.UNKNOWN),
+        ("nvidia.devices[*].facts.ecc == true", Status.UNKNOWN),
+        ("nvidia.devices[*].facts.max_pcie_width == 8", Status.FAILED),
+        ("nvidia.devices count == 2", Status.FAILED),
+        ("nvidia.devices count == 1", Status.PASSED),
+    ],
+)
+def test_what_was_not_tried_is_neither_there_nor_missing(text: str, status: Status) -> None:
+    device = Device("cuda", 0, facts={"max_pcie_width": 16})
+    nvidia = ProbeReport(Presence.FOUND, libraries=(Library("nvidia", "/x"),), devices=(device,))
+    machine = report(Presence.FOUND, nvidia=nvidia, cudnn=ProbeReport(Presence.ABSENT))
+
+    assert judged(Values(machine), read(text)).status is status
+
+
 def test_a_name_is_compared_where_nothing_was_replaced() -> None:
     machine = report(redacted=False, host=ProbeReport(Presence.FOUND, facts={"host_name": "node7"}))
 
