@@ -32,7 +32,7 @@ class Shortener:
 
     def __init__(self) -> None:
         self._takers: Mapping[Hashable, Taker] = {}
-        self._whole: dict[bytes, Taker] = {}
+        self._whole: dict[bytes, dict[bytes, Taker]] = {}
         self._pause = _SHORTEST_PAUSE
         self._paused = 0
         self._columns: dict[bytes, dict[bytes, dict[int, _Columns]]] = {}
@@ -73,18 +73,19 @@ class Shortener:
             self._paused -= 1
             return self._take_by_columns(lines)
         left: list[int] = []
-        missed = 0
-        whole, units = self._whole, _UNITS
-        for index, line in enumerate(lines):
+        missed: list[bytes] = []
+        whole, units, to_number = self._whole, _UNITS, float
+        for line in lines:
             call, _, rest = line.rpartition(b") ")
             time, _, state = rest.partition(b"s ")
             try:
-                whole[call + state](float(time[:-1]) * units[time[-1]])
+                whole[call][state](to_number(time[:-1]) * units[time[-1]])
             except (KeyError, ValueError, IndexError):
-                missed += 1
-                self._take_slowly(index, call, time, state, left)
+                missed.append(line)
+        if missed:
+            self._take_missed(lines, missed, left)
         # Addresses that do not come back: look again later, and ever more seldom.
-        if missed > len(lines) // 8:
+        if len(missed) > len(lines) // 8:
             self._paused = self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         else:
@@ -103,6 +104,15 @@ class Shortener:
             except (KeyError, ValueError, IndexError):
                 self._take_slowly(index, call, time, state, left)
         return left
+
+    def _take_missed(self, lines: list[bytes], missed: list[bytes], left: list[int]) -> None:
+        """Take what was not known yet. Only now is looked where it stands: most times nothing is missed."""
+        places = iter(enumerate(lines))
+        for wanted in missed:
+            index = next(index for index, line in places if line is wanted)
+            call, _, rest = wanted.rpartition(b") ")
+            time, _, state = rest.partition(b"s ")
+            self._take_slowly(index, call, time, state, left)
 
     def _take_slowly(
         self, index: int, call: bytes, time: bytes, state: bytes, left: list[int]
@@ -126,7 +136,7 @@ class Shortener:
             self._learn(call, state, head, taker)
         if len(self._whole) >= _LIMIT:
             self._whole.clear()
-        self._whole[call + state] = taker
+        self._whole.setdefault(call, {})[state] = taker
         return taker
 
     def _learn(self, call: bytes, state: bytes, head: bytes, taker: Taker) -> None:
