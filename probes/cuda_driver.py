@@ -68,16 +68,27 @@ _NUMBERS = {
 
 _FEATURES = {
     "integrated": 18,
+    "host-memory-mapping": 19,
     "concurrent-kernels": 31,
     "unified-addressing": 41,
+    "stream-priorities": 78,
     "managed-memory": 83,
     "pageable-memory-access": 88,
+    "concurrent-managed-access": 89,
+    "compute-preemption": 90,
+    "host-pointer-for-registered-memory": 91,
     "cooperative-launch": 95,
+    "host-registration": 99,
+    "pageable-memory-through-host-tables": 100,
     "virtual-memory-management": 102,
     "memory-pools": 115,
     "gpudirect-rdma": 116,
     "cluster-launch": 120,
+    "dma-buf": 124,
+    "fabric-handles": 128,
+    "multicast": 132,
 }
+"""Word in a device's features -> the number of its CUdevice_attribute."""
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 

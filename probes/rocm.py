@@ -6,8 +6,8 @@ Loadable: hipRuntimeGetVersion answers.
 Usable:   device 0 of HIP fills memory, and what is copied back is right.
 Caveats:  a container may hide GPUs from KFD that PCI still shows. HIP numbers the GPUs after the
           variables have been applied; here they are numbered before.
-Source:   Linux uapi kfd_sysfs.h; HIP runtime API, hipRuntimeGetVersion, hipMalloc, hipMemset;
-          ROCm documentation, "GPU isolation techniques".
+Source:   Linux uapi kfd_sysfs.h; HIP runtime API, hipRuntimeGetVersion, hipMalloc, hipMemset,
+          hipDeviceGetAttribute and hipDeviceAttribute_t; ROCm documentation, "GPU isolation techniques".
 """
 
 from __future__ import annotations
@@ -85,6 +85,23 @@ _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions
 _DEVICES_LIMIT = 64
 _CHECK_BYTES = 4096
 _DEVICE_TO_HOST = 2
+_ATTRIBUTES = {
+    "host-pointer-for-registered-memory": 4,
+    "compute-preemption": 7,
+    "concurrent-managed-access": 9,
+    "cooperative-launch": 10,
+    "direct-managed-access-from-host": 13,
+    "integrated": 16,
+    "managed-memory": 24,
+    "pageable-memory-access": 65,
+    "memory-pools": 88,
+    "virtual-memory-management": 89,
+    "host-registration": 90,
+    "large-bar": 10011,
+    "fine-grained-memory": 10016,
+}
+"""Word in a device's features -> the number of its hipDeviceAttribute_t, in HIP 5 and newer."""
+_NUMBERED_SINCE = 5
 _NAMES_FILES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 
 
@@ -353,13 +370,33 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
         raise NotUsable("no-device", said)
     if status:
         raise _failed(opened, "hipGetDeviceCount", status)
-    devices = [_told(opened, index) for index in range(min(count.value, _DEVICES_LIMIT))]
+    is_numbered = _major(opened) >= _NUMBERED_SINCE
+    devices = [
+        _told(opened, index, is_numbered=is_numbered)
+        for index in range(min(count.value, _DEVICES_LIMIT))
+    ]
     _fill_and_read(opened, Answer(library, tuple(devices)))
     devices[0] = replace(devices[0], presence=Presence.USABLE)
     return Answer(library, tuple(devices), {"checked_device": 0})
 
 
-def _told(opened: ctypes.CDLL, index: int) -> Device:
+def _major(opened: ctypes.CDLL) -> int:
+    """Return HIP's major version, 0 where it is not told."""
+    from ctypes import byref, c_int
+
+    version = c_int()
+    return 0 if opened.hipRuntimeGetVersion(byref(version)) else version.value // 10_000_000
+
+
+def _has(opened: ctypes.CDLL, index: int, attribute: int) -> bool:
+    """Tell whether a device has an attribute; an old runtime refuses those that it does not know."""
+    from ctypes import byref, c_int
+
+    value = c_int()
+    return opened.hipDeviceGetAttribute(byref(value), attribute, index) == 0 and value.value > 0
+
+
+def _told(opened: ctypes.CDLL, index: int, *, is_numbered: bool) -> Device:
     from ctypes import byref, c_size_t, create_string_buffer
 
     name, address = create_string_buffer(256), create_string_buffer(64)
@@ -374,6 +411,9 @@ def _told(opened: ctypes.CDLL, index: int) -> Device:
         presence=Presence.LOADABLE,
         memory_bytes=size.value if sized and size.value else None,
         pci_address=address.value.decode(errors="replace").lower() if placed else "",
+        features=tuple(word for word, number in _ATTRIBUTES.items() if _has(opened, index, number))
+        if is_numbered
+        else (),
     )
 
 

@@ -6,6 +6,7 @@ Loadable: the Level Zero loader tells its version.
 Usable:   the first GPU fills memory, and what the host reads there is right.
 Caveats:  which GPUs PyTorch supports is narrower than what Level Zero drives.
 Source:   oneAPI Level Zero specification: zeInit, zeDeviceGetProperties, PCI extension,
+          ze_device_module_properties_t, ze_device_memory_access_properties_t,
           zeCommandListAppendMemoryFill; "Environment variables" there and in oneAPI DPC++.
 """
 
@@ -77,12 +78,24 @@ _DRIVER_TYPE, _DRIVER_BYTES, _DRIVER_VERSION_AT = 0x1, 40, 32
 _DEVICE_TYPE, _DEVICE_BYTES, _KIND_AT, _NAME_AT, _NAME_BYTES = 0x3, 368, 16, 112, 256
 _MEMORY_TYPE, _MEMORY_BYTES, _TOTAL_AT = 0x7, 296, 32
 _PCI_TYPE, _PCI_BYTES, _PCI_AT = 0x10008, 48, 16
+_MODULE_TYPE, _MODULE_BYTES, _MODULE_FLAGS_AT = 0x5, 64, 20
+_ACCESS_TYPE, _ACCESS_BYTES, _ACCESS_AT = 0x8, 40, 16
 _CONTEXT_TYPE, _CONTEXT_BYTES = 0xD, 24
 _QUEUE_TYPE, _QUEUE_BYTES, _QUEUE_MODE_AT, _SYNCHRONOUS = 0xE, 40, 28, 1
 _HOST_MEMORY_TYPE, _HOST_MEMORY_BYTES = 0x16, 24
 _VERSIONS_BYTES, _VERSION_AT = 80, 68
 _GPU = 1
 _INTEGRATED = 1
+_DEVICE_FLAGS = {0x4: "ecc", 0x8: "on-demand-paging"}
+_MODULE_FLAGS = {0x1: "fp16", 0x2: "fp64", 0x4: "int64-atomics", 0x8: "dp4a"}
+_ACCESS = (
+    "host-allocations",
+    "device-allocations",
+    "shared-allocations",
+    "shared-allocations-across-devices",
+    "shared-system-memory",
+)
+"""The members of ze_device_memory_access_properties_t in their order; 0 is no access."""
 _CHECK_BYTES = 4096
 _PATTERN = b"\x12\x34\x56\x78"
 
@@ -298,7 +311,25 @@ def _told(opened: ctypes.CDLL, handle: int, index: int, version: str) -> Device 
         presence=Presence.LOADABLE,
         memory_bytes=_memory(opened, handle),
         pci_address="{:04x}:{:02x}:{:02x}.{:x}".format(*address) if address else "",
+        features=_features(opened, handle, flags),
         facts=facts,
+    )
+
+
+def _features(opened: ctypes.CDLL, handle: int, flags: int) -> tuple[str, ...]:
+    """Return what the GPU computes in and which memory it reaches; () where not all of it is told."""
+    import struct
+
+    computes = _ask(opened, "zeDeviceGetModuleProperties", handle, _MODULE_TYPE, _MODULE_BYTES)
+    reaches = _ask(opened, "zeDeviceGetMemoryAccessProperties", handle, _ACCESS_TYPE, _ACCESS_BYTES)
+    if not computes or not reaches:
+        return ()
+    (module,) = struct.unpack_from("I", computes, _MODULE_FLAGS_AT)
+    reached = struct.unpack_from(f"{len(_ACCESS)}I", reaches, _ACCESS_AT)
+    return (
+        *(word for flag, word in _DEVICE_FLAGS.items() if flags & flag),
+        *(word for flag, word in _MODULE_FLAGS.items() if module & flag),
+        *(word for word, access in zip(_ACCESS, reached, strict=True) if access),
     )
 
 

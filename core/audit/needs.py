@@ -6,7 +6,7 @@ from mlbackends.audit.known import Known
 from mlbackends.model.comparison import fits
 from mlbackends.model.device_kinds import YARDSTICKS, Need, Yardstick
 from mlbackends.model.errors import BadInput
-from mlbackends.model.records import Device, Presence
+from mlbackends.model.records import Device
 
 
 class Seen(NamedTuple):
@@ -60,8 +60,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, known: Known) -> Seen:
 def _of_device(device: Device, field: str) -> Any:
     """Return what a device tells, None where it does not: one that only files told of has no features."""
     if field == "features":
-        asked = device.presence in (Presence.LOADABLE, Presence.USABLE)
-        return device.features if asked else None
+        return device.features or None
     return device.capability or None if field == "capability" else device.facts.get(field)
 
 

@@ -69,7 +69,9 @@ Result cuDeviceGetAttribute(int *out, int attribute, int device) {
     case 10: *out = 32; break;
     case 13: *out = 1980000; break;
     case 16: *out = 132; break;
-    case 31: case 41: case 83: case 115: *out = 1; break;
+    case 19: case 31: case 41: case 83: case 90: case 99: *out = 1; break;
+    case 102: *out = 1; break;
+    case 115: *out = (int)value("FAKE_POOLS", 1); break;
     case 36: *out = 2619000; break;
     case 37: *out = 5120; break;
     case 38: *out = 52428800; break;

@@ -55,7 +55,23 @@ unsigned zeDeviceGetProperties(void *handle, DeviceProperties *properties) {
     properties->vendor = 0x8086;
     properties->device = 0x56a0;
     properties->clock = 2400;
+    properties->flags = 4;
     strcpy(properties->name, text_of("FAKE_NAME", "Intel(R) Arc(TM) A770 Graphics"));
+    return 0;
+}
+// FAKE_MODULE: the flags of ze_device_module_flag_t, fp16 without fp64 unless said.
+unsigned zeDeviceGetModuleProperties(void *handle, char *properties) {
+    uint32_t flags = value("FAKE_MODULE", 0xd);
+    (void)handle;
+    if (*(uint32_t *)properties != 5) return 0x78000004;
+    memcpy(properties + 20, &flags, 4);
+    return value("FAKE_MODULE_STATUS", 0);
+}
+unsigned zeDeviceGetMemoryAccessProperties(void *handle, char *properties) {
+    uint32_t access[5] = {3, 3, 3, 0, 0};
+    (void)handle;
+    if (*(uint32_t *)properties != 8) return 0x78000004;
+    memcpy(properties + 16, access, sizeof access);
     return 0;
 }
 unsigned zeDevicePciGetPropertiesExt(void *handle, char *properties) {

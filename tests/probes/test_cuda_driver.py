@@ -51,9 +51,13 @@ def test_devices_that_compute_are_usable(asked: Asked) -> None:
     assert second.pci_address == "0000:18:00.0"
     assert second.uuid == "GPU-00000000-0000-0000-0000-000000000001"
     assert first.features == (
+        "host-memory-mapping",
         "concurrent-kernels",
         "unified-addressing",
         "managed-memory",
+        "compute-preemption",
+        "host-registration",
+        "virtual-memory-management",
         "memory-pools",
     )
     assert first.facts == {
@@ -66,6 +70,13 @@ def test_devices_that_compute_are_usable(asked: Asked) -> None:
         "l2_cache_bytes": 52428800,
         "max_shared_memory_per_block_optin_bytes": 232448,
     }
+
+
+def test_a_device_without_memory_pools_says_so(asked: Asked) -> None:
+    report, _ = asked(FAKE_POOLS="0")
+
+    assert "memory-pools" not in report.devices[0].features
+    assert "managed-memory" in report.devices[0].features
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,18 @@ def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
     assert (second.pci_address, second.memory_bytes) == ("0000:15:00.0", 192 << 30)
 
 
+def test_what_a_gpu_offers_is_asked_one_by_one(asked: Asked) -> None:
+    report, _ = asked(FAKE_RUNTIME="60443483")
+
+    assert report.devices[0].features == ("cooperative-launch", "managed-memory", "memory-pools")
+
+
+def test_a_runtime_that_numbered_otherwise_is_not_asked_what_its_gpu_offers(asked: Asked) -> None:
+    report, _ = asked(FAKE_RUNTIME="40221400")
+
+    assert report.devices[0].features == ()
+
+
 def test_a_gpu_that_brings_back_other_bytes_is_wrong(asked: Asked) -> None:
     _, library = asked(FAKE_RESULT="1")
 

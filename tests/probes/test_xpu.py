@@ -178,3 +178,24 @@ def test_what_stops_it_below_usable(asked: Asked, told: dict[str, str], code: st
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "1.20.2")
     assert [reason.code for reason in library.reasons] == [code]
+
+
+_MEMORY = ("host-allocations", "device-allocations", "shared-allocations")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [("13", ("fp16", "int64-atomics", "dp4a")), ("3", ("fp16", "fp64")), ("0", ())],
+)
+def test_what_a_gpu_computes_in_and_which_memory_it_reaches(
+    asked: Asked, flags: str, words: tuple[str, ...]
+) -> None:
+    report, _ = asked(FAKE_MODULE=flags)
+
+    assert report.devices[0].features == ("ecc", *words, *_MEMORY)
+
+
+def test_of_a_gpu_that_does_not_tell_all_nothing_is_said(asked: Asked) -> None:
+    report, _ = asked(FAKE_MODULE_STATUS="2013265923")
+
+    assert report.devices[0].features == ()
