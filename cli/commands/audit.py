@@ -10,6 +10,7 @@ from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
     from mlbackends.model.audit import Outcome
+    from mlbackends.model.errors import BadInput
     from mlbackends.model.records import Report
 
 CODES = ("plain", "nagios")
@@ -159,7 +160,10 @@ def _outcome(
     read_policies = [read(path) for path in policies]  # an error in one is told before asking
     report = _report(subject, python, depth, timeout, redact=redact)
     today = dt.datetime.now().astimezone().date()
-    return audit(read_policies, report, today, name_of(subject))
+    try:
+        return audit(read_policies, report, today, name_of(subject))
+    except RecursionError:
+        raise _too_deep(subject) from None
 
 
 def _report(subject: str, python: str, depth: str, timeout: float, *, redact: bool) -> "Report":
@@ -176,8 +180,16 @@ def _report(subject: str, python: str, depth: str, timeout: float, *, redact: bo
             redact=redact,
             progress=progress,
         )
+    except RecursionError:
+        raise _too_deep(subject) from None
     finally:
         progress.clear()
+
+
+def _too_deep(subject: str) -> "BadInput":
+    from mlbackends.model.errors import BadInput
+
+    return BadInput(f"{subject}, or a report that a policy compares with, is nested too deeply")
 
 
 NAGIOS_UNKNOWN = 3

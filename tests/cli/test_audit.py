@@ -190,6 +190,24 @@ def test_a_hostile_policy_ends_with_2_and_one_line(tmp_path: Path, data: bytes, 
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("depth", [600, 100_000])
+def test_a_report_that_is_nested_deeply_ends_with_2_and_one_line(
+    tmp_path: Path, depth: int
+) -> None:
+    report = tmp_path / "report.json"
+    whole = backends("info", "cpu", "--root", RUNNER, "--no-redact", "--format", "json").stdout
+    report.write_text(
+        whole.replace(
+            '"facts": {', '"facts": {"x": ' + '{"a": ' * depth + "1" + "}" * depth + ",", 1
+        )
+    )
+
+    done = backends("audit", str(report), "--policy", policy(tmp_path, "cpu.cores >= 1"))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len([line for line in done.stderr.splitlines() if not line.startswith("hint: ")]) == 1
+
+
 def test_a_policy_may_have_any_name(tmp_path: Path) -> None:
     path = tmp_path / "pol\nicy é [x].toml"
     path.write_text("schema = 2\n")

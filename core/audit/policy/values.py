@@ -9,8 +9,11 @@ from msgspec import Struct
 from mlbackends.audit.known import Known
 from mlbackends.audit.policy.names import Condition, Each, Selection
 from mlbackends.model.dotted import FIELDS
-from mlbackends.model.errors import suggestion
+from mlbackends.model.errors import BadInput, suggestion
 from mlbackends.model.records import Device, Library, Report
+
+MOST_VALUES = 5_000_000
+"""So many elements a policy may look at in a report: a thousand rules over a hundred devices have 100,000."""
 
 
 class Found(Struct):
@@ -35,6 +38,7 @@ class Values:
         self.report = report
         self.known = Known(report)
         self._heads: dict[tuple[str, str], Any] = {}
+        self._looked_at = 0
 
     def found(self, selection: Selection, field: str = "") -> Found:
         """Return what a selection finds. field: what is meant of a probe: presence or version."""
@@ -76,6 +80,9 @@ class Values:
             else:
                 self._walk(below, rest, name, found)
             return
+        self._looked_at += len(value) if isinstance(value, dict | list | tuple) else 0
+        if self._looked_at > MOST_VALUES:
+            raise BadInput(f"{label} has so many values that the policy would take very long")
         for key, element in _elements(value):
             if all(_fits(element, condition) for condition in step.conditions):
                 self._walk(element, rest, f"{label}.{key}", found)

@@ -10,6 +10,7 @@ from mlbackends.audit.policy.judging import judged
 from mlbackends.audit.policy.short import expected, name, read
 from mlbackends.audit.policy.values import Values
 from mlbackends.model.audit import Severity, Status
+from mlbackends.model.errors import BadInput
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
     SCHEMA,
@@ -311,6 +312,18 @@ def test_true_is_no_one() -> None:
         judged(Values(machine), expected(name("cpu.features"), "equals", [1])).status
         is Status.FAILED
     )
+
+
+def test_a_report_of_millions_of_values_does_not_keep_us_busy() -> None:
+    machine = report(cpu=ProbeReport(Presence.FOUND, facts={"features": ["x"] * 1_000_000}))
+    values = Values(machine)
+
+    expectation = read("cpu.features[version == 1] count == 1")
+
+    for _ in range(5):
+        judged(values, expectation)
+    with pytest.raises(BadInput, match="very long"):
+        judged(values, expectation)
 
 
 def test_the_evidence_is_small() -> None:
