@@ -54,6 +54,7 @@ class _Draft:
         self.waived: list[tuple[Document, Path]] = []
         self.hazards: Hazards | None = None
         self.added: set[str] = set()
+        self.probes: tuple[str, ...] = ()  # the same, in an order
         self.codes = frozenset(hazard.codes())
         self.ids: dict[str, set[str]] = {}  # of each file, by its real path, those it brings
 
@@ -74,6 +75,7 @@ class _Draft:
             if not name.isidentifier():
                 document.wrong(("added_probes", number), f"{shown(name)} is no name of a probe")
             self.added.add(name)
+        self.probes = tuple(sorted(self.added))
         when = self._when(document, ("when",), top.get("when", ()))
         for number, table in enumerate(top.get("rule", ())):
             self._add_rule(document, ("rule", number), table, when, inherited)
@@ -111,7 +113,7 @@ class _Draft:
 
     def _short(self, document: Document, path: Path, text: str) -> Expectation:
         try:
-            return short.read(text, tuple(self.added))
+            return short.read(text, self.probes)
         except ValueError as error:
             document.wrong(path, str(error))
 
@@ -169,7 +171,7 @@ class _Draft:
         if "fact" not in table:
             document.wrong((*path, key), "needs a fact that it is said of")
         try:
-            selection = short.name(table["fact"], tuple(self.added))
+            selection = short.name(table["fact"], self.probes)
         except ValueError as error:
             document.wrong((*path, "fact"), str(error))
         try:

@@ -24,6 +24,7 @@ from mlbackends.model.records import Device, Fact, Library, Presence
 LADDER = tuple(each.value for each in Presence)
 _PROBE = pattern(r"[A-Za-z_]\w*")
 _STEP = pattern(r"""\.(?:([A-Za-z0-9_+~-]+)|"([^"\n]+)"|'([^'\n]+)')|\[([^\[\]]*)\]""")
+_NAME = pattern(r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+""")
 _DEVICE_FIELDS = Device.__struct_fields__
 _LIBRARY_FIELDS = Library.__struct_fields__
 _IDENTITIES = ("uuid", "serial")
@@ -83,14 +84,24 @@ class Selection(Struct, frozen=True):
         return LADDER if self.is_probe or last == "presence" else ()
 
 
-def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, str]:
-    """Read a name at the start of a text; return it and the rest.
-
-    conditions: reads one condition inside brackets. Raises ValueError with what is wrong.
-    """
-    start = _PROBE.match(text)
-    if not start:
+def end(text: str) -> int:
+    """Return where the name ends that a text begins with. Raises ValueError where none is, or a torn one."""
+    found = _NAME.match(text)
+    if not found:
         raise ValueError(f"{text[:40]!r} does not begin with a name such as cpu.capability")
+    at = found.end()
+    if text[at : at + 1] in ("[", "."):
+        raise ValueError(
+            f"{text[at : at + 30]!r} cannot be read:"
+            " a name goes on with .WORD or [*], [0], [kind == cuda]"
+        )
+    return at
+
+
+def read(text: str, conditions: Callable[[str], Condition]) -> Selection:
+    """Read a name. conditions: reads one condition inside brackets. Raises ValueError."""
+    start = _PROBE.match(text)
+    assert start is not None
     at = start.end()
     steps: list[str | Each] = []
     while found := _STEP.match(text, at):
@@ -104,10 +115,6 @@ def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, 
         else:
             steps.append(Each(tuple(conditions(part.strip()) for part in inner.split(","))))
         at = found.end()
-    if text[at : at + 1] in ("[", "."):
-        raise ValueError(
-            f"{text[at : at + 30]!r} cannot be read: a name goes on with .WORD or [*], [0], [kind == cuda]"
-        )
     probe = start[0]
     if probe == "probes" and len(steps) > 1 and isinstance(steps[0], str):
         probe, steps = steps[0], steps[1:]
@@ -118,7 +125,7 @@ def read(text: str, conditions: Callable[[str], Condition]) -> tuple[Selection, 
         raise ValueError(
             f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
         )
-    return Selection(text[:at], probe, head, tuple(steps[1:])), text[at:]
+    return Selection(text, probe, head, tuple(steps[1:]))
 
 
 def declared(selection: Selection, added: tuple[str, ...]) -> Selection:

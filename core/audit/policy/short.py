@@ -3,6 +3,7 @@
 There is no `and` and no `or`: two rules, or `when`.
 """
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -51,8 +52,7 @@ def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
     quantifier, rest = "each", text.strip()
     if found := _QUANTIFIER.match(rest):
         quantifier, rest = found[1], rest[found.end() :]
-    selection, rest = names.read(rest, condition)
-    selection = names.declared(selection, added)
+    selection, rest = _selected(rest, added)
     operator, rest = _operator(rest)
     return expected(selection, operator, _operand(operator, rest), quantifier)
 
@@ -61,10 +61,22 @@ def name(text: str, added: tuple[str, ...] = ()) -> Selection:
     """Read a dotted name and nothing else. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(f"is longer than {LONGEST} characters")
-    selection, rest = names.read(text.strip(), condition)
+    selection, rest = _selected(text.strip(), added)
     if rest:
         raise ValueError(f"{shown(rest)} cannot follow a name; check takes the short form")
-    return names.declared(selection, added)
+    return selection
+
+
+def _selected(text: str, added: tuple[str, ...]) -> tuple[Selection, str]:
+    """Read the name at the start of a text; return it and the rest."""
+    end = names.end(text)
+    return _known(text[:end], added), text[end:]
+
+
+@lru_cache(maxsize=4096)
+def _known(text: str, added: tuple[str, ...]) -> Selection:
+    """Return what a name selects; many rules of a policy look at the same."""
+    return names.declared(names.read(text, condition), added)
 
 
 def expected(
