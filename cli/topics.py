@@ -1,7 +1,8 @@
-"""What `backends explain` knows, as passages: switches, hazards, reason codes, deviations from torch."""
+"""What `backends explain` knows, as passages: devices, switches, hazards, reason codes, deviations."""
 
 from mlbackends import flag_listing
 from mlbackends.audit import hazard
+from mlbackends.cli import device_pages
 from mlbackends.cli.prose import Passage
 from mlbackends.deviations import DEVIATIONS, Deviation
 from mlbackends.flag_files import as_data
@@ -12,11 +13,13 @@ from mlbackends.model.errors import UnknownName
 
 DEVIATIONS_TOPIC = "deviations"
 HAZARDS_TOPIC = "hazards"
+DEVICE_TOPIC = "device"
 
 
 def names() -> list[str]:
     """Return every topic."""
     return [
+        DEVICE_TOPIC,
         DEVIATIONS_TOPIC,
         *(each.code for each in DEVIATIONS),
         HAZARDS_TOPIC,
@@ -34,6 +37,8 @@ def explained(topic: str) -> list[Passage]:
     """
     if not topic:
         return _overview()
+    if topic == DEVICE_TOPIC:
+        return [device_pages.overview()]
     if topic == DEVIATIONS_TOPIC:
         return [deviation(each) for each in DEVIATIONS]
     if topic == HAZARDS_TOPIC:
@@ -127,6 +132,7 @@ def _overview() -> list[Passage]:
             "Hazards that backends doctor knows",
             tuple((code, hazard.title(hazard.load(code))) for code in hazard.codes()),
         ),
+        device_pages.overview(),
         Passage("Reason codes", tuple(sorted(_codes().items()))),
     ]
 

@@ -17,7 +17,8 @@ import click
 import msgspec
 
 from mlbackends import __version__
-from mlbackends.cli import catalogue, exits, prose, topics
+from mlbackends.audit import device_limits
+from mlbackends.cli import catalogue, device_pages, exits, prose, topics
 from mlbackends.cli.commands import completion
 from mlbackends.cli.main import main as group
 from mlbackends.deviations import DEVIATIONS
@@ -262,6 +263,18 @@ def deviations_markdown() -> str:
     return f"{head}{title}\n\n{DEVIATIONS_HEAD}\n\n{prose.markdown(passages)}"
 
 
+def device_limits_markdown() -> str:
+    """Return what every kind of device cannot do and may offer, for a browser."""
+    head = "<!-- Made by man/generate.py from core/device_kinds/; change that. -->"
+    title = "# What each kind of device cannot do, and what it may offer"
+    about = (
+        "`backends explain device KIND` prints this beside what is found on a machine. Each line has its"
+        " source; what could not be looked up is not here."
+    )
+    kinds = [device_pages.markdown(device_limits.page_of(kind)) for kind in device_limits.kinds()]
+    return "\n\n".join((head, title, about, "\n".join(kinds)))
+
+
 def said_of(block: str) -> dict[str, str]:
     """Return what a probe's docstring says by word, "Finds" and so on; {} for another paragraph.
 
@@ -300,6 +313,7 @@ def files() -> dict[str, str]:
     made["man/backends-policy.7"] = policy_page()
     made["man/backends-deviations.7"] = deviations_page()
     made["docs/deviations.md"] = deviations_markdown()
+    made["docs/device-limits.md"] = device_limits_markdown()
     for name, schema in SCHEMAS.items():
         text = msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
         made[f"man/{name}.schema.json"] = text + "\n"

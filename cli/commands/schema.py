@@ -13,16 +13,16 @@ Examples:
   backends info --format json | check-jsonschema --schemafile report.schema.json -
 """
 )
-@click.argument("record", type=click.Choice(["report", "flags", "outcome", "policy"]))
+@click.argument("record", type=click.Choice(["report", "flags", "outcome", "devices", "policy"]))
 @OUTPUT
 def command(record: str, output: str) -> None:
     """Print the JSON Schema of what the commands print.
 
     RECORD is report: what `backends info --format json` prints, flags: what `backends flags list
     --format json` prints, outcome: what `backends doctor --format json` and every other command
-    that judges prints, or policy: what `backends audit --policy` reads, for editors that check TOML.
-    The dialect is 2020-12. Each field of a report
-    has an x-role: fact, metric, identity or volatile. Within a major version of the schema, which is
+    that judges prints, devices: what `backends explain device --format json` prints, or policy: what
+    `backends audit --policy` reads, for editors that check TOML. The dialect is 2020-12. Each field of
+    a report has an x-role: fact, metric, identity or volatile. Within a major version of the schema, which is
     the number after the slash in "backends.report/1", fields and facts are only added.
     """
     import msgspec

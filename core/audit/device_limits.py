@@ -58,6 +58,11 @@ def probes_of(kind: str) -> tuple[str, ...]:
     return tuple(load(kind).PROBES)
 
 
+def labels(kind: str) -> dict[str, str]:
+    """Return what people call the values that a kind's page shows, by their dotted names."""
+    return {shown.name: shown.label for shown in load(kind).SHOWN}
+
+
 def limits_here(kind: str, report: Report) -> tuple[JudgedLimit, ...]:
     """Return each limit, and whether it applies on the machine of a report."""
     return page_of(kind, report).limits
@@ -89,7 +94,7 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
 def _found(data: ModuleType, known: Known | None) -> tuple[bool | None, str, tuple[Device, ...]]:
     """Return whether the machine has such a device, why that cannot be told, and the devices."""
     if known is None:
-        return None, "no machine was looked at", ()
+        return None, "", ()
     if not data.DEVICES:
         return True, "", ()
     unsure = ""

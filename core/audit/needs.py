@@ -53,8 +53,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, known: Known) -> Seen:
         if told:
             return _joined(need, told, len(devices))
     probes = " or ".join(name.removesuffix(".devices") for name in yardstick.names)
-    said = f"no device has told it; {probes} must have been asked with --depth usable"
-    return Seen(None, said)
+    return Seen(None, f"{probes} asked no device (it needs --depth usable)")
 
 
 def _of_device(device: Device, field: str) -> Any:

@@ -11,6 +11,8 @@ from mlbackends.model.records import SCHEMA, Presence, Report
 from mlbackends.model.redaction import Names, redacted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlbackends.probing.survey import Progress
 
 LIVE = "-"
@@ -28,6 +30,7 @@ class _Head(Struct):
 def report_of(
     subject: str = LIVE,
     *,
+    names: "Sequence[str]" = (),
     python: str = "",
     depth: Presence = Presence.USABLE,
     timeout: float = 5.0,
@@ -36,8 +39,9 @@ def report_of(
 ) -> Report:
     """Return the report of a subject: "-" is the live machine, a folder a recorded one, a file a report.
 
-    python: the interpreter whose environment is looked at, "" for our own; it, depth and timeout
-    concern the live machine alone. redact: whether what names the machine or its user is replaced.
+    names: the probes to ask, all by default; a saved report keeps what it has. python: the interpreter
+    whose environment is looked at, "" for our own; it, depth and timeout concern the live machine
+    alone. redact: whether what names the machine or its user is replaced.
     Raises BadInput, with the file and what is wrong with it.
     """
     if subject != LIVE and not os.path.isdir(subject):
@@ -50,7 +54,8 @@ def report_of(
 
     live = subject == LIVE
     host = Host("/" if live else subject, python=ask(python, timeout) if python else None)
-    report = survey((), host, depth if live else Presence.FOUND, timeout=timeout, progress=progress)
+    depth = depth if live else Presence.FOUND
+    report = survey(names, host, depth, timeout=timeout, progress=progress)
     return redacted(report, names_of(host)) if redact else report
 
 

@@ -101,4 +101,5 @@ SHOWN = (
     Shown("OpenMP", "openmp.libraries"),
     Shown("kernels of torch", "torch.cpu_capability"),
     Shown("memory that a process may lock", "limits.locked_memory_limit_bytes"),
+    Shown("it may lock any amount", "memory.locked_memory_unlimited"),
 )

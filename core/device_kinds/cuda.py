@@ -229,4 +229,5 @@ SHOWN = (
     Shown("BLAS", "cublas.libraries"),
     Shown("LAPACK", "cusolver.libraries"),
     Shown("memory that a process may lock", "limits.locked_memory_limit_bytes"),
+    Shown("it may lock any amount", "memory.locked_memory_unlimited"),
 )

@@ -141,6 +141,7 @@ SHOWN = (
     Shown("HIP runtime", "rocm.runtime_version"),
     Shown("variables", "rocm.environment"),
     Shown("BLAS", "rocblas.libraries"),
-    Shown("BLAS of small types", "hipblaslt.libraries"),
+    Shown("BLAS of matrix cores", "hipblaslt.libraries"),
     Shown("memory that a process may lock", "limits.locked_memory_limit_bytes"),
+    Shown("it may lock any amount", "memory.locked_memory_unlimited"),
 )

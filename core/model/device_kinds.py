@@ -75,7 +75,9 @@ class Need(Struct, frozen=True):
     def __str__(self) -> str:
         if self.at_least:
             return f"{self.of} {self.at_least}"
-        return f"{self.of} {' or '.join(self.one_of)}" if self.one_of else self.of
+        *others, last = self.one_of or ("",)
+        words = f"{', '.join(others)} or {last}" if others else last
+        return f"{self.of} {words}".rstrip()
 
 
 class Limit(Struct, frozen=True):

@@ -5,8 +5,9 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from mlbackends.model import audit, policy, registry, switches
+from mlbackends.model import audit, device_kinds, policy, registry, switches
 from mlbackends.model.audit import Outcome
+from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.records import SCHEMA, Fact, Report
 from mlbackends.model.switches import Switches
 
@@ -85,6 +86,24 @@ def outcome_schema() -> dict[str, Any]:
     }
 
 
+def devices_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of `KindPages`, which `backends explain device` prints."""
+    (reference,), definitions = msgspec.json.schema_components(
+        [KindPages], ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    definitions["KindPages"]["properties"]["schema"] = {"const": device_kinds.SCHEMA}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{device_kinds.SCHEMA.replace('/', ':')}",
+        "title": device_kinds.SCHEMA,
+        **reference,
+        "$defs": definitions,
+    }
+
+
 def policy_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a policy file, by which editors complete and check it."""
     return {
@@ -100,6 +119,7 @@ SCHEMAS = {
     "report": report_schema,
     "flags": flags_schema,
     "outcome": outcome_schema,
+    "devices": devices_schema,
     "policy": policy_schema,
 }
 """The schema of each kind of record that a command prints or reads."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 from running import backends
 
-from mlbackends.cli import topics
+from mlbackends.audit import device_limits
+from mlbackends.cli import device_pages, topics
 from mlbackends.cli.prose import Passage, markdown, printed
 from mlbackends.cli.terminal import Page
 from mlbackends.deviations import DEVIATIONS
 from mlbackends.flag_table import FLAGS
+from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.errors import UnknownName
+from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_deviations_lists_each_one_with_what_torch_does_and_what_we_do() -> None:
@@ -94,3 +103,144 @@ def test_of_many_names_none_is_a_wall() -> None:
         topics.explained("zzzzzz")
 
     assert error.value.hint == "`backends explain` has them all"
+
+
+# ---- devices -----------------------------------------------------------------------------------
+
+HOSTS = ROOT / "tests" / "hosts"
+
+
+def test_device_alone_lists_the_kinds() -> None:
+    done = backends("explain", "device", environment={"COLUMNS": "200"})
+
+    assert done.returncode == 0
+    head, *lines = done.stdout.splitlines()
+    assert head == "Kinds of devices"
+    assert tuple(line.split()[0] for line in lines) == device_limits.kinds()
+
+
+def test_the_page_of_a_kind_beside_a_recorded_machine() -> None:
+    done = backends(
+        *("explain", "device", "mps", "--report", str(HOSTS / "macbook-m3")),
+        environment={"COLUMNS": "80"},
+    )
+
+    golden = ROOT / "tests" / "cli" / "explained" / "mps-on-macbook-m3.txt"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == golden.read_text(encoding="utf-8")
+
+
+def test_several_kinds_come_one_after_the_other() -> None:
+    done = backends("explain", "device", "rocm", "mtia", "--root", str(HOSTS / "mi300x-eight-gpus"))
+
+    text = " ".join(done.stdout.split())
+    assert done.returncode == 0
+    assert text.index("rocm: AMD GPUs") < text.index("mtia: Meta's accelerators")
+    assert "and 4 devices more" in text
+    assert "float8_e4m3fn Applies: gfx target is gfx942." in text
+    assert "Whether one is here could not be told: MTIA has no public driver files" in text
+
+
+def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:
+    done = backends("explain", "device", "cuda", "--report", str(HOSTS / "macbook-m3"))
+
+    text = " ".join(done.stdout.split())
+    assert "No such device is here; below is what holds of the kind." in text
+    assert "Applies" not in text
+    assert "It ends with compute capability 8.0." in text
+    assert "It needs CUDA driver 11.2 and CUDA attribute memory-pools." in text
+
+
+def test_the_live_machine_is_looked_at_unless_another_is_named() -> None:
+    done = backends("explain", "device", "cpu", "--format", "json")
+
+    (page,) = msgspec.json.decode(done.stdout, type=KindPages).kinds
+    assert (page.kind, page.found) == ("cpu", True)
+    assert page.values["limits.effective_cpus"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("cuda", "--report", str(HOSTS / "hgx-h100-eight-gpus")), ("mtia", "opencl")]
+)
+def test_json_fits_its_schema(arguments: tuple[str, ...]) -> None:
+    done = backends("explain", "device", *arguments, "--format", "json")
+
+    told = msgspec.json.decode(done.stdout)
+    schema = msgspec.json.decode(backends("schema", "devices").stdout)
+    Draft202012Validator(schema).validate(told)
+    assert told["schema"] == "backends.devices/1"
+
+
+def test_markdown_has_a_table_that_no_name_can_break() -> None:
+    device = Device("xpu", 0, "Arc | A770\n# <b>\x1b[31m", Presence.USABLE, features=("fp16",))
+    report = Report(
+        SCHEMA,
+        *("backends", Presence.USABLE, "/", "", 0.0, False),
+        {"xpu": ProbeReport(Presence.USABLE, devices=(device,))},
+    )
+    text = device_pages.markdown(device_limits.page_of("xpu", report))
+
+    assert "\x1b" not in text
+    assert "\n# <b>" not in text
+    (row,) = (line for line in text.splitlines() if line.startswith("| float64 "))
+    assert row.startswith("| float64 | Applies: the driver says no. | A kernel that needs it")
+
+
+def test_devices_that_differ_are_named_by_their_numbers() -> None:
+    devices = tuple(
+        Device("cuda", at, presence=Presence.LOADABLE, capability=one)
+        for at, one in enumerate(("7.5", "8.0"))
+    )
+    report = Report(
+        SCHEMA,
+        *("backends", Presence.USABLE, "/", "", 0.0, False),
+        {"cuda_driver": ProbeReport(Presence.USABLE, devices=devices)},
+    )
+    page = device_limits.page_of("cuda", report)
+    here = {each.limit.what: each.here for each in page.limits}["bfloat16"]
+
+    assert device_pages.applies(here) == (
+        "Applies for device 0, not for device 1: device 1 has compute capability 8.0, device 0 not."
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("device", "cudda"), "did you mean 'cuda'?"),
+        (("device", "--report", "-"), "--report goes with kinds of devices"),
+        (("deviations", "--report", "-"), "--report goes with kinds of devices"),
+        (("cudnn.benchmark", "--format", "json"), "--format json is for devices"),
+        (("device", "mps", "--report", "/nonexistent"), "/nonexistent cannot be read"),
+    ],
+)
+def test_what_does_not_go_together_ends_with_2(arguments: tuple[str, ...], said: str) -> None:
+    done = backends("explain", *arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "there", "missing"),
+    [
+        ("backends explain", "dev", "deviations", "cuda"),
+        ("backends explain", "dev", "device", "mps"),
+        ("backends explain device", "", "mps", "deviations"),
+        ("backends explain device mps", "cu", "cuda", "mps"),
+    ],
+)
+def test_kinds_are_completed_behind_the_word_device(
+    words: str, incomplete: str, there: str, missing: str
+) -> None:
+    done = backends(
+        environment={
+            "_BACKENDS_COMPLETE": "bash_complete",
+            "COMP_WORDS": f"{words} {incomplete}",
+            "COMP_CWORD": str(len(words.split())),
+        }
+    )
+
+    offered = {line.rpartition(",")[2] for line in done.stdout.splitlines()}
+    assert there in offered
+    assert missing not in offered
