@@ -129,12 +129,20 @@ def effective_order(
     9.15.0, unless TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order so at its first call;
     here the order stays what was set, and this is what counts.
     """
+    if any(backend.answers_to is SDPBackend.CUDNN_ATTENTION for backend in among):
+        return torch_order(problem, environment)
+    return priority_order()
+
+
+def torch_order(
+    problem: AttentionProblem, environment: Environment | None = None
+) -> tuple[SDPBackend, ...]:
+    """Return the order of kinds in which torch asks its own kernels; see `effective_order`."""
     order = priority_order()
     cudnn = SDPBackend.CUDNN_ATTENTION
     if (
         problem.capability is None
         or problem.capability[0] not in (9, 10)
-        or not any(backend.answers_to is cudnn for backend in among)
         or flag_store.origin(ORDER) != "default"
         or flag_store.read(_DEPRIORITIZED)
     ):

@@ -23,6 +23,7 @@ FOLDERS = ("cli", "core", "kernels", "probes")
 REGISTRIES = (
     "mlbackends.probes",
     "mlbackends.kernels",
+    "mlbackends.kernels.peers",
     "mlbackends.tracers",
     "mlbackends.audit.hazards",
     "mlbackends.device_kinds",

@@ -1,0 +1,19 @@
+"""Ask who can compute an attention problem, why not, whether it is right, and how fast it is."""
+
+from mlbackends.cli.lazy import FolderGroup
+
+HELP = """Ask who can compute scaled-dot-product attention, why not, whether it is right, and how fast.
+
+A problem is given in words: --shape B,H,L,E and what else it asks for. A list with commas stands for
+each of its members, so that a command may be a whole grid of problems; --problems reads them from a
+file, one a line in the same words, # before a comment.
+
+\b
+Start with:
+  backends sdpa explain --shape 2,8,1024,64                 who can, and why not
+  backends sdpa explain --shape 2,8,1024,64 --device sm90   the same for a GPU that is not here
+  backends sdpa list                                        what each takes
+  backends sdpa check --shape 2,8,1024,64                   right, and how fast
+"""
+
+command = FolderGroup("cli.sdpa", name="sdpa", help=HELP, no_args_is_help=True)

@@ -1,0 +1,1 @@
+"""The commands below `backends sdpa`: one file each."""

@@ -1,0 +1,70 @@
+"""Who can answer an attention problem on a device, as `backends sdpa explain` and `list` tell it."""
+
+from msgspec import Struct
+
+from mlbackends.model.problem import AttentionProblem, Verdict
+from mlbackends.model.reasons import Reason
+
+SCHEMA = "backends.sdpa-explain/1"
+LIST_SCHEMA = "backends.sdpa-list/1"
+
+
+class Explained(Struct, frozen=True):
+    """What everybody says to one problem.
+
+    text: the problem as it is typed. device: the name that was asked for, and device_title which one
+    that is. here: whether that is this machine's own. chosen: who of ours computes it, "" for nobody.
+    torch_chosen: the SDPBackend that torch takes, "" where it raises, or where torch_untold says why
+    nothing is known of it. verdicts and torch_verdicts stand in the order of asking.
+    """
+
+    text: str
+    problem: AttentionProblem
+    device: str
+    device_title: str
+    here: bool
+    chosen: str
+    verdicts: tuple[Verdict, ...]
+    torch_chosen: str
+    torch_verdicts: tuple[Verdict, ...]
+    torch_untold: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether one of ours that was asked can take it."""
+        return bool(self.chosen)
+
+
+class Explanation(Struct, frozen=True):
+    """The answer to `backends sdpa explain`. torch: the release whose rules are told."""
+
+    schema: str
+    tool: str
+    torch: str
+    problems: tuple[Explained, ...]
+
+
+class BackendEntry(Struct, frozen=True):
+    """One backend as `backends sdpa list` tells it.
+
+    answers_to: the SDPBackend that torch's switches know it by. takes: what it asks of a problem, a
+    sentence each. tolerance: by element type, how many times the error of the plain computation in
+    the same type its result may have. why_not_here: what keeps it from computing here, () if nothing
+    does. peer: whether it is somebody else's, run by `sdpa check --peers`.
+    """
+
+    name: str
+    answers_to: str
+    summary: str
+    takes: tuple[str, ...]
+    tolerance: dict[str, float]
+    why_not_here: tuple[Reason, ...] = ()
+    peer: bool = False
+
+
+class BackendList(Struct, frozen=True):
+    """The answer to `backends sdpa list`."""
+
+    schema: str
+    tool: str
+    backends: tuple[BackendEntry, ...]

@@ -1,0 +1,44 @@
+"""Peer: somebody else's attention, which `sdpa check --peers` runs in a process of its own.
+
+Each is a file of kernels/peers/, which has it as `PEER`; other distributions add theirs through entry
+points of the group `mlbackends.kernels.peers`.
+"""
+
+from msgspec import Struct
+
+from mlbackends.model import registry
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.constraints import Constraint, unmet
+
+FOLDER = "kernels.peers"
+
+
+class Peer(Struct, frozen=True):
+    """Somebody else's way to compute attention.
+
+    summary: what it is. answers_to: the SDPBackend that stands for it. probe: the name of the probe
+    that tells whether it is installed. constraints: what it takes. program: the path of a Python file
+    that the interpreter of its environment runs with `arguments`; it speaks as
+    `mlbackends.kernels.checking.serving` does, and imports nothing of mlbackends. install: what to type.
+    """
+
+    name: str
+    summary: str
+    answers_to: str
+    probe: str
+    constraints: tuple[Constraint, ...]
+    program: str
+    arguments: tuple[str, ...] = ()
+    install: str = ""
+
+    def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
+        """Return everything that speaks against a problem; () if it fits."""
+        return unmet(self.constraints, problem)
+
+
+def peers() -> tuple[Peer, ...]:
+    """Return every peer, by name; an addition that brings none is left out."""
+    loaded = (registry.load(FOLDER, name) for name in registry.names(FOLDER))
+    found = (getattr(module, "PEER", None) for module in loaded)
+    return tuple(each for each in found if isinstance(each, Peer))

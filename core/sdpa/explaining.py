@@ -1,0 +1,80 @@
+"""Who can take a problem, ours and torch's, on this machine or one that is not here: nothing computes."""
+
+from collections.abc import Sequence
+
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.explanation import SCHEMA, Explained, Explanation
+from mlbackends.model.problem import AttentionProblem, Verdict
+from mlbackends.sdpa import named_devices, rules
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_order
+from mlbackends.sdpa.named_devices import NamedDevice
+from mlbackends.sdpa.problem_text import Wording
+from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+TORCH = "2.13"
+"""The release whose rules `mlbackends.sdpa.rules` holds."""
+
+
+def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanation:
+    """Return what everybody says to problems. names: the backends of ours to ask, () for all.
+
+    Raises UnknownName for a backend or device that is none, BadInput for --device cuda without one.
+    """
+    from mlbackends import __version__
+
+    among = chosen_backends(names)
+    devices = {name: named_devices.device(name) for name in {each.device for each in wordings}}
+    told = tuple(explained(each, devices[each.device], among) for each in wordings)
+    return Explanation(SCHEMA, f"backends {__version__}", TORCH, told)
+
+
+def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
+    """Return the backends of these names, None for all. Raises UnknownName."""
+    known = {each.name: each for each in backends()}
+    for name in names:
+        if name not in known:
+            raise UnknownName("attention backend", name, tuple(known), "backends sdpa list")
+    return tuple(known[name] for name in dict.fromkeys(names)) or None
+
+
+def explained(
+    wording: Wording, place: NamedDevice, among: Sequence[AttentionBackend] | None = None
+) -> Explained:
+    """Return what everybody says to one problem. among: our backends to ask, None for all."""
+    problem = wording.problem(place.device)
+    environment = environment_here(problem) if place.here else NEWEST
+    decision = choose(problem, among=among, environment=environment, here=place.here)
+    verdicts = torch_verdicts(problem, environment)
+    taken = next((each.backend for each in verdicts if each.usable), "")
+    untold = "" if verdicts else f"what torch takes on {problem.platform} is not written down here"
+    return Explained(
+        text=wording.text,
+        problem=problem,
+        device=place.name,
+        device_title=place.title,
+        here=place.here,
+        chosen=decision.chosen,
+        verdicts=decision.verdicts,
+        torch_chosen=taken,
+        torch_verdicts=verdicts,
+        torch_untold=untold,
+    )
+
+
+def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple[Verdict, ...]:
+    """Return what each of torch's own kernels says, in torch's order; () where nothing is known.
+
+    The first that can is what torch takes; where none can, it raises.
+    """
+    if problem.platform == "cpu":  # there torch ignores the order
+        order: Sequence[SDPBackend] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
+    else:
+        order = torch_order(problem, environment)
+    found = []
+    for kind in order:
+        if rules.rules(kind, problem.platform, environment) is not None:
+            reasons = (*switch_reasons(kind), *rules.why_not(kind, problem, environment))
+            found.append(Verdict(kind.name, kind.name, reasons))
+    return tuple(found)

@@ -1,0 +1,406 @@
+"""An attention problem in the words that people type: `--shape 2,8,1024,64 --dtype bfloat16 --causal`.
+
+The same words are options of `backends sdpa` and lines of a file, one problem a line; # begins a comment.
+A list with commas stands for each of its members, so that a line may be a whole grid.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from math import isfinite, prod
+
+from msgspec import Struct
+
+from mlbackends.model.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName, shown
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec, contiguous_strides
+from mlbackends.model.records import Device
+from mlbackends.sdpa import named_devices
+
+LAYOUTS = ("bhsd", "bshd")
+MASKS = ("none", "causal", "lower-right", "bool", "float")
+_LARGEST = 1 << 40
+_MOST_BYTES = 1 << 62
+_MOST_SIZES = 8
+_MOST_PROBLEMS = 10_000
+_MOST_TEXT = 1 << 20
+
+
+class Wording(Struct, frozen=True, kw_only=True):
+    """One problem as it is typed; None where the query's size counts.
+
+    shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" and "float:SIZES" for one that is
+    broadcast. layout: bshd for tensors that lie in memory as (B, L, H, E). seed: of the values, and
+    of what dropout drops.
+    """
+
+    shape: tuple[int, ...]
+    kv_len: int | None = None
+    kv_heads: int | None = None
+    value_dim: int | None = None
+    dtype: str = "float32"
+    mask: str = "none"
+    dropout: float = 0.0
+    scale: float | None = None
+    gqa: bool = False
+    layout: str = "bhsd"
+    device: str = "cpu"
+    seed: int = 0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that stand for it; what is as usual is left out."""
+        found: list[str] = []
+        for name, word in WORDS.items():
+            value = getattr(self, word.field)
+            if word.flag:
+                found += [f"--{name}"] if value == word.flag_value else []
+            elif value != word.usual and not (word.field == "mask" and value in ("causal", "none")):
+                found += [f"--{name}", _written(value)]
+        return tuple(found)
+
+    @property
+    def text(self) -> str:
+        """The line that stands for it."""
+        return " ".join(self.words)
+
+    def problem(self, device: Device) -> AttentionProblem:
+        """Return the problem on a device. Raises InvalidProblem where it makes no sense."""
+        _refuse_sizes(self)
+        *leading, heads, length, width = (1,) * (3 - len(self.shape)) + self.shape
+        flat = len(self.shape) == 2
+        kv_heads = heads if self.kv_heads is None else self.kv_heads
+        kv_len = length if self.kv_len is None else self.kv_len
+        value_dim = width if self.value_dim is None else self.value_dim
+
+        def spec(heads: int, length: int, width: int) -> TensorSpec:
+            shape = (length, width) if flat else (*leading, heads, length, width)
+            return TensorSpec(shape, self.dtype, strides=_strides(shape, self.layout))
+
+        try:
+            return AttentionProblem(
+                query=spec(heads, length, width),
+                key=spec(kv_heads, kv_len, width),
+                value=spec(kv_heads, kv_len, value_dim),
+                mask=self._mask(length, kv_len),
+                dropout=self.dropout,
+                is_causal=self.mask in ("causal", "lower-right"),
+                lower_right=self.mask == "lower-right",
+                enable_gqa=self.gqa,
+                scale=self.scale,
+                seed=self.seed,
+                device=device,
+            )
+        except InvalidProblem as error:
+            hint = error.hint.replace("say enable_gqa=True", "add --gqa")
+            raise InvalidProblem(str(error), hint) from None
+
+    def _mask(self, length: int, kv_len: int) -> TensorSpec | None:
+        kind, _, sizes = self.mask.partition(":")
+        if kind not in ("bool", "float"):
+            return None
+        shape = _sizes("mask", sizes) if sizes else (length, kv_len)
+        return TensorSpec(shape, "bool" if kind == "bool" else self.dtype)
+
+
+# ---- the words -----------------------------------------------------------------
+
+
+def _sizes(name: str, text: str) -> tuple[int, ...]:
+    return tuple(_whole(name, part, _LARGEST) for part in text.split(","))
+
+
+def _whole(name: str, text: str, largest: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > largest:
+        raise BadInput(f"--{name}: {shown(text)} is no whole number from 0 to {largest}")
+    return int(text)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not isfinite(found):
+        raise BadInput(f"--{name}: {shown(text)} is no number")
+    return found
+
+
+def _one_of(kind: str, known: tuple[str, ...]) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        del name
+        if text not in known:
+            raise UnknownName(kind, text, known)
+        return text
+
+    return read
+
+
+def _one_shape(name: str, text: str) -> tuple[int, ...]:
+    shape = _sizes(name, text)
+    if not 2 <= len(shape) <= _MOST_SIZES:
+        raise BadInput(f"--{name} {shown(text)} has {len(shape)} sizes; it needs B,H,L,E")
+    return shape
+
+
+def _size(name: str, text: str) -> int:
+    return _whole(name, text, _LARGEST)
+
+
+def _seed(name: str, text: str) -> int:
+    return _whole(name, text, (1 << 63) - 1)
+
+
+def _a_mask(name: str, text: str) -> str:
+    """Return a mask as it is written in a Wording: a bare shape is one of numbers."""
+    kind, colon, sizes = text.partition(":")
+    if text[:1].isdecimal():
+        kind, colon, sizes = "float", ":", text
+    if not colon:
+        return _one_of("mask", MASKS)(name, text)
+    if kind not in ("bool", "float"):
+        raise UnknownName("mask with a shape", kind, ("bool", "float"))
+    return f"{kind}:{_written(_sizes(name, sizes))}"
+
+
+def _a_device(name: str, text: str) -> str:
+    del name
+    named_devices.check_name(text)
+    return text
+
+
+def _members(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _whole_text(text: str) -> list[str]:
+    return [text]
+
+
+def _masks(text: str) -> list[str]:
+    """Split a list of masks: numbers belong to the shape that they go on with."""
+    found: list[str] = []
+    open_shape = False
+    for part in text.split(","):
+        if part.isdecimal() and open_shape:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+            open_shape = part.isdecimal() or ":" in part
+    return found
+
+
+class Word(Struct, frozen=True):
+    """What may be said of a problem.
+
+    field: of Wording. read: makes one value of a text, or raises. split: a text into those of its
+    members. usual: the value where nothing is said. flag_value: what it stands for without a text.
+    """
+
+    field: str
+    help: str
+    metavar: str = ""
+    read: Callable[[str, str], object] = _size
+    split: Callable[[str], list[str]] = _members
+    usual: object = None
+    flag_value: object = None
+
+    @property
+    def flag(self) -> bool:
+        """Whether it has no value of its own."""
+        return self.flag_value is not None
+
+
+WORDS = {
+    "shape": Word(
+        "shape",
+        "Batch, heads, length and width of the query; several --shape are several problems.",
+        "B,H,L,E",
+        _one_shape,
+        _whole_text,
+    ),
+    "kv-len": Word("kv_len", "Length of key and value.  [default: L]", "S"),
+    "kv-heads": Word("kv_heads", "Heads of key and value.  [default: H]", "N"),
+    "value-dim": Word("value_dim", "Width of the value.  [default: E]", "EV"),
+    "dtype": Word(
+        "dtype",
+        "Element type: float32, bfloat16, float16, float64.  [default: float32]",
+        "TYPE",
+        _one_of("element type", tuple(ITEM_BYTES)),
+        usual="float32",
+    ),
+    "causal": Word("mask", "Each row sees the keys up to its own.", flag_value="causal"),
+    "mask": Word(
+        "mask",
+        "bool, float, or the SHAPE of one that is broadcast, such as bool:2,1,64,64; also none, causal and"
+        " lower-right, which ends in that corner.",
+        "MASK",
+        _a_mask,
+        _masks,
+        usual="none",
+    ),
+    "dropout": Word("dropout", "Probability that a weight is dropped.", "P", _number, usual=0.0),
+    "scale": Word("scale", "Factor of the scores.  [default: 1/sqrt(E)]", "X", _number),
+    "gqa": Word("gqa", "Heads of key and value serve groups of query heads.", flag_value=True),
+    "layout": Word(
+        "layout",
+        "How the tensors lie in memory: bhsd, or bshd, which has the heads inside.  [default: bhsd]",
+        "ORDER",
+        _one_of("layout", LAYOUTS),
+        usual="bhsd",
+    ),
+    "device": Word(
+        "device",
+        "Where: cpu, cuda, or one that is not here: sm90, gfx942, cpu:avx2.  [default: cpu]",
+        "NAME",
+        _a_device,
+        usual="cpu",
+    ),
+    "seed": Word("seed", "Of the values.  [default: 0]", "N", _seed, usual=0),
+}
+"""Every word, as it is typed behind `--`; the options of `backends sdpa` are made from it."""
+
+Given = Mapping[str, Sequence[str]]
+"""Words with the texts behind them; a flag has the text ""."""
+
+
+def wordings(given: Given) -> tuple[Wording, ...]:
+    """Return every problem that words stand for, in the order of the lists.
+
+    Raises BadInput or UnknownName for a text that is no value, InvalidProblem for what makes no sense.
+    """
+    if not given.get("shape"):
+        raise BadInput("no problem is given", "say --shape B,H,L,E or --problems FILE")
+    axes: dict[str, list[object]] = {}
+    for name, texts in given.items():
+        word = WORDS[name]
+        if not texts:
+            continue
+        if word.flag:
+            values = [word.flag_value]
+        else:
+            values = [word.read(name, part) for text in texts for part in word.split(text)]
+        if word.field == "mask" and word.field in axes:
+            raise InvalidProblem(
+                "Explicit attn_mask should not be set when is_causal=True",
+                "say --mask causal,bool for two problems",
+            )
+        axes[word.field] = list(dict.fromkeys(values))
+    count = prod(map(len, axes.values()))
+    if count > _MOST_PROBLEMS:
+        raise BadInput(f"these are {count} problems; {_MOST_PROBLEMS} are the most at once")
+    found = [
+        Wording(**dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
+        for values in product(*axes.values())
+    ]
+    for each in found:
+        each.problem(Device("cpu", 0))  # raises for what has no answer anywhere
+    return tuple(found)
+
+
+def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
+    """Return the problems that a line stands for. usual: words that hold where the line says nothing.
+
+    Raises as `wordings` does.
+    """
+    import shlex
+
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise BadInput(f"{shown(line)} cannot be read: {error}") from None
+    given: dict[str, list[str]] = {}
+    rest = iter(words)
+    for each in rest:
+        name, equals, text = each.removeprefix("--").partition("=")
+        if not each.startswith("--"):
+            raise BadInput(f"{shown(each)} is no word of a problem", "each begins with --")
+        if name not in WORDS:
+            raise UnknownName("word of a problem", name, tuple(WORDS))
+        if WORDS[name].flag:
+            if equals:
+                raise BadInput(f"--{name} takes no value")
+        elif not equals:
+            found = next(rest, None)
+            if found is None:
+                raise BadInput(f"--{name} needs a value, {WORDS[name].metavar}")
+            text = found
+        given.setdefault(name, []).append(text)
+    fields = {WORDS[name].field for name in given}
+    others = {k: v for k, v in (usual or {}).items() if WORDS[k].field not in fields}
+    return wordings({**others, **given})
+
+
+def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
+    """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
+    text = _text(path)
+    found: list[Wording] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            found += parse(line, usual)
+        except MlBackendsError as error:
+            raise BadInput(f"{path}:{number}: {error}", error.hint) from None
+        if len(found) > _MOST_PROBLEMS:
+            raise BadInput(f"{path} has more than {_MOST_PROBLEMS} problems")
+    if not found:
+        raise BadInput(f"{path} has no problem in it", "one a line: --shape 2,8,1024,64 --causal")
+    return tuple(found)
+
+
+def _text(path: str) -> str:
+    import os
+    import sys
+
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
+        else:
+            if not os.path.isfile(path):
+                why = "it is no file" if os.path.exists(path) else "there is no such file"
+                raise BadInput(f"{path} cannot be read: {why}")
+            with open(path, "rb") as file:
+                data = file.read(_MOST_TEXT + 1)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    if len(data) > _MOST_TEXT:
+        raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
+
+
+def _written(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    text = str(value)
+    return text.removeprefix("float:") if text.startswith("float:") else text
+
+
+def _strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """Return the strides of a tensor whose heads stand in front of, or behind, its rows."""
+    if layout == "bhsd":
+        return contiguous_strides(shape)
+    *leading, heads, length, width = shape
+    lain = contiguous_strides((*leading, length, heads, width))
+    return (*lain[:-3], lain[-2], lain[-3], lain[-1])
+
+
+def _refuse_sizes(wording: Wording) -> None:
+    """Raise InvalidProblem for what no tensor can be."""
+    if len(wording.shape) == 2:
+        if wording.kv_heads is not None:
+            raise InvalidProblem("--kv-heads needs a query with a dimension of heads: B,H,L,E")
+        if wording.layout == "bshd":
+            raise InvalidProblem("--layout bshd needs a query with a dimension of heads: B,H,L,E")
+    query = [max(size, 1) for size in wording.shape]
+    kv_len = wording.kv_len or query[-2]
+    largest = prod(query[:-3]) * max(wording.kv_heads or 1, *query[-3:-2], 1)
+    largest *= max(query[-2], kv_len) * max(query[-1], wording.value_dim or 1)
+    if largest * ITEM_BYTES[wording.dtype] > _MOST_BYTES:
+        raise InvalidProblem("the tensors would be larger than what any machine can address")
+
+
+def lines(wordings: Iterable[Wording]) -> str:
+    """Return the text of a file that stands for problems."""
+    return "".join(f"{each.text}\n" for each in wordings)

@@ -1,0 +1,189 @@
+"""The words of a problem: what they stand for, what they refuse, and that a problem writes itself down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName
+from mlbackends.model.records import Device
+from mlbackends.sdpa.named_devices import NAMES
+from mlbackends.sdpa.problem_text import Wording, lines, parse, read_file, wordings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU = Device("cpu", 0)
+SIZES = st.integers(0, 64)
+
+
+@st.composite
+def wordings_that_hold(draw: st.DrawFn) -> Wording:
+    heads, groups = draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 3]))
+    length, kv_len = draw(SIZES), draw(st.none() | SIZES)
+    columns = length if kv_len is None else kv_len
+    broadcast = st.tuples(st.sampled_from([1, length]), st.sampled_from([1, columns]))
+    mask = draw(
+        st.sampled_from(["none", "causal", "lower-right", "bool", "float", "bool:", "float:"])
+    )
+    if mask.endswith(":"):
+        mask += ",".join(map(str, draw(broadcast)))
+    return Wording(
+        shape=(draw(st.integers(1, 3)), heads * groups, length, draw(SIZES)),
+        kv_len=kv_len,
+        kv_heads=draw(st.sampled_from([None, heads, 1])) if groups > 1 else None,
+        value_dim=draw(st.none() | SIZES),
+        dtype=draw(st.sampled_from(["float32", "bfloat16", "float16", "float64"])),
+        mask=mask,
+        dropout=draw(st.sampled_from([0.0, 0.1, 1.0])),
+        scale=draw(st.none() | st.floats(-1e30, 1e30)),
+        gqa=groups > 1,
+        layout=draw(st.sampled_from(["bhsd", "bshd"])),
+        device=draw(st.sampled_from(NAMES)),
+        seed=draw(st.integers(0, 2**63 - 1)),
+    )
+
+
+@given(wordings_that_hold())
+def test_a_problem_is_read_as_it_was_written(wording: Wording) -> None:
+    assert parse(wording.text) == (wording,)
+
+
+@given(st.lists(wordings_that_hold(), min_size=1, max_size=4))
+def test_a_file_of_problems_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Wording]
+) -> None:
+    path = tmp_path_factory.mktemp("problems") / "list.txt"
+    path.write_text(lines(found))
+
+    assert read_file(str(path)) == tuple(found)
+
+
+TRICKY = [
+    "--shape", "1,2,3,4", "--mask", "bool:", "bool:1,,2", "--dtype=x", "--causal=1", "--", "--seed", "9" * 40,
+    "--scale", "nan", "inf", "--dropout", "2", "--kv-heads", "٣", "--device", "'", "\n", "#",
+]  # fmt: skip
+
+
+@given(st.text(max_size=60) | st.lists(st.sampled_from(TRICKY)).map(" ".join))
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    refused = ""
+    try:
+        parse(text)
+    except MlBackendsError as error:
+        refused = str(error)
+    assert "\n" not in refused
+
+
+def test_lists_with_commas_are_a_grid() -> None:
+    found = parse(
+        "--shape 1,2,8,4 --dtype float32,bfloat16 --kv-len 8,9 --mask causal,bool:8,1,none"
+    )
+
+    assert len(found) == 2 * 2 * 3
+    assert {each.mask for each in found} == {"causal", "bool:8,1", "none"}
+    assert {each.kv_len for each in found} == {8, 9}
+
+
+def test_several_shapes_are_several_problems() -> None:
+    assert [each.shape for each in parse("--shape 1,2,8,4 --shape 3,4")] == [(1, 2, 8, 4), (3, 4)]
+
+
+def test_a_bare_shape_is_a_mask_of_numbers() -> None:
+    (found,) = parse("--shape 2,1,8,4 --dtype float16 --mask 2,1,1,8")
+    mask = found.problem(CPU).mask
+
+    assert mask is not None
+    assert (mask.shape, mask.dtype) == ((2, 1, 1, 8), "float16")
+    assert found.text.endswith("--mask 2,1,1,8")
+
+
+def test_heads_inside_are_strides() -> None:
+    (found,) = parse("--shape 2,3,5,4 --layout bshd")
+    problem = found.problem(CPU)
+
+    assert problem.query.shape == (2, 3, 5, 4)
+    assert problem.query.strides == (60, 4, 12, 1)
+
+
+def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("# two\n\n--shape 1,1,4,4 --dtype float64  # this one\n--shape 1,1,4,8\n")
+
+    found = read_file(str(path), {"dtype": ["float16"], "seed": ["3"]})
+
+    assert [(each.dtype, each.seed) for each in found] == [("float64", 3), ("float16", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("--dtype float32", BadInput, "no problem is given"),
+        ("--shape 2,8,1024", BadInput, ""),
+        ("--shape 8", BadInput, "needs B,H,L,E"),
+        ("--shape 1,2,x,4", BadInput, "'x' is no whole number"),
+        ("--shape 1,2,3,4 --dtpe float32", UnknownName, "'dtpe'"),
+        ("--shape 1,2,3,4 --dtype float3", UnknownName, "'float3'"),
+        ("--shape 1,2,3,4 --device sm9", UnknownName, "'sm9'"),
+        ("--shape 1,2,3,4 --causal --mask bool", InvalidProblem, "is_causal=True"),
+        ("--shape 1,2,3,4 --mask bool:5,4", InvalidProblem, "does not extend"),
+        ("--shape 1,8,3,4 --kv-heads 2", InvalidProblem, "batches and heads"),
+        ("--shape 1,8,3,4 --kv-heads 3 --gqa", InvalidProblem, "must divide"),
+        ("--shape 1,8,3,4 --dropout 1.5", InvalidProblem, "between 0 and 1"),
+        ("--shape 1,8,3,4 --scale nan", BadInput, "is no number"),
+        ("--shape 3,4 --kv-heads 1", InvalidProblem, "dimension of heads"),
+        ("--shape 3,4 --layout bshd", InvalidProblem, "dimension of heads"),
+        ("--shape 1099511627776,1099511627776", InvalidProblem, "any machine"),
+        ("--shape 1,2,3,4 --seed", BadInput, "needs a value"),
+        ("--shape 1,2,3,4 --gqa=yes", BadInput, "takes no value"),
+        ("--shape 1,2,3,4 quick", BadInput, "'quick' is no word"),
+        ("--shape '1,2", BadInput, "cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(text: str, kind: type[MlBackendsError], said: str) -> None:
+    if not said:
+        assert len(parse(text)) == 1  # three sizes: heads, length, width
+        return
+    with pytest.raises(kind) as caught:
+        parse(text)
+    assert said in str(caught.value)
+
+
+def test_grouped_heads_are_advised_in_the_words_that_are_typed() -> None:
+    with pytest.raises(InvalidProblem) as caught:
+        parse("--shape 1,8,3,4 --kv-heads 2")
+    assert caught.value.hint == "for grouped heads, add --gqa"
+
+
+def test_a_bad_line_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("--shape 1,1,4,4\n--shape 1,1,4,4 --sed 3\n")
+
+    with pytest.raises(BadInput, match=r"list\.txt:2: .*'sed'") as caught:
+        read_file(str(path))
+    assert caught.value.hint == "did you mean 'seed'?"
+
+
+@pytest.mark.parametrize("data", [b"", b"# nothing\n", b"\xff\xfe", b"--shape 1,1,1,1\n" * 100_000])
+def test_a_file_that_is_no_list_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(data)
+
+    with pytest.raises(BadInput):
+        read_file(str(path))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no such file"):
+        read_file(str(tmp_path / "none.txt"))
+    with pytest.raises(BadInput, match="it is no file"):
+        read_file(str(tmp_path))
+
+
+def test_a_grid_without_end_is_refused() -> None:
+    many = ",".join(map(str, range(200)))
+    with pytest.raises(BadInput, match="problems"):
+        wordings({"shape": ["1,1,4,4"], "kv-len": [many], "seed": [many]})
