@@ -18,7 +18,7 @@ _PLAIN_LINE = pattern(
     [ \t]*(?:\#[^\n]*)?(?:\n|\Z)""",
     0x40,  # re.VERBOSE, without importing re for it
 )
-_PLAIN_HEAD = pattern(r"\[\[([A-Za-z0-9_-]+)\]\]")
+_PLAIN_HEAD = pattern(r"\[\[([A-Za-z0-9_-]+)\]\]\n?")
 _SPACE = pattern(r"(?:[ \t\n]++|#[^\n]*+)*+")
 _KEY = pattern(r"""[ \t]*(?:([A-Za-z0-9_-]+)|"((?:[^"\\\n]|\\.)*+)"|'([^'\n]*)')[ \t]*""")
 _ATOM = pattern(
@@ -69,18 +69,23 @@ class _Scanner:
     def document(self) -> None:
         """Read statement by statement."""
         while True:
-            if self.text[self.at : self.at + 1] in ("", " ", "\t", "\n", "#"):
-                self.space()
-                if self.at >= len(self.text):
-                    return
+            self.plain_lines()
+            self.space()
+            if self.at >= len(self.text):
+                return
             if self.text[self.at] == "[":
                 self.head()
-            elif plain := _PLAIN_LINE.match(self.text, self.at):  # most lines are such
-                self.lines.setdefault((*self.table, plain[1]), self.line)
-                self.at = plain.end()
-                self.line += self.text.startswith("\n", self.at - 1)
-            else:
+            elif not _PLAIN_LINE.match(self.text, self.at):
                 self.pair(self.table, 0)
+
+    def plain_lines(self) -> None:
+        """Read as many lines as there are that have a key and a short value, as most do."""
+        at, line, match = self.at, self.line, _PLAIN_LINE.match
+        while found := match(self.text, at):
+            self.lines.setdefault((*self.table, found[1]), line)
+            at = found.end()
+            line += 1
+        self.at, self.line = at, line
 
     def to(self, end: int) -> None:
         """Go on to a place, and count lines."""
@@ -124,6 +129,7 @@ class _Scanner:
             self.last[path] = self.last.get(path, -1) + 1
             self.table = (*path, self.last[path])
             self.lines[self.table] = self.line
+            self.line += plain[0].endswith("\n")
             return
         line = self.line
         marks = ("[[", "]]") if self.text.startswith("[[", self.at) else ("[", "]")

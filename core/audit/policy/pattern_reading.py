@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -17,19 +18,26 @@ _ESCAPED = re.compile(
 
 
 class Characters:
-    """One character out of some, as `re` tells it."""
+    """One character out of some: a class or an escape as `re` reads it, "." or the character itself."""
 
-    def __init__(self, text: str, flags: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of [[ and --, which a later Python may read otherwise
-            try:
-                self._has = re.compile(text, flags).fullmatch
-            except (re.error, FutureWarning, OverflowError) as error:
-                raise ValueError(f"{shown(text)} cannot be read: {error}") from None
+    def __init__(self, text: str, flags: int = 0, *, is_plain: bool = False) -> None:
+        self._plain = text if is_plain and not flags else ""
+        if not self._plain:
+            self._has = _compiled(re.escape(text) if is_plain else text, flags).fullmatch
 
     def has(self, character: str) -> bool:
         """Tell whether it is one of them."""
-        return self._has(character) is not None
+        return character == self._plain if self._plain else self._has(character) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, flags: int) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of [[ and --, which a later Python may read otherwise
+        try:
+            return re.compile(text, flags)
+        except (re.error, FutureWarning, OverflowError) as error:
+            raise ValueError(f"{shown(text)} cannot be read: {error}") from None
 
 
 class AtStart(Struct, frozen=True):
@@ -128,7 +136,7 @@ class _Reader:
         if mark == "\\":
             return self.characters(_ESCAPED, f"{shown(two)}, which is not taken here")
         self.at += 1
-        return Characters("." if mark == "." else re.escape(mark), self.flags)
+        return Characters(mark, self.flags, is_plain=mark != ".")
 
     def characters(self, form: re.Pattern[str], otherwise: str) -> Node:
         """Read a class or an escaped character."""
