@@ -105,6 +105,8 @@ def _usable(machine: Machine, kind: str) -> list[Device]:
         return []
     if report.depth is not Presence.FOUND:
         probes = probes[-1:]
+    elif any(probe.reasons for probe in probes):  # such as a GPU without its driver's library
+        return []
     wanted = _OF_KIND.get(kind, (kind,))
     devices = next((probe.devices for probe in reversed(probes) if probe.devices), ())
     return [

@@ -75,21 +75,26 @@ def add(parser: pytest.Parser) -> None:
 def add_short_names(parser: pytest.Parser) -> None:
     """Add --device and --attention-backend, unless a conftest or another plugin has taken them."""
     group = parser.getgroup("backends", "hardware and ML backends")
+    taken = _taken(parser)
     for long, short in _SHORT.items():
-        dest = long.removeprefix("--").replace("-", "_")
-        try:
-            group.addoption(
-                short, dest=dest, metavar="NAME", action="append", help=f"The same as {long}."
-            )
-        except ValueError:
-            continue
+        if short not in taken:
+            dest = long.removeprefix("--").replace("-", "_")
+            said = f"The same as {long}."
+            group.addoption(short, dest=dest, metavar="NAME", action="append", help=said)
+
+
+def _taken(parser: pytest.Parser) -> set[str]:
+    """Return the options that there are; some releases of pytest find a clash when it is too late."""
+    groups = (*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None))
+    options = (option for group in groups if group for option in group.options)
+    return {name for option in options for name in option.names()}
 
 
 def is_told_anything(config: pytest.Config) -> bool:
     """Tell whether the run was told anything of ours."""
     names = ("device", "attention", "strict", "depth", "report")
     given = any(config.getoption(f"backends_{name}", None) for name in names)
-    return given or any(config.getini(name) for name in _INI)
+    return given or any(config.getini(name) for name in _INI if name != "backends_header")
 
 
 def header(config: pytest.Config) -> str:
