@@ -40,8 +40,8 @@ def passages(page: KindPage) -> list[Passage]:
                 each.limit.what,
                 _sentences(
                     applies(each.here),
+                    where(each.limit.lifted_by),
                     each.limit.detail,
-                    lifted_by(each.limit.lifted_by),
                     f"[{each.limit.source}]",
                 ),
             )
@@ -124,14 +124,22 @@ def is_here(here: Here | None) -> str:
     return f"{'Yes' if here.holds else 'No'}: {one_line(here.because)}."
 
 
-def lifted_by(needs: tuple[Need, ...]) -> str:
-    """Return what ends a limit, as a sentence; "" where nothing does."""
-    return f"It ends with {_all_of(needs)}." if needs else ""
+def where(needs: tuple[Need, ...]) -> str:
+    """Return where a limit is, as the beginning of a sentence; "" where it is everywhere."""
+    below = [str(need) for need in needs if need.at_least]
+    without = [str(need) for need in needs if not need.at_least]
+    parts = [f"below {' or '.join(below)}"] if below else []
+    parts += [f"without {' or '.join(without)}"] if without else []
+    return f"{_capital(' or '.join(parts))}:" if parts else ""
 
 
 def needs_what(needs: tuple[Need, ...]) -> str:
     """Return what a feature needs, as a sentence."""
     return f"It needs {_all_of(needs)}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _unsure(here: Here, word: str, otherwise: str) -> str:

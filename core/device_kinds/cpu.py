@@ -30,6 +30,7 @@ LIMITS = (
         " and without the instructions it is 3 to 4 times slower than float32.",
         f"{_ONEDNN}; Arm Architecture Reference Manual, FEAT_BF16",
         (Need("bfloat16 arithmetic of the CPU"),),
+        emulated=True,
     ),
     Limit(
         "float16",
@@ -37,6 +38,7 @@ LIMITS = (
         "It can be stored, and is computed by way of float32.",
         f"{_ONEDNN}; Arm Architecture Reference Manual, FEAT_FP16",
         (Need("float16 arithmetic of the CPU"),),
+        emulated=True,
     ),
     Limit(
         "pinned memory without an accelerator",

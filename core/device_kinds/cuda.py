@@ -22,6 +22,7 @@ LIMITS = (
         "It can be stored, and every operation is computed in float32.",
         f"{_GUIDE}, half-precision operations; PTX ISA, fma: sm_53 for f16",
         _from("5.3"),
+        emulated=True,
     ),
     Limit(
         "bfloat16",
@@ -30,6 +31,7 @@ LIMITS = (
         " is false.",
         f"{_GUIDE}; PTX ISA, fma: sm_80 for bf16; PyTorch, torch.cuda.is_bf16_supported",
         _from("8.0"),
+        emulated=True,
     ),
     Limit(
         "float8_e4m3fn",

@@ -61,6 +61,13 @@ LIMITS = (
         (Need("macOS", "13.3"),),
     ),
     Limit(
+        "min and max of int64",
+        Concern.OPERATION,
+        "They are computed in int32 or float32, with a warning.",
+        "PyTorch 2.0, aten/src/ATen/native/mps/operations/ReduceOps.mm",
+        (Need("macOS", "13.3"),),
+    ),
+    Limit(
         "isin of integers",
         Concern.OPERATION,
         "It takes floating types only.",

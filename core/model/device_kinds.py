@@ -85,7 +85,7 @@ class Limit(Struct, frozen=True):
 
     what: for a dtype its name in torch, else an operation or a thing in a few words.
     lifted_by: all of these together end it; () means that nothing does.
-    source: where that can be looked up.
+    source: where that can be looked up. emulated: it is computed all the same, by way of another type.
     """
 
     what: str
@@ -93,6 +93,7 @@ class Limit(Struct, frozen=True):
     detail: str
     source: str
     lifted_by: tuple[Need, ...] = ()
+    emulated: bool = False
 
 
 class Feature(Struct, frozen=True):

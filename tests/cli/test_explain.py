@@ -147,7 +147,7 @@ def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:
     text = " ".join(done.stdout.split())
     assert "No such device is here; below is what holds of the kind." in text
     assert "Applies" not in text
-    assert "It ends with compute capability 8.0." in text
+    assert "bfloat16 Below compute capability 8.0: It can be stored, and is emulated" in text
     assert "It needs CUDA driver 11.2 and CUDA attribute memory-pools." in text
 
 

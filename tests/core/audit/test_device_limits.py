@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mlbackends.audit import device_limits
 from mlbackends.audit.known import Known
@@ -24,6 +26,9 @@ from mlbackends.model.records import (
     ProbeReport,
     Report,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -261,6 +266,57 @@ def test_a_copy_of_a_library_says_whose_it_is_and_what_it_told_of_threads() -> N
         "libopenblas.so.0 0.3.31 at /a/libopenblas.so.0 (threading pthreads, threads 64)",
         "openblas of numpy 2.4, shadowed",
     ]
+
+
+def answered(probe: str) -> Report:
+    """Ask a probe with a fake library in front; a GPU that this machine may have besides is left out."""
+    report = report_of(names=(probe,))
+    told = report.probes[probe]
+    devices = tuple(device for device in told.devices if device.features)
+    return made(**{probe: replace(told, devices=devices)})
+
+
+def test_a_driver_that_is_asked_tells_its_features(
+    fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library("cuda", "libcuda.so.1").parent))
+    monkeypatch.setenv("FAKE_CUDA", "12040")
+    monkeypatch.setenv("FAKE_CAPABILITY", "75")
+    report = answered("cuda_driver")
+    told = features("cuda", report)
+
+    assert holds(limits("cuda", report), "bfloat16") is True
+    assert holds(limits("cuda", report), "torch.compile with Triton") is False
+    assert told["stream-ordered allocation"] == Here(
+        True, "CUDA driver is 12.4; the driver says yes", on=(0,), not_on=()
+    )
+    assert holds(told, "pinning memory that is there") is True
+    assert holds(told, "multicast") is False
+
+
+def test_hip_that_is_asked_tells_its_features(
+    fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fake_library("hip", "libamdhip64.so.6")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+    told = features("rocm", answered("rocm"))
+
+    assert holds(told, "stream-ordered allocation") is True
+    assert holds(told, "graph capture") is True
+    assert holds(told, "memory of malloc") is False
+
+
+def test_level_zero_that_is_asked_tells_whether_it_has_float64(
+    fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fake_library("level_zero", "libze_loader.so.1")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+    report = answered("xpu")
+
+    assert holds(limits("xpu", report), "float64") is True
+    assert holds(features("xpu", report), "pinned memory") is True
+    assert holds(features("xpu", report), "memory of malloc") is False
 
 
 @pytest.mark.parametrize("of", YARDSTICKS)
