@@ -18,16 +18,16 @@ _ESCAPED = re.compile(
 
 
 class Characters:
-    """One character out of some: a class or an escape as `re` reads it, "." or the character itself."""
+    """One character out of some: a class or an escape as `re` reads it, or "."; plain: that one itself."""
 
     def __init__(self, text: str, flags: int = 0, *, is_plain: bool = False) -> None:
-        self._plain = text if is_plain and not flags else ""
-        if not self._plain:
+        self.plain = text if is_plain and not flags else ""
+        if not self.plain:
             self._has = _compiled(re.escape(text) if is_plain else text, flags).fullmatch
 
     def has(self, character: str) -> bool:
         """Tell whether it is one of them."""
-        return character == self._plain if self._plain else self._has(character) is not None
+        return character == self.plain if self.plain else self._has(character) is not None
 
 
 @lru_cache(maxsize=256)

@@ -38,20 +38,37 @@ class Pattern:
         self._tree, flags = read(text)
         if _states(self._tree) > _MOST_STATES:
             raise ValueError("the pattern repeats too much: it would need too many states")
-        try:
-            self._quick = re.compile(text, flags)
-        except re.error as error:
-            raise ValueError(f"the pattern cannot be read: {error}") from None
+        self._words = _words(self._tree)
         self._automaton: _Automaton | None = None
         self._is_simple = _ways(self._tree, LONGEST_TEXT) * (LONGEST_TEXT + 1) <= _MOST_WAYS
+        if not self._words:
+            try:
+                self._quick = re.compile(text, flags)
+            except re.error as error:
+                raise ValueError(f"the pattern cannot be read: {error}") from None
 
     def search(self, text: str) -> bool:
         """Tell whether the pattern is found somewhere in a text of at most LONGEST_TEXT."""
+        if self._words:
+            return any(word in text for word in self._words)
         if self._is_simple or _ways(self._tree, len(text)) * (len(text) + 1) <= _MOST_WAYS:
             return self._quick.search(text) is not None
         if self._automaton is None:
             self._automaton = _Automaton(self._tree)
         return self._automaton.search(text)
+
+
+def _words(node: Node) -> list[str]:
+    """Return the words of a pattern that is nothing but words, as H100|H200 is; [] of any other."""
+    if isinstance(node, Characters):
+        return [node.plain] if node.plain else []
+    if isinstance(node, Sequence):
+        parts = [_words(part) for part in node.parts]
+        return ["".join(part[0] for part in parts)] if all(len(p) == 1 for p in parts) else []
+    if isinstance(node, Either):
+        found = [_words(part) for part in node.parts]
+        return [word for words in found for word in words] if all(found) else []
+    return []
 
 
 def _ways(node: Node, length: int) -> int:
