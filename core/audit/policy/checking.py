@@ -1,7 +1,7 @@
 """Whether a table of a policy file has the keys that it may have, and values of the right types."""
 
 import datetime as dt
-from typing import Any
+from typing import Any, NoReturn
 
 from mlbackends.audit.policy.document import Document
 from mlbackends.audit.policy.lines import Path
@@ -21,19 +21,21 @@ def check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
             near = suggestion(name, tuple(known))
             inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
             document.wrong((*path, name), f"there is no such key{inside}{near}")
-        _check_value(document, (*path, name), value, known[name])
+        key = known[name]
+        if not _TYPES[key.kind](value) or (key.words and value not in key.words):
+            _refuse(document, (*path, name), value, key)
     for key in _REQUIRED[kind]:
         if key.name not in table:
             document.wrong(path, f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
 
 
-def _check_value(document: Document, path: Path, value: Any, key: language.Key) -> None:
+def _refuse(document: Document, path: Path, value: Any, key: language.Key) -> NoReturn:
+    """Say what a key takes. Raises PolicyError."""
     if not _TYPES[key.kind](value):
         said = language.KINDS[key.kind][0]
         document.wrong(path, f"must be {said}, not {_type_word(value)}")
-    if key.words and value not in key.words:
-        near = suggestion(value, key.words)
-        document.wrong(path, f"{shown(value)} is none of {', '.join(key.words)}{near}")
+    near = suggestion(value, key.words)
+    document.wrong(path, f"{shown(value)} is none of {', '.join(key.words)}{near}")
 
 
 def _is_number(value: Any) -> bool:
