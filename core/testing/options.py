@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _DEPTHS = ("found", "loadable", "usable")
 _HEADERS = ("auto", "always", "never")
-_INI = {
+INI = {
     "backends_depth": ("string", "How far the machine is looked at: found, loadable or usable."),
     "backends_header": ("string", "When facts stand in the header: auto, always or never."),
     "backends_report": ("string", "A saved report or recorded machine to be judged by."),
@@ -68,7 +68,7 @@ def add(parser: pytest.Parser) -> None:
         metavar="FILE|DIR",
         help="Judge by a saved report or a recorded machine, not by this one.",
     )
-    for name, (kind, doc) in _INI.items():
+    for name, (kind, doc) in INI.items():
         parser.addini(name, doc, type=kind, default=[] if kind == "args" else "")  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def is_told_anything(config: pytest.Config) -> bool:
     """Tell whether the run was told anything of ours."""
     names = ("device", "attention", "strict", "depth", "report")
     given = any(config.getoption(f"backends_{name}", None) for name in names)
-    return given or any(config.getini(name) for name in _INI if name != "backends_header")
+    return given or any(config.getini(name) for name in INI if name != "backends_header")
 
 
 def header(config: pytest.Config) -> str:

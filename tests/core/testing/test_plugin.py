@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -19,6 +20,9 @@ import mlbackends.testing.limits
 import mlbackends.testing.machine
 import mlbackends.testing.sharing
 import mlbackends.testing.tolerances  # noqa: F401
+
+with contextlib.suppress(ImportError):
+    import numpy as np  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,86 @@
+"""What can be required of a report, and what cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from mlbackends.audit.subjects import report_of
+from mlbackends.model.errors import MlBackendsError
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Failure, Presence, ProbeReport, Report
+from mlbackends.model.requirement import Requirement, check, is_told, unmet
+
+HOST = Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus"
+
+
+def with_probe(name: str, probe: ProbeReport) -> Report:
+    report = report_of(str(HOST))
+    return replace(report, probes={**report.probes, name: probe})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cudnn",
+        "cudnn>=9.10,<10",
+        "cudnn.version~=9.1",
+        "cpu.capability>=AVX2",
+        "cpu.capability==SVE256",
+        "cpu.avx2",
+        "cpu.avx2==true",
+        "cpu.cores>=8",
+        "limits.effective_memory_bytes>=16GiB",
+        "nvidia.devices>=8",
+        "nvidia.devices.0.name",
+        "host.libc_version>=2.28",
+    ],
+)
+def test_what_some_machine_could_meet_is_let_through(text: str) -> None:
+    check(Requirement.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cpu.capability>=AVX3", "a word on a ladder"),
+        ("cpu.avx2==maybe", "true or false"),
+        ("cpu.avx2>=1", "true or false"),
+        ("cpu.cores>=many", "a number"),
+        ("cudnn>=new", "a version"),
+        ("cudnn~=9", "a version"),
+        ("cpu.coress>=8", "no value named 'cpu.coress'"),
+    ],
+)
+def test_what_no_machine_could_meet_is_told_without_one(text: str, said: str) -> None:
+    need = Requirement.parse(text)
+    with pytest.raises(MlBackendsError, match=said):
+        check(need)
+
+
+def test_a_message_names_no_option() -> None:
+    with pytest.raises(MlBackendsError) as caught:
+        Requirement.parse("cudnn=9")
+
+    assert "--require" not in str(caught.value)
+    assert caught.value.hint == "did you mean ==9?"
+
+
+@pytest.mark.parametrize(
+    ("probe", "told"),
+    [
+        (ProbeReport(Presence.ABSENT, reasons=(Reason("not-found", "nowhere"),)), True),
+        (ProbeReport(Presence.FOUND, version="9.1"), True),
+        (ProbeReport(Presence.FOUND), False),
+        (ProbeReport(Presence.FOUND, version="9.1", reasons=(Reason("timed-out", "5 s"),)), False),
+        (ProbeReport(None, failure=Failure("it broke")), False),
+    ],
+)
+def test_a_no_is_told_from_a_who_knows(probe: ProbeReport, told: bool) -> None:
+    need = Requirement.parse("cudnn>=9.10")
+    report = with_probe("cudnn", probe)
+
+    assert unmet(report, need)
+    assert is_told(report, need) is told
