@@ -2,7 +2,7 @@
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LIVE = "-"
 REPORT_LIMIT = 64 << 20
 """No saved report is larger than this, in bytes; a real one has some hundred thousand."""
+_DEEPEST = 40
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
 
 
@@ -91,9 +92,32 @@ def read_report(path: str) -> Report:
         if head.schema != SCHEMA:
             said = f"{path} has the schema {head.schema[:80]!r}; this version reads {SCHEMA!r}"
             raise BadInput(said, "use the version of backends that wrote it")
-        return msgspec.json.decode(data, type=Report)
+        report = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is no report: {error}", _HINT) from None
+    if _is_too_deep(report):
+        raise BadInput(
+            f"{path} is no report: its facts are nested more than {_DEEPEST} deep", _HINT
+        )
+    return report
+
+
+def _is_too_deep(report: Report) -> bool:
+    """Tell whether a fact is nested so deeply that whoever walks it would run out of stack."""
+    level: list[Any] = []
+    for probe in report.probes.values():
+        level += [probe.facts, *(library.facts for library in probe.libraries)]
+        level += [facts for device in probe.devices for facts in (device.facts, device.volatile)]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _bytes_of(path: str) -> bytes:

@@ -83,6 +83,15 @@ def test_what_is_no_report_is_one_line(tmp_path: Path, content: bytes, said: str
     assert str(path) in str(raised.value)
 
 
+@pytest.mark.parametrize("deep", [50, 600, 900])
+def test_a_report_whose_facts_are_nested_deeply_is_refused(tmp_path: Path, deep: int) -> None:
+    path = tmp_path / "r.json"
+    nested = b'{"a":' * deep + b"1" + b"}" * deep
+    path.write_bytes(ENCODED.replace(b'"facts":{', b'"facts":{"odd":' + nested + b",", 1))
+    with pytest.raises(BadInput, match="no report"):
+        read_report(str(path))
+
+
 @given(st.binary(max_size=40), st.integers(0, len(ENCODED) - 1))
 def test_a_report_with_noise_in_it_is_read_or_refused(noise: bytes, at: int) -> None:
     reader, writer = os.pipe()
