@@ -1,0 +1,129 @@
+"""Compute a problem with every backend that can: is it right, how fast, and with how much memory."""
+
+from typing import Any
+
+import click
+
+from mlbackends.cli import exits
+from mlbackends.cli.judging import FORMATS
+from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.cli.sdpa_options import PYTHON, complete_backend, problem_options, wordings_of
+from mlbackends.cli.terminal import ProgressLine
+from mlbackends.model import registry
+
+
+class _Progress(ProgressLine):
+    """Says which problem is computed."""
+
+    def __call__(self, done: int, total: int, waited_for: str) -> None:
+        self._text = f"{done} of {total} checked, computing {waited_for}"
+
+
+@click.command(
+    "check",
+    epilog="""\b
+Examples:
+  backends sdpa check --shape 2,8,1024,64
+  backends sdpa check --shape 2,8,1024,64 --dtype float32,bfloat16 --mask none,causal,bool --peers
+  backends sdpa check --problems tests/problems/small.txt --rounds 0 --format junit --output sdpa.xml
+  backends sdpa check --shape 1,8,512,64 --device cpu:avx2 --require flash_cpu
+""",
+)
+@problem_options
+@click.option(
+    "--backend",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_backend,
+    help="Run this one alone, or this peer; may be given again.",
+)
+@click.option(
+    "--require",
+    "required",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_backend,
+    help="Exit 1 unless this one computes every problem, and right.",
+)
+@click.option("--peers", is_flag=True, help="Run other people's too, each in its own process.")
+@PYTHON
+@click.option(
+    "--rounds",
+    type=click.IntRange(0, 1000),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="How often each takes its turn to be timed; 0 for not at all.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.01, max=86400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a backend may take for one answer before it is stopped.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(registry.names(FORMATS)),
+    default="table",
+    show_default=True,
+    help="How to print it; table, markdown and json tell all, the others what CI reads.",
+)
+@OUTPUT
+@COLOR
+def command(
+    names: tuple[str, ...],
+    required: tuple[str, ...],
+    peers: bool,
+    python: str,
+    rounds: int,
+    timeout: float,
+    form: str,
+    output: str,
+    color: str,
+    **words: Any,
+) -> int:
+    """Compute a problem with every backend that can: is it right, how fast, and with how much memory.
+
+    Each backend runs in a process of its own, so that one that crashes or hangs is a row of the table. Its
+    result is compared with the one that the plain formula gives in float64. Backends are timed in turn, and
+    a product of matrices beside them, whose speed is the peak. Exit 0 where all that ran are within their
+    tolerance and those that are required ran, else 1.
+    """
+    import msgspec
+
+    from mlbackends.cli import sdpa_checked
+    from mlbackends.cli.output import write
+    from mlbackends.cli.terminal import page
+    from mlbackends.sdpa.checking.outcome import outcome_of
+    from mlbackends.sdpa.checking.plan import Plan
+    from mlbackends.sdpa.checking.running import check
+
+    wordings = wordings_of(words)
+    if not timeout > 0:  # nan, which click finds in every range
+        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
+    plan = Plan(
+        names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
+    )
+    progress = _Progress()
+    try:
+        checked = check(wordings, plan, progress)
+    finally:
+        progress.clear()
+    style = page(color, to_file=output not in ("", "-"))
+    if form == "json":
+        write(msgspec.json.format(msgspec.json.encode(checked), indent=2).decode(), output)
+    elif form == "table":
+        write(sdpa_checked.printed(checked, style), output)
+    elif form == "markdown":
+        write(sdpa_checked.markdown(checked), output)
+    else:
+        renderer = registry.load(FORMATS, form)
+        outcome = outcome_of(checked)
+        write(renderer.outcome(outcome, style), output)
+        if hasattr(renderer, "beside"):
+            renderer.beside(outcome)
+    return exits.YES if all(each.good for each in checked.problems) else exits.NO

@@ -1,0 +1,138 @@
+"""Whether attention backends are right, and how fast, as `backends sdpa check` tells it."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+
+SCHEMA = "backends.sdpa-check/1"
+
+
+class Ended(StrEnum):
+    """How the run of one backend ended."""
+
+    RAN = "ran"
+    """It gave a result; `errors` tells whether it is right."""
+    CANNOT = "cannot"
+    """It does not take the problem, or is not here; `reasons` tell why."""
+    RAISED = "raised"
+    """It took the problem and raised."""
+    CRASHED = "crashed"
+    """Its process was killed, or ended without an answer."""
+    TIMED_OUT = "timed-out"
+    """It did not answer within the time limit, and was killed."""
+
+
+class Errors(Struct, frozen=True):
+    """How far a result is from the one that is computed in float64 from the same inputs.
+
+    largest_absolute: max |result - exact|. largest_relative: max |result - exact| / |exact|, where exact
+    is not 0. largest_allowed: what the tolerance comes to. in_reference_errors: largest_absolute
+    divided by that of the plain computation in the same element type; None where that made no error.
+    misplaced: elements that are NaN or infinite and should not be, or the other way round.
+    worst: the index of the largest error.
+    """
+
+    largest_absolute: float
+    largest_relative: float
+    largest_allowed: float
+    in_reference_errors: float | None
+    misplaced: int = 0
+    worst: tuple[int, ...] = ()
+
+    @property
+    def within(self) -> bool:
+        """Whether it is near enough."""
+        return not self.misplaced and self.largest_absolute <= self.largest_allowed
+
+
+class Timing(Struct, frozen=True):
+    """Seconds of a call, over repetitions that took turns with those of the others.
+
+    calls: how many were timed. lower_seconds and upper_seconds: a quarter of the calls took less, or more.
+    gflops: of the two products, by the median; only scores that a causal mask shows are counted.
+    share_of_peak: gflops divided by the peak that was measured beside it; None where there was none.
+    """
+
+    calls: int
+    median_seconds: float
+    lower_seconds: float
+    upper_seconds: float
+    gflops: float
+    share_of_peak: float | None = None
+
+
+class Memory(Struct, frozen=True):
+    """Memory beyond inputs and output at the height of one call, and what was looked at for it."""
+
+    extra_bytes: int
+    measured_by: str
+
+
+class Result(Struct, frozen=True):
+    """What came of one backend on one problem.
+
+    peer: whether it is somebody else's. tolerance: how many times the reference's error it may have.
+    incomparable: why its result cannot be held to the exact one, "" if it can. told: what it says of
+    itself, such as a version. command: what to type to repeat it alone.
+    """
+
+    backend: str
+    answers_to: str
+    ended: Ended
+    command: str
+    peer: bool = False
+    required: bool = False
+    reasons: tuple[Reason, ...] = ()
+    tolerance: float | None = None
+    errors: Errors | None = None
+    incomparable: str = ""
+    timing: Timing | None = None
+    memory: Memory | None = None
+    told: dict[str, str] = {}
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong: right, or not able to and not required. A peer is never to blame."""
+        if self.ended is Ended.RAN and (self.errors is None or self.errors.within):
+            return True
+        return not self.required and (self.peer or self.ended is Ended.CANNOT)
+
+
+class CheckedProblem(Struct, frozen=True):
+    """What came of every backend on one problem.
+
+    text: the problem as it is typed. chosen: whom we take, torch_chosen: the SDPBackend that torch
+    takes. flops: of the two products. reference_error: max |plain - exact| of the plain computation
+    in the same element type. peak_gflops: measured beside the calls, None where it was not;
+    peak_by: by what.
+    """
+
+    text: str
+    problem: AttentionProblem
+    chosen: str
+    torch_chosen: str
+    flops: int
+    results: tuple[Result, ...]
+    reference_error: float | None = None
+    peak_gflops: float | None = None
+    peak_by: str = ""
+    failure: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong with any of them."""
+        return not self.failure and all(each.good for each in self.results)
+
+
+class Checked(Struct, frozen=True):
+    """The answer to `backends sdpa check`. threads: as many as a process may use here."""
+
+    schema: str
+    tool: str
+    created: str
+    processor: str
+    threads: int
+    problems: tuple[CheckedProblem, ...]

@@ -1,0 +1,205 @@
+"""One problem while it is checked: who can computes, is held to float64, and is timed in turn."""
+
+import os
+import shlex
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mlbackends.model.checked import CheckedProblem, Ended, Errors, Memory, Result, Timing
+from mlbackends.model.explanation import Explained
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.checking import peer_presence
+from mlbackends.sdpa.checking.bench import PEAK, VALUES, Bench
+from mlbackends.sdpa.checking.peer import Peer
+from mlbackends.sdpa.checking.problem_size import flops, free_bytes, needed_bytes
+from mlbackends.sdpa.checking.served import Lost
+from mlbackends.sdpa.dispatch import backends
+from mlbackends.sdpa.problem_text import Wording
+
+USUAL_TOLERANCE = 2.0
+"""How many times the plain computation's error a result may have whose backend names no number."""
+
+LOWERED = {"cpu:baseline": "default", "cpu:avx2": "avx2", "cpu:avx512": "avx512"}
+"""What ATEN_CPU_CAPABILITY says, in the processes that compute, for a processor of less than this one."""
+
+_REFERENCE = "math"
+_SAMPLE_SECONDS = 0.05
+_MOST_CALLS = 200
+_REST_SECONDS = 0.005
+"""Between two backends: the threads of the one that has just computed may still spin."""
+
+
+class Case:
+    """One problem while it is checked."""
+
+    def __init__(self, bench: Bench, wording: Wording, told: Explained) -> None:
+        self.bench, self.wording, self.told = bench, wording, told
+        self.plan, self.problem = bench.plan, told.problem
+        self.known = {each.name for each in backends()}
+        self.lowered = LOWERED.get(told.device, "")
+        self.results: dict[str, Result] = {}
+        self.seconds: dict[str, list[float]] = {}
+        self.reference_error: float | None = None
+        self.peak: tuple[float, str] | None = None
+
+    def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
+        """Return what came of it, with these of our backends and these peers."""
+        self._refuse(ours, others)
+        able = [name for name, each in self.results.items() if each.ended is Ended.RAN]
+        failure = self._make_values() if able else ""
+        if not failure:
+            for name in able:
+                self._compute(name)
+            self._time()
+        return CheckedProblem(
+            text=self.wording.text,
+            problem=self.problem,
+            chosen=self.told.chosen,
+            torch_chosen=self.told.torch_chosen,
+            flops=flops(self.problem),
+            results=() if failure else tuple(self._timed(each) for each in self.results.values()),
+            reference_error=self.reference_error,
+            peak_gflops=self.peak[0] if self.peak else None,
+            peak_by=self.peak[1] if self.peak else "",
+            failure=failure,
+        )
+
+    def _refuse(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> None:
+        """Begin with a result for everybody, and with the reasons of those who cannot."""
+        wanted = {each.name: each for each in ours}
+        for verdict in self.told.verdicts:
+            if verdict.backend in wanted:
+                tolerance = wanted[verdict.backend].tolerance
+                allowed = tolerance.get(self.problem.dtype, USUAL_TOLERANCE)
+                self._begin(verdict.backend, verdict.answers_to, verdict.reasons, allowed)
+            elif not self.plan.names and verdict.backend not in self.known:
+                self._begin(verdict.backend, verdict.answers_to, verdict.reasons, USUAL_TOLERANCE)
+        for peer in others:
+            missing = peer_presence.why_missing(peer, self.plan.python)
+            reasons = missing or peer.unsupported_reasons(self.problem)
+            self._begin(peer.name, peer.answers_to, reasons, None)
+
+    def _begin(
+        self, name: str, kind: str, reasons: tuple[Reason, ...], tolerance: float | None
+    ) -> None:
+        words = ["backends", "sdpa", "check", *self.wording.words, "--backend", name]
+        if tolerance is None and self.plan.python:
+            words += ["--python", self.plan.python]
+        self.results[name] = Result(
+            backend=name,
+            answers_to=kind,
+            ended=Ended.CANNOT if reasons else Ended.RAN,
+            command=shlex.join(words),
+            peer=tolerance is None,
+            required=name in self.plan.required,
+            reasons=reasons,
+            tolerance=tolerance,
+        )
+
+    def _make_values(self) -> str:
+        """Have the inputs and the exact result made; return why that is not possible, "" if it is."""
+        needed, free = needed_bytes(self.problem), free_bytes()
+        if needed > free:
+            return (
+                f"a check takes about {needed >> 20} MiB, and {free >> 20} MiB of memory are free"
+            )
+        request = {
+            "do": "prepare",
+            "problem": msgspec.to_builtins(self.problem),
+            "folder": self.bench.folder,
+            "seed": self.wording.seed,
+        }
+        try:
+            answer = self.bench.ask(VALUES, "", request)
+        except Lost as lost:
+            return f"the exact result could not be computed: {lost}"
+        self.files = answer["files"]
+        self.reference_error = answer["reference_error"]
+        return ""
+
+    def _compute(self, name: str) -> None:
+        """Have one backend compute, and judge what it says."""
+        path = os.path.join(self.bench.folder, "result.bin")
+        problem = msgspec.to_builtins(self.problem)
+        result = self.results[name]
+        try:
+            prepare = {"do": "prepare", "problem": problem, "files": self.files}
+            told = self.bench.ask(name, self.lowered, prepare)["told"]
+            answer = self.bench.ask(name, self.lowered, {"do": "compute", "into": path})
+        except Lost as lost:
+            self._replace(result, ended=lost.ended, reasons=(lost.reason,))
+            return
+        memory = None
+        if "extra_bytes" in answer:
+            memory = Memory(answer["extra_bytes"], answer["measured_by"])
+        self._replace(result, told=told, memory=memory)
+        self._judge(name, path)
+
+    def _judge(self, name: str, path: str) -> None:
+        result = self.results[name]
+        if 0 < self.problem.dropout < 1 and name != _REFERENCE:
+            said = "each backend draws for itself which weights it drops"
+            self._replace(result, incomparable=said)
+            return
+        tolerance = USUAL_TOLERANCE if result.tolerance is None else result.tolerance
+        request = {"do": "judge", "path": path, "tolerance": tolerance}
+        try:
+            answer = self.bench.ask(VALUES, "", request)
+        except Lost as lost:
+            self._replace(result, ended=Ended.RAISED, reasons=(lost.reason,))
+            return
+        self._replace(result, errors=msgspec.convert(answer, Errors))
+
+    def _time(self) -> None:
+        """Time all that gave a result in turn, and the machine's peak beside them."""
+        runners = [name for name, each in self.results.items() if each.ended is Ended.RAN]
+        if not self.plan.rounds or not runners:
+            return
+        try:
+            told = self.bench.ask(PEAK, "", {"do": "prepare"})["told"]
+            runners.append(PEAK)
+        except Lost:
+            told = {}
+        for turn in range(self.plan.rounds + 1):
+            for name in list(runners):
+                request = {"do": "time", "seconds": _SAMPLE_SECONDS, "calls": _MOST_CALLS}
+                lowered = "" if name == PEAK else self.lowered
+                try:
+                    answer = self.bench.ask(name, lowered, request)
+                except Lost as lost:
+                    runners.remove(name)
+                    if name != PEAK:
+                        self._replace(self.results[name], ended=lost.ended, reasons=(lost.reason,))
+                    continue
+                if turn:  # the first one warms up
+                    self.seconds.setdefault(name, []).extend(answer["seconds"])
+                time.sleep(_REST_SECONDS)
+        if seconds := self.seconds.pop(PEAK, None):
+            self.peak = (int(told["flops"]) / statistics.median(seconds) / 1e9, told["by"])
+
+    def _timed(self, result: Result) -> Result:
+        seconds = self.seconds.get(result.backend)
+        if result.ended is not Ended.RAN or not seconds:
+            return result
+        median = statistics.median(seconds)
+        quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [median] * 3
+        gflops = flops(self.problem) / median / 1e9
+        timing = Timing(
+            calls=len(seconds),
+            median_seconds=median,
+            lower_seconds=quarters[0],
+            upper_seconds=quarters[2],
+            gflops=gflops,
+            share_of_peak=gflops / self.peak[0] if self.peak else None,
+        )
+        return msgspec.structs.replace(result, timing=timing)
+
+    def _replace(self, result: Result, **changes: Any) -> None:
+        self.results[result.backend] = msgspec.structs.replace(
+            self.results[result.backend], **changes
+        )

@@ -1,0 +1,90 @@
+"""A check of attention backends as an Outcome, which every format for CI is made of."""
+
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends.model.records import FactValue
+
+_WHY = "A result that is far from the exact one is wrong, however fast it came."
+
+
+def outcome_of(checked: Checked) -> Outcome:
+    """Return one check for each backend and problem, in the order of the results."""
+    checks: list[Check] = []
+    for problem in checked.problems:
+        if problem.failure:
+            title = f"a check of {problem.text}"
+            checks.append(
+                Check("not-computed", title, status=Status.FAILED, message=problem.failure)
+            )
+        checks += [_check(problem, each) for each in problem.results]
+    return Outcome(
+        schema=SCHEMA,
+        tool=checked.tool,
+        kind="sdpa-check",
+        title="Attention backends",
+        subject=checked.processor,
+        created=checked.created,
+        checks=tuple(checks),
+    )
+
+
+def _check(problem: CheckedProblem, result: Result) -> Check:
+    status = _status(result)
+    failed = status is Status.FAILED
+    return Check(
+        code=result.backend,
+        title=f"{result.backend} computes {problem.text}",
+        severity=Severity.ERROR if not result.peer or result.required else Severity.NOTE,
+        status=status,
+        message=f"{problem.text}: {said(result)}",
+        why=_WHY if failed and result.ended is Ended.RAN else "",
+        hint=next((each.hint for each in result.reasons if each.hint), "") if failed else "",
+        command=result.command if failed else "",
+        evidence=_evidence(result),
+    )
+
+
+def _status(result: Result) -> Status:
+    if result.ended is Ended.CANNOT:
+        return Status.FAILED if result.required else Status.SKIPPED
+    if result.ended is not Ended.RAN or (result.errors and not result.errors.within):
+        return Status.FAILED
+    return Status.UNKNOWN if result.incomparable else Status.PASSED
+
+
+def said(result: Result) -> str:
+    """Return in one sentence what came of a backend."""
+    if result.ended is not Ended.RAN:
+        reasons = "; ".join(each.message for each in result.reasons)
+        return f"it is required, and {reasons}" if result.required else reasons
+    if result.errors is None:
+        return result.incomparable
+    errors = result.errors
+    if errors.misplaced:
+        at = list(errors.worst)
+        return f"{errors.misplaced} elements are NaN or infinite, or should be, such as {at}"
+    units = errors.in_reference_errors
+    told = "" if units is None else f", {units:.2f} times that of the plain computation"
+    allowed = "" if errors.within else f"; allowed is at most {errors.largest_allowed:.2g}"
+    return f"the largest error is {errors.largest_absolute:.2g}{told}{allowed}"
+
+
+def _evidence(result: Result) -> dict[str, FactValue]:
+    found: dict[str, FactValue] = {}
+    if errors := result.errors:
+        found |= {
+            "errors.largest_absolute": errors.largest_absolute,
+            "errors.largest_relative": errors.largest_relative,
+            "errors.largest_allowed": errors.largest_allowed,
+            "errors.misplaced": errors.misplaced,
+        }
+        if errors.in_reference_errors is not None:
+            found["errors.in_reference_errors"] = errors.in_reference_errors
+    if timing := result.timing:
+        found["timing.median_seconds"] = timing.median_seconds
+        found["timing.gflops"] = timing.gflops
+        if timing.share_of_peak is not None:
+            found["timing.share_of_peak"] = timing.share_of_peak
+    if result.memory:
+        found["memory.extra_bytes"] = result.memory.extra_bytes
+    return found

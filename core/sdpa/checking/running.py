@@ -1,0 +1,83 @@
+"""`sdpa check`: every backend that can compute a problem, held to float64 and timed; see `case`."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlbackends.model.checked import SCHEMA, Checked
+from mlbackends.model.errors import BadInput
+from mlbackends.sdpa.checking.bench import PEAK, VALUES, bench
+from mlbackends.sdpa.checking.case import LOWERED, Case
+from mlbackends.sdpa.checking.plan import Plan, wanted
+from mlbackends.sdpa.explaining import explained
+from mlbackends.sdpa.named_devices import NamedDevice, device
+from mlbackends.sdpa.problem_text import Wording
+
+Progress = Callable[[int, int, str], None]
+
+
+def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = None) -> Checked:
+    """Return what came of every backend on every problem.
+
+    Raises UnknownName for what is no backend or peer, BadInput for a device that cannot compute here.
+    """
+    from mlbackends import __version__
+
+    ours, others = wanted(plan)
+    places = {name: _place(name) for name in dict.fromkeys(each.device for each in wordings)}
+    told = []
+    with bench(plan) as processes:
+        for done, wording in enumerate(wordings):
+            if progress is not None:
+                progress(done, len(wordings), wording.text)
+            place = places[wording.device]
+            case = Case(processes, wording, explained(wording, place))
+            told.append(case.run(ours, others))
+            # Afresh for each problem: what memory a backend holds on to would be missed.
+            processes.stop(kept=(VALUES, PEAK))
+    return Checked(
+        schema=SCHEMA,
+        tool=f"backends {__version__}",
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        processor=_processor(),
+        threads=_threads(),
+        problems=tuple(told),
+    )
+
+
+def _place(name: str) -> NamedDevice:
+    """Return a device on which this machine can compute. Raises BadInput for any other."""
+    hint = "`backends sdpa explain` tells who could take it"
+    if name in LOWERED:
+        found = device(name)
+        missing = [each for each in found.device.features if each not in _features()]
+        if missing:
+            raise BadInput(f"{name} cannot be computed on here: no {', '.join(missing)}", hint)
+        return found
+    if name != "cpu":
+        raise BadInput(f"{name} cannot be computed on: check runs on the CPU of this machine", hint)
+    return device(name)
+
+
+def _features() -> tuple[str, ...]:
+    probe = _cpu()
+    return tuple(map(str, probe.get("features", ())))
+
+
+def _processor() -> str:
+    return str(_cpu().get("model_name", ""))
+
+
+def _cpu() -> dict[str, Any]:
+    from mlbackends.model.records import Presence
+    from mlbackends.probing.host import Host
+    from mlbackends.probing.survey import survey
+
+    return survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts
+
+
+def _threads() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

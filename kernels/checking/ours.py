@@ -1,0 +1,97 @@
+"""One of our own attention backends in a process of its own, for `sdpa check`."""
+
+from math import prod
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from mlbackends.kernels.checking import serving
+from mlbackends.kernels.tensors.arithmetic import numpy
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.sdpa.backend import AttentionBackend
+
+_SMALL = 8
+
+
+class Ours(serving.Prepared):
+    """One backend and one problem."""
+
+    def __init__(
+        self, backend: AttentionBackend, problem: AttentionProblem, files: dict[str, str]
+    ) -> None:
+        self.backend, self.problem = backend, problem
+        self.tensors = [_read(files[name], getattr(problem, name)) for name in _names(problem)]
+        self.output_bytes = _bytes(problem)
+
+    def warm(self) -> None:
+        """Compute a problem of a few rows."""
+        few = replace(
+            self.problem,
+            query=_cut(self.problem.query),
+            key=_cut(self.problem.key),
+            value=_cut(self.problem.value),
+            mask=None,
+            is_causal=False,
+            lower_right=False,
+        )
+        if not self.backend.unsupported_reasons(few):
+            self.backend.run(few, *(_rows(each) for each in self.tensors[:3]))
+
+    def call(self) -> Any:
+        """Compute once."""
+        return self.backend.run(self.problem, *self.tensors)
+
+    def save(self, result: Any, path: str) -> None:
+        """Write the elements row by row."""
+        numpy().ascontiguousarray(result).tofile(path)
+
+
+def _names(problem: AttentionProblem) -> tuple[str, ...]:
+    return ("query", "key", "value", "mask")[: 4 if problem.mask else 3]
+
+
+def _bytes(problem: AttentionProblem) -> int:
+    return prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+
+
+def _element(dtype: str) -> Any:
+    """Return numpy's name of an element type. Raises ModuleNotFoundError where it is another package's."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return numpy().dtype(ml_dtypes.bfloat16)
+    return numpy().dtype(dtype)
+
+
+def _read(path: str, spec: TensorSpec) -> Any:
+    """Return the array of a file, lying in memory as the record says."""
+    np = numpy()
+    element = _element(spec.dtype)
+    flat = np.fromfile(path, element)
+    strides = [stride * element.itemsize for stride in spec.strides]
+    if not flat.size:
+        return flat.reshape(spec.shape)
+    return np.lib.stride_tricks.as_strided(flat, spec.shape, strides)
+
+
+def _cut(spec: TensorSpec) -> TensorSpec:
+    shape = (*spec.shape[:-2], min(spec.shape[-2], _SMALL), spec.shape[-1])
+    return replace(spec, shape=shape)
+
+
+def _rows(array: Any) -> Any:
+    return array[..., :_SMALL, :]
+
+
+def main(name: str) -> None:
+    """Answer requests for one backend until standard input ends."""
+    from mlbackends.sdpa.dispatch import backends
+
+    (backend,) = [each for each in backends() if each.name == name]
+
+    def prepare(request: dict[str, Any]) -> Ours:
+        problem = msgspec.convert(request["problem"], AttentionProblem)
+        return Ours(backend, problem, request["files"])
+
+    serving.serve(prepare)

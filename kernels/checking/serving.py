@@ -1,0 +1,125 @@
+"""The side of `sdpa check` that computes: a process that answers requests, one JSON object a line.
+
+It imports the standard library alone, since other interpreters run it too, from Python 3.8 on.
+
+    {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}}   {"told": {...}}
+    {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
+    {"do": "time", "seconds": 0.05, "calls": 100}                        {"seconds": [0.1, ...]}
+
+Whatever fails is answered by {"error": "TypeError: ..."}. Answers go to what was standard output; what a
+library prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
+
+_LONGEST = 2000
+_MEASURED_BY = "the height of resident memory"
+
+
+class Prepared:
+    """A problem that can be computed: what `serve` is given, and a program derives from.
+
+    told: what the library says of itself. output_bytes: of the result.
+    """
+
+    told: dict[str, str] = {}  # noqa: RUF012
+    output_bytes = 0
+
+    def warm(self) -> None:
+        """Run something small, so that what a library starts once is not taken for the problem's."""
+
+    def call(self) -> Any:
+        """Compute once, and return the result when it is there."""
+        raise NotImplementedError
+
+    def save(self, result: Any, path: str) -> None:
+        """Write the elements of the result, row by row; those of bfloat16 as their 16 bits."""
+        raise NotImplementedError
+
+
+def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
+    """Answer requests until standard input ends. prepare: makes of the first of a problem what computes."""
+    ready = Prepared()
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal ready
+        if request["do"] == "prepare":
+            ready = Prepared()  # so that the last one's memory is given back
+            ready = prepare(request)
+            return {"told": ready.told}
+        if request["do"] == "compute":
+            return _computed(ready, request["into"])
+        return {"seconds": _timed(ready.call, request["seconds"], request["calls"])}
+
+    answer_all(answer)
+
+
+def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer each request by what a function returns, or by what it raises."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        try:
+            told = answer(json.loads(line))
+        except Exception as error:  # noqa: BLE001  foreign code; what it raises is the answer
+            said = " ".join(str(error).split())[:_LONGEST]
+            told = {"error": f"{type(error).__name__}: {said}".rstrip(": ")}
+        answers.write(json.dumps(told) + "\n")
+        answers.flush()
+
+
+def _computed(ready: Prepared, path: str) -> dict[str, Any]:
+    """Compute once, keep the result, and tell how much memory that took beside it."""
+    ready.warm()
+    before = _forgotten_height()
+    start = time.perf_counter()
+    result = ready.call()
+    answer: dict[str, Any] = {"seconds": time.perf_counter() - start}
+    height = _status("VmHWM")
+    if before and height:
+        answer["extra_bytes"] = max(0, height - before - ready.output_bytes)
+        answer["measured_by"] = _MEASURED_BY
+    ready.save(result, path)
+    return answer
+
+
+def _timed(call: Callable[[], Any], seconds: float, most: int) -> list[float]:
+    """Return the seconds of each call, as many as fit into a time, one at least."""
+    found: list[float] = []
+    clock = time.perf_counter
+    end = clock() + seconds
+    stop = 0.0
+    while stop < end and len(found) < most:
+        start = clock()
+        call()
+        stop = clock()
+        found.append(stop - start)
+    return found
+
+
+def _forgotten_height() -> int:
+    """Let the kernel forget the height of resident memory, and return its bytes; 0 where it does not."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        return 0
+    return _status("VmRSS")
+
+
+def _status(name: str) -> int:
+    """Return a size that /proc/self/status tells, in bytes; 0 where there is no such file."""
+    try:
+        with open("/proc/self/status") as file:
+            for line in file:
+                if line.startswith(name + ":"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
