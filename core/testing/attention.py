@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec, Verdict
-from mlbackends.testing.devices import PROBES, device_of, why_unusable
+from mlbackends.testing.devices import device_of, why_unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -160,8 +160,3 @@ def _language(name: str) -> str:
     languages = {backend.name: backend.dsl for backend in backends()}
     found = languages.get(name, "")
     return found if found in registry.names("probes") else ""
-
-
-def usable_devices(machine: Machine) -> list[str]:
-    """Return every kind of device that is usable."""
-    return [kind for kind in PROBES if not why_unusable(machine, kind)]

@@ -44,7 +44,7 @@ class Machine:
             return self._known
         from mlbackends.testing.sharing import joined, shared
 
-        if self._share and os.path.isdir(self._share):
+        if self._share and _made(self._share):
             added = shared(self._share, self.depth.value, missing, self._ask)
         else:
             added = self._ask(missing)
@@ -76,6 +76,17 @@ class Machine:
             said = f"{self.subject} says nothing about {', '.join(lacking)}"
             raise BadInput(said, "save a whole report: `backends snapshot FILE.json`")
         return self._known
+
+
+def _made(folder: str) -> bool:
+    """Make a folder for this user alone, unless it is there; tell whether that went well."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _host() -> Host:

@@ -10,21 +10,21 @@ if TYPE_CHECKING:
     from mlbackends.testing.options import Settings
 
 DEVICE, ATTENTION = "device", "attention_backend"
+_HOME = "mlbackends.testing.fixtures"
 MARKS = {DEVICE: "devices", ATTENTION: "attention_backends"}
 
 
-def is_wanted(metafunc: pytest.Metafunc, name: str, home: str) -> bool:
+def is_wanted(metafunc: pytest.Metafunc, name: str) -> bool:
     """Tell whether a test asks for the fixture of this plugin, and gets no values from elsewhere.
 
-    home: the module that defines the fixture. A fixture of the same name that a conftest has, or
-    values by parametrize, come before ours.
+    A fixture of the same name that a conftest has, or values by parametrize, come before ours.
     """
     if name not in metafunc.fixturenames:
         return False
     if any(name in call.params for call in getattr(metafunc, "_calls", ())):
         return False
     for definition in reversed(getattr(metafunc, "_arg2fixturedefs", {}).get(name, ())):
-        if getattr(definition.func, "__module__", "") == home:
+        if getattr(definition.func, "__module__", "") == _HOME:
             return True
         if name not in definition.argnames:  # it does not build upon the one that it hides
             return False

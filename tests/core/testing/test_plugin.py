@@ -330,7 +330,7 @@ def test_attention_runs_with_each_backend_on_each_device(pytester: pytest.Pytest
         def test_alone(attention_backend): pass
         def test_pair(device, attention_backend): assert attention_backend.device == device
     """)
-    assert sorted(collected(pytester, MAC)) == [
+    assert sorted(collected(pytester, MAC, "--attention-backend=math")) == [
         "test_alone[math-cpu]",
         "test_alone[math-mps]",
         "test_pair[cpu-math]",
@@ -433,8 +433,9 @@ def test_a_run_that_uses_nothing_of_ours_says_nothing_and_asks_no_probe(
         def test_it():
             names = [each for each in sys.modules if each.startswith("mlbackends.")]
             assert sorted(names) == [
-                "mlbackends.testing", "mlbackends.testing.options",
+                "mlbackends.testing", "mlbackends.testing.fixtures", "mlbackends.testing.options",
                 "mlbackends.testing.parametrizing", "mlbackends.testing.plugin",
+                "mlbackends.testing.run",
             ]
             assert "msgspec" not in sys.modules
     """)

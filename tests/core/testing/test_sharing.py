@@ -57,8 +57,16 @@ def test_a_file_that_was_cut_off_is_written_again(tmp_path: Path, left: bytes) -
     assert len(asked.names) == 1
 
 
-def test_a_machine_without_its_folder_asks_for_itself(tmp_path: Path) -> None:
-    machine = Machine(depth=Presence.FOUND, share=str(tmp_path / "gone"))
+def test_the_first_to_ask_makes_the_folder(tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    Machine(depth=Presence.FOUND, share=str(share)).report(("mps",))
+
+    assert (share / "found.json").is_file()
+    assert share.stat().st_mode & 0o077 == 0
+
+
+def test_a_machine_whose_folder_cannot_be_made_asks_for_itself(tmp_path: Path) -> None:
+    machine = Machine(depth=Presence.FOUND, share=str(tmp_path / "no" / "share"))
 
     assert machine.report(("mps",)) is machine.report(("mps",))
     assert set(machine.report(("mtia",)).probes) == {"mps", "mtia"}
