@@ -1,0 +1,87 @@
+"""Which attention backends a test can run with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from mlbackends.audit.subjects import report_of
+from mlbackends.model.errors import NoBackend, UnknownName
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Presence, ProbeReport
+from mlbackends.testing.attention import AttentionChoice, check_name, choices, usable, verdicts
+from mlbackends.testing.machine import Machine
+
+HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+MAC = Machine(str(HOSTS / "macbook-m3"))
+
+
+def with_gpu(folder: Path, triton: ProbeReport) -> Machine:
+    whole = report_of(str(HOSTS / "hgx-h100-eight-gpus"))
+    gpu = Device("cuda", 0, presence=Presence.USABLE, capability="9.0")
+    driver = ProbeReport(Presence.USABLE, devices=(gpu,))
+    probes = {**whole.probes, "cuda_driver": driver, "triton": triton}
+    file = folder / "report.json"
+    file.write_bytes(msgspec.json.encode(replace(whole, depth=Presence.USABLE, probes=probes)))
+    return Machine(str(file))
+
+
+def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
+    assert verdicts(MAC, "cpu")["math"] == ""
+    assert verdicts(MAC, "mps")["math"] == ""
+
+
+def test_a_backend_for_gpus_says_why_not_on_the_cpu() -> None:
+    assert "it needs cuda" in verdicts(MAC, "cpu")["flash_triton"]
+
+
+def test_another_machine_must_have_what_a_backend_is_written_in(tmp_path: Path) -> None:
+    there = ProbeReport(Presence.USABLE, version="3.2.0")
+    absent = ProbeReport(Presence.ABSENT, reasons=(Reason("not-found", "no triton anywhere"),))
+
+    assert verdicts(with_gpu(tmp_path, there), "cuda")["flash_triton"] == ""
+    assert "no triton anywhere" in verdicts(with_gpu(tmp_path, absent), "cuda")["flash_triton"]
+
+
+def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
+    with pytest.raises(LookupError, match="cuda is not usable"):
+        verdicts(MAC, "cuda")
+
+
+def test_what_is_not_named_and_cannot_is_left_out() -> None:
+    found = {choice.name for choice in choices(MAC, ["cpu"], (), None)}
+
+    assert "math" in found and "flash_triton" not in found
+
+
+def test_what_is_named_and_cannot_stands_there_once() -> None:
+    (choice,) = choices(MAC, ["cpu", "mps"], ("flash_triton",), None)
+
+    assert choice.device == "cpu"
+    assert "on cpu" in choice.why and "on mps" in choice.why
+
+
+def test_what_is_asked_for_and_not_marked_is_told() -> None:
+    (choice,) = choices(MAC, ["cpu"], ("math",), ("flash_triton",))
+
+    assert choice.name == "flash_triton" and choice.why
+
+
+def test_the_chosen_backend_computes_and_no_other() -> None:
+    numpy = pytest.importorskip("numpy")
+    chosen = usable(AttentionChoice("flash_triton", "cpu"))
+    ones = numpy.ones((1, 1, 4, 8), "float32")
+
+    with pytest.raises(NoBackend, match="flash_triton"):
+        chosen.attend(ones, ones, ones)
+    assert usable(AttentionChoice("math", "cpu")).attend(ones, ones, ones).shape == ones.shape
+
+
+def test_an_unknown_backend_is_told_with_the_nearest() -> None:
+    with pytest.raises(UnknownName) as caught:
+        check_name("mathh")
+
+    assert "math" in caught.value.hint
