@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TORCH = "torch.testing.assert_close, table of default tolerances"
-_EXACT = "integers and booleans are compared exactly (torch.testing.assert_close)"
+_EXACT = "torch.testing.assert_close: a type that its table does not have is compared exactly"
+_QUANTIZED = f"{_TORCH}: quantized values are compared as float32"
 _TF32 = (
     "TF32 keeps 10 bits of the mantissa, as float16 does (NVIDIA A100 whitepaper,"
     " TF32 Tensor Cores); so the tolerance of float16"
@@ -42,6 +43,10 @@ DEFAULTS: dict[str, Tolerance] = {
     "complex32": Tolerance(1e-3, 1e-5, _TORCH),
     "complex64": Tolerance(1.3e-6, 1e-5, _TORCH),
     "complex128": Tolerance(1e-7, 1e-7, _TORCH),
+    **{
+        name: Tolerance(1.3e-6, 1e-5, _QUANTIZED)
+        for name in ("quint8", "quint4x2", "quint2x4", "qint8", "qint32")
+    },
 }
 BY_DEVICE: dict[tuple[str, str], Tolerance] = {
     ("mps", "float32"): Tolerance(3e-5, 1e-4, _MPS),
@@ -71,7 +76,7 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     """
     from mlbackends.testing.element_types import name_of_type
 
-    name = name_of_type(dtype)
+    name = name_of_type(dtype, tuple(DEFAULTS))
     kind = _kind(device)
     chosen = BY_DEVICE.get((kind, name)) or DEFAULTS.get(name) or Tolerance(0.0, 0.0, _EXACT)
     if name not in _ROUNDED:
