@@ -1,9 +1,9 @@
 """Where text goes: standard output, or a file that is written whole or not at all."""
 
-import os
 import sys
 
 from mlbackends.model.errors import BadInput
+from mlbackends.writing import standard_output, whole_file
 
 
 def write(text: str | bytes, path: str = "") -> None:
@@ -21,40 +21,16 @@ def write(text: str | bytes, path: str = "") -> None:
         return
     encoding = sys.stdout.encoding or "ascii"
     data = text.encode(encoding, "replace") if isinstance(text, str) else text
-    sys.stdout.flush()
-    if hasattr(sys.stdout, "buffer"):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
+    if not hasattr(sys.stdout, "buffer"):
         sys.stdout.write(data.decode(encoding, "replace"))
+        return
+    with standard_output() as file:
+        file.write(data)
 
 
 def _replace(path: str, data: bytes) -> None:
-    import tempfile
-
     try:
-        # Through a link: the new file must come to be on the file system of the old one.
-        target = os.path.realpath(path)
-        folder = os.path.dirname(target)
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as device:  # /dev/stderr, a FIFO
-                device.write(data)
-            return
-        mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
-        handle, part = tempfile.mkstemp(prefix=".backends-", dir=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(part, mode)
-            os.replace(part, target)
-        except BaseException:
-            os.unlink(part)
-            raise
+        with whole_file(path) as file:
+            file.write(data)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

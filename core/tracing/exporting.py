@@ -7,14 +7,14 @@ export(records, "-", "jsonl")                standard output
 
 import gzip
 import os
-import sys
 from collections.abc import Iterable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
+from mlbackends.writing import standard_output, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,27 +57,11 @@ def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
 @contextmanager
 def _opened(path: str) -> "Iterator[BinaryIO]":
     if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as device, _packed(path, device) as file:
+        with standard_output() as file:
             yield file
         return
-    import tempfile
-
-    target = os.path.realpath(path)
-    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
-    handle, part = tempfile.mkstemp(prefix=".backends-", dir=os.path.dirname(target))
-    try:
-        with os.fdopen(handle, "wb") as whole, _packed(path, whole) as file:
-            yield file
-        os.chmod(part, mode)
-        os.replace(part, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
+    with whole_file(path) as whole, _packed(path, whole) as file:
+        yield file
 
 
 @contextmanager
@@ -88,9 +72,3 @@ def _packed(path: str, file: BinaryIO) -> "Iterator[BinaryIO]":
     # Without a name and a time in it, equal traces make equal files.
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as packed:
         yield cast("BinaryIO", packed)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
