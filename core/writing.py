@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @contextmanager
@@ -73,7 +73,7 @@ class _Descriptor(io.RawIOBase):
     def fileno(self) -> int:
         return self.number
 
-    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]
+    def write(self, data: Any, /) -> int:
         left = memoryview(data).cast("B")
         size = len(left)
         while left and not self.is_given_up:
