@@ -5,6 +5,17 @@ import click
 from mlbackends.cli.options import OUTPUT
 from mlbackends.cli.output import write
 
+_RECORDS = [
+    "report",
+    "flags",
+    "outcome",
+    "devices",
+    "policy",
+    "sdpa-explain",
+    "sdpa-list",
+    "sdpa-check",
+]
+
 
 @click.command(
     epilog="""\b
@@ -13,14 +24,15 @@ Examples:
   backends info --format json | check-jsonschema --schemafile report.schema.json -
 """
 )
-@click.argument("record", type=click.Choice(["report", "flags", "outcome", "devices", "policy"]))
+@click.argument("record", type=click.Choice(_RECORDS))
 @OUTPUT
 def command(record: str, output: str) -> None:
     """Print the JSON Schema of what the commands print.
 
     RECORD is report: what `backends info --format json` prints, flags: what `backends flags list
     --format json` prints, outcome: what `backends doctor --format json` and every other command
-    that judges prints, devices: what `backends explain device --format json` prints, or policy: what
+    that judges prints, devices: what `backends explain device --format json` prints, sdpa-explain,
+    sdpa-list and sdpa-check: what the commands of these names print, or policy: what
     `backends audit --policy` reads, for editors that check TOML. The dialect is 2020-12. Each field of
     a report has an x-role: fact, metric, identity or volatile. Within a major version of the schema, which is
     the number after the slash in "backends.report/1", fields and facts are only added.

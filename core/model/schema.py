@@ -5,7 +5,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from mlbackends.model import audit, device_kinds, policy, registry, switches
+from mlbackends.model import audit, checked, device_kinds, explanation, policy, registry, switches
 from mlbackends.model.audit import Outcome
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.records import SCHEMA, Fact, Report
@@ -115,12 +115,48 @@ def policy_schema() -> dict[str, Any]:
     }
 
 
+def _of(record: type, name: str) -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a record that says its own name in `schema`."""
+    (reference,), definitions = msgspec.json.schema_components(
+        [record], ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    definitions[record.__name__]["properties"]["schema"] = {"const": name}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{name.replace('/', ':')}",
+        "title": name,
+        **reference,
+        "$defs": definitions,
+    }
+
+
+def sdpa_explain_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of what `sdpa explain` prints."""
+    return _of(explanation.Explanation, explanation.SCHEMA)
+
+
+def sdpa_list_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of what `sdpa list` prints."""
+    return _of(explanation.BackendList, explanation.LIST_SCHEMA)
+
+
+def sdpa_check_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of what `sdpa check` prints."""
+    return _of(checked.Checked, checked.SCHEMA)
+
+
 SCHEMAS = {
     "report": report_schema,
     "flags": flags_schema,
     "outcome": outcome_schema,
     "devices": devices_schema,
     "policy": policy_schema,
+    "sdpa-explain": sdpa_explain_schema,
+    "sdpa-list": sdpa_list_schema,
+    "sdpa-check": sdpa_check_schema,
 }
 """The schema of each kind of record that a command prints or reads."""
 

@@ -76,6 +76,15 @@ def test_what_scripts_call_loads_nothing_heavy(arguments: tuple[str, ...]) -> No
     assert not modules & {"subprocess", "json", "tempfile", "pathlib", "dataclasses"}
 
 
+@pytest.mark.parametrize("device", ["cpu", "sm90"])
+def test_explaining_who_computes_attention_loads_no_array_and_nothing_heavy(device: str) -> None:
+    modules = loaded("sdpa", "explain", "--shape", "2,8,1024,64", "--device", device)
+
+    assert tops(modules) == set()
+    assert not modules & {"subprocess", "json", "tempfile", "pathlib", "dataclasses", "ml_dtypes"}
+    assert not {name for name in modules if name.startswith("mlbackends.probing")}
+
+
 def test_the_full_page_loads_rich_and_nothing_else_that_is_heavy() -> None:
     assert {name.partition(".")[0] for name in tops(loaded("info"))} <= {"rich", "logging"}
 

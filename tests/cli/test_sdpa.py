@@ -1,0 +1,379 @@
+"""`backends sdpa`: who can compute, what each takes, and whether it is right; as a user runs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+from running import backends
+
+from mlbackends.model import registry
+from mlbackends.model.schema import SCHEMAS
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+PROBLEMS = Path(__file__).resolve().parents[1] / "problems"
+SHAPE = ("--shape", "1,2,8,16")
+QUICK = (*SHAPE, "--rounds", "0")
+
+BACKEND = """
+import os, signal, sys, time
+from mlbackends.model import registry
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.constraints import on_device
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+class Fake(AttentionBackend):
+    name, answers_to, rank = "{name}", SDPBackend.FLASH_ATTENTION, -1
+    constraints = (on_device("cpu"),)
+    takes = frozenset({{"lower_right"}})
+    tolerance = {{"float32": 2.0}}
+    def run(self, problem, query, key, value, mask=None):
+        right = registry.load("kernels", "math").attend(problem, query, key, value, mask)
+        {body}
+"""
+BODIES = {
+    "crashing": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "exiting": "print('out of luck', file=sys.stderr); os._exit(3)",
+    "hanging": "time.sleep(1000)",
+    "raising": "raise ValueError('no\\n luck')",
+    "wrong": "return right * 1.001",
+    "unfinished": "right[..., 0, 0] = float('nan'); return right",
+    "short": "return right[..., :-1]",
+    "noisy": "os.write(1, b'{\"told\": {}}\\n' * 9); print('hello'); return right",
+}
+PEER = """
+from mlbackends.kernels.checking.places import program
+from mlbackends.sdpa.checking.peer import Peer
+PEER = Peer("halved", "half of what is right", "MATH", "python", (), {path!r}, (program("serving"),))
+"""
+PROGRAM = """
+import importlib.util, sys, array
+spec = importlib.util.spec_from_file_location("serving", sys.argv[1])
+serving = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(serving)
+
+class Halved(serving.Prepared):
+    told = {"version": "0.5"}
+    def __init__(self, request):
+        with open(request["files"]["value"], "rb") as file:
+            self.value = array.array("f", file.read())
+    def call(self):
+        return array.array("f", (each / 2 for each in self.value))
+    def save(self, result, path):
+        with open(path, "wb") as file:
+            file.write(result.tobytes())
+
+serving.serve(Halved)
+"""
+
+
+@pytest.fixture(scope="module")
+def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Give the environment in which another distribution adds backends and a peer."""
+    folder = tmp_path_factory.mktemp("additions")
+    package, metadata = folder / "fake_attention", folder / "fake_attention-1.0.dist-info"
+    package.mkdir()
+    metadata.mkdir()
+    lines = ["[mlbackends.kernels]"]
+    for name, body in BODIES.items():
+        (package / f"{name}.py").write_text(BACKEND.format(name=name, body=body))
+        lines.append(f"{name} = fake_attention.{name}")
+    (package / "program.py").write_text(PROGRAM)
+    (package / "halved.py").write_text(PEER.format(path=str(package / "program.py")))
+    lines += ["[mlbackends.kernels.peers]", "halved = fake_attention.halved"]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: fake-attention\nVersion: 1.0\n"
+    )
+    return {"PYTHONPATH": str(folder)}
+
+
+def ran(*arguments: str, **options: Any) -> CompletedProcess[str]:
+    return backends("sdpa", *arguments, **options)
+
+
+def told(*arguments: str, **options: Any) -> dict[str, Any]:
+    """Return what a command prints as JSON, held to its schema."""
+    done = ran(*arguments, "--format", "json", **options)
+    data: dict[str, Any] = msgspec.json.decode(done.stdout)
+    Draft202012Validator(SCHEMAS[f"sdpa-{arguments[0]}"]()).validate(data)
+    return {**data, "exit": done.returncode}
+
+
+def results(problem: dict[str, Any]) -> dict[str, Any]:
+    return {each["backend"]: each for each in problem["results"]}
+
+
+# ---- explain ---------------------------------------------------------------------
+
+
+def test_explain_tells_all_sides_and_their_reasons() -> None:
+    data = told("explain", *SHAPE, "--dtype", "float16", "--device", "sm90,sm75")
+    hopper, turing = data["problems"]
+
+    assert data["exit"] == 0
+    assert hopper["torch_chosen"] == "CUDNN_ATTENTION"
+    assert turing["torch_chosen"] == "EFFICIENT_ATTENTION"
+    flash = next(each for each in turing["torch_verdicts"] if each["backend"] == "FLASH_ATTENTION")
+    assert [each["code"] for each in flash["reasons"]] == ["wrong-capability"]
+    assert turing["chosen"] == "math"
+
+
+def test_explain_exits_1_where_nobody_can() -> None:
+    done = ran("explain", *SHAPE, "--dtype", "int8")
+
+    assert done.returncode == 1
+    assert "mlbackends would take nobody" in done.stdout
+    assert "torch 2.13 would take MATH" in done.stdout or "FLASH_ATTENTION" in done.stdout
+
+
+def test_explain_exits_1_where_the_required_one_cannot() -> None:
+    assert ran("explain", *SHAPE, "--require", "flash_triton").returncode == 1
+    assert ran("explain", *SHAPE, "--require", "math").returncode == 0
+    assert ran("explain", *SHAPE, "--device", "sm90", "--require", "flash_triton").returncode == 0
+
+
+def test_of_many_problems_explain_tells_who_takes_each() -> None:
+    grid = ("explain", *SHAPE, "--dtype", "float16,float32", "--device", "sm80,sm90,cpu")
+    rows, whole = ran(*grid).stdout, ran(*grid, "--all").stdout
+
+    assert len([line for line in rows.splitlines() if line.startswith("--shape")]) == 6
+    assert "CUDNN_ATTENTION" in rows
+    assert "wrong-dtype" in whole
+    assert "wrong-dtype" not in rows
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_explain_fits_a_narrow_page(form: str) -> None:
+    words = ("--device", "sm75", "--mask", "float", "--format", form)
+    done = ran("explain", *SHAPE, *words, environment={"COLUMNS": "60"})
+
+    assert done.returncode == 0
+    assert "there is a mask" in " ".join(done.stdout.split())
+    if form == "table":
+        assert max(map(len, done.stdout.splitlines())) <= 72
+
+
+def test_plain_characters_where_the_terminal_has_no_others() -> None:
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert ran("explain", *SHAPE, environment=environment).stdout.isascii()
+    assert ran("check", *QUICK, environment=environment).stdout.isascii()
+    assert ran("list", environment=environment).stdout.isascii()
+
+
+# ---- what makes no sense -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["explain", "check"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no problem is given"),
+        (("--shape", "1,2,8"), ""),
+        (("--shape", "1,2,8,-4"), "no whole number"),
+        ((*SHAPE, "--dtype", "float31"), "did you mean 'float32'?"),
+        ((*SHAPE, "--device", "sm91"), "did you mean 'sm90'?"),
+        ((*SHAPE, "--kv-heads", "1", "--gqa", "--mask", "causl"), "did you mean 'causal'?"),
+        ((*SHAPE, "--causal", "--mask", "bool"), "is_causal=True"),
+        ((*SHAPE, "--dropout", "7"), "between 0 and 1"),
+        ((*SHAPE, "--backend", "mth"), "did you mean 'math'?"),
+        ((*SHAPE, "--require", "mth"), "did you mean 'math'?"),
+        (("--problems", "/nonexistent"), "no such file"),
+        ((*SHAPE, "--sape", "1"), "--sape"),
+    ],
+)
+def test_what_makes_no_sense_exits_2(command: str, words: tuple[str, ...], said: str) -> None:
+    if not said:
+        assert ran(command, *words, *(["--rounds", "0"] * (command == "check"))).returncode == 0
+        return
+    done = ran(command, *words)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("device", ["sm90", "gfx942", "mps", "meta", "cpu:amx"])
+def test_check_computes_on_no_device_that_is_not_here(device: str) -> None:
+    done = ran("check", *SHAPE, "--device", device)
+
+    assert done.returncode == 2
+    assert "sdpa explain" in done.stderr
+
+
+def test_a_problem_that_no_memory_holds_is_not_begun() -> None:
+    data = told("check", "--shape", "64,1024,16384,128", "--rounds", "0")
+
+    assert data["exit"] == 1
+    assert "MiB of memory are free" in data["problems"][0]["failure"]
+
+
+# ---- list --------------------------------------------------------------------------
+
+
+def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
+    data = told("list")
+    entries = {each["name"]: each for each in data["backends"]}
+
+    assert entries["math"]["why_not_here"] == []
+    assert "inputs that require no gradient" in entries["math"]["takes"]
+    assert entries["torch_flash"]["peer"]
+    assert ran("list").stdout.count("\n  is") == len(entries)
+    assert ran("list", "--format", "markdown").stdout.count("\n| ") == len(entries) + 1
+
+
+def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) -> None:
+    metadata = tmp_path / "broken-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text("[mlbackends.kernels]\nbroken = nothing_there\n")
+    data = told("list", environment={"PYTHONPATH": str(tmp_path)})
+    (entry,) = [each for each in data["backends"] if each["name"] == "broken"]
+
+    assert "nothing_there" in entry["why_not_here"][0]["message"]
+
+
+def test_the_devices_are_listed() -> None:
+    done = ran("list", "--devices")
+    assert "sm90" in done.stdout and "Hopper" in done.stdout
+    assert ran("list", "--devices", "--format", "json").returncode == 2
+
+
+# ---- check -------------------------------------------------------------------------
+
+
+def test_check_tells_error_time_and_memory() -> None:
+    data = told("check", *SHAPE, "--backend", "math", "--rounds", "1")
+    (problem,) = data["problems"]
+    (math,) = problem["results"]
+
+    assert data["exit"] == 0
+    assert math["ended"] == "ran"
+    assert 0 < math["errors"]["largest_absolute"] <= math["errors"]["largest_allowed"]
+    assert math["errors"]["in_reference_errors"] == 1
+    assert math["timing"]["median_seconds"] > 0
+    assert math["timing"]["share_of_peak"] > 0
+    assert problem["peak_gflops"] > 0
+    assert problem["flops"] == 2 * 2 * 8 * 8 * 32
+
+
+def test_every_feature_is_right() -> None:
+    data = told("check", "--problems", str(PROBLEMS / "small.txt"), "--rounds", "0")
+
+    assert data["exit"] == 0
+    assert len(data["problems"]) == 51
+    for problem in data["problems"]:
+        assert results(problem)["math"]["ended"] == "ran"
+        for result in problem["results"]:
+            assert result["ended"] in ("ran", "cannot"), (problem["text"], result)
+
+
+@pytest.mark.slow
+def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
+    data = told("check", *QUICK, "--timeout", "15", environment=additions)
+    rows = results(data["problems"][0])
+
+    assert data["exit"] == 1
+    assert {name: rows[name]["ended"] for name in BODIES} == {
+        "crashing": "crashed", "exiting": "crashed", "hanging": "timed-out", "raising": "raised",
+        "wrong": "ran", "unfinished": "ran", "short": "raised", "noisy": "ran",
+    }  # fmt: skip
+    said = {
+        name: " ".join(each["message"] for each in row.get("reasons", ()))
+        for name, row in rows.items()
+    }
+    assert "SIGSEGV" in said["crashing"]
+    assert "exit code 3" in said["exiting"] and "out of luck" in said["exiting"]
+    assert "within 15 s" in said["hanging"]
+    assert said["raising"] == "ValueError: no luck"
+    assert "120 elements" in said["short"] or "240 elements" in said["short"]
+    assert rows["wrong"]["errors"]["largest_absolute"] > rows["wrong"]["errors"]["largest_allowed"]
+    assert rows["unfinished"]["errors"]["misplaced"] == 2
+    assert rows["noisy"]["errors"]["in_reference_errors"] == 1
+    assert rows["math"]["ended"] == "ran"
+
+
+def test_a_failure_prints_the_command_that_repeats_it(additions: dict[str, str]) -> None:
+    words = (*QUICK, "--mask", "bool:8,1", "--scale", "0.5", "--seed", "7")
+    done = ran("check", *words, "--backend", "wrong", environment=additions)
+    (line,) = [each.strip() for each in done.stdout.splitlines() if "backends sdpa check" in each]
+    again = backends(*shlex.split(line)[1:], "--rounds", "0", environment=additions)
+
+    assert done.returncode == again.returncode == 1
+    assert "wrong is wrong: the largest error is" in done.stdout
+    assert "--seed 7" in line and "--mask bool:8,1" in line
+    assert done.stdout.splitlines()[3] == again.stdout.splitlines()[3]
+
+
+def test_what_is_required_must_run() -> None:
+    data = told("check", *QUICK, "--require", "flash_triton")
+
+    assert data["exit"] == 1
+    assert results(data["problems"][0])["flash_triton"]["ended"] == "cannot"
+    assert told("check", *QUICK, "--require", "math")["exit"] == 0
+
+
+def test_a_peer_computes_in_its_own_process_and_is_not_to_blame(additions: dict[str, str]) -> None:
+    data = told("check", *QUICK, "--backend", "halved", environment=additions)
+    (row,) = data["problems"][0]["results"]
+
+    assert data["exit"] == 0
+    assert row["peer"] and row["told"] == {"version": "0.5"}
+    assert row["errors"]["largest_absolute"] > row["errors"]["largest_allowed"]
+    assert told("check", *QUICK, "--require", "halved", environment=additions)["exit"] == 1
+
+
+def test_a_peer_that_is_not_installed_says_so() -> None:
+    data = told("check", *QUICK, "--backend", "torch_flash")
+    (row,) = data["problems"][0]["results"]
+
+    if importlib.util.find_spec("torch"):
+        assert row["ended"] == "ran"
+    else:
+        assert row["ended"] == "cannot"
+        assert "--python EXE" in row["reasons"][0]["hint"]
+
+
+def test_weights_that_each_drops_for_itself_are_not_compared(additions: dict[str, str]) -> None:
+    words = ("--dropout", "0.5", "--backend", "noisy")
+    data = told("check", *QUICK, *words, environment=additions)
+    (row,) = data["problems"][0]["results"]
+
+    assert data["exit"] == 0
+    assert row.get("errors") is None
+    assert "drops" in row["incomparable"]
+
+
+@pytest.mark.parametrize("form", registry.names("cli.outcomes"))
+def test_every_format_tells_what_failed(
+    form: str, additions: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "out"
+    words = ("--backend", "wrong", "--backend", "math", "--format", form, "--output", str(path))
+    done = ran("check", *QUICK, *words, environment=additions)
+    text = path.read_text()
+
+    assert done.returncode == 1
+    assert done.stdout == "" or form == "github"
+    assert "wrong" in text
+
+
+def test_the_same_seed_gives_the_same_error() -> None:
+    first, again, other = (
+        told("check", *QUICK, "--seed", seed)["problems"][0]["reference_error"]
+        for seed in ("1", "1", "2")
+    )
+
+    assert first == again != other
+
+
+def test_colour_is_asked_for() -> None:
+    assert "\x1b[32m" in ran("check", *QUICK, "--color", "always").stdout
+    assert "\x1b" not in ran("check", *QUICK).stdout
