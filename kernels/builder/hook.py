@@ -1,11 +1,13 @@
 """What a build does beyond copying files: hatchling's build hook, and a script.
 
 ``python kernels/builder/hook.py link`` lays out build/editable alone, for type checkers
-and after a file was added to core/; ``... compile`` compiles the shim of `backends trace` into it.
+and after a file was added to core/; ``... compile`` compiles into it what is compiled: the shim of
+`backends trace`, and the library of attention on the CPU.
 
-Where a C compiler works (CC, else cc, gcc or clang) the wheel is py3-none-PLATFORM and holds the
-shim; elsewhere it is py3-none-any, and a trace is separated by a terminal or a pipe.
-MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails without a compiler.
+Where a C compiler works (CC, else cc, gcc or clang) the wheel is py3-none-PLATFORM and holds both; the
+library needs the compiler's C++ too. What cannot be compiled is left out: a trace is then separated by a
+terminal or a pipe, and attention is numpy's; a wheel without either is py3-none-any.
+MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails where either is not compiled.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import gzip
 import io
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -21,10 +24,13 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
     Base = BuildHookInterface[Any]
@@ -41,6 +47,7 @@ PACKAGES = ("cli", "probes", "kernels")
 #: What is compiled lies here, in the package: in an editable install the only real folder there.
 NATIVE = "native"
 SHIM = "trace_shim.so"
+ATTENTION = "attention.so"
 COMPLETIONS = {
     "backends.bash": "share/bash-completion/completions/backends",
     "backends.fish": "share/fish/vendor_completions.d/backends.fish",
@@ -136,7 +143,7 @@ def pack_recorded_hosts(sdist: Path, root: Path = ROOT) -> None:
 
 
 class NotCompiled(Exception):
-    """There is no shim: no compiler, or one whose work does not run here."""
+    """There is no compiler, or one whose work does not run here."""
 
 
 def compile_shim(output: Path, root: Path = ROOT) -> None:
@@ -144,20 +151,60 @@ def compile_shim(output: Path, root: Path = ROOT) -> None:
 
     Raises NotCompiled. A process that has the old file loaded keeps it.
     """
-    if sys.platform != "linux":
-        raise NotCompiled(f"the shim is for Linux, this is {sys.platform}")
-    if sys.maxsize < 1 << 32:
-        raise NotCompiled("the shim is for 64-bit processors")
+    _require_platform("the shim")
     sources = sorted(map(str, (root / "kernels" / "native" / "trace_shim").glob("*.c")))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(f"{output.name}.{os.getpid()}")
-    try:
+    with _made_beside(output) as part:
         _run([*_compiler(), *FLAGS, "-o", str(part), *sources])
         _try(part)
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
 
+
+def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] = ()) -> None:
+    """Compile the library of attention on the CPU, its kernels once for each instruction set.
+
+    extra: more flags, as a sanitizer's. Raises NotCompiled.
+    """
+    _require_platform("the library of attention")
+    folder = root / "kernels" / "native" / "attention"
+    compiler = [*_compiler(), "-pthread", *extra]
+    levels = LEVELS.get(platform.machine(), PORTABLE)
+    units = {f"level_{name}": (folder / "kernel.cpp", flags) for name, flags in levels.items()}
+    rest = sorted(file for file in folder.glob("*.cpp") if file.stem != "kernel")
+    units |= {file.stem: (file, ()) for file in rest}
+    with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
+
+        def compiled(name: str) -> str:
+            source, flags = units[name]
+            made = str(Path(objects, f"{name}.o"))
+            _run([*compiler, *CPP_FLAGS, *flags, "-c", "-o", made, str(source)])
+            return made
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            made = list(pool.map(compiled, units))
+        _run([*compiler, "-shared", "-Wl,-z,now,-z,relro,-z,defs", "-o", str(part), *made])
+        if not extra:  # a sanitizer's library loads only into a process that has the sanitizer
+            _run([sys.executable, "-c", ASKED, str(part)])
+
+
+# Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
+CPP_FLAGS = shlex.split(
+    "-x c++ -std=c++17 -O3 -g0 -fPIC -Wall -Wextra -Wno-unknown-warning-option -Wno-uninitialized"
+    " -Wno-maybe-uninitialized -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden"
+    " -ffp-contract=fast -fno-math-errno"
+)
+_AVX2 = "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c"
+_AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
+_BFLOAT16 = "-DMLBACKENDS_LEVEL=avx512_bf16 -DMLBACKENDS_BFLOAT16_PAIRS"
+PORTABLE = {"baseline": ("-DMLBACKENDS_LEVEL=baseline",)}
+#: The instruction sets of each processor; what runs where stands in dispatch.cpp.
+LEVELS: dict[str, dict[str, Sequence[str]]] = {
+    "x86_64": PORTABLE
+    | {
+        "avx2": shlex.split(_AVX2),
+        "avx512": shlex.split(f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}"),
+        "avx512_bf16": shlex.split(f"{_BFLOAT16} {_AVX512} -mavx512bf16"),
+    },
+}
+ASKED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
 
 # No start files: the shim loads into programs of every C library that has its symbols.
 FLAGS = shlex.split(
@@ -205,30 +252,54 @@ def _run(command: list[str], **variables: str) -> str:
     return done.stderr.strip()
 
 
-def add_shim(version: str, build_data: dict[str, Any]) -> None:
-    """Compile the shim for a wheel or an editable install, and name the wheel by its platform."""
+def _require_platform(what: str) -> None:
+    if sys.platform != "linux":
+        raise NotCompiled(f"{what} is for Linux, this is {sys.platform}")
+    if sys.maxsize < 1 << 32:
+        raise NotCompiled(f"{what} is for 64-bit processors")
+
+
+@contextlib.contextmanager
+def _made_beside(output: Path) -> Iterator[Path]:
+    """Give a file to write, which takes the output's place where all went well."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = output.with_name(f"{output.name}.{os.getpid()}")
+    try:
+        yield part
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+COMPILED = {SHIM: compile_shim, ATTENTION: compile_attention}
+_WITHOUT = {SHIM: "the shim of backends trace", ATTENTION: "the library of attention on the CPU"}
+
+
+def add_compiled(version: str, build_data: dict[str, Any]) -> None:
+    """Compile for a wheel or an editable install, and name the wheel by its platform."""
     asked = os.environ.get("MLBACKENDS_NATIVE", "auto")
     if asked not in ("auto", "off", "require"):
         sys.exit(f"MLBACKENDS_NATIVE is {asked!r}; it may be auto, off or require")
     editable = version == "editable"
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    folder = EDITABLE / "mlbackends" if editable else ROOT / "build" / platform
-    output = folder / NATIVE / SHIM
-    if asked == "off":
-        output.unlink(missing_ok=True)
-        return
-    try:
-        compile_shim(output)
-    except NotCompiled as reason:
-        if asked == "require":
-            raise
-        output.unlink(missing_ok=True)
-        print(f"mlbackends: built without the shim of backends trace: {reason}", file=sys.stderr)
-        return
-    if not editable:
-        build_data["force_include"][str(output)] = f"mlbackends/{NATIVE}/{SHIM}"
-        build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
+    name = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    folder = EDITABLE / "mlbackends" if editable else ROOT / "build" / name
+    for file, compiled in COMPILED.items():
+        output = folder / NATIVE / file
+        if asked == "off":
+            output.unlink(missing_ok=True)
+            continue
+        try:
+            compiled(output)
+        except NotCompiled as reason:
+            if asked == "require":
+                raise
+            output.unlink(missing_ok=True)
+            print(f"mlbackends: built without {_WITHOUT[file]}: {reason}", file=sys.stderr)
+            continue
+        if not editable:
+            build_data["force_include"][str(output)] = f"mlbackends/{NATIVE}/{file}"
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{name}"
 
 
 class LayoutHook(Base):
@@ -240,7 +311,7 @@ class LayoutHook(Base):
             link_tree()
         if self.target_name == "wheel":
             build_data["shared_data"].update(shared_data())
-            add_shim(version, build_data)
+            add_compiled(version, build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Add to an sdist what hatchling cannot pack."""
@@ -255,7 +326,8 @@ def main(arguments: list[str]) -> None:
         sys.exit(__doc__)
     package = link_tree()
     if arguments == ["compile"]:
-        compile_shim(package / NATIVE / SHIM)
+        for file, compiled in COMPILED.items():
+            compiled(package / NATIVE / file)
     print(package)
 
 

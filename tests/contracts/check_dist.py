@@ -22,7 +22,7 @@ WANTED_IN_WHEEL = (
     "mlbackends/probes/__init__.py",
 )
 #: What a wheel for a platform holds and one for any does not.
-COMPILED = "mlbackends/native/trace_shim.so"
+COMPILED = ("mlbackends/native/attention.so", "mlbackends/native/trace_shim.so")
 WANTED_ENDINGS = (
     ".dist-info/licenses/LICENSE",
     ".data/data/share/bash-completion/completions/backends",
@@ -54,7 +54,7 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
     ]
     modules = {installed_name(name) for name in tracked} - {""}
     if not wheel.stem.endswith("-any"):
-        modules.add(COMPILED)
+        modules.update(COMPILED)
     elif sys.platform == "linux" and shutil.which("cc"):
         faults.append(f"wheel: {wheel.name}, though there is a C compiler")
     packed = {name for name in names if name.startswith("mlbackends/")}

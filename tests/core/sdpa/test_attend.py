@@ -157,10 +157,13 @@ def test_a_wrong_call_is_refused_with_torchs_exception(
 
 def test_a_switch_reaches_the_arithmetic() -> None:
     query = (Q * 3).astype("float16")
-    plain = attend(query, query, query)
     mlbackends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:
-        rounded = attend(query, query, query)
+        with mlbackends.sdpa_kernel(SDPBackend.MATH):  # no other one rounds between its steps
+            rounded = attend(query, query, query)
+        with mlbackends.sdpa_kernel(SDPBackend.MATH):
+            mlbackends.cuda.allow_fp16_bf16_reduction_math_sdp(False)
+            plain = attend(query, query, query)
     finally:
         mlbackends.cuda.allow_fp16_bf16_reduction_math_sdp(False)
 

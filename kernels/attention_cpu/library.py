@@ -1,0 +1,103 @@
+"""The compiled library: where it lies, which instruction set it uses, and the layout of a problem.
+
+ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2 or avx512, in lower case, read
+once. A value that torch would ignore is ignored, and so is one beyond what this CPU has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE = "attention.so"
+#: MLBACKENDS_ATTENTION_ABI of problem.h.
+ABI = 1
+#: The fields of mlbackends_attention_problem, in its order; see problem.h.
+PROBLEM = struct.Struct("=7Q 8q 16q q d 5i 4x")
+ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
+
+_HIGHEST = {"default": ("baseline",), "avx2": ("baseline", "avx2")}
+
+_chosen: int | None = None
+
+
+class NotBuilt(Exception):
+    """There is no library to load; its text says why."""
+
+
+def path() -> str:
+    """Return where the library lies if it was built."""
+    import mlbackends
+
+    return os.path.join(os.path.dirname(str(mlbackends.__file__)), "native", FILE)
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Return the library, open. Raises NotBuilt."""
+    file = path()
+    if not os.path.isfile(file):
+        raise NotBuilt("its library is not there: it was installed without a C++ compiler")
+    try:
+        found = ctypes.CDLL(file)
+        abi = int(found.mlbackends_attention_abi())
+    except (OSError, AttributeError) as error:
+        raise NotBuilt(f"its library cannot be opened: {error}") from None
+    if abi != ABI:
+        raise NotBuilt(f"its library is another version's: it says {abi}, {ABI} is needed")
+    found.mlbackends_attention_level_name.restype = ctypes.c_char_p
+    found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
+    found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
+    for name in ("workspace", "scratch", "forward"):
+        function = getattr(found, f"mlbackends_attention_{name}")
+        more = (ctypes.c_int64, ctypes.c_int64) if name == "forward" else ()
+        function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_char_p, *more)
+    return found
+
+
+def compiled_levels() -> tuple[str, ...]:
+    """Return the instruction sets that were compiled, the least one first. Raises NotBuilt."""
+    found = library()
+    names: list[str] = []
+    while name := found.mlbackends_attention_level_name(len(names)):
+        names.append(name.decode())
+    return tuple(names)
+
+
+def usable_levels() -> tuple[str, ...]:
+    """Return those that this CPU can run, whatever the environment says. Raises NotBuilt."""
+    runs = library().mlbackends_attention_level_runs
+    return tuple(name for number, name in enumerate(compiled_levels()) if runs(number))
+
+
+def level() -> int:
+    """Return the number of the instruction set that counts. Raises NotBuilt."""
+    return _default_level() if _chosen is None else _chosen
+
+
+@contextlib.contextmanager
+def lowered(name: str) -> Iterator[None]:
+    """Use another instruction set that this CPU can run, in this process. Raises ValueError."""
+    global _chosen  # noqa: PLW0603  a switch of the whole process, like the variable that it stands for
+    usable = usable_levels()
+    if name not in usable:
+        raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(usable)}")
+    before, _chosen = _chosen, compiled_levels().index(name)
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+@cache
+def _default_level() -> int:
+    usable, names = usable_levels(), compiled_levels()
+    wanted = _HIGHEST.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), names)
+    return max(names.index(name) for name in usable if name in wanted)

@@ -1,0 +1,76 @@
+"""flash_cpu: flash attention on the CPU, compiled for each instruction set and chosen at run time.
+
+Its memory does not grow with the lengths, and its result does not depend on the number of threads.
+"""
+
+import importlib.util
+import sys
+from typing import Any
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, no_dropout, on_device
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+_BUILD = (
+    "install a C++ compiler, then: pip install --force-reinstall --no-cache-dir"
+    " --no-binary mlbackends mlbackends (MLBACKENDS_NATIVE=require says why it fails)"
+)
+
+
+class FlashCpu(AttentionBackend):
+    """One pass over the keys with an online softmax; no score is ever stored.
+
+    Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
+             last two broadcasts. Returns (..., H, L, Ev), laid out in memory as the query.
+    Numbers: 16-bit elements are summed in float32; with AVX-512 BF16, weights of bfloat16 are rounded
+             to it. A row that sees no key is 0.
+    Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
+    """
+
+    name, answers_to, rank = "flash_cpu", SDPBackend.FLASH_ATTENTION, 20
+    constraints = (
+        on_device("cpu"),
+        dtype_in("float16", "bfloat16", "float32", "float64"),
+        last_dim_contiguous(),
+        no_dropout(),
+    )
+    takes = frozenset({"lower_right"})
+    tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        """Return that numpy is not installed or the library was not built, if so."""
+        from mlbackends.kernels.attention_cpu.library import NotBuilt, library
+        from mlbackends.kernels.tensors.arithmetic import INSTALL
+
+        reasons = []
+        if sys.modules.get("numpy") is None and importlib.util.find_spec("numpy") is None:
+            said = "it reads tensors with numpy, and numpy is not installed"
+            reasons.append(Reason("missing-part", said, INSTALL))
+        try:
+            library()
+        except NotBuilt as error:
+            reasons.append(Reason("missing-part", str(error), _BUILD))
+        return tuple(reasons)
+
+    def run(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> Any:
+        """Compute it. Raises NoBackend where a constraint is not met or its library is not there."""
+        return self.run_with_logsumexp(problem, query, key, value, mask)[0]
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Compute it, and for each row the logarithm of the sum of its exponentials, as an array."""
+        from mlbackends.kernels.attention_cpu.forward import attend
+        from mlbackends.kernels.attention_cpu.library import NotBuilt
+        from mlbackends.model.errors import NoBackend
+
+        self.require(problem)
+        try:
+            return attend(problem, query, key, value, mask)
+        except NotBuilt as error:
+            reason = Reason("missing-part", str(error), _BUILD)
+            raise NoBackend(f"{self.name} cannot run here: {error}", (reason,), _BUILD) from None

@@ -1,0 +1,339 @@
+/* A task of many rows: they lie across the lanes, in groups of a few vectors. */
+#pragma once
+#include "mask.h"
+#include "scratch.h"
+#include "softmax.h"
+#include "task.h"
+
+namespace {
+
+/* E: the elements of query, key and value. P: the product that computes them. */
+template <class E, class P>
+struct Block {
+  typedef typename P::Inner T;
+  typedef typename T::Real Real;
+  typedef typename P::Unit Unit;
+
+  /* Vectors of rows that are computed together, and keys that are folded at once. */
+  static constexpr int most_vectors = VECTOR_BYTES == 32 ? 3 : 2;
+  static constexpr int most_rows = most_vectors * T::lanes;
+  /* 16-bit elements are widened once for all rows of a task; with pairs, only the values need to be changed. */
+  static constexpr bool widens = sizeof(typename E::Stored) == 2;
+  static constexpr int degree = P::pairs ? 3 : widens ? 4 : 5;
+
+  static int64_t keys_at_once(const mlbackends_attention_problem &p) {
+    const int64_t width = p.head_dim > p.value_dim ? p.head_dim : p.value_dim;
+    int64_t keys = 256;
+    while (keys > 32 && keys * width * (int64_t)sizeof(Real) > 131072) keys /= 2;
+    return keys;
+  }
+  static int64_t depth(const mlbackends_attention_problem &p) { return P::pairs ? (p.head_dim + 1) / 2 : p.head_dim; }
+  static bool key_is_read_as_it_lies(const mlbackends_attention_problem &p) {
+    return !widens || (P::pairs && p.head_dim % 2 == 0);
+  }
+
+  struct Memory {
+    Unit *query;                   /* (groups, depth, rows) */
+    Real *output;                  /* (groups, value_dim, rows) */
+    Real *scores, *mask;           /* (keys, rows) */
+    Unit *key, *value;             /* (keys, depth), (keys or pairs, value_dim) */
+    Real *largest, *sum;           /* (groups, rows) */
+    int64_t *limits;               /* (groups, rows): how many keys a row sees */
+    Real *found, *factor;          /* (rows) */
+    Real *finished;                /* (lanes, value_dim up to whole vectors) */
+
+    Memory(const Plan &plan, Scratch &scratch) {
+      const mlbackends_attention_problem &p = *plan.problem;
+      const int64_t keys = keys_at_once(p), rows = (plan.block_rows + most_rows - 1) / most_rows * most_rows;
+      query = scratch.take<Unit>(rows * depth(p));
+      output = scratch.take<Real>(rows * p.value_dim);
+      scores = scratch.take<Real>(keys * most_rows);
+      mask = scratch.take<Real>(p.mask_element ? keys * most_rows : 0);
+      key = scratch.take<Unit>(key_is_read_as_it_lies(p) ? 0 : keys * depth(p));
+      value = scratch.take<Unit>(widens ? keys / (P::pairs ? 2 : 1) * p.value_dim : 0);
+      largest = scratch.take<Real>(rows);
+      sum = scratch.take<Real>(rows);
+      limits = scratch.take<int64_t>(rows);
+      found = scratch.take<Real>(most_rows);
+      factor = scratch.take<Real>(most_rows);
+      finished = scratch.take<Real>(T::lanes * ((p.value_dim + T::lanes - 1) / T::lanes * T::lanes));
+    }
+  };
+
+  const Task &task;
+  const mlbackends_attention_problem &p;
+  const Scaling scaling;
+  Memory memory;
+  int64_t group_limit[64];
+
+  static int64_t scratch_bytes(const Plan &plan) {
+    Scratch counted = {};
+    Memory memory(plan, counted);
+    return counted.taken;
+  }
+
+  Block(const Plan &plan, const Task &task_, Scratch &scratch)
+      : task(task_), p(*plan.problem), scaling(p), memory(plan, scratch) {}
+
+  int64_t group_count() const { return (task.last_row - task.first_row + most_rows - 1) / most_rows; }
+  int64_t rows_in(int64_t group) const {
+    const int64_t left = task.last_row - task.first_row - group * most_rows;
+    return left < most_rows ? left : most_rows;
+  }
+
+  void run() {
+    const int64_t groups = group_count();
+    int64_t last = task.first_key;
+    for (int64_t g = 0; g < groups; g++) {
+      with_vectors<Gather>(g);
+      if (group_limit[g] > last) last = group_limit[g];
+    }
+    if (last > task.last_key) last = task.last_key;
+    const int64_t keys = keys_at_once(p);
+    for (int64_t first = task.first_key; first < last; first += keys) {
+      const int64_t count = last - first < keys ? last - first : keys;
+      const Tile tile = bring(first, count);
+      for (int64_t g = 0; g < groups; g++)
+        if (group_limit[g] > first) with_vectors<Step>(g, tile);
+    }
+    for (int64_t g = 0; g < groups; g++) with_vectors<Finish>(g);
+  }
+
+ private:
+  /* Keys and values as the products read them; strides in bytes. */
+  struct Tile {
+    int64_t first, count;
+    const char *key, *value;
+    int64_t key_stride, value_stride;
+  };
+
+  template <class Action, class... More>
+  void with_vectors(int64_t group, const More &...more) {
+    const int64_t vectors = (rows_in(group) + T::lanes - 1) / T::lanes;
+    if (vectors == 1) return Action::template call<1>(*this, group, more...);
+    if constexpr (most_vectors >= 3)
+      if (vectors == 3) return Action::template call<3>(*this, group, more...);
+    if constexpr (most_vectors >= 2) return Action::template call<2>(*this, group, more...);
+  }
+
+  Real *lanes_of(Real *each, int64_t group) const { return each + group * most_rows; }
+
+  /* ---- the query, transposed --------------------------------------------------------------------------------- */
+
+  struct Gather {
+    template <int vectors>
+    static void call(Block &self, int64_t group) {
+      constexpr int width = vectors * T::lanes;
+      const int64_t first = self.task.first_row + group * most_rows, rows = self.rows_in(group);
+      Unit *query = self.memory.query + group * most_rows * depth(self.p);
+      int64_t *limits = self.memory.limits + group * most_rows;
+      Real *largest = self.lanes_of(self.memory.largest, group), *sum = self.lanes_of(self.memory.sum, group);
+      self.group_limit[group] = 0;
+      for (int lane = 0; lane < width; lane++) {
+        const int64_t limit = lane < rows ? self.task.limit(first + lane) : self.group_limit[group];
+        limits[lane] = limit;
+        if (limit > self.group_limit[group]) self.group_limit[group] = limit;
+        largest[lane] = -(Real)__builtin_huge_val();
+        sum[lane] = 0;
+      }
+      memset(self.memory.output + group * most_rows * self.p.value_dim, 0, sizeof(Real) * width * (size_t)self.p.value_dim);
+      for (int v = 0; v < vectors; v++) self.template transposed<vectors>(first + v * T::lanes, rows - v * T::lanes, query, v);
+    }
+  };
+
+  template <int vectors>
+  void transposed(int64_t first, int64_t rows, Unit *query, int v) {
+    const char *row[T::lanes];
+    for (int i = 0; i < T::lanes; i++) row[i] = i < rows ? query_row(task, first + i) : nullptr;
+    constexpr int64_t per_unit = P::pairs ? 2 : 1;
+    for (int64_t d = 0; d < p.head_dim; d += T::lanes * per_unit) {
+      typename T::Vector square[T::lanes];
+      for (int i = 0; i < T::lanes; i++) {
+        square[i] = typename T::Vector{};
+        if (row[i]) square[i] = query_units(row[i], d);
+      }
+      transpose<T>(square);
+      const int64_t left = depth(p) - d / per_unit;
+      for (int i = 0; i < (left < T::lanes ? left : T::lanes); i++)
+        memcpy(query + ((d / per_unit + i) * vectors + v) * T::lanes, &square[i], sizeof square[i]);
+    }
+  }
+
+  /* A vector of units of a row, from element d on, zeros behind the row. */
+  typename T::Vector query_units(const char *row, int64_t d) const {
+    const char *at = row + d * (int64_t)sizeof(typename E::Stored);
+    if constexpr (P::pairs) {
+      uint16_t halves[2 * T::lanes] = {};
+      const int64_t left = p.head_dim - d;
+      memcpy(halves, at, (size_t)(left < 2 * T::lanes ? left : 2 * T::lanes) * 2);
+      if (scaling.negated)
+        for (uint16_t &half : halves) half ^= 0x8000;
+      if (scaling.ignored) memset(halves, 0, sizeof halves);
+      return load<T>(halves);
+    } else {
+      const int64_t left = p.head_dim - d;
+      const typename T::Vector numbers = left >= T::lanes ? load_elements(E{}, at) : load_some(E{}, at, left);
+      return scaling.ignored ? numbers * (Real)0 : scaling.negated ? -numbers : numbers;
+    }
+  }
+
+  /* ---- keys and values --------------------------------------------------------------------------------------- */
+
+  Tile bring(int64_t first, int64_t count) {
+    const int64_t size = sizeof(typename E::Stored);
+    Tile tile = {first, count, key_row(task, first), value_row(task, first), p.key_strides[2] * size, p.value_strides[2] * size};
+    if constexpr (widens) {
+      if (!key_is_read_as_it_lies(p)) {
+        for (int64_t k = 0; k < count; k++) widen_row(tile.key + k * tile.key_stride, p.head_dim, memory.key + k * depth(p));
+        tile.key = (const char *)memory.key;
+        tile.key_stride = depth(p) * (int64_t)sizeof(Unit);
+      }
+      if constexpr (P::pairs)
+        pair_rows(tile.value, tile.value_stride, count);
+      else
+        for (int64_t k = 0; k < count; k++) widen_row(tile.value + k * tile.value_stride, p.value_dim, memory.value + k * p.value_dim);
+      tile.value = (const char *)memory.value;
+      tile.value_stride = p.value_dim * (int64_t)sizeof(Unit);
+    }
+    return tile;
+  }
+
+  static void widen_row(const char *row, int64_t width, Unit *to) {
+    if constexpr (P::pairs) {
+      to[width / 2] = 0; /* an odd row ends with a zero */
+      memcpy(to, row, (size_t)width * 2);
+    } else {
+      int64_t c = 0;
+      for (; c + T::lanes <= width; c += T::lanes) store<T>(to + c, load_elements(E{}, row + c * (int64_t)sizeof(typename E::Stored)));
+      for (; c < width; c++) {
+        typename E::Stored stored;
+        memcpy(&stored, row + c * (int64_t)sizeof stored, sizeof stored);
+        to[c] = widened(E{}, stored);
+      }
+    }
+  }
+
+  /* (keys / 2, value_dim) pairs of two keys' values; an odd last key is paired with zeros. */
+  void pair_rows(const char *rows, int64_t stride, int64_t count) {
+    for (int64_t k = 0; k < count; k += 2) {
+      const char *lower = rows + k * stride, *upper = k + 1 < count ? lower + stride : nullptr;
+      Unit *to = memory.value + k / 2 * p.value_dim;
+      int64_t c = 0;
+#if defined(__AVX512BW__)
+      for (; c + 16 <= p.value_dim; c += 16) {
+        const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(lower + 2 * c)));
+        const __m512i high = upper ? _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(upper + 2 * c))) : _mm512_setzero_si512();
+        _mm512_storeu_si512(to + c, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+      }
+#endif
+      for (; c < p.value_dim; c++) {
+        uint16_t pair[2] = {};
+        memcpy(&pair[0], lower + 2 * c, 2);
+        if (upper) memcpy(&pair[1], upper + 2 * c, 2);
+        memcpy(to + c, pair, sizeof pair);
+      }
+    }
+  }
+
+  /* ---- one tile ---------------------------------------------------------------------------------------------- */
+
+  struct Step {
+    template <int vectors>
+    static void call(Block &self, int64_t group, const Tile &tile) {
+      self.template step<vectors>(group, tile);
+    }
+  };
+
+  template <int vectors>
+  void step(int64_t group, const Tile &tile) {
+    const int64_t *limits = memory.limits + group * most_rows;
+    const int64_t limit = group_limit[group];
+    const int64_t keys = limit - tile.first < tile.count ? limit - tile.first : tile.count;
+    MaskRows<T, vectors> mask;
+    const bool is_added = p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL;
+    bool masked = is_added;
+    if (p.mask_element) {
+      find_mask(group, mask);
+      if (!is_added) {
+        const Sight seen = sight(mask, tile.first, keys);
+        if (seen == NOTHING) return;
+        masked = seen == SOME;
+      }
+    }
+    Real *largest = lanes_of(memory.largest, group);
+    const bool hidden = p.causal && is_hiding<vectors>(limits, tile.first + keys);
+    Real ignored[most_rows];
+    memcpy(memory.found, largest, sizeof(Real) * vectors * T::lanes);
+    score_all<P, vectors>(tile.key, tile.key_stride, keys, memory.query + group * most_rows * depth(p), depth(p),
+                          memory.scores, masked || hidden ? ignored_maxima(ignored) : memory.found);
+    if (masked) {
+      spread_any(mask, tile.first, keys, memory.mask);
+      add_mask<T, vectors>(memory.scores, memory.mask, keys, (Real)scaling.scale, memory.found);
+    } else if (hidden) {
+      Real relative[most_rows];
+      for (int i = 0; i < vectors * T::lanes; i++) relative[i] = (Real)(limits[i] - tile.first < keys ? limits[i] - tile.first : keys);
+      hide<T, vectors>(memory.scores, keys, relative, memory.found);
+    }
+    const Running<T> running = {largest, lanes_of(memory.sum, group)};
+    fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running, memory.factor);
+    weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
+                          P::pairs ? (keys + 1) / 2 : keys, memory.factor, memory.output + group * most_rows * p.value_dim);
+  }
+
+  static Real *ignored_maxima(Real *ignored) {
+    for (int i = 0; i < most_rows; i++) ignored[i] = 0;
+    return ignored;
+  }
+
+  template <int vectors>
+  static bool is_hiding(const int64_t *limits, int64_t end) {
+    for (int i = 0; i < vectors * T::lanes; i++)
+      if (limits[i] < end) return true;
+    return false;
+  }
+
+  template <int vectors>
+  void find_mask(int64_t group, MaskRows<T, vectors> &mask) const {
+    const int64_t first = task.first_row + group * most_rows, rows = rows_in(group), bytes = mask_bytes(p.mask_element);
+    mask.element = p.mask_element;
+    mask.stride = p.mask_strides[3] * bytes;
+    mask.alike = true;
+    for (int lane = 0; lane < mask.width; lane++) {
+      mask.row[lane] = mask_row(task, first + (lane < rows ? lane : 0), bytes);
+      mask.alike &= mask.row[lane] == mask.row[0];
+    }
+  }
+
+  /* ---- the output, transposed back --------------------------------------------------------------------------- */
+
+  struct Finish {
+    template <int vectors>
+    static void call(Block &self, int64_t group) {
+      self.template finish<vectors>(group);
+    }
+  };
+
+  template <int vectors>
+  void finish(int64_t group) {
+    const int64_t first = task.first_row + group * most_rows, rows = rows_in(group);
+    const int64_t padded = (p.value_dim + T::lanes - 1) / T::lanes * T::lanes;
+    const Real *output = memory.output + group * most_rows * p.value_dim;
+    const Real *largest = lanes_of(memory.largest, group), *sum = lanes_of(memory.sum, group);
+    for (int v = 0; v < vectors; v++) {
+      for (int64_t c = 0; c < p.value_dim; c += T::lanes) {
+        typename T::Vector square[T::lanes];
+        for (int i = 0; i < T::lanes; i++)
+          square[i] = c + i < p.value_dim ? load<T>(output + ((c + i) * vectors + v) * T::lanes) : typename T::Vector{};
+        transpose<T>(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < T::lanes; i++) store<T>(memory.finished + i * padded + c, square[i]);
+      }
+      for (int i = 0; i < T::lanes && v * T::lanes + i < rows; i++) {
+        const int64_t lane = v * T::lanes + i;
+        leave_row<E>(task, first + lane, memory.finished + i * padded, (double)largest[lane], (double)sum[lane], scaling.natural);
+      }
+    }
+  }
+};
+
+}  // namespace

@@ -1,0 +1,60 @@
+/* The C ABI of the attention library: one problem, and the calls that compute it. */
+#pragma once
+#include <stdint.h>
+
+#define MLBACKENDS_ATTENTION_ABI 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum mlbackends_attention_element {
+  MLBACKENDS_ATTENTION_NONE = 0, /* of a mask: there is none */
+  MLBACKENDS_ATTENTION_FLOAT32 = 1,
+  MLBACKENDS_ATTENTION_FLOAT16 = 2,
+  MLBACKENDS_ATTENTION_BFLOAT16 = 3,
+  MLBACKENDS_ATTENTION_FLOAT64 = 4,
+  MLBACKENDS_ATTENTION_BOOL = 5, /* of a mask: one byte, 0 where a key is not seen */
+};
+
+/* Shapes: query (batch, heads, query_length, head_dim), key (batch, heads / key_group, key_length, head_dim), value
+   (batch, heads / value_group, key_length, value_dim), mask (batch, heads, query_length, key_length), output
+   (batch, heads, query_length, value_dim). Strides are in elements, of all dimensions but the last, which is
+   contiguous; a mask has a stride of the last one too, and 0 wherever it is broadcast. A tensor whose batch or
+   heads are broadcast has a stride of 0 there. */
+typedef struct mlbackends_attention_problem {
+  const void *query, *key, *value, *mask;
+  void *output;
+  void *logsumexp; /* (batch, heads, query_length), contiguous; float64 for float64, else float32; may be null */
+  void *workspace; /* of the size that the plan tells */
+  int64_t batch, heads, query_length, key_length, head_dim, value_dim;
+  int64_t key_group, value_group; /* heads of the query that share one of key and value */
+  int64_t query_strides[3], key_strides[3], value_strides[3], output_strides[3], mask_strides[4];
+  int64_t diagonal; /* where causal, row i sees the keys up to i + diagonal */
+  double scale;
+  int32_t element, mask_element, causal, level, threads;
+} mlbackends_attention_problem;
+
+/* MLBACKENDS_ATTENTION_ABI of the library. */
+int32_t mlbackends_attention_abi(void);
+
+/* Name an instruction set by its number, 0 for the least; null beyond the last one that was compiled. */
+const char *mlbackends_attention_level_name(int32_t level);
+
+/* Tell whether this CPU and this system can run a level. */
+int32_t mlbackends_attention_level_runs(int32_t level);
+
+/* The bytes of workspace that the problem needs; 0 for none. */
+int64_t mlbackends_attention_workspace(const mlbackends_attention_problem *problem);
+
+/* The most bytes of memory that one thread takes for the problem while it works. */
+int64_t mlbackends_attention_scratch(const mlbackends_attention_problem *problem);
+
+/* Compute tasks from `first` on for about so many milliseconds (0: to the end), and return the first one that is not
+   computed; -1 when all are, -2 when memory lacks. Call it again with what it returned, so that its caller can look
+   at signals in between. The result does not depend on the threads or on the interruptions. */
+int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem, int64_t first, int64_t milliseconds);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,220 @@
+/* A task of few rows, as when one token is generated: lanes hold elements of a row of key or value, each of which is
+   read once for all rows. */
+#pragma once
+#include "exponential.h"
+#include "mask.h"
+#include "scratch.h"
+#include "task.h"
+
+namespace {
+
+template <class E>
+struct Rows {
+  typedef typename E::Inner T;
+  typedef typename T::Real Real;
+  typedef typename T::Vector Vector;
+  static constexpr int64_t size = sizeof(typename E::Stored);
+  static constexpr int64_t keys_at_once = 128;
+  static constexpr int most = T::lanes < 8 ? T::lanes : 8;
+  static constexpr int degree = size == 2 ? 4 : 5;
+
+  struct Memory {
+    Real *query;        /* (rows, head_dim up to whole vectors) */
+    Real *output;       /* (rows, value_dim up to whole vectors) */
+    Real *scores;       /* (rows, keys) */
+
+    Memory(const Plan &plan, Scratch &scratch) {
+      const mlbackends_attention_problem &p = *plan.problem;
+      query = scratch.take<Real>(most * padded(p.head_dim));
+      output = scratch.take<Real>(most * padded(p.value_dim));
+      scores = scratch.take<Real>(most * (keys_at_once + T::lanes));
+    }
+  };
+  static int64_t padded(int64_t width) { return (width + T::lanes - 1) / T::lanes * T::lanes; }
+
+  static int64_t scratch_bytes(const Plan &plan) {
+    Scratch counted = {};
+    Memory memory(plan, counted);
+    return counted.taken;
+  }
+
+  const Task &task;
+  const mlbackends_attention_problem &p;
+  const Scaling scaling;
+  Memory memory;
+  Real largest[most], sum[most], factor[most];
+  int64_t limit[most];
+
+  Rows(const Plan &plan, const Task &task_, Scratch &scratch)
+      : task(task_), p(*plan.problem), scaling(p), memory(plan, scratch) {}
+
+  void run() {
+    const int64_t rows = task.last_row - task.first_row;
+    if (rows == 1) return run_with<1>();
+    if (rows == 2 && most >= 2) return run_with<2>();
+    if constexpr (most >= 4)
+      if (rows <= 4) return run_with<4>();
+    if constexpr (most >= 8) return run_with<8>();
+  }
+
+ private:
+  /* `count` rows, of which the last ones may be repetitions of the last that there is. */
+  template <int count>
+  void run_with() {
+    const int64_t rows = task.last_row - task.first_row;
+    int64_t last = task.first_key;
+    for (int r = 0; r < count; r++) {
+      const int64_t row = task.first_row + (r < rows ? r : rows - 1);
+      limit[r] = task.limit(row);
+      if (limit[r] > last) last = limit[r];
+      largest[r] = -(Real)__builtin_huge_val();
+      sum[r] = 0;
+      gather(query_row(task, row), memory.query + r * padded(p.head_dim));
+    }
+    memset(memory.output, 0, sizeof(Real) * (size_t)(count * padded(p.value_dim)));
+    if (last > task.last_key) last = task.last_key;
+    for (int64_t first = task.first_key; first < last; first += keys_at_once) {
+      const int64_t keys = last - first < keys_at_once ? last - first : keys_at_once;
+      score<count>(first, keys);
+      for (int r = 0; r < count; r++) fold(r, first, keys, task.first_row + (r < rows ? r : rows - 1));
+      weigh<count>(first, keys);
+    }
+    for (int64_t r = 0; r < rows; r++)
+      leave_row<E>(task, task.first_row + r, memory.output + r * padded(p.value_dim), (double)largest[r], (double)sum[r],
+                   scaling.natural);
+  }
+
+  void gather(const char *row, Real *to) const {
+    for (int64_t d = 0; d < p.head_dim; d += T::lanes) {
+      const Vector numbers = vector_of(row, d, p.head_dim);
+      store<T>(to + d, scaling.ignored ? numbers * (Real)0 : scaling.negated ? -numbers : numbers);
+    }
+  }
+
+  INLINED Vector vector_of(const char *row, int64_t d, int64_t width) {
+    return d + T::lanes <= width ? load_elements(E{}, row + d * size) : load_some(E{}, row + d * size, width - d);
+  }
+
+  /* scores[r][k] = query[r] . key[k]: as many keys at a time as make one vector of scores. */
+  template <int count>
+  void score(int64_t first, int64_t keys) const {
+    constexpr int together = T::lanes / count;
+    const int64_t stride = p.key_strides[2] * size, depth = padded(p.head_dim), whole = p.head_dim / T::lanes * T::lanes;
+    for (int64_t k = 0; k < keys; k += together) {
+      const char *key[together];
+#pragma GCC unroll 16
+      for (int i = 0; i < together; i++) key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
+      Vector sums_of[T::lanes] = {};
+      for (int64_t d = 0; d < whole; d += T::lanes) {
+        Vector query[count];
+#pragma GCC unroll 16
+        for (int r = 0; r < count; r++) query[r] = load<T>(memory.query + r * depth + d);
+#pragma GCC unroll 16
+        for (int i = 0; i < together; i++) {
+          const Vector numbers = load_elements(E{}, key[i] + d * size);
+#pragma GCC unroll 16
+          for (int r = 0; r < count; r++) sums_of[r * together + i] += numbers * query[r];
+        }
+      }
+      if (whole < p.head_dim) {
+#pragma GCC unroll 16
+        for (int i = 0; i < together; i++) {
+          const Vector numbers = load_some(E{}, key[i] + whole * size, p.head_dim - whole);
+#pragma GCC unroll 16
+          for (int r = 0; r < count; r++) sums_of[r * together + i] += numbers * load<T>(memory.query + r * depth + whole);
+        }
+      }
+      Real lanes[T::lanes];
+      store<T>(lanes, sums<T>(sums_of));
+#pragma GCC unroll 16
+      for (int r = 0; r < count; r++)
+        memcpy(memory.scores + r * (keys_at_once + T::lanes) + k, lanes + r * together, sizeof(Real) * together);
+    }
+  }
+
+  /* Turn a row's scores into weights, and fold them into what is known of it. */
+  void fold(int r, int64_t first, int64_t keys, int64_t row) {
+    Real *scores = memory.scores + r * (keys_at_once + T::lanes);
+    if (p.mask_element) add_mask(row, first, keys, scores);
+    const Real infinity = (Real)__builtin_huge_val(), c = (Real)scaling.power();
+    const int64_t end = padded(keys);
+    for (int64_t k = limit[r] - first < 0 ? 0 : limit[r] - first < keys ? limit[r] - first : keys; k < end; k++) scores[k] = -infinity;
+    Vector most_of = splat<T>(largest[r]);
+    for (int64_t k = 0; k < end; k += T::lanes) most_of = maximum(load<T>(scores + k), most_of);
+    const Real now = largest_lane<T>(most_of), from = now == -infinity ? 0 : now;
+    Vector total = {};
+    for (int64_t k = 0; k < end; k += T::lanes) {
+      const Vector weight = power_of_two<degree>((load<T>(scores + k) - from) * c);
+      total += weight;
+      store<T>(scores + k, weight);
+    }
+    Real lanes[T::lanes];
+    store<T>(lanes, power_of_two<5>(splat<T>((largest[r] - from) * c)));
+    factor[r] = lanes[0];
+    sum[r] = sum[r] * factor[r] + sum_of_lanes<T>(total);
+    largest[r] = now;
+  }
+
+  void add_mask(int64_t row, int64_t first, int64_t keys, Real *scores) const {
+    const int64_t bytes = mask_bytes(p.mask_element);
+    const MaskRows<T, 1> mask = {{mask_row(task, row, bytes)}, p.mask_strides[3] * bytes, p.mask_element, true};
+    if (p.mask_element == MLBACKENDS_ATTENTION_BOOL) return add_elements(Seen<T>{}, mask, first, keys, scores);
+    if constexpr (sizeof(Real) == 8) {
+      add_elements(Wide{}, mask, first, keys, scores);
+    } else {
+      if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT32) add_elements(Float{}, mask, first, keys, scores);
+      if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT16) add_elements(Half{}, mask, first, keys, scores);
+      if (p.mask_element == MLBACKENDS_ATTENTION_BFLOAT16) add_elements(Brain{}, mask, first, keys, scores);
+    }
+  }
+
+  template <class M>
+  void add_elements(M element, const MaskRows<T, 1> &mask, int64_t first, int64_t keys, Real *scores) const {
+    typedef typename M::Stored Stored;
+    const Real scale = (Real)scaling.scale;
+    int64_t k = 0;
+    if (mask.stride == (int64_t)sizeof(Stored))
+      for (; k + T::lanes <= keys; k += T::lanes)
+        store<T>(scores + k, load<T>(scores + k) * scale + load_elements(element, mask.row[0] + (first + k) * mask.stride));
+    for (; k < keys; k++) {
+      Stored stored;
+      memcpy(&stored, mask.row[0] + (first + k) * mask.stride, sizeof stored);
+      scores[k] = scores[k] * scale + widened(element, stored);
+    }
+  }
+
+  /* output[r] = output[r] * factor[r] + weights[r] @ value, some vectors of columns at a time. */
+  template <int count>
+  void weigh(int64_t first, int64_t keys) {
+    constexpr int vectors = VECTOR_BYTES == 64 ? (count < 2 ? 8 : 16 / count) : (count < 2 ? 4 : 8 / count);
+    const int64_t whole = p.value_dim / T::lanes * T::lanes;
+    int64_t c = 0;
+    for (; c + vectors * T::lanes <= whole; c += vectors * T::lanes) columns<count, vectors, false>(first, keys, c);
+    for (; c < whole; c += T::lanes) columns<count, 1, false>(first, keys, c);
+    if (c < p.value_dim) columns<count, 1, true>(first, keys, c);
+  }
+
+  template <int count, int vectors, bool partly>
+  void columns(int64_t first, int64_t keys, int64_t column) {
+    const int64_t stride = p.value_strides[2] * size, width = padded(p.value_dim);
+    const char *value = value_row(task, first) + column * size;
+    Vector sums_of[count][vectors] = {};
+    for (int64_t k = 0; k < keys; k++, value += stride) {
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; v++) {
+        const Vector numbers = partly ? load_some(E{}, value, p.value_dim - column) : load_elements(E{}, value + v * T::lanes * size);
+#pragma GCC unroll 16
+        for (int r = 0; r < count; r++) sums_of[r][v] += numbers * memory.scores[r * (keys_at_once + T::lanes) + k];
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < count; r++)
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; v++) {
+        Real *at = memory.output + r * width + column + v * T::lanes;
+        store<T>(at, load<T>(at) * factor[r] + sums_of[r][v]);
+      }
+  }
+};
+
+}  // namespace

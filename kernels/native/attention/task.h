@@ -1,0 +1,139 @@
+/* What both ways of computing a task begin and end with. */
+#pragma once
+#include "exponential.h"
+#include "elements.h"
+#include "plan.h"
+
+namespace {
+
+/* Rows [first_row, last_row) of a unit against the keys [first_key, last_key). */
+struct Task {
+  const mlbackends_attention_problem *p;
+  int64_t batch, head, first_row, last_row, first_key, last_key;
+  void *partial; /* where a split task leaves its rows, (rows, 2 + value_dim); null for a whole one */
+
+  int64_t head_of(int64_t row) const { return head + row / p->query_length; }
+  int64_t place_of(int64_t row) const { return row % p->query_length; }
+
+  /* How many keys a row sees, from the first key of all on. */
+  int64_t limit(int64_t row) const {
+    if (!p->causal) return p->key_length;
+    const int64_t seen = place_of(row) + p->diagonal + 1;
+    return seen < 0 ? 0 : seen < p->key_length ? seen : p->key_length;
+  }
+};
+
+static inline int64_t bytes_of(int element) {
+  return element == MLBACKENDS_ATTENTION_FLOAT32 ? 4 : element == MLBACKENDS_ATTENTION_FLOAT64 ? 8 : 2;
+}
+
+static inline const char *query_row(const Task &task, int64_t row) {
+  const mlbackends_attention_problem &p = *task.p;
+  return (const char *)p.query + bytes_of(p.element) * (task.batch * p.query_strides[0] +
+         task.head_of(row) * p.query_strides[1] + task.place_of(row) * p.query_strides[2]);
+}
+
+static inline const char *key_row(const Task &task, int64_t key) {
+  const mlbackends_attention_problem &p = *task.p;
+  return (const char *)p.key + bytes_of(p.element) * (task.batch * p.key_strides[0] +
+         task.head / p.key_group * p.key_strides[1] + key * p.key_strides[2]);
+}
+
+static inline const char *value_row(const Task &task, int64_t key) {
+  const mlbackends_attention_problem &p = *task.p;
+  return (const char *)p.value + bytes_of(p.element) * (task.batch * p.value_strides[0] +
+         task.head / p.value_group * p.value_strides[1] + key * p.value_strides[2]);
+}
+
+static inline char *output_row(const Task &task, int64_t row) {
+  const mlbackends_attention_problem &p = *task.p;
+  return (char *)p.output + bytes_of(p.element) * (task.batch * p.output_strides[0] +
+         task.head_of(row) * p.output_strides[1] + task.place_of(row) * p.output_strides[2]);
+}
+
+static inline const char *mask_row(const Task &task, int64_t row, int64_t bytes) {
+  const mlbackends_attention_problem &p = *task.p;
+  return (const char *)p.mask + bytes * (task.batch * p.mask_strides[0] + task.head_of(row) * p.mask_strides[1] +
+         task.place_of(row) * p.mask_strides[2]);
+}
+
+/* How scores become powers of two: with an additive mask they are scaled before it is added. */
+struct Scaling {
+  double scale;   /* what the scores are multiplied by before they are kept */
+  double natural; /* what a kept score is multiplied by to be the exponent of e */
+  bool negated, ignored;
+
+  explicit Scaling(const mlbackends_attention_problem &p) {
+    const bool added = p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL;
+    negated = p.scale < 0;
+    ignored = p.scale == 0;
+    const double size = ignored ? 1 : negated ? -p.scale : p.scale;
+    scale = added ? size : 1;
+    natural = added ? 1 : size;
+  }
+  double power() const { return natural * 1.4426950408889634; }
+};
+
+/* Write a finished row: `numbers` (value_dim) unfinished, of the sum and maximum given. */
+template <class E>
+static void finish_row(const Task &task, int64_t row, const typename E::Inner::Real *numbers, double largest, double sum,
+                       double natural) {
+  typedef typename E::Inner T;
+  const mlbackends_attention_problem &p = *task.p;
+  const typename T::Real inverse = sum == 0 ? 0 : (typename T::Real)(1 / sum);
+  char *at = output_row(task, row);
+  int64_t c = 0;
+  for (; c + T::lanes <= p.value_dim; c += T::lanes)
+    store_elements(E{}, at + c * (int64_t)sizeof(typename E::Stored), load<T>(numbers + c) * inverse);
+  if (c < p.value_dim) {
+    typename T::Real rest[T::lanes] = {};
+    memcpy(rest, numbers + c, (size_t)(p.value_dim - c) * sizeof *rest);
+    store_some(E{}, at + c * (int64_t)sizeof(typename E::Stored), load<T>(rest) * inverse, p.value_dim - c);
+  }
+  if (!p.logsumexp) return;
+  const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
+  const double total = sum == 0 ? 0 : largest * natural + logarithm(sum);
+  if (sizeof(typename T::Real) == 8)
+    ((double *)p.logsumexp)[place] = total;
+  else
+    ((float *)p.logsumexp)[place] = (float)total;
+}
+
+/* Finish a row, or leave it for the last task of its rows. */
+template <class E>
+static void leave_row(const Task &task, int64_t row, const typename E::Inner::Real *numbers, double largest, double sum,
+                      double natural) {
+  typedef typename E::Inner::Real Real;
+  if (!task.partial) return finish_row<E>(task, row, numbers, largest, sum, natural);
+  const int64_t width = task.p->value_dim;
+  Real *at = (Real *)task.partial + (row - task.first_row) * (width + 2);
+  at[0] = (Real)largest;
+  at[1] = (Real)sum;
+  memcpy(at + 2, numbers, (size_t)width * sizeof *at);
+}
+
+/* Join what the tasks of all chunks left, in the order of the chunks. `sum` is scratch for one row. */
+template <class E>
+static void join(const Task &task, const void *partials, int64_t splits, int64_t stride, typename E::Inner::Real *joined) {
+  typedef typename E::Inner T;
+  typedef typename T::Real Real;
+  const Scaling scaling(*task.p);
+  const int64_t width = task.p->value_dim;
+  for (int64_t row = task.first_row; row < task.last_row; row++) {
+    const Real *first = (const Real *)partials + (row - task.first_row) * (width + 2);
+    Real largest = -(Real)__builtin_huge_val(), sum = 0;
+    for (int64_t s = 0; s < splits; s++) largest = first[s * stride] > largest ? first[s * stride] : largest;
+    const Real from = largest == -(Real)__builtin_huge_val() ? 0 : largest;
+    memset(joined, 0, (size_t)width * sizeof *joined);
+    for (int64_t s = 0; s < splits; s++) {
+      const Real *at = first + s * stride;
+      Real lanes[T::lanes];
+      store<T>(lanes, power_of_two<5>(splat<T>((at[0] - from) * (Real)scaling.power())));
+      sum += at[1] * lanes[0];
+      for (int64_t c = 0; c < width; c++) joined[c] += at[2 + c] * lanes[0];
+    }
+    finish_row<E>(task, row, joined, largest, sum, scaling.natural);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,703 @@
+"""flash_cpu against float64, at every instruction set of this CPU, and its word against what it does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlbackends.kernels.attention_cpu import forward, library, threads
+from mlbackends.kernels.tensors import bfloat16
+from mlbackends.model import registry
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.model.records import Device
+from mlbackends.sdpa.dispatch import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+backend = registry.load("kernels", "flash_cpu").FlashCpu()
+plain = registry.load("kernels", "math").Math()
+HOOK = Path(__file__).resolve().parents[2] / "kernels" / "builder" / "hook.py"
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+#: Relative distance of a number to the next.
+STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
+
+try:
+    LEVELS = library.usable_levels()
+except library.NotBuilt:
+    LEVELS = ()
+built = pytest.mark.skipif(not LEVELS, reason="the library of attention was not built")
+
+
+def stored(array: Any, dtype: str) -> Any:
+    """Return an array's numbers in an element type; bfloat16 as patterns."""
+    if dtype == "bfloat16":
+        return bfloat16.from_float32(np.asarray(array, "float32"))
+    return np.asarray(array).astype(dtype)
+
+
+def exact(array: Any, dtype: str) -> Any:
+    wide = bfloat16.to_float32(array) if dtype == "bfloat16" else array
+    with np.errstate(invalid="ignore"):  # some patterns are NaNs that signal
+        return wide.astype("float64")
+
+
+def spec(array: Any, dtype: str) -> TensorSpec:
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return TensorSpec(array.shape, dtype, strides=strides)
+
+
+def told(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any) -> Any:
+    query, key, value = (spec(array, dtype) for array in arrays)
+    return AttentionProblem(
+        query=query,
+        key=key,
+        value=value,
+        mask=None if mask is None else spec(mask, mask_dtype or dtype),
+        **more,
+    )
+
+
+def both(
+    arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any
+) -> tuple[Any, Any]:
+    """Return the library's result and log-sum-exp, for arrays as `stored` gives them."""
+    problem = told(arrays, dtype, mask, mask_dtype, **more)
+    assert backend.unsupported_reasons(problem) == ()
+    query, key, value = arrays
+    out, logsumexp = forward.attend(problem, query, key, value, mask)
+    return exact(out, dtype), logsumexp
+
+
+def run(arrays: Any, dtype: str = "float32", *, mask: Any = None, **more: Any) -> Any:
+    return both(arrays, dtype, mask, "", **more)[0]
+
+
+def by_formula(arrays: Any, dtype: str, mask: Any, mask_dtype: str, inner: str, more: Any) -> Any:
+    """Return what the plain formula gives, in an inner type, rounded to the elements' own."""
+    plain_module = sys.modules[type(plain).__module__]
+    problem = told(arrays, dtype, mask, mask_dtype, inner_dtype=inner, **more)
+    return plain_module.attend(problem, *arrays, mask)
+
+
+def random_arrays(*shapes: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> list[Any]:
+    random = np.random.default_rng(seed)
+    return [stored(random.standard_normal(shape), dtype) for shape in shapes]
+
+
+# ---- against float64 ----------------------------------------------------------------
+
+
+@st.composite
+def problems(draw: Any) -> tuple[Any, ...]:
+    dtype = draw(st.sampled_from(DTYPES))
+    random = np.random.default_rng(draw(st.integers(0, 999)))
+    front = list(draw(st.lists(st.integers(1, 3), max_size=3)))
+    key_front, value_front = list(front), list(front)
+    grouped = bool(front) and draw(st.booleans())
+    if grouped:
+        heads = front[-1]
+        front[-1] = heads * draw(st.sampled_from((1, 2, 4, 6)))
+        value_front[-1] = draw(st.sampled_from((1, heads)))
+    elif draw(st.booleans()):
+        key_front = [draw(st.sampled_from((1, size))) for size in front]
+        value_front = [draw(st.sampled_from((1, size))) for size in front]
+    length = draw(st.one_of(st.integers(1, 9), st.integers(1, 150)))
+    keys = draw(st.one_of(st.integers(1, 20), st.integers(1, 400)))
+    width, value_width = (draw(st.sampled_from((1, 3, 16, 33, 40, 64))) for _ in range(2))
+
+    def array(*shape: int) -> Any:
+        """Make an array whose rows lie one after the other, every other one, or backwards."""
+        made = stored(random.standard_normal((*shape[:-2], shape[-2] * 2, shape[-1] + 3)), dtype)
+        kind = draw(st.sampled_from(("together", "apart", "backwards", "swapped")))
+        if kind == "swapped" and len(shape) > 2:
+            inside = made[..., : shape[-2], : shape[-1]].swapaxes(-2, -3)
+            return np.ascontiguousarray(inside).swapaxes(-2, -3)
+        if kind == "apart":
+            return made[..., ::2, 1 : 1 + shape[-1]]
+        if kind == "backwards":
+            return made[..., shape[-2] - 1 :: -1, : shape[-1]]
+        return np.ascontiguousarray(made[..., : shape[-2], : shape[-1]])
+
+    arrays = [
+        array(*front, length, width),
+        array(*key_front, keys, width),
+        array(*value_front, keys, value_width),
+    ]
+    if width == 1 or value_width == 1:  # numpy gives rows of one element any stride
+        arrays = [np.ascontiguousarray(each) for each in arrays]
+    more: dict[str, Any] = {
+        "enable_gqa": grouped,
+        "scale": draw(st.sampled_from((None, None, 0.0, 1.5, -0.5))),
+    }
+    mask, mask_dtype = None, ""
+    kind = draw(st.sampled_from(("none", "causal", "lower right", "bool", "float")))
+    if kind in ("causal", "lower right"):
+        more |= {"is_causal": True, "lower_right": kind == "lower right"}
+    elif kind != "none":
+        shape = [draw(st.sampled_from((1, size))) for size in (*front, length, keys)]
+        shape = shape[draw(st.integers(0, len(shape) - 2)) :]
+        if kind == "bool":
+            mask, mask_dtype = random.random(shape) < draw(st.sampled_from((0.1, 0.9))), "bool"
+        else:
+            mask_dtype = draw(st.sampled_from((dtype, dtype if dtype == "float64" else "float32")))
+            numbers = random.standard_normal(shape)
+            numbers[random.random(shape) < 0.2] = -np.inf
+            mask = stored(numbers, mask_dtype)
+        if draw(st.booleans()):
+            mask = np.ascontiguousarray(mask.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return arrays, dtype, mask, mask_dtype, more
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@given(asked=problems())
+@settings(max_examples=120, deadline=None)
+def test_it_is_as_near_to_float64_as_the_plain_formula(name: str, asked: Any) -> None:
+    arrays, dtype, mask, mask_dtype, more = asked
+    with library.lowered(name):
+        found, logsumexp = both(arrays, dtype, mask, mask_dtype, **more)
+    wanted = by_formula(arrays, dtype, mask, mask_dtype, "float64", more)
+    rough = stored(by_formula(arrays, dtype, mask, mask_dtype, "", more), dtype)
+    largest = np.abs(wanted).max(initial=0)
+
+    error = np.abs(found - wanted).max(initial=0)
+
+    # A step of the type that is computed in, and one of the type that is rounded to.
+    floor = {"float64": 64 * STEP["float64"]}.get(dtype, 4 * STEP["float32"] + 0.5 * STEP[dtype])
+    assert error <= 2 * np.abs(exact(rough, dtype) - wanted).max(initial=0) + floor * largest
+    assert np.isfinite(logsumexp).all()
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_log_of_the_sum_is_told(name: str, dtype: str) -> None:
+    arrays = random_arrays((2, 4, 70, 24), (2, 2, 90, 24), (2, 2, 90, 24), dtype=dtype)
+    mask = np.random.default_rng(1).random((70, 90)) < 0.5
+    mask[3] = False
+    with library.lowered(name):
+        _, found = both(arrays, dtype, mask, "bool", enable_gqa=True, scale=-0.3)
+
+    query, key = (exact(each, dtype) for each in arrays[:2])
+    scores = np.where(mask, query @ key.repeat(2, 1).swapaxes(-1, -2) * -0.3, -np.inf)
+    with np.errstate(divide="ignore"):
+        wanted = np.log(np.exp(scores).sum(-1))
+    wanted[:, :, 3] = 0  # as in torch
+    assert found.dtype == ("float64" if dtype == "float64" else "float32")
+    assert np.allclose(found, wanted, atol=1e-5 if dtype != "float64" else 1e-13)
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 20])
+def test_many_keys_for_few_rows_are_split_and_joined(name: str, length: int) -> None:
+    arrays = random_arrays((1, 4, length, 40), (1, 2, 5001, 40), (1, 2, 5001, 40))
+    mask = np.random.default_rng(2).standard_normal((1, 4, 1, 5001)).astype("f4")
+    more = {"enable_gqa": True}
+    with library.lowered(name):
+        assert (
+            np.abs(
+                run(arrays, mask=mask, **more)
+                - by_formula(arrays, "float32", mask, "", "float64", more)
+            ).max()
+            < 2e-7
+        )
+        lower: dict[str, Any] = {"is_causal": True, "lower_right": True, **more}
+        assert (
+            np.abs(
+                run(arrays, **lower) - by_formula(arrays, "float32", None, "", "float64", lower)
+            ).max()
+            < 2e-7
+        )
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+def test_every_number_of_16_bits_is_read_and_rounded_right(name: str) -> None:
+    """With one key, the result is the value."""
+    patterns = np.arange(1 << 16, dtype="uint16").reshape(1, 64, 1, 1024)
+    with library.lowered(name):
+        for dtype in ("float16", "bfloat16"):
+            value = patterns.view("float16") if dtype == "float16" else patterns
+            for length in (1, 10):
+                query, key = (stored(np.ones((1, 64, rows, 4)), dtype) for rows in (length, 1))
+                out = run([query, key, value], dtype)
+                wanted = np.broadcast_to(exact(value, dtype), out.shape)
+                assert np.array_equal(out, wanted, equal_nan=True)
+
+
+# ---- numerics -----------------------------------------------------------------------
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [3, 40])
+def test_a_row_that_sees_nothing_is_zero(name: str, length: int) -> None:
+    x = np.ones((1, 1, length, 4), "float32")
+    mask = np.ones((length, length), bool)
+    mask[1] = False
+    with library.lowered(name):
+        for each, kind in ((mask, "bool"), (np.where(mask, 0, -np.inf).astype("f4"), "float32")):
+            out, logsumexp = both([x, x, x], "float32", each, kind)
+            seen = out[0, 0].any(-1)
+            assert not seen[1] and seen.sum() == length - 1 and logsumexp[0, 0, 1] == 0
+        longer = np.ones((1, 1, length + 2, 4), "float32")
+        seen = run([longer, x, x], is_causal=True, lower_right=True)[0, 0].any(-1)
+        assert seen.tolist() == [False] * 2 + [True] * length
+        assert not run([x, x[..., :0, :], x[..., :0, :]]).any()
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [2, 70])
+def test_large_scores_do_not_overflow(name: str, length: int) -> None:
+    with library.lowered(name):
+        for dtype, size in (("float16", 3e4), ("bfloat16", 1e17), ("float32", 1e18)):
+            x = stored(np.full((1, 1, length, 64), size), dtype)
+            assert np.allclose(run([x, x, x], dtype), exact(x, dtype), rtol=1e-6)
+        arrays = random_arrays((1, 2, length, 8), (1, 2, 90, 8), (1, 2, 90, 8))
+        spread = run(arrays, scale=1e6)
+        best = (arrays[0].astype("f8") @ arrays[1].astype("f8").swapaxes(-1, -2)).argmax(-1)
+        assert np.allclose(spread, np.take_along_axis(arrays[2], best[..., None], -2), atol=1e-2)
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [2, 70])
+def test_the_least_number_as_a_mask_hides_but_not_alone(name: str, length: int) -> None:
+    """What many programs add for a key that is not seen: where all are so, they weigh alike."""
+    arrays = random_arrays((1, 1, length, 8), (1, 1, 30, 8), (1, 1, 30, 8))
+    mask = np.zeros((length, 30), "float32")
+    mask[0] = np.finfo("float32").min
+    mask[1, 5:] = np.finfo("float32").min
+    with library.lowered(name):
+        out = run(arrays, mask=mask)
+        few = [arrays[0], arrays[1][..., :5, :], arrays[2][..., :5, :]]
+        assert np.allclose(out[0, 0, 0], arrays[2].mean(-2))
+        assert np.allclose(out[0, 0, 1], run(few)[0, 0, 1])
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [2, 70])
+def test_no_number_and_infinity_go_where_they_must(name: str, length: int) -> None:
+    query, key, value = random_arrays((1, 1, length, 8), (1, 1, 90, 8), (1, 1, 90, 8))
+    with library.lowered(name):
+        for number in (np.nan, np.inf):
+            bad = query.copy()
+            bad[0, 0, 1, 3] = number
+            out = run([bad, key, value])
+            assert np.isnan(out[0, 0, 1]).all() and np.isfinite(np.delete(out, 1, 2)).all()
+        bad = key.copy()
+        bad[0, 0, 7] = np.nan
+        assert np.isnan(run([query, bad, value])).all()
+        mask = np.zeros((length, 90), "float32")
+        mask[:, 7] = -np.inf
+        assert np.isnan(run([query, bad, value], mask=mask)).all()
+        bad = value.copy()
+        bad[0, 0, 7, 2] = np.inf
+        out = run([query, key, bad])
+        assert np.isposinf(out[..., 2]).all() and np.isfinite(np.delete(out, 2, 3)).all()
+        mask = np.zeros((length, 90), "float32")
+        mask[1, 4] = np.nan
+        out = run([query, key, value], mask=mask)
+        assert np.isnan(out[0, 0, 1]).all() and np.isfinite(np.delete(out, 1, 2)).all()
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_width_gives_the_mean_of_the_values(name: str, dtype: str) -> None:
+    value = stored(np.arange(600.0).reshape(1, 1, 100, 6) / 600, dtype)
+    with library.lowered(name):
+        for length in (2, 40):
+            nothing = stored(np.ones((1, 1, 100, 1)), dtype)[..., :0]
+            out = run([nothing[..., :length, :], nothing, value], dtype)
+            assert np.allclose(out, exact(value, dtype).mean(-2, keepdims=True), rtol=1e-2)
+
+
+# ---- its word -----------------------------------------------------------------------
+
+
+def spec_of(shape: tuple[int, ...], dtype: str = "float32", **more: Any) -> TensorSpec:
+    return TensorSpec(shape, dtype, **more)
+
+
+def asked(shape: tuple[int, ...] = (2, 8, 100, 64), dtype: str = "float32", **more: Any) -> Any:
+    x = spec_of(shape, dtype)
+    return AttentionProblem(**{"query": x, "key": x, "value": x, **more})
+
+
+TAKEN = {
+    **{dtype: asked(dtype=dtype) for dtype in DTYPES},
+    "causal": asked(is_causal=True),
+    "lower right": asked(
+        key=spec_of((2, 8, 3, 64)), value=spec_of((2, 8, 3, 5)), is_causal=True, lower_right=True
+    ),
+    "two dimensions": asked((5, 4)),
+    "five dimensions": asked((2, 3, 4, 5, 6)),
+    "broadcast batch": asked(key=spec_of((1, 8, 100, 64)), value=spec_of((1, 1, 100, 64))),
+    "grouped": asked(key=spec_of((2, 2, 9, 64)), value=spec_of((2, 4, 9, 64)), enable_gqa=True),
+    "boolean mask": asked(mask=spec_of((100, 100), "bool")),
+    "rows backwards": asked(query=spec_of((2, 8, 100, 64), strides=(51200, 6400, -64, 1))),
+    "nothing to see": asked(key=spec_of((2, 8, 0, 64)), value=spec_of((2, 8, 0, 64))),
+}
+REFUSED = {
+    "wrong-device": asked(device=Device("cuda", 0, capability="9.0")),
+    "wrong-dtype": asked(dtype="int32"),
+    "rows-not-contiguous": asked(query=spec_of((2, 8, 100, 64), strides=(51200, 6400, 1, 100))),
+    "dropout": asked(dropout=0.5),
+    "gradient": asked(query=spec_of((2, 8, 100, 64), requires_grad=True)),
+    "inner-dtype": asked(inner_dtype="float64"),
+    "nested": asked(query=spec_of((2, 8, 100, 64), nested=True)),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_it_takes(name: str) -> None:
+    assert backend.unsupported_reasons(TAKEN[name]) == ()
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_it_refuses(code: str) -> None:
+    assert [reason.code for reason in backend.unsupported_reasons(REFUSED[code])] == [code]
+    with pytest.raises(NoBackend, match="flash_cpu cannot do this: "):
+        backend.run(REFUSED[code], None, None, None)
+
+
+specs = st.builds(
+    TensorSpec,
+    st.lists(st.integers(0, 3), min_size=2, max_size=5).map(tuple),
+    st.sampled_from(sorted(ITEM_BYTES)),
+)
+
+
+@built
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_no_reason_means_that_it_runs_and_reasons_that_it_refuses(data: Any) -> None:
+    query = data.draw(specs)
+    shape = (*query.shape[:-2], data.draw(st.integers(0, 3)), query.shape[-1])
+    key = TensorSpec(shape, query.dtype, requires_grad=data.draw(st.booleans()))
+    problem = AttentionProblem(
+        query=query,
+        key=key,
+        value=key,
+        dropout=data.draw(st.sampled_from((0.0, 0.0, 0.5))),
+        is_causal=data.draw(st.booleans()),
+        inner_dtype=data.draw(st.sampled_from(("", "float64"))),
+        device=Device(data.draw(st.sampled_from(("cpu", "cpu", "npu"))), 0),
+    )
+    reasons = backend.unsupported_reasons(problem)
+    if reasons:
+        with pytest.raises(NoBackend) as caught:
+            backend.run(problem, None, None, None)
+        assert caught.value.reasons == reasons
+    else:
+        kind = "uint16" if query.dtype == "bfloat16" else query.dtype
+        tensors = [np.ones(each.shape, kind) for each in (query, key, key)]
+        out, logsumexp = backend.run_with_logsumexp(problem, *tensors)
+        assert out.shape == problem.output_shape
+        assert logsumexp.shape == problem.output_shape[:-1]
+
+
+@built
+def test_it_comes_before_the_formula_and_says_when_it_was_not_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert choose(TAKEN["causal"]).chosen == "flash_cpu"
+    assert choose(REFUSED["dropout"]).chosen == "math"
+
+    monkeypatch.setattr(library, "path", lambda: str(tmp_path / "attention.so"))
+    library.library.cache_clear()
+    try:
+        (reason,) = backend.missing_parts()
+        assert reason.code == "missing-part" and "without a C++ compiler" in reason.message
+        assert choose(TAKEN["causal"]).chosen == "math"
+        with pytest.raises(NoBackend, match="flash_cpu cannot run here"):
+            backend.run(TAKEN["two dimensions"], *[np.ones((5, 4), "f4")] * 3)
+        Path(library.path()).write_bytes(b"no library")
+        assert "cannot be opened" in backend.missing_parts()[0].message
+    finally:
+        library.library.cache_clear()
+
+
+# ---- memory, layout -------------------------------------------------------------------
+
+
+@built
+def test_the_result_lies_as_the_query_does() -> None:
+    there = np.ones((2, 7, 3, 4), "f4").transpose(0, 2, 1, 3)
+    out = backend.run(told([there] * 3, "float32"), there, there, there)
+    assert out.transpose(0, 2, 1, 3).flags.c_contiguous
+    here = np.ones((2, 3, 7, 4), "f4")
+    assert backend.run(told([here] * 3, "float32"), here, here, here).flags.c_contiguous
+
+
+@built
+def test_elements_across_their_own_size_are_copied_first() -> None:
+    memory = np.zeros(2 * 5 * 4 * 4 + 1, "u1")
+    crooked = memory[1:].view("f4").reshape(1, 2, 5, 4)
+    crooked[:] = random_arrays((1, 2, 5, 4))[0]
+    assert not crooked.flags.aligned
+    assert np.array_equal(run([crooked] * 3), run([crooked.copy()] * 3))
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_thread_needs_little_memory_at_any_length(name: str, dtype: str) -> None:
+    wanted = library.PROBLEM
+    with library.lowered(name):
+        for width in (32, 64, 128, 256):
+            needed = []
+            for keys in (1 << 10, 1 << 16, 1 << 22):
+                numbers = [0] * 7 + [1, 16, 4096, keys, width, width, 1, 1] + [0] * 16 + [0, 1.0]
+                asked = wanted.pack(*numbers, library.ELEMENTS[dtype], 5, 0, library.level(), 1)
+                needed.append(library.library().mlbackends_attention_scratch(asked))
+            assert len(set(needed)) == 1 and needed[0] < 1 << 20, (width, needed)
+
+
+# ---- threads ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def any_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """As many threads as a test wants, however many CPUs there are and small the work is."""
+
+    def use(count: int) -> None:
+        monkeypatch.setattr(forward, "worth", lambda operations, moved: count)
+
+    return use
+
+
+@built
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_result_does_not_depend_on_the_threads(
+    any_threads: Callable[[int], None], dtype: str
+) -> None:
+    shapes = [((2, 3, 200, 40), (2, 3, 300, 40)), ((1, 2, 1, 64), (1, 2, 9000, 64))]
+    for query, key in shapes:
+        arrays = random_arrays(query, key, key, dtype=dtype)
+        results = []
+        for count in (1, 2, 3, 7):
+            any_threads(count)
+            results.append(run(arrays, dtype, is_causal=query[2] > 1))
+        assert all(np.array_equal(results[0], each) for each in results[1:])
+
+
+@built
+def test_many_threads_of_python_may_call_at_once(any_threads: Callable[[int], None]) -> None:
+    any_threads(3)
+    arrays = [random_arrays(*[(1, 4, 90, 32)] * 3, seed=seed) for seed in range(6)]
+    wanted = [run(each) for each in arrays]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(30):
+            same = np.array_equal(run(arrays[number]), wanted[number])
+            wrong.extend(() if same else (number,))
+
+    running = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    assert not wrong
+
+
+BEFORE = """
+import os, sys, signal, time
+import numpy as np
+import mlbackends
+from mlbackends.kernels.attention_cpu import forward, library, threads
+forward.worth = lambda operations, moved: 4
+random = np.random.default_rng(0)
+x = random.standard_normal((1, 4, 200, 32)).astype("f4")
+def attention(): return mlbackends.scaled_dot_product_attention(x, x, x)
+"""
+
+
+def in_process(program: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BEFORE + program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **variables},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+@built
+def test_a_child_after_fork_has_threads_of_its_own() -> None:
+    program = """
+wanted = attention()
+children = []
+for _ in range(4):
+    child = os.fork()
+    if not child:
+        same = all(np.array_equal(attention(), wanted) for _ in range(20))
+        tasks = len(os.listdir("/proc/self/task"))
+        os._exit(0 if same and tasks == 4 else 1)
+    children.append(child)
+print([os.waitpid(child, 0)[1] for child in children], np.array_equal(attention(), wanted))
+"""
+    assert in_process(program) == "[0, 0, 0, 0] True"
+
+
+@built
+def test_the_end_of_a_process_waits_for_no_thread() -> None:
+    assert in_process("attention(); print('done')") == "done"
+
+
+@built
+def test_an_interrupt_ends_a_long_call_soon() -> None:
+    program = """
+import threading
+x = np.ones((1, 64, 4096, 64), "f4")
+forward.worth = lambda operations, moved: 1
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    for _ in range(200): attention()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with_time = "import time; start = time.monotonic()\n" + program
+    assert in_process(with_time + "assert time.monotonic() - start < 20\n") == "interrupted"
+
+
+@built
+def test_other_threads_of_python_run_meanwhile() -> None:
+    program = """
+import threading
+x = np.ones((1, 16, 2048, 64), "f4")
+forward.worth = lambda operations, moved: 1
+counted = 0
+ended = False
+def count():
+    global counted
+    while not ended:
+        counted += 1
+        time.sleep(0.001)
+counter = threading.Thread(target=count)
+counter.start()
+attention()
+ended = True
+counter.join()
+print(counted > 3)
+"""
+    assert in_process(program) == "True"
+
+
+def test_the_threads_are_the_least_of_all_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_affinity", lambda: 12)
+    monkeypatch.setattr(threads, "_quota", lambda: 9)
+    monkeypatch.setattr(threads, "_wanted", None)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert threads.get_num_threads() == 9
+    monkeypatch.setenv("OMP_NUM_THREADS", "6,2")
+    assert threads.get_num_threads() == 6
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert threads.get_num_threads() == 9
+    threads.set_num_threads(4)
+    assert threads.get_num_threads() == 4
+    monkeypatch.setitem(sys.modules, "torch", type("torch", (), {"get_num_threads": lambda: 3}))
+    assert threads.get_num_threads() == 3
+    assert threads.worth(10**9, 0) == 3 and threads.worth(10**6, 10**4) == 1
+    for bad, error in ((0, RuntimeError), ("2", TypeError), (True, TypeError)):
+        with pytest.raises(error, match="set_num_threads expects"):
+            threads.set_num_threads(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="there is no affinity to ask for")
+def test_the_affinity_counts() -> None:
+    assert threads._affinity() == len(os.sched_getaffinity(0))
+    assert threads._quota() >= 1
+
+
+# ---- instruction sets -----------------------------------------------------------------
+
+
+@built
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [("default", 1), ("avx2", 2), ("avx512", 4), ("AVX2", 4), ("nonsense", 4)],
+)
+def test_the_variable_lowers_the_instruction_set(value: str, wanted: int) -> None:
+    program = "print(library.compiled_levels()[library.level()])"
+    names = library.compiled_levels()[:wanted]
+    possible = [name for name in library.usable_levels() if name in names]
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE + program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "ATEN_CPU_CAPABILITY": value},
+    )
+    assert done.stdout.strip() == possible[-1]
+
+
+@built
+def test_a_level_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="this CPU cannot run 'sse9'"), library.lowered("sse9"):
+        pass
+
+
+@built
+@pytest.mark.slow
+def test_pairs_of_bfloat16_are_right_where_they_are_emulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dot products of AVX-512 BF16, computed by other instructions, on a CPU that lacks them."""
+    if "avx512" not in LEVELS:
+        pytest.skip("it is emulated by AVX-512")
+    found = spec_from_file_location("hook", HOOK)
+    assert found and found.loader
+    hook: Any = module_from_spec(found)
+    found.loader.exec_module(hook)
+    file = tmp_path / "attention.so"
+    hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS",))
+    monkeypatch.setattr(library, "path", lambda: str(file))
+    library.library.cache_clear()
+    try:
+        with library.lowered("avx512_bf16"):
+            for seed, (length, keys, width, value_width) in enumerate(
+                [(70, 131, 64, 64), (33, 300, 33, 40), (200, 47, 16, 7), (1, 900, 64, 64)]
+            ):
+                shapes = (2, 4, length, width), (2, 2, keys, width), (2, 2, keys, value_width)
+                arrays = random_arrays(*shapes, dtype="bfloat16", seed=seed)
+                mask = np.random.default_rng(seed).random((length, keys)) < 0.7
+                options: list[tuple[Any, dict[str, Any]]] = [
+                    (None, {}),
+                    (None, {"is_causal": True}),
+                    (mask, {"scale": -0.2}),
+                    (None, {"scale": 0.0}),
+                ]
+                for seen, more in options:
+                    more = {**more, "enable_gqa": True}
+                    out = both(arrays, "bfloat16", seen, "bool", **more)[0]
+                    wanted = by_formula(arrays, "bfloat16", seen, "bool", "float64", more)
+                    # Weights are rounded to bfloat16, as in torch, and so is the result.
+                    assert np.abs(out - wanted).max() < 2.0**-8 * np.abs(wanted).max() + 2.0**-9
+            nan = arrays[1].copy()
+            nan[0, 0, 3, 2] = 0x7FC0
+            out = run([arrays[0], nan, arrays[2]], "bfloat16", enable_gqa=True)
+            assert np.isnan(out[0, :2]).all() and np.isfinite(out[0, 2:]).all()
+    finally:
+        library.library.cache_clear()
