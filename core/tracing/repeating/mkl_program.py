@@ -10,8 +10,13 @@ from typing import NamedTuple
 
 from mlbackends.model.signature import Derived, RoutineSignature
 from mlbackends.tracing.mkl.fft import transform
+from mlbackends.tracing.mkl.operands import elements, is_whole
+from mlbackends.tracing.mkl.routines import routine
 
 _TYPES = {"s": "float", "d": "double", "c": "float _Complex", "z": "double _Complex"}
+_MIXED = {"c64": "c", "c128": "z"}
+"""SCNRM2, DZGEMM and the like begin with the real type."""
+_BYTES = {"int": 4, "float": 4, "double": 8, "float _Complex": 8, "double _Complex": 16}
 _SCALARS = frozenset({"alpha", "beta", "anorm", "rcond", "abstol", "vl", "vu"})
 _INTEGERS = frozenset({"ipiv", "jpvt", "iwork", "info", "isuppz", "ifail", "ilo", "ihi", "rank"})
 _NAME = re.compile(r"(?:MKL_)?([SDCZ])[A-Z0-9]+")
@@ -41,58 +46,63 @@ def program(call: RoutineSignature, derived: Derived) -> Program:
         return Program("", (f"a size of {name} was never set",))
     copy = _COPY.fullmatch(name)
     if copy is not None:
-        return _by_value(f"MKL_{copy[1].capitalize()}{copy[2].lower()}", copy[1], arguments)
+        called = f"MKL_{copy[1].capitalize()}{copy[2].lower()}"
+        return _by_value(called, routine(name)[0], copy[1], arguments)
     found = _NAME.fullmatch(name)
     if found is None or name.startswith("MKL_") or "BATCH" in name or "_" in name:
         return Program("", (f"no program can be made for {name}: its arguments are not all told",))
-    return _fortran(name.lower(), _TYPES[found[1].lower()], arguments)
+    letter = _MIXED.get(derived.dtype, found[1].lower())
+    return _fortran(name.lower(), routine(name)[0], _TYPES[letter], arguments)
 
 
-def _fortran(name: str, element: str, arguments: dict[str, str]) -> Program:
+def _fortran(name: str, stem: str, element: str, arguments: dict[str, str]) -> Program:
     passed = []
     for argument, value in arguments.items():
         if argument == "result":
             continue
         if value.isalpha():
             passed.append(f'"{value}"')
-        elif _is_whole(value):
+        elif is_whole(value):
             passed.append(f"&(int){{{value}}}")
         elif argument in _SCALARS:
             passed.append(f"&({element}){{1}}")
         else:
             passed.append(argument)
     head = ["#include <complex.h>", f"void {name}_();"]
-    return _program(head, f"{name}_({', '.join(passed)})", element, arguments)
+    return _program(head, f"{name}_({', '.join(passed)})", stem, element, arguments)
 
 
-def _by_value(name: str, letter: str, arguments: dict[str, str]) -> Program:
+def _by_value(name: str, stem: str, letter: str, arguments: dict[str, str]) -> Program:
     passed = [
         f"'{value}'" if value.isalpha() else argument if value.startswith("0x") else value
         for argument, value in arguments.items()
     ]
     element = _TYPES[letter.lower()]
-    return _program(["#include <mkl.h>"], f"{name}({', '.join(passed)})", element, arguments)
+    call = f"{name}({', '.join(passed)})"
+    return _program(["#include <mkl.h>"], call, stem, element, arguments)
 
 
-def _program(head: list[str], call: str, element: str, arguments: dict[str, str]) -> Program:
+def _program(
+    head: list[str], call: str, stem: str, element: str, arguments: dict[str, str]
+) -> Program:
     """Return a program that makes the arrays, makes the call, and says how long it took."""
-    sizes = {name: abs(int(value)) for name, value in arguments.items() if _is_whole(value)}
-    spaces = [size for name, size in sizes.items() if name.endswith("work")]
-    largest = sorted([*(size for name, size in sizes.items() if not name.endswith("work")), 1, 1])
-    count = max(largest[-1] * largest[-2], *spaces, 0) + 64
-    if count * 16 > _MOST_BYTES:
-        return Program("", ("its arrays would take more than 16 GiB",))
-    arrays = [name for name, value in arguments.items() if value.startswith("0x")]
+    arrays = {
+        name: elements(stem, name, arguments)
+        for name, value in arguments.items()
+        if value.startswith("0x") and name not in _SCALARS and name != "result"
+    }
+    kinds = {name: "int" if name in _INTEGERS else element for name in arrays}
+    total = sum(count * _BYTES[kinds[name]] for name, count in arrays.items())
+    if total > _MOST_BYTES:
+        why = f"its arrays take {total / 2**30:.1f} GiB, and none is made for more than 16 GiB"
+        return Program("", (why,))
     lines = []
-    for name in arrays:
-        if name in _SCALARS or name == "result":
-            continue
-        kind = "int" if name in _INTEGERS else element
-        lines.append(f"    {kind} *{name} = calloc({count}, sizeof *{name});")
+    for name, count in arrays.items():
+        lines.append(f"    {kinds[name]} *{name} = calloc({count}, sizeof *{name});")
         if name == "ipiv":
             lines.append(f"    for (long i = 0; i < {count}; i++) ipiv[i] = i + 1;")
-        if kind != "int" and name not in _WORK:
-            step = sizes.get(f"ld{name}", 0) + 1
+        if kinds[name] != "int" and name not in _WORK:
+            step = abs(int(arguments.get(f"ld{name}", "0"))) + 1
             lines.append(
                 f"    for (long i = 0; i < {count}; i++)"
                 f" {name}[i] = i % {step} ? 0.001 * (i % 7) : {step};"
@@ -117,10 +127,6 @@ def _program(head: list[str], call: str, element: str, arguments: dict[str, str]
     ]
     notes = ("the contents of arrays and scalars are not in the line: they are made up",)
     return Program("\n".join(text) + "\n", notes)
-
-
-def _is_whole(value: str) -> bool:
-    return value.removeprefix("-").isdecimal()
 
 
 def _transform(derived: Derived) -> Program:

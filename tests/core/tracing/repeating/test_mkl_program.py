@@ -25,7 +25,8 @@ STAND_IN = r"""
 #include <stdio.h>
 void sgemm_(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a, int *lda, float *b,
             int *ldb, float *beta, float *c, int *ldc) {
-    a[*lda * *m - 1] = b[*ldb * *n - 1] = c[*ldc * *n - 1] = *alpha * *beta;
+    int columns = *ta == 'N' ? *k : *m;
+    a[*lda * columns - 1] = b[*ldb * *n - 1] = c[*ldc * *n - 1] = *alpha * *beta;
     printf("SGEMM(%c,%c,%d,%d,%d,%d,%d,%d)\n", *ta, *tb, *m, *n, *k, *lda, *ldb, *ldc);
 }
 void dsyevd_(char *job, char *uplo, int *n, double *a, int *lda, double *w, double *work, int *lwork,
@@ -77,6 +78,23 @@ def test_a_decomposition_gets_room_for_its_work(tmp_path: Path) -> None:
 def test_mkls_own_copies_take_values() -> None:
     found = made("MKL_DOMATCOPY(c, t, 64, 32, 1.000000, 0x5579, 512, 0x557a, 512)").text
     assert "MKL_Domatcopy('c', 't', 64, 32, 1.000000, a, 512, b, 512);" in found
+
+
+def test_a_long_and_flat_product_takes_no_more_than_its_operands() -> None:
+    text = made("SGEMM(T,N,50257,8,768,0x7f,0x55,768,0x7e,768,0x7d,0x54,50257)").text
+    assert f"*a = calloc({50257 * 768}, " in text
+    assert f"*b = calloc({768 * 8}, " in text
+    assert f"*c = calloc({50257 * 8}, " in text
+    assert "calloc(57600, " in made("SGEMM(N,N,14400,10,4,0x1,0x2,14400,0x3,4,0x4,0x5,14400)").text
+
+
+def test_what_does_not_fit_says_how_much_it_is() -> None:
+    (note,) = made("SGEMM(N,N,99999,99999,9,0x1,0x2,99999,0x3,99999,0x4,0x5,99999)").notes
+    assert note == "its arrays take 74.5 GiB, and none is made for more than 16 GiB"
+
+
+def test_a_norm_of_complex_numbers_gets_complex_numbers() -> None:
+    assert "float _Complex *x = calloc(9, " in made("SCNRM2(8,0x1,1)").text
 
 
 @pytest.mark.parametrize(
