@@ -53,7 +53,8 @@ class Timing(Struct, frozen=True):
 
     calls: how many were timed. lower_seconds and upper_seconds: a quarter of the calls took less, or more.
     gflops: of the two products, by the median; only scores that a causal mask shows are counted.
-    share_of_peak: gflops divided by the peak that was measured beside it; None where there was none.
+    share_of_peak: of the peak that was measured beside it, the median over
+    the rounds; None where there was none.
     """
 
     calls: int

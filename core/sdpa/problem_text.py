@@ -332,6 +332,7 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
 def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
     text = _text(path)
+    path = "standard input" if path == "-" else path
     found: list[Wording] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

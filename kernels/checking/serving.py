@@ -12,13 +12,18 @@ library prints goes to standard error.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
 
 _LONGEST = 2000
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2)."""
 _MEASURED_BY = "the height of resident memory"
 
 
@@ -62,6 +67,8 @@ def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
 
 def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Answer each request by what a function returns, or by what it raises."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # not Linux
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -105,6 +112,8 @@ def _timed(call: Callable[[], Any], seconds: float, most: int) -> list[float]:
 
 def _forgotten_height() -> int:
     """Let the kernel forget the height of resident memory, and return its bytes; 0 where it does not."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls have freed is not this one's to use
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")

@@ -43,9 +43,10 @@ class Case:
         self.known = {each.name for each in backends()}
         self.lowered = LOWERED.get(told.device, "")
         self.results: dict[str, Result] = {}
-        self.seconds: dict[str, list[float]] = {}
+        self.rounds: dict[str, list[list[float]]] = {}
+        self.peaks: list[float] = []
+        self.peak_by = ""
         self.reference_error: float | None = None
-        self.peak: tuple[float, str] | None = None
 
     def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
         """Return what came of it, with these of our backends and these peers."""
@@ -64,8 +65,8 @@ class Case:
             flops=flops(self.problem),
             results=() if failure else tuple(self._timed(each) for each in self.results.values()),
             reference_error=self.reference_error,
-            peak_gflops=self.peak[0] if self.peak else None,
-            peak_by=self.peak[1] if self.peak else "",
+            peak_gflops=statistics.median(self.peaks) / 1e9 if self.peaks else None,
+            peak_by=self.peak_by,
             failure=failure,
         )
 
@@ -163,39 +164,48 @@ class Case:
         try:
             told = self.bench.ask(PEAK, "", {"do": "prepare"})["told"]
             runners.append(PEAK)
-        except Lost:
+        except Lost:  # then no share of it is told
             told = {}
         for turn in range(self.plan.rounds + 1):
             for name in list(runners):
-                request = {"do": "time", "seconds": _SAMPLE_SECONDS, "calls": _MOST_CALLS}
-                lowered = "" if name == PEAK else self.lowered
-                try:
-                    answer = self.bench.ask(name, lowered, request)
-                except Lost as lost:
+                seconds = self._sample(name)
+                if not seconds:
                     runners.remove(name)
-                    if name != PEAK:
-                        self._replace(self.results[name], ended=lost.ended, reasons=(lost.reason,))
-                    continue
-                if turn:  # the first one warms up
-                    self.seconds.setdefault(name, []).extend(answer["seconds"])
+                elif turn:  # the first one warms up
+                    self.rounds.setdefault(name, []).append(seconds)
                 time.sleep(_REST_SECONDS)
-        if seconds := self.seconds.pop(PEAK, None):
-            self.peak = (int(told["flops"]) / statistics.median(seconds) / 1e9, told["by"])
+        self.peaks = [int(told["flops"]) / statistics.median(s) for s in self.rounds.pop(PEAK, ())]
+        self.peak_by = told.get("by", "") if self.peaks else ""
+
+    def _sample(self, name: str) -> list[float]:
+        """Return the seconds of some calls, [] where it gives no answer any more."""
+        request = {"do": "time", "seconds": _SAMPLE_SECONDS, "calls": _MOST_CALLS}
+        try:
+            answer = self.bench.ask(name, "" if name == PEAK else self.lowered, request)
+        except Lost as lost:
+            if name != PEAK:
+                self._replace(self.results[name], ended=lost.ended, reasons=(lost.reason,))
+            return []
+        return [float(each) for each in answer["seconds"]]
 
     def _timed(self, result: Result) -> Result:
-        seconds = self.seconds.get(result.backend)
-        if result.ended is not Ended.RAN or not seconds:
+        rounds = self.rounds.get(result.backend)
+        if result.ended is not Ended.RAN or not rounds:
             return result
+        seconds = [each for samples in rounds for each in samples]
         median = statistics.median(seconds)
         quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [median] * 3
-        gflops = flops(self.problem) / median / 1e9
+        count = flops(self.problem)
+        # Of each round with its own peak: the speed of a shared machine moves from one to the next.
+        pairs = zip(rounds, self.peaks, strict=False)
+        shares = [count / statistics.median(samples) / peak for samples, peak in pairs]
         timing = Timing(
             calls=len(seconds),
             median_seconds=median,
             lower_seconds=quarters[0],
             upper_seconds=quarters[2],
-            gflops=gflops,
-            share_of_peak=gflops / self.peak[0] if self.peak else None,
+            gflops=count / median / 1e9,
+            share_of_peak=statistics.median(shares) if shares else None,
         )
         return msgspec.structs.replace(result, timing=timing)
 

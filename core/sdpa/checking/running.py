@@ -34,8 +34,9 @@ def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
             place = places[wording.device]
             case = Case(processes, wording, explained(wording, place))
             told.append(case.run(ours, others))
-            # Afresh for each problem: what memory a backend holds on to would be missed.
-            processes.stop(kept=(VALUES, PEAK))
+            # Ours afresh for each problem: what memory a backend holds on to would be missed. Peers
+            # take seconds to start; they hold on to none that the allocator cannot give back.
+            processes.stop(kept=(VALUES, PEAK, *(each.name for each in others)))
     return Checked(
         schema=SCHEMA,
         tool=f"backends {__version__}",
