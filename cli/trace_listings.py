@@ -215,7 +215,7 @@ def _diff(view: Difference, *, everything: bool) -> Listing:
     groups: list[Group] = []
     marked: set[tuple[int, int]] = set()
     for name in (*_CHANGED, *_UNCHANGED) if everything else _CHANGED:
-        rows = [_change(one, view.measure) for one in view.changes if one.verdict == name]
+        rows = [_change(one, view.by, view.measure) for one in view.changes if one.verdict == name]
         if rows:
             if name == "slower":
                 marked = {(len(groups), number) for number, _ in enumerate(rows)}
@@ -230,17 +230,28 @@ def _diff(view: Difference, *, everything: bool) -> Listing:
         f"compared by {view.measure}, from {view.threshold:g} times on",
         f"calls that take less than {percent(view.smallest_share)} of the time are noise",
     )
-    columns = (*view.by, "before", "after", "ratio", "implementation")
+    columns = (*_one_column(view.by, view.by), "before", "after", "ratio", "implementation")
     return Listing(columns, tuple(groups), notes, frozenset(marked))
 
 
-def _change(one: Change, measure: str) -> tuple[str, ...]:
+def _one_column(by: tuple[str, ...], values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names or values with what was asked for behind the operation: "convolution bwd_w"."""
+    if not {"operation", "asked"} <= set(by):
+        return values
+    place, behind = by.index("operation"), by.index("asked")
+    joined = "call" if values is by else f"{values[place]} {values[behind]}".rstrip()
+    told = [*values[:place], joined, *values[place + 1 :]]
+    del told[behind]
+    return tuple(told)
+
+
+def _change(one: Change, by: tuple[str, ...], measure: str) -> tuple[str, ...]:
     before, after = one.implementation_before, one.implementation_after
     both = one.before is not None and one.after is not None
     kernel = f"{before or '-'} → {after or '-'}" if both and before != after else before or after
     field = f"{measure}_ns"
     return (
-        *(_text(value) or "-" for value in one.values),
+        *(_text(value) or "-" for value in _one_column(by, one.values)),
         _time(getattr(one.before, field, None)),
         _time(getattr(one.after, field, None)),
         "" if one.ratio is None else f"{one.ratio:.2f}",

@@ -14,7 +14,7 @@ _NUMBERS = frozenset(
 _GAP = 2
 _INDENT = 2
 _LEAST = 10
-_LEAST_OF = {"dtype": 8, "shape": 12, "implementation": 16}
+_LEAST_OF = {"dtype": 8, "shape": 12, "implementation": 14, "call": 13}
 """So many columns a word keeps at least, where the page lets it."""
 _ARROW = " → "
 _ALIKE = 4

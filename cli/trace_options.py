@@ -17,12 +17,12 @@ Command = Callable[..., Any]
 FIELDS = """\b
 Fields, for --where and --group-by:
   kind tracer source prefix clock raw key event cache operation shape dtype
-  implementation isa slow_path format component engine primitive propagation
-  memory_descriptors attributes auxiliary problem routine partition
-  partition_kind data_formats logical_tensors fpmath_mode scratchpad backend
-  who reason place level text topic version line_number process thread start_ns
-  duration_ns flops bytes gflops gigabytes_per_second executed nested counted
-  workspace_query, and entries of tables: arguments.m state.CNR
+  asked implementation isa slow_path format component engine primitive
+  propagation memory_descriptors attributes auxiliary problem routine
+  partition partition_kind data_formats logical_tensors fpmath_mode scratchpad
+  backend who reason place level text topic version line_number process thread
+  start_ns duration_ns flops bytes gflops gigabytes_per_second executed nested
+  counted workspace_query, and entries of tables: arguments.m state.CNR
   facts.threading values.isa
 """
 
@@ -105,7 +105,8 @@ GROUP_BY = click.option(
     callback=_joined,
     shell_complete=_complete_fields,
     help="What calls are put together by: tracer, operation, shape, implementation, dtype, isa,"
-    " thread, process, source, arguments.m and so on. Given again, by all of them.",
+    " thread, process, source, arguments.m and so on. Given again, by all of them. Forward and backward"
+    " of one shape are together unless `asked` or `propagation` is given too.",
 )
 SKIP_FIRST = click.option(
     "--skip-first",

@@ -55,7 +55,8 @@ _SEPARATED = """
     a terminal, if standard output is one, or a pipe. COMMAND's first program alone decides that: where
     only one that it starts is static, as below a shell, ask for --separation pipe. Through a pipe, a
     program that holds its output back prints it later than it would to a terminal; nothing of it is
-    lost.
+    lost. Lines that a program writes past C's printing functions (a shell's printf, coreutils'
+    printf) stay in its output; --separation pipe takes them. macOS is not tried yet.
 """
 
 
@@ -259,8 +260,14 @@ def diff(**options: Any) -> int:
     """Compare two traces: what became slower, faster, is new or gone.
 
     Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
-    compared, as where no call fits --where, or no call is in both. Calls are found again by tracer,
-    operation, shape and dtype, so that another implementation shows as a change.
+    compared, as where no call fits --where, or no call is in both.
+
+    Calls are found again by tracer, operation, shape, dtype and `asked`: what else the program wants, as
+    forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
+    of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
+    implementation, or layout of a convolution, shows as a change of the same call. The direction stands
+    behind the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
+    into another block is another call.
     """
     from mlbackends.cli.trace_diff import diff as compare
 

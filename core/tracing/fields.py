@@ -14,7 +14,7 @@ Reader = Callable[[Record], Any]
 
 TEXTS = (
     *("kind", "tracer", "source", "prefix", "clock", "raw", "key", "event", "cache"),
-    *("operation", "shape", "dtype", "implementation", "isa", "slow_path"),
+    *("operation", "shape", "dtype", "asked", "implementation", "isa", "slow_path"),
     *("format", "component", "engine", "primitive", "propagation", "memory_descriptors"),
     *("attributes", "auxiliary", "problem", "routine"),
     *("partition", "partition_kind", "data_formats", "logical_tensors", "fpmath_mode"),
@@ -70,6 +70,10 @@ _SOME = (
 def read(name: str) -> Reader:
     """Return what reads a field of a record; texts that are not told are "", all else is None."""
     name = known(name)
+    if name == "asked":
+        from mlbackends.tracing.asked import asked
+
+        return asked
     table, dot, entry = name.partition(".")
     if dot:
         return lambda record: _table(record, table).get(entry)

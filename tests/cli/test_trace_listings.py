@@ -88,3 +88,16 @@ def test_a_difference_shows_what_is_slower_first() -> None:
     assert shown.groups[0].title == "slower (3)"
     assert shown.marked == {(0, 0), (0, 1), (0, 2)}
     assert shown.columns[-4:] == ("before", "after", "ratio", "implementation")
+
+
+def test_a_difference_tells_the_direction_behind_the_operation_even_on_a_narrow_page() -> None:
+    log = str(TRACES / "torch-2.13-onednn-level2.log")
+    found = difference(reading.read(log), reading.read(log))
+    shown = listing(found, everything=True)
+    assert shown.columns[:4] == ("tracer", "call", "shape", "dtype")
+    calls = [row[1] for group in shown.groups for row in group.rows]
+    assert {"convolution bia fwd_t", "convolution bwd_d", "convolution bwd_w"} <= set(calls)
+    narrow = registry.load("cli.render", "table").listing(shown, Page(width=80))
+    assert "convolu… bwd_w" in narrow
+    by_operation = difference(reading.read(log), reading.read(log), by=("operation",))
+    assert listing(by_operation).columns[0] == "operation"

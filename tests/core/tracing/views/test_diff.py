@@ -86,6 +86,51 @@ def test_an_implementation_can_be_a_part_of_what_is_compared() -> None:
     assert {one.verdict for one in found.changes} == {"new", "gone"}
 
 
+def convolution(direction: str, milliseconds: float) -> AnyRecord:
+    line = (
+        f"onednn_verbose,v1,primitive,exec,cpu,convolution,jit:avx2,{direction},src:f32:a:blocked:aBcd8b::f0"
+        f" wei:f32:a:blocked:ABcd8b8a::f0 dst:f32:a:blocked:aBcd8b::f0,,,mb4_ic8oc8,{milliseconds}"
+    )
+    return cast("AnyRecord", load("tracers", "onednn").parse(line))
+
+
+def reorder(before: str, after: str, milliseconds: float) -> AnyRecord:
+    line = (
+        f"onednn_verbose,v1,primitive,exec,cpu,reorder,jit:blk,undef,src:f32::blocked:{before}::f0"
+        f" dst:f32::blocked:{after}::f0,,,8x8,{milliseconds}"
+    )
+    return cast("AnyRecord", load("tracers", "onednn").parse(line))
+
+
+def test_one_slow_direction_of_a_convolution_is_not_hidden_by_the_others() -> None:
+    ways = ("forward_training", "backward_data", "backward_weights")
+    before = [convolution(way, 1) for way in ways for _ in range(20)]
+    after = [convolution(way, 3 if way == ways[2] else 1) for way in ways for _ in range(20)]
+    found = difference(before, after, threshold=1.2)
+    assert found.failed
+    assert {one.values[-1]: one.verdict for one in found.changes} == {
+        "bwd_w": "slower",
+        "bwd_d": "same",
+        "fwd_t": "same",
+    }
+
+
+def test_reorders_there_and_back_are_two_calls() -> None:
+    before = [reorder("ab", "aB8b", 1), reorder("ab", "aB8b", 1), reorder("aB8b", "ab", 1)]
+    after = [reorder("ab", "aB8b", 1), reorder("ab", "aB8b", 1), reorder("aB8b", "ab", 3)]
+    found = difference(before, after)
+    assert [(one.values[-1], one.verdict) for one in found.changes] == [
+        ("aB8b->ab", "slower"),
+        ("ab->aB8b", "same"),
+    ]
+
+
+def test_another_layout_that_the_library_chose_is_the_same_call() -> None:
+    before = convolution("forward_inference", 1)
+    after = load("tracers", "onednn").parse(str(before).replace("8b", "16b").replace("avx2", "avx"))
+    assert [one.verdict for one in difference([before], [after]).changes] == ["same"]
+
+
 def test_two_empty_traces_do_not_differ() -> None:
     found = difference([], [])
     assert (found.changes, found.ratio, found.failed) == ((), None, False)
