@@ -39,13 +39,11 @@ def of(line: str) -> str:
             "ab->Ba8b:f1:s8m2",
         ),
         (
-            "cpu,matmul,ref,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0"
-            " dst:f32:a:blocked:ba::f0,attr-post-ops:sum+eltwise_relu,,8x8:8x8",
+            "cpu,matmul,ref,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0,attr-post-ops:sum+eltwise_relu,,8x8:8x8",
             "wei:ba post-ops:sum+eltwise_relu",
         ),
         (
-            "cpu,eltwise,ref,forward_inference,data:f32::blocked:aB8b::f0,,"
-            "alg:eltwise_clip alpha:0 beta:6,8x8",
+            "cpu,eltwise,ref,forward_inference,data:f32::any:::,,alg:eltwise_clip alpha:0 beta:6,8x8",
             "clip beta:6 fwd_i",
         ),
         ("gpu,sum,ref,undef,src:f32::blocked:ab::f0,,,8x8", "gpu"),
