@@ -1,7 +1,8 @@
 """A table at the bottom of the terminal while a command prints above it.
 
 The terminal scrolls only the rows above: what the command prints stays whole. Nothing of this is
-done where standard error is no terminal.
+done where standard error is no terminal. A program that takes the whole screen draws over it: it asks the
+terminal itself for the rows, and sets what scrolls.
 """
 
 import os
@@ -26,10 +27,14 @@ class LiveTable:
         self._aggregate = Aggregate()
         self._start = self._drawn = time.monotonic()
         self._size = (0, 0)
+        self._body: list[str] = []
+        self._is_stale = True
 
     def take(self, lines: list[bytes]) -> None:
-        """Take in lines without their ends, and draw if it is time."""
-        self._aggregate.add([b"\n".join(lines) + b"\n"])
+        """Take in lines without their ends, if there are any, and draw if it is time."""
+        if lines:
+            self._aggregate.add([b"\n".join(lines) + b"\n"])
+            self._is_stale = True
         if time.monotonic() - self._drawn >= _SECONDS:
             self._draw()
 
@@ -47,31 +52,36 @@ class LiveTable:
         height = _height(size[1])
         parts = []
         if size != self._size:
+            self._is_stale = True
             # Move what stands there up, then let the terminal scroll only what is above.
             up = "\n" * height + f"\033[{height}A" if self._size == (0, 0) else ""
             parts.append(f"{up}\0337\033[1;{size[1] - height}r\0338")
             self._size = size
-        lines = self._lines(size[0], height)
+        if self._is_stale:  # else only the time has gone on
+            self._body = [*self._table(size[0], height), *[""] * height][: height - 1]
+            self._is_stale = False
+        lines = [self._head(size[0] - 1), *self._body]
         parts.append("\0337")
-        for number in range(height):
-            line = lines[number] if number < len(lines) else ""
+        for number, line in enumerate(lines):
             parts.append(f"\033[{size[1] - height + 1 + number};1H\033[K{line}")
         parts.append("\0338")
         _write("".join(parts))
         self._drawn = time.monotonic()
 
-    def _lines(self, width: int, height: int) -> list[str]:
+    def _head(self, width: int) -> str:
+        seconds = time.monotonic() - self._start
+        head = f"-- {took(seconds * 1e9)}, {self._aggregate.lines:,} lines "
+        return head.ljust(width, "-")
+
+    def _table(self, width: int, height: int) -> list[str]:
         from mlbackends.cli.trace_pages import printed
         from mlbackends.tracing.viewing import from_aggregate
 
         views = from_aggregate(self._aggregate, {"summary": {"top": height - 4}})
         page = Page(width=width - 1, color=False, unicode=self._page.unicode)
-        seconds = time.monotonic() - self._start
-        head = f"-- {took(seconds * 1e9)}, {self._aggregate.lines:,} lines "
         text = printed(views, "table", page)
         # What does not fit on one row would push the others off.
-        lines = [line[: width - 1] for line in text.splitlines()]
-        return [head.ljust(width - 1, "-"), *lines]
+        return [line[: width - 1] for line in text.splitlines()]
 
 
 def terminal_size() -> tuple[int, int] | None:

@@ -169,7 +169,8 @@ _CAPTURE = (
     click.option(
         "--live",
         is_flag=True,
-        help="Show a running table at the bottom of the terminal, while COMMAND prints above it.",
+        help="Show a running table at the bottom of the terminal, while COMMAND prints above it. Not for"
+        " programs that take the whole screen, as editors do: they draw over it.",
     ),
     click.option(
         "--separation",

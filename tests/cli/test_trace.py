@@ -244,6 +244,25 @@ def test_a_live_table_is_drawn_below_and_taken_away(tmp_path: Path) -> None:
     assert b"8 lines in" in terminal.said.partition(b"\x1b[r")[2]
 
 
+def test_a_live_table_catches_up_when_the_command_falls_silent_and_its_clock_goes_on(
+    tmp_path: Path,
+) -> None:
+    line = LINE.format(what="matmul", took="0.5")
+    more = f"for i in 1 2 3 4; do echo '{line}'; done"
+    program = f"echo '{line}'; sleep 1; {more}; echo said; read answer"
+    options = ("--live", "--separation", "pipe", "-o", str(tmp_path / "run.log"))
+    terminal = Terminal(("trace", "onednn", *options, "--", "sh", "-c", program), {})
+    terminal.until(b"said")
+    terminal.until(b", 5 lines -")
+    first = terminal.said.rpartition(b", 5 lines -")[0].rpartition(b"-- ")[2]
+    terminal.said = b""
+    terminal.until(b", 5 lines -")
+    assert terminal.said.partition(b", 5 lines -")[0].rpartition(b"-- ")[2] != first
+    assert b"matmul" in terminal.said
+    os.write(terminal.end, b"\n")
+    assert terminal.ended() == 0
+
+
 # ---- show ---------------------------------------------------------------------------------
 
 

@@ -50,7 +50,8 @@ def run(
     separation: one of SEPARATIONS; "auto" takes the shim where there is one that fits, else for
         oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none of them.
     rank_variables: variables that hold a rank; each rank then has its own file, see `ranks`.
-    live: is given new lines now and then, in this thread, while the command runs.
+    live: is given new lines, in this thread, while the command runs: ten times a second, though
+        there be none, so that it can show what it has and tell the time.
     environment: for the command; ours by default. shim: its file; by default the installed one.
     Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written,
     below another capture, or for a filter that is none; all before the command runs.
@@ -145,7 +146,7 @@ def _run(
 
 
 class _Watcher:
-    """Hands new lines to a callback; one that fails is not called again, and the command goes on."""
+    """Hands new lines to a callback, or none when there are none; one that fails is not called again."""
 
     def __init__(self, live: Live, follower: Follower) -> None:
         self.complaints: list[Notice] = []
@@ -153,7 +154,8 @@ class _Watcher:
         self._follower = follower
 
     def look(self) -> None:
-        while self._live and (lines := self._follower.new_lines()):
+        while self._live:
+            lines = self._follower.new_lines()
             try:
                 self._live(lines)
             except Exception as error:  # noqa: BLE001  a table that cannot be drawn ends no command
@@ -161,3 +163,5 @@ class _Watcher:
                     warning(f"the lines were no longer shown: {type(error).__name__}: {error}")
                 )
                 self._live = None
+            if not lines:
+                return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -550,7 +551,7 @@ def test_new_lines_are_shown_while_the_command_runs(
 
     def live(lines: list[bytes]) -> None:
         seen.extend(lines)
-        if len(seen) == 3:  # it waits for what only happens when its lines were seen
+        if lines and len(seen) == 3:  # it waits for what only happens when its lines were seen
             process = int(seen[0].split()[1])
             os.kill(process, signal.SIGTERM)
 
@@ -558,6 +559,25 @@ def test_new_lines_are_shown_while_the_command_runs(
     captured = capture.run(command, ("onednn",), str(trace), live=live, shim=shim)
     assert captured.exit_code == 128 + signal.SIGTERM
     assert seen == trace.read_bytes().splitlines()
+
+
+def test_who_shows_lines_is_called_while_there_are_none(
+    tmp_path: Path, printer: str, shim: str
+) -> None:
+    calls: list[int] = []
+
+    def live(lines: list[bytes]) -> None:
+        calls.append(len(lines))
+        if calls[-5:] == [0] * 5:  # the command waits in silence
+            process = int(trace.read_bytes().split()[1])
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+    trace = tmp_path / "trace.log"
+    command = [printer, "trace", "1", "wait"]
+    captured = capture.run(command, ("onednn",), str(trace), live=live, shim=shim)
+    assert captured.exit_code == 128 + signal.SIGTERM
+    assert sum(calls) == 1
 
 
 def test_a_table_that_fails_does_not_end_the_command(
