@@ -12,6 +12,7 @@ from mlbackends.tracing import fields, reading
 from mlbackends.tracing.asked import asked
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
+PRODUCT = "src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0"
 HEAD = "onednn_verbose,v1,primitive,exec,"
 PLAIN = "src:f32::blocked:abcd::f0 wei:f32:a:blocked:ABcd16b16a::f0"
 
@@ -39,7 +40,7 @@ def of(line: str) -> str:
             "ab->Ba8b:f1:s8m2",
         ),
         (
-            "cpu,matmul,ref,undef,src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0,attr-post-ops:sum+eltwise_relu,,8x8:8x8",
+            f"cpu,matmul,ref,undef,{PRODUCT},attr-post-ops:sum+eltwise_relu,,8x8:8x8",
             "wei:ba post-ops:sum+eltwise_relu",
         ),
         (
