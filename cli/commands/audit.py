@@ -6,6 +6,7 @@ import click
 
 from mlbackends.cli import exits
 from mlbackends.cli.judging import finish, judging
+from mlbackends.cli.options import DEPTH, PYTHON, REDACT, TIMEOUT
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
@@ -44,34 +45,10 @@ Examples:
     help="nagios: 0 well, 1 a warning failed, 2 an error failed, 3 something could not be told or"
     " read; --fail-on and --strict then do not matter.",
 )
-@click.option(
-    "--python",
-    metavar="EXE",
-    default="",
-    help="Look at the packages of another Python environment, by its interpreter.",
-)
-@click.option(
-    "--depth",
-    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
-    default=Presence.USABLE.value,
-    show_default=True,
-    help="How far to go on the live machine: found reads files only; loadable opens libraries,"
-    " usable computes with them, in child processes.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.01, max=3600),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a library may take for each answer before it is stopped.",
-)
-@click.option(
-    "--redact/--no-redact",
-    default=True,
-    show_default=True,
-    help="Replace host name, user, home folder, serial numbers and UUIDs.",
-)
+@PYTHON
+@DEPTH
+@TIMEOUT
+@REDACT
 @judging
 def command(
     subject: str,
@@ -99,8 +76,6 @@ def command(
     from mlbackends.model.errors import MlBackendsError
 
     try:
-        if not timeout > 0:  # nan, which click finds in every range
-            raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
         _check_call(subject, policies, python, write_policy=write_policy)
         if write_policy:
             from mlbackends.audit.policy.writing import written

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlbackends.cli.judging import finish, judging
+from mlbackends.cli.options import DEPTH, PYTHON, REDACT, TIMEOUT
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
@@ -39,34 +40,10 @@ Examples:
 @click.option(
     "--ignore", metavar="CODE", multiple=True, shell_complete=_complete, help="Leave this out."
 )
-@click.option(
-    "--python",
-    metavar="EXE",
-    default="",
-    help="Look at the packages of another Python environment, by its interpreter.",
-)
-@click.option(
-    "--depth",
-    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
-    default=Presence.USABLE.value,
-    show_default=True,
-    help="How far to go on the live machine: found reads files only; loadable opens libraries,"
-    " usable computes with them, in child processes.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.01, max=3600),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a library may take for each answer before it is stopped.",
-)
-@click.option(
-    "--redact/--no-redact",
-    default=True,
-    show_default=True,
-    help="Replace host name, user, home folder, serial numbers and UUIDs.",
-)
+@PYTHON
+@DEPTH
+@TIMEOUT
+@REDACT
 @judging
 def command(
     subject: str,
@@ -97,8 +74,6 @@ def command(
 
     for each in (*only, *ignore):
         load(each)  # a wrong code is told before anything is asked
-    if not timeout > 0:  # nan, which click finds in every range
-        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
     if python and subject != "-":
         raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
     progress = ProgressLine()

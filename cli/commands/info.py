@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlbackends.cli import exits
-from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.cli.options import COLOR, OUTPUT, TIMEOUT
 from mlbackends.model import registry
 from mlbackends.model.records import Presence
 
@@ -109,14 +109,7 @@ Examples:
     help="Replace host name, user, home folder, serial numbers and UUIDs.  [default: --redact;"
     " with --get --no-redact]",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.01, max=3600),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a library may take for each answer before it is stopped.",
-)
+@TIMEOUT
 @click.option("--timing", is_flag=True, help="Show how long each probe took.")
 @OUTPUT
 @COLOR
@@ -152,8 +145,6 @@ def command(
     from mlbackends.probing.identity import names_of
     from mlbackends.probing.survey import survey
 
-    if not timeout > 0:  # nan, which click finds in every range
-        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
     needs = [Requirement.parse(text) for text in requirements]
     host = _host(root, python, pid, timeout)
     wanted = tuple(map(plain, wanted))

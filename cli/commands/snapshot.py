@@ -2,6 +2,7 @@
 
 import click
 
+from mlbackends.cli.options import PYTHON, TIMEOUT
 from mlbackends.model.records import Presence
 
 
@@ -25,12 +26,7 @@ Examples:
     type=click.Path(exists=True, file_okay=False),
     help="Take it of a recorded machine, not of this one.",
 )
-@click.option(
-    "--python",
-    metavar="EXE",
-    default="",
-    help="Look at the packages of another Python environment, by its interpreter.",
-)
+@PYTHON
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
@@ -38,14 +34,7 @@ Examples:
     help="How far to go for a report: found reads files only; loadable opens libraries, usable computes"
     " with them. A recorded machine is what reading tells.  [default: usable for FILE.json]",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.01, max=3600),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a library may take for each answer before it is stopped.",
-)
+@TIMEOUT
 def command(
     target: str,
     keep_identity: bool,
@@ -69,8 +58,6 @@ def command(
     from mlbackends.cli.terminal import ProgressLine
     from mlbackends.model.errors import BadInput
 
-    if not timeout > 0:  # nan, which click finds in every range
-        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
     if target in ("-", ""):
         raise BadInput(
             "a snapshot needs a name",

@@ -783,4 +783,4 @@ def test_a_saved_report_names_no_machine_of_ours(name: str) -> None:
 
     assert machine(name).redacted
     assert len(text) < 64 << 10
-    assert not any(word in text for word in ("/tmp/", "/work/", "1650123456789"))
+    assert not any(word in text for word in ("/tmp/", "1650123456789"))
