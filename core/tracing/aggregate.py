@@ -14,8 +14,9 @@ from typing import Any, Self
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
 from mlbackends.tracing.colours import plain
+from mlbackends.tracing.markers import LENGTH as MARK_LENGTH
 from mlbackends.tracing.prefixes import prefix
-from mlbackends.tracing.reading import LONGEST_LINE, MARK_LENGTH, line_records
+from mlbackends.tracing.reading import LONGEST_LINE, line_records, lines
 from mlbackends.tracing.statistics import Statistics, statistics
 
 _KEYS_LIMIT = 200_000
@@ -39,7 +40,10 @@ class Group:
     def __init__(
         self, kind: str, number: int, line: bytes, where: Where, head: bytes = b""
     ) -> None:
-        """Begin with the first call's line and its number; head: its start, if somebody keeps it anyway."""
+        """Begin with the first call's line, which holds no other call, and its number.
+
+        head: the line's start, if somebody keeps it anyway.
+        """
         self.kind = kind
         self.where = where
         self.untimed = 0
@@ -140,21 +144,31 @@ class Aggregate:
         """Add the text of a log, as UTF-8 in pieces cut anywhere."""
         rest = b""
         for chunk in chunks:
-            data = plain(rest + chunk if rest else chunk)
-            if b"\r" in data:
-                data = data.replace(b"\r\n", b"\n")
-            lines = data.split(b"\n")
-            rest = lines.pop()
-            self._add(lines)
-            if len(rest) > LONGEST_LINE:
-                self._slowly(rest, self.lines + 1)
-                rest = b""
+            data = rest + chunk if rest else chunk
+            end = data.rfind(b"\n") + 1
+            self._add_block(data[:end])
+            rest = data[end:]
+            while len(rest) > LONGEST_LINE:
+                self._slowly(rest[:LONGEST_LINE])
+                rest = rest[LONGEST_LINE:]
         if rest:
-            self.lines += 1
-            self._slowly(rest, self.lines)
+            self._slowly(rest)
         for group in self.groups:
             self.malformed_count += group.drop_senseless()
         return self
+
+    def _add_block(self, block: bytes) -> None:
+        """Add whole lines."""
+        if len(block) > LONGEST_LINE and max(map(len, block.split(b"\n"))) >= LONGEST_LINE:
+            for line in lines([block]):
+                self._slowly(line)
+            return
+        block = plain(block)
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        every = block.split(b"\n")
+        every.pop()
+        self._add(every)
 
     def _add(self, lines: list[bytes]) -> None:
         start = self.lines + 1
@@ -198,7 +212,7 @@ class Aggregate:
             return False
         if shortener.front(key) not in self._fronts:
             return False
-        identity = hash((Primitive, key.decode(), _NOWHERE))
+        identity = hash((Primitive, key.decode("utf-8", "surrogateescape"), _NOWHERE))
         group = self._slow.get(identity)
         if not isinstance(group, Group):
             group = Group("primitive", number, line + b"\n", _NOWHERE, key)
@@ -217,9 +231,9 @@ class Aggregate:
             return
         at = found.start()
         before = line[:at]
-        end = before.rfind(b" end ")
-        if end >= 0:
-            before = before[:end]
+        head, told, end = before.rpartition(b" end ")
+        if told and end[:-2].isdigit() and end[-2:] == b"] " and len(end) < 23:
+            before = head
         short = self._by_mark[line[at : at + MARK_LENGTH]].shorten(line[at:])
         takers = self._fast.get(before)
         if short is None or takers is None or short[0] not in takers:
@@ -260,8 +274,9 @@ class Aggregate:
             return duration is None
         return not isinstance(key, bytes) or key == record.key.encode("utf-8", "surrogateescape")
 
-    def _slowly(self, line: bytes, number: int) -> None:
-        self._keep(list(line_records(line, number)), line)
+    def _slowly(self, line: bytes) -> None:
+        self.lines += 1
+        self._keep(list(line_records(line, self.lines)), line)
 
     def _keep(self, records: list[AnyRecord], line: bytes) -> None:
         for record in records:
@@ -272,7 +287,8 @@ class Aggregate:
                 if len(self.malformed) < _MALFORMED_LIMIT:
                     self.malformed.append(record)
             else:
-                self._taker(record, line, b"").add(record.duration_ns)
+                own = _own_line(record, line if record is records[0] else b"")
+                self._taker(record, own, b"").add(record.duration_ns)
 
     def _taker(self, record: AnyRecord, line: bytes, head: bytes) -> Any:
         """Return the group or note that a record belongs to; a new one if it is the first."""
@@ -293,6 +309,13 @@ class Aggregate:
         self.notes.append(note)
         self._slow[identity] = note
         return note
+
+
+def _own_line(record: Record, line: bytes) -> bytes:
+    """Return a line that holds a record alone, without its end. line: the one that it is the first in."""
+    raw = record.raw.encode("utf-8", "surrogateescape")
+    bare = plain(line)
+    return bare[: max(0, bare.find(raw))] + raw
 
 
 def _said(record: Record) -> str:

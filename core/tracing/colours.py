@@ -11,14 +11,24 @@ def plain(text: bytes) -> bytes:
     return _SEQUENCE.sub(b"", text) if _ESCAPE in text else text
 
 
-def part(text: bytes, start: int, end: int) -> bytes:
-    """Return what stands from one place to another where no colours count, with all colours at its ends."""
-    shift = 0
-    first = start
-    for found in _SEQUENCE.finditer(text):
-        if found.start() - shift < start:
-            first = start + shift + len(found[0])
-        if found.start() - shift > end:
-            break
-        shift += len(found[0])
-    return text[first : end + shift]
+class Coloured:
+    """A text whose parts are asked for by where they stand in it without its colours, from left to right."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._shift = 0
+        self._others = _SEQUENCE.finditer(text)
+        self._next = next(self._others, None)
+
+    def part(self, start: int, end: int) -> bytes:
+        """Return what stands between two places where no colours count, with the colours at its ends."""
+        self._pass(start - 1)
+        first = start + self._shift
+        self._pass(end)
+        return self._text[first : end + self._shift]
+
+    def _pass(self, place: int) -> None:
+        """Go behind the colours up to a place."""
+        while self._next is not None and self._next.start() - self._shift <= place:
+            self._shift += len(self._next[0])
+            self._next = next(self._others, None)

@@ -12,22 +12,18 @@ Program text comes out byte for byte: the `raw` of all Text records, one behind 
 """
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from itertools import chain
-from types import ModuleType
 from typing import BinaryIO
 
 from msgspec import structs
 
-from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Malformed, Text
-from mlbackends.tracing import colours
+from mlbackends.tracing import colours, markers
 from mlbackends.tracing.labels import joined as joined_source
+from mlbackends.tracing.markers import Marker
 from mlbackends.tracing.prefixes import NO_PREFIX, Prefix, prefix
 from mlbackends.tracing.sources import Source
 
-MARK_LENGTH = 12
-"""So many bytes tell the markers of all tracers apart."""
 _CUT = "the line is cut off"
 _FOREIGN = "the line begins as one of the library's and goes on as none that is known"
 LONGEST_LINE = 1 << 20
@@ -89,66 +85,69 @@ def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iter
         yield from _line_records(line, number, prefixes=prefixes)
         return
     at = 0
+    coloured = colours.Coloured(line)
     for each in _line_records(bare, number, prefixes=prefixes):
         raw = each.raw.encode("utf-8", "surrogateescape")
         at = bare.find(raw, at) + len(raw)
         if isinstance(each, Text):
-            structs.force_setattr(each, "raw", _text(colours.part(line, at - len(raw), at)))
+            structs.force_setattr(each, "raw", _text(coloured.part(at - len(raw), at)))
         yield each
 
 
 def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRecord]:
-    at_start = _marks().get(line[:MARK_LENGTH])
-    if at_start is not None and line.endswith(b"\n"):
-        record = _tracer(at_start).parse(_text(line.rstrip(b"\r\n")))
+    """Yield what a line holds. Each byte is read but a few times, however many records share a line."""
+    name = markers.at_start(line)
+    if name is not None and line.endswith(b"\n") and not markers.may_be_several(line):
+        record = markers.tracer(name).parse(_text(line.rstrip(b"\r\n")))
         if record is not None:
             yield _placed(record, number, NO_PREFIX)
             return
-    places = _markers(line)
-    if not places:
-        yield Text(raw=_text(line), line_number=number)
-        return
+    places = markers.markers(line)
     body = line.rstrip(b"\r\n")
-    is_whole = line.endswith(b"\n")
-    for at, tracer in places:
-        record, length = _record(tracer, body[at:])
+    at = unread = 0  # where what was not given yet begins, and the first marker behind
+    for index, place in enumerate(places):
+        following = places[index + 1] if index + 1 < len(places) else None
+        record, end = _record(body, place, following)
         if record is None:
             continue
-        yield from _before(line[:at], places, number, prefixes)
-        before = (prefix(line[:at]) if prefixes else None) or NO_PREFIX
-        if length < len(body) - at:
-            yield _placed(record, number, before)
-            yield from _line_records(line[at + length :], number, prefixes=False)
-            return
-        if not is_whole:
-            yield _malformed(record.raw, tracer, number, before, _CUT)
+        text = line[at : place.at]
+        yield from _before(text, places[unread], places[unread].at - at, number, prefixes)
+        before = (prefix(text) if prefixes else None) or NO_PREFIX
+        if end == len(body) and not line.endswith(b"\n"):
+            yield _malformed(record.raw, place.tracer, number, before, _CUT)
             return
         yield _placed(record, number, before)
-        return
-    yield _unread(line, places[0], number, prefixes=prefixes)
+        if end == len(body):
+            return
+        at, unread, prefixes = end, index + 1, False
+    if unread == len(places):
+        yield Text(raw=_text(line[at:]), line_number=number)
+    else:
+        first = places[unread]
+        yield _unread(line[at:], first.tracer, first.at - at, number, prefixes)
 
 
-def _record(tracer: str, body: bytes) -> tuple[AnyRecord | None, int]:
-    """Return the record that a line begins with, and how much of it that is; text may stand behind it."""
-    text = _text(body)
-    record = _tracer(tracer).parse(text)
-    if record is not None:
+def _record(body: bytes, place: Marker, following: Marker | None) -> tuple[AnyRecord | None, int]:
+    """Return the record that begins at a marker, and where it ends; the program's text may go on there.
+
+    No record holds another marker, and a line that another follows without anything between was torn.
+    """
+    tracer = markers.tracer(place.tracer)
+    text = _text(body[place.at : following.end if following else len(body)])
+    if following is None and (record := tracer.parse(text)) is not None:
         return record, len(body)
-    split = _tracer(tracer).split(text)
+    split = tracer.split(text)
     if split is None:
         return None, 0
     record, rest = split
-    behind = rest.encode("utf-8", "surrogateescape")
-    if any(not at for at, _ in _markers(behind)):  # only a line that was torn has another behind it
+    end = place.at + len(record.raw.encode("utf-8", "surrogateescape"))
+    if not rest or (following is not None and end >= following.at):
         return None, 0
-    return record, len(body) - len(behind)
+    return record, end
 
 
-def _unread(
-    line: bytes, place: tuple[int, str], number: int, *, prefixes: bool
-) -> Malformed | Text:
-    """Return what a line is that has markers and no record."""
-    at, tracer = place
+def _unread(line: bytes, tracer: str, at: int, number: int, prefixes: bool) -> Malformed | Text:
+    """Return what a line is that has markers, the first at `at`, and no record."""
     before = prefix(line[:at]) if prefixes or not at else None
     if before is None:
         return Text(raw=_text(line), line_number=number)
@@ -158,14 +157,17 @@ def _unread(
 
 
 def _before(
-    text: bytes, places: list[tuple[int, str]], number: int, prefixes: bool
+    text: bytes, first: Marker, at: int, number: int, prefixes: bool
 ) -> Iterator[AnyRecord]:
-    """Yield what stands before a record: nothing, a torn line, or the program's text."""
+    """Yield what stands before a record: nothing, a torn line, or the program's text.
+
+    first: the first marker in the line; at: where in the text it stands, or behind it.
+    """
     if not text or (prefixes and prefix(text) is not None):
         return
-    at, tracer = places[0]
     if at < len(text) and (not at or (prefixes and prefix(text[:at]) is not None)):
-        yield _malformed(_text(text[at:]), tracer, number, prefix(text[:at]) or NO_PREFIX, _CUT)
+        before = prefix(text[:at]) or NO_PREFIX
+        yield _malformed(_text(text[at:]), first.tracer, number, before, _CUT)
         return
     yield Text(raw=_text(text), line_number=number)
 
@@ -201,42 +203,6 @@ def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
         more["start_ns"] = before.end_ns - round(record.duration_ns or 0)
         more["clock"] = "epoch"
     return structs.replace(record, **more)
-
-
-def _markers(line: bytes) -> list[tuple[int, str]]:
-    """Return the places of all markers in a line, and whose they are."""
-    found = []
-    for sign, marks in _signs():
-        if sign in line:
-            for marker, tracer in marks:
-                at = line.find(marker)
-                while at >= 0:
-                    found.append((at, tracer))
-                    at = line.find(marker, at + len(marker))
-    return sorted(found)
-
-
-@cache
-def _signs() -> tuple[tuple[bytes, tuple[tuple[bytes, str], ...]], ...]:
-    """Return the markers of all tracers, by the last eight bytes that several share."""
-    groups: dict[bytes, list[tuple[bytes, str]]] = {}
-    for name in names("tracers"):
-        for marker in _tracer(name).MARKERS:
-            groups.setdefault(marker[-8:], []).append((marker, name))
-    return tuple((sign, tuple(marks)) for sign, marks in groups.items())
-
-
-@cache
-def _marks() -> dict[bytes, str]:
-    """Return the tracers by the start of their markers."""
-    return {
-        marker[:MARK_LENGTH]: name for name in names("tracers") for marker in _tracer(name).MARKERS
-    }
-
-
-@cache
-def _tracer(name: str) -> ModuleType:
-    return load("tracers", name)
 
 
 def _text(line: bytes) -> str:

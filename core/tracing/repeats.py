@@ -15,9 +15,11 @@ from msgspec import structs
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Header, Malformed, Record, Text
+from mlbackends.tracing.colours import plain
 from mlbackends.tracing.labels import joined
+from mlbackends.tracing.markers import LENGTH as MARK_LENGTH
 from mlbackends.tracing.prefixes import prefix
-from mlbackends.tracing.reading import MARK_LENGTH, line_records, lines
+from mlbackends.tracing.reading import line_records, lines
 
 Follower = Callable[[float], None]
 _MOST = 60_000
@@ -135,6 +137,8 @@ class Walk:
         """Take in a line that begins with a prefix, or with the program's text, or is such text."""
         found = self._marker.search(line)
         if found is None:
+            if (bare := plain(line)) != line and self._marker.search(bare):
+                self._read(line, number)
             return
         at = found.start()
         timed = self._by_mark[line[at : at + MARK_LENGTH]].timed(line[at:])

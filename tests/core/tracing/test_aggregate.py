@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Dispatch
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.reading import records
+from mlbackends.tracing.reading import LONGEST_LINE, records
 
 TRACES = sorted((Path(__file__).resolve().parents[2] / "traces").glob("*.log"))
 LINES = [line for path in TRACES for line in path.read_bytes().splitlines() if line]
@@ -47,6 +47,7 @@ def aggregated(whole: Aggregate) -> Sums:
 def same(whole: Aggregate, found: list[AnyRecord]) -> bool:
     """Tell whether an aggregate and records say the same."""
     assert whole.kinds == dict(Counter(each.kind for each in found))
+    assert all(group.record in found for group in whole.groups)
     ours, theirs = aggregated(whole), summed(found)
     assert ours.keys() == theirs.keys()
     for key, (count, times) in theirs.items():
@@ -108,6 +109,50 @@ def test_odd_lines_in_any_order_add_up_to_their_records(lines: list[bytes], size
     data = b"".join(line + b"\n" for line in lines)
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert same(Aggregate().add(pieces), list(records([data])))
+
+
+CREATED = MATMUL.replace(b"exec", b"create:cache_miss", 1)
+JOINED = [b"\n"] * 4 + [b"\r\n", b"\r", b"\\n", b"", b" text ", b"\x1b[31m", b"\n[rank0]: ", b"7"]
+JOINED += [b"\n[pid 1 tid 2 end 3000000] ", b"\n[pid 1 tid 2 end x] ", b"\\n[pid 1 tid 2] "]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*ODD, CREATED, CREATED, GEMM]), st.sampled_from(JOINED)),
+        max_size=30,
+    ),
+    st.integers(1, 2000),
+)
+def test_lines_joined_by_anything_add_up_to_their_records(
+    parts: list[tuple[bytes, bytes]], size: int
+) -> None:
+    data = b"".join(line + behind for line, behind in parts) * 3
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert same(Aggregate().add(pieces), list(records([data])))
+
+
+@pytest.mark.parametrize("joint", [b"\r", b"\\n", b" and then ", b"\x1b[0m\r"])
+def test_executions_behind_a_creation_on_its_line_are_executions(joint: bytes) -> None:
+    line = joint.join([CREATED, MATMUL, b"[rank0]: " + MATMUL, MATMUL]) + b"\n"
+    whole = Aggregate().add([line])
+    assert [(group.record.event, group.count) for group in whole.groups] == [
+        *(("create", 1), ("exec", 3)),
+    ]
+    assert same(whole, list(records([line])))
+
+
+@pytest.mark.parametrize("size", [70_001, 1 << 22])
+def test_what_is_too_long_to_be_a_line_is_cut_where_the_records_are(size: int) -> None:
+    long = b"\r".join([b"\x1b[32m" + CREATED, MATMUL, GEMM] * (LONGEST_LINE // 300)) + b"\n"
+    data = MATMUL + b"\n" + long + MATMUL + b"\n" + long[:-1]
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert same(Aggregate().add(pieces), list(records([data])))
+
+
+def test_bytes_that_are_no_text_may_stand_in_lines_that_differ_in_their_sizes() -> None:
+    odd = MATMUL.replace(b"src:f32", b"src:f32\xff")
+    data = b"".join(odd.replace(b"128x256:", b"%dx256:" % size) + b"\n" for size in (1, 2, 3))
+    assert same(Aggregate().add([data]), list(records([data])))
 
 
 def test_calls_of_other_sizes_are_groups_of_their_own() -> None:

@@ -6,12 +6,13 @@ import gzip
 import io
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.model.registry import load
 from mlbackends.model.trace import (
     AnyRecord,
     Call,
@@ -21,7 +22,7 @@ from mlbackends.model.trace import (
     Record,
     Text,
 )
-from mlbackends.tracing.reading import LONGEST_LINE, joined, read, records
+from mlbackends.tracing.reading import LONGEST_LINE, joined, line_records, read, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +35,7 @@ LINES = [
     if line.startswith((b"onednn_verbose,v1", b"dnnl_verbose,", b"MKL_VERBOSE "))
 ]
 MATMUL = next(line for line in LINES if b"primitive,exec,cpu,matmul" in line)
+GEMM = next(line for line in LINES if line.startswith(b"MKL_VERBOSE SGEMM("))
 TEXT = st.binary(max_size=40).filter(
     lambda text: b"\n" not in text and b"_verbose," not in text and b"MKL_VERBOSE " not in text
 )
@@ -210,6 +212,59 @@ def test_a_line_without_end_is_cut_and_comes_out_whole() -> None:
     found = list(records(cut(data, range(0, len(data), 70_001))))
     assert len(found) == 4
     assert joined(found) == data
+
+
+def test_so_many_records_may_share_a_line() -> None:
+    parts = [b"".join([MATMUL, b"\\n"]), b"\x1b[31m[pid 1 tid 2 end 3] " + MATMUL + b"\x1b[0m\r"]
+    for part in parts:
+        data = b'{"text": "' + part * 4000 + b'"}\n'
+        found = list(records([data]))
+        assert [each.raw.encode() for each in found if each.kind == "primitive"] == [MATMUL] * 4000
+        assert joined(found) == data.replace(MATMUL, b"")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"onednn_verbose,",
+        b"MKL_VERBOSE ",
+        b"Intel MKL ERROR: ",
+        MATMUL,
+        MATMUL + b"\\n",
+        MATMUL[:60],
+        GEMM,
+        GEMM + b" text ",
+        b"onednn_verbose,v1,info,1x,1x,1x,1x",
+        b"MKL_VERBOSE SGEMM(1) onednn_verbose,v1,",
+        b"\x1b[31m" + MATMUL + b"\r",
+    ],
+)
+def test_twice_as_long_a_line_is_twice_the_work(
+    part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(data: bytes) -> int:
+        """Return how many characters the grammars are asked to look at."""
+        seen = 0
+
+        def counted(read: Any) -> Any:
+            def call(line: str) -> Any:
+                nonlocal seen
+                seen += len(line)
+                return read(line)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in ("mkl", "onednn"):
+                leaf = load("tracers", name)
+                patch.setattr(leaf, "parse", counted(leaf.parse))
+                patch.setattr(leaf, "split", counted(leaf.split))
+            list(line_records(data))
+        return seen
+
+    once, twice = work(part * 500), work(part * 1000)
+    assert twice <= 2 * once + 2 * len(part)
+    assert twice <= 4000 * len(part)
 
 
 @given(st.binary(max_size=300))

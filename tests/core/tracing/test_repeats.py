@@ -35,7 +35,10 @@ PLACES = [
     b"[rank1]: ",
     b"2026-11-21T16:35:59.123456789Z stdout F ",
     b"loss=0.1 ",
+    b"\x1b[36m",
+    b"\x1b[36m[rank1]: \x1b[0m",
 ]
+ENDS = [b"\n"] * 12 + [b"\r\n", b"\x1b[0m\n", b"\r", b"\\n", b"", b" text "]
 
 
 def rounded(value: Any) -> Any:
@@ -72,6 +75,7 @@ def logs(draw: st.DrawFn) -> bytes:
         b"text",
         MATMUL[:50],
         MATMUL + b",x",
+        MATMUL.replace(b"verbose", b"\x1b[31mverbose\x1b[0m"),
         *HEADERS,
     ]
     kinds = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=4, unique=True))
@@ -81,7 +85,8 @@ def logs(draw: st.DrawFn) -> bytes:
     for number, (line, place, time) in enumerate(draw(st.lists(chosen, max_size=60))):
         whole = timed(line, time) if line in (MATMUL, REORDER, MADE, GEMM) else line
         whole = whole.replace(b"075.670898", b"%03d.%06d" % (75 + number // 9, number))
-        found.append(place.replace(b"000000000", b"%09d" % (number * 7_000_000)) + whole + b"\n")
+        end = draw(st.sampled_from(ENDS))
+        found.append(place.replace(b"000000000", b"%09d" % (number * 7_000_000)) + whole + end)
     return b"".join(found) * draw(st.sampled_from([1, 1, 40]))
 
 
