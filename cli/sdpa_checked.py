@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from mlbackends.cli.catalogue import binary_size
 from mlbackends.cli.plain import one_line
+from mlbackends.cli.sdpa_tables import ROOMY, duration, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 
@@ -21,7 +22,6 @@ COLUMNS = (
 _NUMBERS = len(COLUMNS) - 1
 _SPARED = ("spread", "relative", "GFLOP/s", "memory")
 """What a narrow page has no room for, the least telling first."""
-_ROOMY = 120
 _MARKS = {
     "good": ("✓", "+", "32"),
     "bad": ("✗", "x", "31"),
@@ -32,49 +32,31 @@ _MARKS = {
 
 def printed(checked: Checked, page: Page) -> str:
     """Return a table for each problem, as wide as the page allows."""
-    lines = [line for each in checked.problems for line in _problem(each, page)]
-    lines += list(_notes(checked, page))
-    text = "\n".join(lines).rstrip("\n") + "\n"
+    told = [line for each in checked.problems for line in _problem(each, page)]
+    told += list(_notes(checked, page))
+    text = "\n".join(told).rstrip("\n") + "\n"
     return text if page.unicode else text.replace("×", "x").encode("ascii", "replace").decode()
 
 
 def _problem(problem: CheckedProblem, page: Page) -> Iterator[str]:
-    yield _styled(problem.text, "1", page)
+    yield styled(problem.text, "1", page)
     torch = problem.torch_chosen or "nobody"
     yield f"mlbackends takes {problem.chosen or 'nobody'}, torch would take {torch}"
     if problem.failure:
-        mark = _styled("✗" if page.unicode else "x", "31", page)
-        yield from _wrapped(f"  {mark} {one_line(problem.failure)}", 4, page)
+        sign = styled("✗" if page.unicode else "x", "31", page)
+        yield from wrapped(f"  {sign} {one_line(problem.failure)}", 4, page)
     yield from _table(problem, page)
     for result in problem.results:
-        yield from _why(result, page)
+        yield from why(result, page)
     if problem.peak_gflops:
-        yield _styled(f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}", "2", page)
+        yield styled(f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}", "2", page)
     yield ""
 
 
 def _table(problem: CheckedProblem, page: Page) -> Iterator[str]:
-    """Yield the rows of those who ran; where the page is narrow, the less telling columns go first."""
-    rows = [cells(each) for each in problem.results if each.ended is Ended.RAN]
-    if not rows:
-        return
-    kept = [at for at in range(len(COLUMNS)) if not at or any(row[at] for row in rows)]
-    widths = {at: max(len(COLUMNS[at]), *(len(row[at]) for row in rows)) for at in kept}
-    for spared in map(COLUMNS.index, _SPARED):
-        if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
-            break
-        widths.pop(spared, None)
-    kept = list(widths)
-    head = "  ".join(_cell(COLUMNS[at], widths[at], at) for at in kept)
-    yield _styled(f"    {head}", "2", page)
     ran = [each for each in problem.results if each.ended is Ended.RAN]
-    for result, row in zip(ran, rows, strict=True):
-        told = "  ".join(_cell(row[at], widths[at], at) for at in kept)
-        yield f"  {_mark(result, page)} {told}".rstrip()
-
-
-def _cell(text: str, width: int, at: int) -> str:
-    return text.ljust(width) if at == 0 else text.rjust(width)
+    rows = [(mark(each, page), cells(each)) for each in ran]
+    return lines(COLUMNS, rows, _SPARED, page)
 
 
 def cells(result: Result) -> tuple[str, ...]:
@@ -90,38 +72,30 @@ def cells(result: Result) -> tuple[str, ...]:
     if timing is not None:
         row[4] = duration(timing.median_seconds)
         row[5] = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
-        row[6] = f"{timing.gflops:.3g}" if timing.gflops < 1000 else f"{timing.gflops:.0f}"
+        row[6] = speed(timing.gflops)
         row[7] = "" if timing.share_of_peak is None else f"{timing.share_of_peak:.0%}"
     if result.memory is not None:
         row[8] = f"+{binary_size(result.memory.extra_bytes)}"
     return tuple(row)
 
 
-def duration(seconds: float) -> str:
-    """Return a time in three digits, with its unit."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def _why(result: Result, page: Page) -> Iterator[str]:
+def why(result: Result, page: Page) -> Iterator[str]:
     """Yield why a backend gave no result, or a wrong one, and what to type to see that again."""
     if result.ended is not Ended.RAN:
-        mark = _mark(result, page)
+        sign = mark(result, page)
         word = "" if result.ended is Ended.CANNOT else f"{result.ended}: "
         for number, reason in enumerate(result.reasons):
-            name = f"{mark} {result.backend}: {word}" if not number else "  "
-            yield from _wrapped(f"  {name}{one_line(reason.message)} [{reason.code}]", 6, page)
+            name = f"{sign} {result.backend}: {word}" if not number else "  "
+            yield from wrapped(f"  {name}{one_line(reason.message)} [{reason.code}]", 6, page)
             if reason.hint:
                 arrow = "→" if page.unicode else "->"
-                yield from _wrapped(f"      {arrow} {one_line(reason.hint)}", 8, page)
+                yield from wrapped(f"      {arrow} {one_line(reason.hint)}", 8, page)
     elif result.errors is not None and not result.errors.within:
         from mlbackends.sdpa.checking.outcome import said
 
-        yield from _wrapped(f"    {result.backend} is wrong: {said(result)}", 6, page)
+        yield from wrapped(f"    {result.backend} is wrong: {said(result)}", 6, page)
     elif result.incomparable:
-        yield from _wrapped(f"    {result.backend} is not compared: {result.incomparable}", 6, page)
+        yield from wrapped(f"    {result.backend} is not compared: {result.incomparable}", 6, page)
     if not result.good:
         # On a line of its own and never broken: it is there to be copied.
         yield f"      {result.command}"
@@ -143,11 +117,11 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
         "max error, relative: against float64; of plain: in units of the same type's plain formula's"
     ]
     notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
-    if page.width < _ROOMY:
-        notes.append(f"a wider page, such as with COLUMNS={_ROOMY}, has more columns")
+    if page.width < ROOMY:
+        notes.append(f"a wider page, such as with COLUMNS={ROOMY}, has more columns")
     if any(each.results for each in checked.problems):
         for note in notes:
-            yield from (_styled(line, "2", page) for line in _wrapped(note, 2, page))
+            yield from (styled(line, "2", page) for line in wrapped(note, 2, page))
 
 
 def markdown(checked: Checked) -> str:
@@ -175,7 +149,8 @@ def markdown(checked: Checked) -> str:
     return "\n".join(parts)
 
 
-def _mark(result: Result, page: Page) -> str:
+def mark(result: Result, page: Page) -> str:
+    """Return the sign of how it ended."""
     if result.good and result.ended is Ended.RAN:
         word = "open" if result.incomparable else "good"
     else:
@@ -183,14 +158,11 @@ def _mark(result: Result, page: Page) -> str:
     if result.errors is not None and not result.errors.within:
         word = "bad"
     fancy, plain, color = _MARKS[word]
-    return _styled(fancy if page.unicode else plain, color, page)
+    return styled(fancy if page.unicode else plain, color, page)
 
 
-def _styled(text: str, color: str, page: Page) -> str:
-    return f"\033[{color}m{text}\033[0m" if page.color else text
-
-
-def _wrapped(text: str, indent: int, page: Page) -> list[str]:
+def wrapped(text: str, indent: int, page: Page) -> list[str]:
+    """Return lines as wide as the page, indented from the second on."""
     import textwrap
 
     return textwrap.wrap(

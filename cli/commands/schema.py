@@ -14,6 +14,7 @@ _RECORDS = [
     "sdpa-explain",
     "sdpa-list",
     "sdpa-check",
+    "sdpa-bench",
 ]
 
 
@@ -32,7 +33,7 @@ def command(record: str, output: str) -> None:
     RECORD is report: what `backends info --format json` prints, flags: what `backends flags list
     --format json` prints, outcome: what `backends doctor --format json` and every other command
     that judges prints, devices: what `backends explain device --format json` prints, sdpa-explain,
-    sdpa-list and sdpa-check: what the commands of these names print, or policy: what
+    sdpa-list, sdpa-check and sdpa-bench: what the commands of these names print, or policy: what
     `backends audit --policy` reads, for editors that check TOML. The dialect is 2020-12. Each field of
     a report has an x-role: fact, metric, identity or volatile. Within a major version of the schema, which is
     the number after the slash in "backends.report/1", fields and facts are only added.

@@ -14,6 +14,7 @@ Start with:
   backends sdpa explain --shape 2,8,1024,64 --device sm90   the same for a GPU that is not here
   backends sdpa list                                        what each takes
   backends sdpa check --shape 2,8,1024,64                   right, and how fast
+  backends sdpa bench --shape 2,8,1024,64 --peers           beside torch's, in turn
 """
 
 command = FolderGroup("cli.sdpa", name="sdpa", help=HELP, no_args_is_help=True)

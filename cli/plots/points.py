@@ -4,11 +4,11 @@ import math
 
 from mlbackends.cli.picture.svg import Drawing
 from mlbackends.cli.plots.colours import Colours
-from mlbackends.cli.plots.scale import Logarithmic, amount, grid, notes
+from mlbackends.cli.plots.scale import MARGIN, Logarithmic, amount, grid, notes
 from mlbackends.model.trace_views import Roofline, RooflinePoint
 from mlbackends.tracing.observing import times, took
 
-_LEFT, _TOP, _FOOT = 48, 24, 40
+_LEFT, _TOP, _FOOT = int(MARGIN), 24, 40
 
 
 def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:

@@ -5,6 +5,9 @@ import textwrap
 
 from mlbackends.cli.picture.svg import Drawing, width_of
 
+MARGIN = 48.0
+"""Pixels to the left of a frame, for its numbers."""
+
 TICKS_APART = 90
 """Pixels between two ticks, about."""
 
@@ -54,6 +57,10 @@ class Logarithmic:
         part = (math.log10(max(number, 1e-300)) - self._low) / (self._high - self._low)
         return self._start + min(1.0, max(0.0, part)) * (self._end - self._start)
 
+    def ends(self) -> tuple[float, float]:
+        """Return the lowest and the highest number that have a place."""
+        return 10.0**self._low, 10.0**self._high
+
     def ticks(self) -> list[float]:
         """Return powers of ten, and 2 and 5 times them where there are few."""
         room = abs(self._end - self._start) / TICKS_APART
@@ -62,7 +69,7 @@ class Logarithmic:
         found = [10.0**power for power in powers if power % every == 0]
         if every == 1 and (self._high - self._low) * 3 <= room:
             found = sorted(each * factor for each in found for factor in (1, 2, 5))
-        inside = 10.0**self._low, 10.0**self._high
+        inside = self.ends()
         return [each for each in found if inside[0] <= each <= inside[1]]
 
 
@@ -94,4 +101,4 @@ def grid(
     for each in up.ticks():
         drawing.words(left - 6, up.at(each) + 4, amount(each), 60, "small", "end")
     drawing.words((left + right) / 2, bottom + 31, names[0], right - left, "small", "middle")
-    drawing.words(2, top - 8, names[1], right - left, "small")
+    drawing.words(left - MARGIN + 2, top - 8, names[1], right - left, "small")

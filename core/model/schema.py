@@ -5,7 +5,16 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from mlbackends.model import audit, checked, device_kinds, explanation, policy, registry, switches
+from mlbackends.model import (
+    audit,
+    benched,
+    checked,
+    device_kinds,
+    explanation,
+    policy,
+    registry,
+    switches,
+)
 from mlbackends.model.audit import Outcome
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.records import SCHEMA, Fact, Report
@@ -148,6 +157,11 @@ def sdpa_check_schema() -> dict[str, Any]:
     return _of(checked.Checked, checked.SCHEMA)
 
 
+def sdpa_bench_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of what `sdpa bench` prints."""
+    return _of(benched.Benched, benched.SCHEMA)
+
+
 SCHEMAS = {
     "report": report_schema,
     "flags": flags_schema,
@@ -157,6 +171,7 @@ SCHEMAS = {
     "sdpa-explain": sdpa_explain_schema,
     "sdpa-list": sdpa_list_schema,
     "sdpa-check": sdpa_check_schema,
+    "sdpa-bench": sdpa_bench_schema,
 }
 """The schema of each kind of record that a command prints or reads."""
 

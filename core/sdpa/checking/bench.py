@@ -11,7 +11,7 @@ from mlbackends.sdpa.checking.peer import peers
 from mlbackends.sdpa.checking.plan import Plan
 from mlbackends.sdpa.checking.served import Served, environment, own_command, program_command
 
-VALUES, PEAK = "the values", "the peak"
+VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
 _CHECKING = "mlbackends.kernels.checking"
 
 
@@ -32,7 +32,7 @@ class Bench:
         return served.ask(request, self.plan.timeout)
 
     def _command(self, name: str) -> list[str]:
-        if name in (VALUES, PEAK):
+        if name in (VALUES, PEAK, BANDWIDTH):
             return own_command(f"{_CHECKING}.{name.removeprefix('the ')}")
         for each in peers():
             if each.name == name:

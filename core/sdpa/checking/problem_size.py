@@ -29,6 +29,13 @@ def flops(problem: AttentionProblem) -> int:
     return 2 * heads * seen_scores(problem) * (problem.head_dim + problem.value_dim)
 
 
+def least_bytes(problem: AttentionProblem) -> int:
+    """Return the bytes of inputs and result: what must be moved once, however it is computed."""
+    specs = [problem.query, problem.key, problem.value, problem.mask]
+    moved = sum(each.elements * ITEM_BYTES[each.dtype] for each in specs if each is not None)
+    return moved + prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+
+
 def needed_bytes(problem: AttentionProblem) -> int:
     """Return about how much memory a check takes: tensors in several processes, and in float64."""
     inputs = (problem.query, problem.key, problem.value)

@@ -25,14 +25,13 @@ def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
     from mlbackends import __version__
 
     ours, others = wanted(plan)
-    places = {name: _place(name) for name in dict.fromkeys(each.device for each in wordings)}
+    places = {name: place(name) for name in dict.fromkeys(each.device for each in wordings)}
     told = []
     with bench(plan) as processes:
         for done, wording in enumerate(wordings):
             if progress is not None:
                 progress(done, len(wordings), wording.text)
-            place = places[wording.device]
-            case = Case(processes, wording, explained(wording, place))
+            case = Case(processes, wording, explained(wording, places[wording.device]))
             told.append(case.run(ours, others))
             # Ours afresh for each problem: what memory a backend holds on to would be missed. Peers
             # take seconds to start; they hold on to none that the allocator cannot give back.
@@ -41,13 +40,13 @@ def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
         schema=SCHEMA,
         tool=f"backends {__version__}",
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        processor=_processor(),
-        threads=_threads(),
+        processor=processor(),
+        threads=threads(),
         problems=tuple(told),
     )
 
 
-def _place(name: str) -> NamedDevice:
+def place(name: str) -> NamedDevice:
     """Return a device on which this machine can compute. Raises BadInput for any other."""
     hint = "`backends sdpa explain` tells who could take it"
     if name in LOWERED:
@@ -66,7 +65,8 @@ def _features() -> tuple[str, ...]:
     return tuple(map(str, probe.get("features", ())))
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return this machine's processor by its own name, "" where it tells none."""
     return str(_cpu().get("model_name", ""))
 
 
@@ -78,7 +78,8 @@ def _cpu() -> dict[str, Any]:
     return survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts
 
 
-def _threads() -> int:
+def threads() -> int:
+    """Return on how many processors this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

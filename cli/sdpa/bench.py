@@ -1,0 +1,155 @@
+"""Time backends and peers in turn on a grid of problems: how they compare, in a table and a picture."""
+
+from typing import Any
+
+import click
+
+from mlbackends.cli import exits
+from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.cli.sdpa_options import (
+    PEOPLE,
+    PYTHON,
+    complete_backend,
+    problem_options,
+    wordings_of,
+)
+from mlbackends.cli.terminal import ProgressLine
+
+_BAR = 24
+
+
+class _Progress(ProgressLine):
+    """Shows how much of the grid is done."""
+
+    def __call__(self, done: int, total: int, waited_for: str) -> None:
+        full = done * _BAR // total
+        self._text = f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}  {waited_for}"
+
+
+@click.command(
+    "bench",
+    epilog="""\b
+Examples:
+  backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
+  backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
+  backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
+""",
+)
+@problem_options
+@click.option(
+    "--backend",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_backend,
+    help="Time this one, or this peer; may be given again.",
+)
+@click.option("--peers", is_flag=True, help="Time other people's too, each in its own process.")
+@PYTHON
+@click.option(
+    "--against",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_backend,
+    help="Whom to compare the others with.  [default: the first peer, else the slowest]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=11,
+    show_default=True,
+    metavar="N",
+    help="How often each takes its turn.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.01, max=86400),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a backend may take for one answer before it is stopped.",
+)
+@click.option(
+    "--plot", metavar="FILE.svg", default="", help="Draw speed over length, and a roofline."
+)
+@click.option(
+    "--compare",
+    "saved",
+    metavar="FILE",
+    default="",
+    help="Compare with a run that --format json saved.",
+)
+@click.option(
+    "--fail-below",
+    type=click.FloatRange(min=0, max=100),
+    default=0.0,
+    metavar="RATIO",
+    help="With --compare, exit 1 where a backend has less than RATIO times its saved share of the peak.",
+)
+@PEOPLE
+@OUTPUT
+@COLOR
+def command(
+    names: tuple[str, ...],
+    peers: bool,
+    python: str,
+    against: str,
+    rounds: int,
+    timeout: float,
+    plot: str,
+    saved: str,
+    fail_below: float,
+    form: str,
+    output: str,
+    color: str,
+    **words: Any,
+) -> int:
+    """Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
+
+    Told are medians with the middle half of the calls, the share of the machine's peak and bandwidth that
+    were measured beside them, and how many times as fast each is as another, round by round. On a machine
+    whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1 where one
+    is wrong, a backend crashed, or --fail-below says so.
+    """
+    import msgspec
+
+    from mlbackends.cli import sdpa_benched
+    from mlbackends.cli.output import write
+    from mlbackends.cli.terminal import page
+    from mlbackends.model.errors import BadInput
+    from mlbackends.sdpa.checking import benching
+    from mlbackends.sdpa.checking.plan import Plan, wanted
+
+    wordings = wordings_of(words)
+    if fail_below and not saved:
+        raise BadInput("--fail-below is for --compare FILE")
+    before = benching.read_saved(saved) if saved else None
+    named = (*names, against) if names and against else names
+    plan = Plan(names=named, peers=peers, python=python, rounds=rounds, timeout=timeout)
+    wanted(Plan(names=(against,) if against else ()))  # a wrong name is told before anything runs
+    progress = _Progress()
+    try:
+        run = benching.benched(wordings, plan, progress)
+    finally:
+        progress.clear()
+    run = benching.compared(run, before) if before else run
+    if plot:
+        from mlbackends.cli.sdpa_picture import picture
+
+        write(picture(run), plot)
+    base = against or sdpa_benched.baseline(run)
+    if form == "json":
+        write(msgspec.json.format(msgspec.json.encode(run), indent=2).decode(), output)
+    elif form == "markdown":
+        write(sdpa_benched.markdown(run, base), output)
+    else:
+        style = page(color, to_file=output not in ("", "-"))
+        write(sdpa_benched.printed(run, base, style), output)
+    slower = [
+        each
+        for one in run.problems
+        for each in one.changes
+        if (each.by_share or each.by_time) < fail_below
+    ]
+    good = all(each.checked.good for each in run.problems)
+    return exits.YES if good and not slower else exits.NO

@@ -1,0 +1,73 @@
+"""A run of `sdpa bench` as one SVG file that stands alone: speed over length, and a roofline."""
+
+from mlbackends.cli.picture.svg import Drawing
+from mlbackends.cli.plots.colours import Colours
+from mlbackends.cli.plots.lengths import lengths, speeds
+from mlbackends.cli.plots.machine_roof import machine_roof
+from mlbackends.cli.plots.scale import notes
+from mlbackends.model.benched import Benched, BenchedProblem
+
+_WIDTH = 960.0
+_GAP = 20.0
+_MOST = 12
+"""So many kinds of problems are drawn; more would be a wall of pictures."""
+_STYLE = """
+:root{--paper:#fff;--ink:#1c2128;--dim:#59636e;--line:#d5dae0;--soft:#f3f5f8;
+--s0:#2f6fb0;--s1:#d1711b;--s2:#2b8a66;--s3:#a8508a;--s4:#b59a00;--s5:#4aa5c4;--s6:#b5483a;--s7:#6c5fb5;
+--other:#8a939d}
+@media (prefers-color-scheme:dark){
+:root{--paper:#14181d;--ink:#e2e7ec;--dim:#97a1ac;--line:#353c45;--soft:#1d232a;
+--s0:#6ba4de;--s1:#e9954a;--s2:#56bb93;--s3:#d084b6;--s4:#d6bf45;--s5:#74c6e2;--s6:#e37f72;--s7:#9f94e4;
+--other:#7b858f}}
+svg{font:12px system-ui,-apple-system,"Segoe UI",Roboto,Arial,sans-serif;background:var(--paper)}
+text{fill:var(--ink)}.small{font-size:11px}.bold{font-weight:600;font-size:13px}
+.paper{fill:var(--paper)}.plot{fill:var(--soft)}.grid{fill:none;stroke:var(--line)}
+.roof{fill:none;stroke:var(--dim);stroke-width:1.5;stroke-dasharray:5 4}
+.s0{fill:var(--s0);stroke:var(--s0)}.s1{fill:var(--s1);stroke:var(--s1)}.s2{fill:var(--s2);stroke:var(--s2)}
+.s3{fill:var(--s3);stroke:var(--s3)}.s4{fill:var(--s4);stroke:var(--s4)}.s5{fill:var(--s5);stroke:var(--s5)}
+.s6{fill:var(--s6);stroke:var(--s6)}.s7{fill:var(--s7);stroke:var(--s7)}.other{fill:var(--other);stroke:var(--other)}
+.line{fill:none;stroke-width:2}.dot{stroke:var(--paper);stroke-width:1}
+""".replace("\n", "")
+
+
+def picture(benched: Benched) -> str:
+    """Return the file."""
+    kinds: dict[str, list[BenchedProblem]] = {}
+    for problem in benched.problems:
+        kinds.setdefault(problem.kind, []).append(problem)
+    names = dict.fromkeys(
+        each.backend for one in benched.problems for each in one.checked.results if each.timing
+    )
+    colours = Colours(names)
+    drawing = Drawing()
+    y = 12.0 + colours.legend(drawing, 8, 12, _WIDTH - 16)
+    told = [speed for one in benched.problems for speed in speeds(one).values()] or [1.0]
+    range_of_all = (min(told), max(told))
+    half = (_WIDTH - _GAP) / 2
+    shown = list(kinds.values())[:_MOST]
+    for at in range(0, len(shown), 2):
+        pair = shown[at : at + 2]
+        width = half if len(shown) > 1 else _WIDTH
+        y += max(
+            lengths(drawing, each, colours, (number * (half + _GAP), y), width, range_of_all)
+            for number, each in enumerate(pair)
+        )
+    y += machine_roof(drawing, benched, colours, (0.0, y), _WIDTH)
+    y += notes(drawing, _notes(benched, len(kinds)), y, _WIDTH)
+    paper = Drawing()
+    paper.box(0, 0, _WIDTH, y + 8, "paper")
+    paper.add(drawing)
+    said = f"{len(benched.problems)} problems, {', '.join(names)}"
+    text = paper.document("sdpa", _WIDTH, y + 8, "Speed of attention backends", said)
+    return text.replace("><title", f' width="{_WIDTH:.0f}"><style>{_STYLE}</style><title', 1)
+
+
+def _notes(benched: Benched, kinds: int) -> list[str]:
+    where = f"{benched.processor or 'this processor'}, {benched.threads} threads"
+    how = f"medians of {benched.rounds} rounds in turn"
+    found = [f"{where}; {benched.tool}, {benched.created}; {how}"]
+    if benched.bandwidth_by:
+        found.append(f"The dashed line is the measured peak, and {benched.bandwidth_by}.")
+    if kinds > _MOST:
+        found.append(f"and {kinds - _MOST} more kinds of problems")
+    return found

@@ -1,0 +1,55 @@
+"""A table of short cells that fits the page: where it is narrow, the less telling columns go."""
+
+from collections.abc import Iterator, Sequence
+
+from mlbackends.cli.terminal import Page
+
+ROOMY = 120
+"""So many columns of text show every column of a table."""
+
+
+def lines(
+    columns: Sequence[str],
+    rows: Sequence[tuple[str, tuple[str, ...]]],
+    spared: Sequence[str],
+    page: Page,
+) -> Iterator[str]:
+    """Yield the lines of a table. rows: a mark and the cells. spared: the columns that go first.
+
+    Columns that no row has anything in are left out.
+    """
+    if not rows:
+        return
+    used = [at for at in range(len(columns)) if not at or any(row[at] for _, row in rows)]
+    widths = {at: max(len(columns[at]), *(len(row[at]) for _, row in rows)) for at in used}
+    for name in spared:
+        if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
+            break
+        widths.pop(columns.index(name), None)
+    head = "  ".join(_cell(columns[at], width, at) for at, width in widths.items())
+    yield styled(f"    {head}", "2", page)
+    for mark, row in rows:
+        told = "  ".join(_cell(row[at], width, at) for at, width in widths.items())
+        yield f"  {mark} {told}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """Return a time in three digits, with its unit."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def speed(gflops: float) -> str:
+    """Return GFLOP/s in three digits."""
+    return f"{gflops:.3g}" if gflops < 1000 else f"{gflops:.0f}"
+
+
+def styled(text: str, color: str, page: Page) -> str:
+    """Return text in one of the terminal's styles, where the page has any."""
+    return f"\033[{color}m{text}\033[0m" if page.color else text
+
+
+def _cell(text: str, width: int, at: int) -> str:
+    return text.ljust(width) if at == 0 else text.rjust(width)

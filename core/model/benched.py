@@ -1,0 +1,69 @@
+"""How fast attention backends are beside one another, as `backends sdpa bench` tells it."""
+
+from msgspec import Struct
+
+from mlbackends.model.checked import CheckedProblem
+
+SCHEMA = "backends.sdpa-bench/1"
+
+
+class Ratio(Struct, frozen=True):
+    """How many times as fast one backend is as another: the median over rounds in which both took turns.
+
+    lower, upper: a quarter of the rounds were below, or above.
+    """
+
+    backend: str
+    to: str
+    median: float
+    lower: float
+    upper: float
+
+
+class Change(Struct, frozen=True):
+    """How many times as fast a backend is as in a saved run.
+
+    by_time: of the median times. by_share: of the shares of the peak that was measured beside them, which
+    the speed of the machine at that hour changes less; None where one of them has none.
+    """
+
+    backend: str
+    by_time: float
+    by_share: float | None = None
+
+
+class BenchedProblem(Struct, frozen=True):
+    """One problem: what was computed and timed, how the backends compare, and what has changed.
+
+    least_bytes: of inputs and result, each moved once. length: of the keys. kind: the words of the
+    problem without its lengths, which are what a picture is drawn over.
+    """
+
+    checked: CheckedProblem
+    least_bytes: int
+    length: int
+    kind: str
+    ratios: tuple[Ratio, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    def ratio(self, backend: str, to: str) -> Ratio | None:
+        """Return how two backends compare; None where they were not timed together."""
+        found = (each for each in self.ratios if (each.backend, each.to) == (backend, to))
+        return next(found, None)
+
+
+class Benched(Struct, frozen=True):
+    """The answer to `backends sdpa bench`.
+
+    bandwidth_bytes_per_second: of memory, None where it was not measured; bandwidth_by: how it was.
+    """
+
+    schema: str
+    tool: str
+    created: str
+    processor: str
+    threads: int
+    rounds: int
+    problems: tuple[BenchedProblem, ...]
+    bandwidth_bytes_per_second: float | None = None
+    bandwidth_by: str = ""

@@ -1,0 +1,170 @@
+"""`backends sdpa bench`: backends timed in turn, how they compare, the picture, and a saved run."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+from msgspec.structs import replace
+from running import backends
+
+from mlbackends.cli import sdpa_benched
+from mlbackends.cli.sdpa_picture import picture
+from mlbackends.cli.terminal import Page
+from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
+from mlbackends.model.checked import CheckedProblem, Ended, Result, Timing
+from mlbackends.model.records import Device
+from mlbackends.model.schema import SCHEMAS
+from mlbackends.sdpa.checking.benching import compared
+from mlbackends.sdpa.problem_text import parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GRID = ("--shape", "1,1,8,16", "--shape", "1,1,16,16", "--rounds", "1", "--backend", "math")
+
+
+def problem(text: str, **seconds: float) -> BenchedProblem:
+    (wording,) = parse(text)
+    results = tuple(
+        Result(
+            backend=name,
+            answers_to="MATH",
+            ended=Ended.RAN,
+            command="",
+            peer=name.startswith("torch"),
+            timing=Timing(3, each, each * 0.9, each * 1.1, 1e-3 / each, 1e-5 / each),
+        )
+        for name, each in seconds.items()
+    )
+    checked = CheckedProblem(
+        text,
+        wording.problem(Device("cpu", 0)),
+        "math",
+        "MATH",
+        1_000_000,
+        results,
+        0.0,
+        100.0,
+        "a product",
+    )
+    ratios = tuple(
+        Ratio(one, two, seconds[two] / seconds[one], 1.0, 2.0)
+        for one in seconds
+        for two in seconds
+        if one != two
+    )
+    return BenchedProblem(checked, 4096, wording.shape[-2], "--shape 1,1,L,16", ratios)
+
+
+def run(*problems: BenchedProblem) -> Benched:
+    return Benched(
+        SCHEMA, "backends 1", "2026-01-01T00:00:00Z", "a CPU <1>", 2, 3, problems, 1e10, "a copy"
+    )
+
+
+SAMPLE = run(
+    problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-5),
+    problem("--shape 1,1,128,16", math=8e-5, torch_flash=2e-5),
+)
+
+
+def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
+    saved, drawn = tmp_path / "then.json", tmp_path / "speed.svg"
+    done = backends(
+        "sdpa", "bench", *GRID, "--format", "json", "--output", str(saved), "--plot", str(drawn)
+    )
+    data: dict[str, Any] = msgspec.json.decode(saved.read_bytes())
+    again = backends("sdpa", "bench", *GRID, "--compare", str(saved), "--fail-below", "100")
+
+    assert done.returncode == 0, done.stderr
+    Draft202012Validator(SCHEMAS["sdpa-bench"]()).validate(data)
+    assert [each["kind"] for each in data["problems"]] == ["--shape 1,1,L,16"] * 2
+    assert data["bandwidth_bytes_per_second"] > 0
+    assert ET.fromstring(drawn.read_text()).tag.endswith("svg")
+    assert again.returncode == 1
+    assert "× saved" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--against", "mth"), "did you mean 'math'?"),
+        (("--fail-below", "0.9"), "--compare"),
+        (("--compare", "/nonexistent"), "cannot be read"),
+        (("--rounds", "0"), "--rounds"),
+    ],
+)
+def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:
+    done = backends("sdpa", "bench", "--shape", "1,1,8,8", *words)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[1]", b"{" * 5000, b"\xff", msgspec.json.encode(replace(SAMPLE, schema="x/1"))],
+)
+def test_a_file_that_is_no_saved_run_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "then.json"
+    path.write_bytes(data)
+    done = backends("sdpa", "bench", "--shape", "1,1,8,8", "--compare", str(path))
+
+    assert done.returncode == 2
+    assert str(path) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_others_are_compared_with_the_first_peer() -> None:
+    base = sdpa_benched.baseline(SAMPLE)
+    text = sdpa_benched.printed(SAMPLE, base, Page(width=200))
+
+    assert base == "torch_flash"
+    assert "× torch_flash" in text
+    assert "0.25" in text
+
+
+def test_without_a_peer_they_are_compared_with_the_slowest() -> None:
+    assert sdpa_benched.baseline(run(problem("--shape 1,1,64,16", math=4e-5, other=1e-5))) == "math"
+    assert sdpa_benched.baseline(run()) == ""
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_narrow_page_shows_fewer_columns(width: int) -> None:
+    lines = sdpa_benched.printed(SAMPLE, "math", Page(width=width)).splitlines()
+    table = [line for line in lines if line.startswith("    ") or "math" in line]
+
+    assert all(len(line) <= max(width, 56) for line in table if not line.startswith("×"))
+    assert ("of memory" in " ".join(table)) is (width == 200)
+
+
+def test_what_changed_is_told_by_time_and_by_share_of_the_peak() -> None:
+    faster = run(problem("--shape 1,1,64,16", math=2e-5), problem("--shape 1,1,7,16", math=1.0))
+    now = compared(faster, SAMPLE)
+
+    assert [each.by_time for each in now.problems[0].changes] == [2.0]
+    assert [each.by_share for each in now.problems[0].changes] == [2.0]
+    assert now.problems[1].changes == ()
+
+
+def test_the_picture_has_a_line_for_each_backend_and_escapes_what_it_says() -> None:
+    root = ET.fromstring(picture(SAMPLE))
+    space = "{http://www.w3.org/2000/svg}"
+    lines = [each for each in root.iter(f"{space}path") if "line" in each.get("class", "").split()]
+    dots = [each for each in root.iter(f"{space}path") if "dot" in each.get("class", "").split()]
+
+    assert len(lines) == 2
+    assert len(dots) == 2 * 2 + 2 * 2  # over the lengths, and below the roof
+    assert "a CPU <1>" in "".join(root.itertext())
+
+
+def test_a_run_without_a_result_is_drawn_and_printed() -> None:
+    empty = run(problem("--shape 1,1,64,16"))
+
+    assert ET.fromstring(picture(empty)).tag.endswith("svg")
+    assert "--shape 1,1,64,16" in sdpa_benched.printed(empty, "", Page())
+    assert "--shape" not in sdpa_benched.markdown(empty, "").replace("problem", "")
