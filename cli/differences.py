@@ -51,11 +51,12 @@ def _wrapped(text: str, page: Page, first: str, others: str) -> list[str]:
 
 def listing(difference: Difference) -> Listing:
     """Return the changes as rows, and below them how many there are."""
-    groups = tuple(
-        Group(probe, tuple(_row(change) for change in changes))
-        for probe, changes in _groups(difference).items()
-    )
-    return Listing(("", "before", "after"), groups, notes=tuple(_notes(difference)))
+    rows = []
+    for change in difference.changes:
+        _, before, after = _row(change)
+        rows.append((str(change.kind), one_line(change.name), before, after))
+    columns = ("", "name", "before", "after")
+    return Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
 
 
 def _groups(difference: Difference) -> dict[str, list[Change]]:

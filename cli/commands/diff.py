@@ -56,7 +56,7 @@ def command(
     """
     import msgspec
 
-    from mlbackends.audit.comparing import compare, kept
+    from mlbackends.audit.comparing import check_globs, compare, kept
     from mlbackends.audit.differing import outcome_of
     from mlbackends.audit.subjects import name_of, reports_of
     from mlbackends.cli.differences import listing, printed
@@ -68,6 +68,7 @@ def command(
         reports = reports_of(before, after, progress=progress)
     finally:
         progress.clear()
+    check_globs((*only, *ignore), *reports)
     difference = compare(*reports, names=(name_of(before), name_of(after)))
     difference = kept(difference, only, ignore)
     style = page(color, to_file=output not in ("", "-"))

@@ -19,7 +19,7 @@ from mlbackends.audit.pairing import devices, libraries
 from mlbackends.model import registry
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 
@@ -55,6 +55,36 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
         changes=tuple(changes),
         notes=tuple(_notes(before, after)),
     )
+
+
+def check_globs(globs: Sequence[str], *reports: Report) -> None:
+    """Raise UnknownName, with the nearest name, for a glob that no name of a report could fit.
+
+    Only parts without a wildcard can be wrong: the probe, and the fact or field below it.
+    """
+    for glob in globs:
+        probe, _, rest = glob.partition(".")
+        if _has_wildcard(probe):
+            continue
+        probes = tuple({name: None for report in reports for name in report.probes})
+        if probe not in probes:
+            raise UnknownName("probe", probe, probes)
+        head = rest.partition("[")[0].partition(".")[0]
+        if not head or _has_wildcard(head):
+            continue
+        module = registry.load("probes", probe) if probe in registry.names("probes") else None
+        known = dict.fromkeys(("presence", "version", "warnings", "libraries", "devices"))
+        known |= dict.fromkeys(fact.name for fact in getattr(module, "FACTS", ()))
+        for report in reports:
+            if probe in report.probes:
+                known |= dict.fromkeys(report.probes[probe].facts)
+        if head not in known:
+            names = tuple(f"{probe}.{each}" for each in known)
+            raise UnknownName("value", f"{probe}.{head}", names)
+
+
+def _has_wildcard(part: str) -> bool:
+    return "*" in part or "?" in part
 
 
 def kept(

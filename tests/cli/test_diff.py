@@ -59,6 +59,41 @@ def test_every_format_tells_the_change_and_ends_with_1(form: str) -> None:
     assert "64" in done.stdout or form == "prometheus"  # which has numbers, no messages
 
 
+def test_markdown_has_the_whole_name_in_each_row() -> None:
+    done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--format", "markdown")
+    assert "| changed | cpu.cores | 64 | 8 |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "glob", "said"),
+    [
+        ("--only", "cpuu.*", "did you mean 'cpu'?"),
+        ("--only", "cpuu", "did you mean 'cpu'?"),
+        ("--ignore", "cpu.featuers", "did you mean 'cpu.features'?"),
+        ("--only", "cpu.corez.x", "did you mean 'cpu.cores'"),
+    ],
+)
+def test_a_filter_that_no_name_fits_is_an_error(option: str, glob: str, said: str) -> None:
+    done = backends("diff", HGX, BROKEN, option, glob)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "glob",
+    [
+        "*.found_by",
+        "cpu.*",
+        "cudnn.libraries[libcudnn.so.9]",
+        "cpu.mitigations.x",
+        "c?u",
+        "cpu.sve",
+    ],
+)
+def test_a_filter_that_could_fit_is_taken(glob: str) -> None:
+    assert backends("diff", HGX, BROKEN, "--ignore", glob).returncode == 1
+
+
 @pytest.mark.parametrize("form", registry.names("cli.outcomes"))
 def test_every_format_can_say_that_nothing_differs(form: str) -> None:
     done = backends("diff", HGX, HGX, "--format", form)
