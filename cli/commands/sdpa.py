@@ -7,9 +7,10 @@ HELP = """Ask who can compute scaled-dot-product attention, why not, whether it 
 A problem is given in words: --shape B,H,L,E and what else it asks for. A list with commas stands for
 each of its members, so that a command may be a whole grid of problems; --problems reads them from a
 file, one a line in the same words, # before a comment.
+"""
 
-\b
-Start with:
+EXAMPLES = """\b
+Examples:
   backends sdpa explain --shape 2,8,1024,64                 who can, and why not
   backends sdpa explain --shape 2,8,1024,64 --device sm90   the same for a GPU that is not here
   backends sdpa list                                        what each takes
@@ -17,4 +18,4 @@ Start with:
   backends sdpa bench --shape 2,8,1024,64 --peers           beside torch's, in turn
 """
 
-command = FolderGroup("cli.sdpa", name="sdpa", help=HELP, no_args_is_help=True)
+command = FolderGroup("cli.sdpa", name="sdpa", help=HELP, epilog=EXAMPLES, no_args_is_help=True)
