@@ -8,12 +8,12 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from math import inf, isfinite
 from typing import Any, Self
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
 from mlbackends.tracing.colours import plain
+from mlbackends.tracing.durations import is_time
 from mlbackends.tracing.markers import LENGTH as MARK_LENGTH
 from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reading import LONGEST_LINE, line_records, lines
@@ -69,9 +69,9 @@ class Group:
 
     def drop_senseless(self) -> int:
         """Take out what is no time, such as "nan" or "-1", and return how many there were."""
-        if isfinite(sum(self.durations)) and min(self.durations, default=0) >= 0:
+        if is_time(sum(self.durations)) and min(self.durations, default=0) >= 0:
             return 0
-        kept = [each for each in self.durations if isfinite(each) and each >= 0]
+        kept = [each for each in self.durations if is_time(each)]
         dropped = len(self.durations) - len(kept)
         self.durations[:] = array("d", kept)
         return dropped
@@ -208,7 +208,7 @@ class Aggregate:
         self, line: bytes, number: int, shortener: Any, key: Any, duration: float | None
     ) -> bool:
         """Take in a call that differs in its sizes alone from one that was read, without reading it."""
-        if duration is None or not 0 <= duration < inf or self._keys >= _KEYS_LIMIT:
+        if duration is None or not is_time(duration) or self._keys >= _KEYS_LIMIT:
             return False
         if shortener.front(key) not in self._fronts:
             return False

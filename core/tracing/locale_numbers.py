@@ -26,12 +26,6 @@ def number(text: str) -> float | None:
     return value if isfinite(value) else None
 
 
-def amount(text: str) -> float | None:
-    """Return a number that cannot be negative, such as a time; None if the text is none."""
-    value = number(text)
-    return None if value is None or value < 0 else value
-
-
 def rejoined(
     fields: list[str], count: int, possible: Callable[[list[str]], bool]
 ) -> list[str] | None:

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from mlbackends.model.signature import RoutineSignature
 from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
-from mlbackends.tracing.locale_numbers import number
+from mlbackends.tracing.durations import nanoseconds
 from mlbackends.tracing.mkl.fft import is_absurd
 from mlbackends.tracing.mkl.routines import argument_names, split_arguments
 
@@ -32,7 +32,7 @@ _HEADER = re.compile(
 )
 _PRODUCT = re.compile(r"(\w+) build (\d+) for (.*? architecture) (.*)")
 _CALL = re.compile(
-    r"([A-Za-z_][\w:<>]*)\((.*)\) (?:(\d+(?:[.,]\d+)?(?:e[-+]\d+)?)(ns|us|ms|s) ?)?(.*)"
+    r"([A-Za-z_][\w:<>]*)\((.*)\) (?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
 )
 _OLD_FFT = re.compile(r"FFT: MAIN_DESC \| ([^|]*) \| (.*?) \| (\d+[.,]\d+)(ns|us|ms|s) (.*)")
 _STATE = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
@@ -58,12 +58,6 @@ def parse(line: str) -> AnyRecord | None:
     )
 
 
-def nanoseconds(value: str, unit: str) -> float | None:
-    """Return a time as printed, in nanoseconds: two decimals of what it is told in."""
-    amount = number(value)
-    return None if amount is None else amount * _UNITS[unit]
-
-
 def masked(arguments: str) -> str:
     """Put "0x*" for every address, and "?" for sizes and strides that were never set."""
     return _LONG.sub(_doubted, _POINTER.sub("0x*", arguments))
@@ -82,13 +76,14 @@ def _call(line: str, text: str) -> MklCall | None:
     if told is None:
         return None
     state, thread = told
-    if not (value or state):
+    duration = nanoseconds(value, _UNITS[unit]) if value else None
+    if duration is None and (value or not state):
         return None
     return MklCall(
         tracer="mkl",
         raw=line,
         thread=thread,
-        duration_ns=nanoseconds(value, unit) if value else None,
+        duration_ns=duration,
         signature=_signature(name, masked(arguments), tuple(state.items())),
     )
 
@@ -152,14 +147,15 @@ def _old_transform(line: str, text: str) -> MklCall | None:
         return None
     descriptor, limit, value, unit, tail = found.groups()
     told = _state(tail)
-    if told is None:
+    duration = nanoseconds(value, _UNITS[unit])
+    if told is None or duration is None:
         return None
     arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
     return MklCall(
         tracer="mkl",
         raw=line,
         thread=told[1],
-        duration_ns=nanoseconds(value, unit),
+        duration_ns=duration,
         signature=_signature("FFT", masked(arguments), tuple(told[0].items())),
     )
 

@@ -9,9 +9,9 @@ holds no comma, and what is compared begins and ends with commas.
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from math import inf
 from struct import Struct
 
+from mlbackends.tracing.durations import is_time
 from mlbackends.tracing.mkl.fft import is_absurd
 
 _ADDRESS = re.compile(rb"(?<!\d)0x([0-9a-fA-F]+)")
@@ -54,7 +54,7 @@ class Shortener:
         call, _, rest = line.rpartition(b") ")
         time, _, state = rest.partition(b"s ")
         duration = _nanoseconds(time)
-        if duration is None or not 0 <= duration < inf or not line.endswith(b"\n"):
+        if duration is None or not is_time(duration) or not line.endswith(b"\n"):
             return None
         return call + state, duration, None
 

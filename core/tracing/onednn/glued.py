@@ -11,7 +11,7 @@ from itertools import islice
 from mlbackends.model.trace import AnyRecord, Call
 from mlbackends.tracing.onednn import lines
 
-_TIME = re.compile(r",\d++(?:[.,]\d++)?+(?:e[-+]\d++)?+(?=[^\d.,])(?!e(?:[-+]|$))")
+_TIME = re.compile(r",\d++(?:[.,]\d++)?+(?:e[-+]\d++)?+(?=[^\d.,])(?![eE](?:[-+\d]|$))")
 _MOST_TRIED = 32
 """Numbers with a text behind them stand before the time too, but few do: `,64x64,`."""
 

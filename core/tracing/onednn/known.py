@@ -8,11 +8,13 @@ import re
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.model.trace import Primitive
-from mlbackends.tracing.locale_numbers import amount
+from mlbackends.tracing.durations import nanoseconds
 
 _LIMIT = 2048
 """So many signatures are kept; a program that makes more calls than that begins anew."""
 _V1 = "onednn_verbose,v1,"
+MILLISECONDS = 1e6
+"""What oneDNN tells times in, in nanoseconds."""
 _STAMP_LENGTH = len("1795258901075.670898")
 _PROBLEM = re.compile(r"[^\s,]+")
 Known = tuple[PrimitiveSignature, str, str]
@@ -29,7 +31,7 @@ def record(line: str) -> Primitive | None:
     if line[len(_V1) : len(_V1) + 1].isdecimal() and line.startswith(_V1):
         key, start = _unstamped(key)
     found = _known.get(key) or _resized(key)
-    duration = None if found is None else amount(time)
+    duration = None if found is None else nanoseconds(time, MILLISECONDS)
     if found is None or duration is None:
         return None
     signature, event, cache_state = found
@@ -38,7 +40,7 @@ def record(line: str) -> Primitive | None:
         raw=line,
         start_ns=start,
         clock="" if start is None else "epoch",
-        duration_ns=duration * 1e6,
+        duration_ns=duration,
         signature=signature,
         event=event,
         cache_state=cache_state,

@@ -26,8 +26,10 @@ from mlbackends.model.trace import (
     Primitive,
     Ukernel,
 )
-from mlbackends.tracing.locale_numbers import amount, rejoined
+from mlbackends.tracing.durations import nanoseconds
+from mlbackends.tracing.locale_numbers import rejoined
 from mlbackends.tracing.onednn import known
+from mlbackends.tracing.onednn.known import MILLISECONDS
 from mlbackends.tracing.onednn.opening import Opening, opened
 
 ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
@@ -207,13 +209,13 @@ def _primitive(
         whole = [*whole[:5], "", *whole[5:]]
     told = operation if operation != "exec" or not state else f"exec:{state}"
     kind = Ukernel if head.component == "ukernel" else Primitive
-    duration = amount(whole[8])
+    duration = nanoseconds(whole[8], MILLISECONDS)
     return kind(
         tracer="onednn",
         raw=line,
         start_ns=head.start_ns,
         clock=_clock(head),
-        duration_ns=duration * 1e6 if timed and duration is not None else None,
+        duration_ns=duration if timed else None,
         signature=_signature(head, head.fields[0], whole[:8]),
         event=told,
         cache_state="" if operation == "exec" else state,
@@ -235,7 +237,7 @@ def _can_be_eight(fields: list[str]) -> bool:
         and (":" in descriptors or not descriptors)
         and _AUXILIARY.fullmatch(auxiliary)
         and _PROBLEM.fullmatch(problem)
-        and amount(time) is not None
+        and nanoseconds(time, MILLISECONDS) is not None
     )
 
 
@@ -267,7 +269,7 @@ def _partition(
         return None
     scratchpad = [index for index, text in enumerate(rest) if text.startswith("scratchpad:")]
     fields = rejoined(rest, 11 if scratchpad else 10, _can_be_partition)
-    duration = None if fields is None else amount(fields[-1])
+    duration = None if fields is None else nanoseconds(fields[-1], MILLISECONDS)
     if fields is None or duration is None:
         return None
     return GraphPartition(
@@ -275,7 +277,7 @@ def _partition(
         raw=line,
         start_ns=head.start_ns,
         clock=_clock(head),
-        duration_ns=duration * 1e6,
+        duration_ns=duration,
         event=operation,
         cache_state=state,
         signature=PartitionSignature(
@@ -303,7 +305,7 @@ def _can_be_partition(fields: list[str]) -> bool:
         and (":" in fields[5] or not fields[5])
         and _WORD.fullmatch(fields[-2])
         and fields[-2]
-        and amount(fields[-1]) is not None
+        and nanoseconds(fields[-1], MILLISECONDS) is not None
     )
 
 

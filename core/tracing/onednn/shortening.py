@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from math import inf
+
+from mlbackends.tracing.durations import is_time
 
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
@@ -39,7 +40,7 @@ class Shortener:
             duration = float(time) * 1e6
         except ValueError:
             return None
-        if not 0 <= duration < inf or line[-1] != _END:
+        if not is_time(duration) or line[-1] != _END:
             return None
         if not line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit():
             return key, duration, None

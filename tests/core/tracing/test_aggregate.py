@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -42,6 +44,14 @@ def aggregated(whole: Aggregate) -> Sums:
         assert key not in result
         result[key] = (group.count, list(group.durations))
     return result
+
+
+def timed(line: bytes, time: bytes) -> bytes:
+    """Return a call's line with another time."""
+    if line.startswith(b"MKL"):
+        before, _, behind = line.rpartition(b") ")
+        return before + b") " + time + re.sub(rb"^[\d.]+", b"", behind)
+    return line.rpartition(b",")[0] + b"," + time
 
 
 def same(whole: Aggregate, found: list[AnyRecord]) -> bool:
@@ -170,6 +180,37 @@ def test_times_that_are_no_numbers_poison_no_total() -> None:
     (group,) = whole.groups
     assert group.statistics().total == 1e6
     assert whole.malformed_count == 2
+
+
+ENDLESS = [
+    "1e400",
+    "1e303",
+    "1e30",
+    "1e+30",
+    "inf",
+    "nan",
+    "-1e9",
+    "-0.1",
+    "1_0",
+    "+2",
+    " 3",
+    ".5",
+    "1E2",
+]
+
+
+@pytest.mark.parametrize("time", ENDLESS)
+@pytest.mark.parametrize("line", [MATMUL, GEMM], ids=["oneDNN", "MKL"])
+@pytest.mark.parametrize("before", [b"", b"[rank1]: ", b"text "])
+def test_a_time_is_one_to_the_sums_where_it_is_one_to_the_records(
+    time: str, line: bytes, before: bytes
+) -> None:
+    odd = before + timed(line, time.encode())
+    for lines in ([odd], [line, odd], [before + line, odd, line, odd]):
+        data = b"\n".join(lines) + b"\n"
+        assert same(Aggregate().add([data]), list(records([data])))
+        if abs(float(time)) == inf and not before:
+            assert Aggregate().add([data]).malformed_count == lines.count(odd)
 
 
 @pytest.mark.parametrize("size", [7, 1 << 20])

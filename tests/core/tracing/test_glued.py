@@ -92,7 +92,10 @@ def test_text_inside_a_line_loses_no_byte_and_makes_no_other_call(
     assert len([each for each in found if not isinstance(each, Text)]) <= 1
 
 
-@pytest.mark.parametrize("behind", [b".5 text", b"e", b"e-", b"e-x", b",text", b",7,text"])
+@pytest.mark.parametrize(
+    "behind",
+    [b".5 text", b"e", b"e-", b"e-x", b"e400", b"E7 text", b"e5 text", b",text", b",7,text"],
+)
 def test_what_may_go_on_as_the_number_is_not_cut_by_guessing(behind: bytes) -> None:
     (found,) = read(MATMUL + behind + b"\n")
     assert isinstance(found, Malformed)
