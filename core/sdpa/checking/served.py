@@ -75,6 +75,8 @@ class Served:
             self.stop()
             said = f"it did not answer within {timeout:g} s, and was killed"
             raise Lost(Ended.TIMED_OUT, Reason("timed-out", said)) from None
+        if not line:
+            self._answers.put(line)  # for whoever asks again
         try:
             answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError:

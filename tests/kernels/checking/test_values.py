@@ -1,0 +1,110 @@
+"""The inputs, the exact result, and the judge that holds others to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from mlbackends.kernels.checking.values import Values
+from mlbackends.kernels.tensors import bfloat16
+from mlbackends.model.records import Device
+from mlbackends.sdpa.problem_text import parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = "--shape 2,3,9,8 "
+
+
+def values(text: str, folder: Path, seed: int = 0) -> Values:
+    (wording,) = parse(text)
+    return Values(wording.problem(Device("cpu", 0)), str(folder), seed)
+
+
+def plain(made: Values) -> Any:
+    """Return the exact result, rounded once to the type of the elements."""
+    exact = made.exact
+    if made.problem.dtype == "bfloat16":
+        return bfloat16.from_float32(exact.astype("float32"))
+    return exact.astype(made.problem.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_the_exact_result_rounded_once_is_within_the_plain_computation_s_error(
+    dtype: str, tmp_path: Path
+) -> None:
+    made = values(f"{SHAPE}--dtype {dtype}", tmp_path)
+    told = made.judge(plain(made), tolerance=1.0)
+
+    assert told["largest_absolute"] <= made.reference_error
+    assert told["misplaced"] == 0
+    assert 0 <= told["in_reference_errors"] <= 1
+
+
+def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
+    made = values(SHAPE, tmp_path)
+    wrong = made.exact.copy()
+    wrong[1, 2, 3, 4] += 0.25
+    told = made.judge(wrong, tolerance=2.0)
+
+    assert told["largest_absolute"] == pytest.approx(0.25)
+    assert told["largest_relative"] == pytest.approx(0.25 / abs(made.exact[1, 2, 3, 4]))
+    assert told["worst"] == [1, 2, 3, 4]
+    largest = np.abs(made.exact).max()
+    assert told["largest_allowed"] == 2 * made.reference_error + 4 * 2.0**-23 * largest
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_and_should_be_is_misplaced(bad: float, tmp_path: Path) -> None:
+    made = values(SHAPE, tmp_path)
+    wrong = made.exact.copy()
+    wrong[0, 1, 2, 3] = bad
+    told = made.judge(wrong, tolerance=2.0)
+
+    assert told["misplaced"] == 1
+    assert told["worst"] == [0, 1, 2, 3]
+    assert np.isfinite(told["largest_absolute"])
+
+
+def test_what_is_no_number_on_both_sides_is_right(tmp_path: Path) -> None:
+    made = values(SHAPE, tmp_path)
+    made.exact[0, 0, 0, :2] = np.nan, np.inf
+
+    assert made.judge(made.exact.copy(), tolerance=2.0)["misplaced"] == 0
+    assert made.judge(np.where(np.isinf(made.exact), -np.inf, made.exact), 2.0)["misplaced"] == 1
+
+
+def test_rows_that_see_nothing_are_zero(tmp_path: Path) -> None:
+    made = values("--shape 1,1,9,8 --kv-len 3 --mask lower-right", tmp_path)
+
+    assert not made.exact[0, 0, :6].any()
+    assert made.exact[0, 0, 6:].all()
+
+
+def test_files_hold_the_elements_as_they_lie_in_memory(tmp_path: Path) -> None:
+    inside = values(f"{SHAPE}--layout bshd --mask 2,1,1,9", tmp_path)
+    query = np.fromfile(inside.files["query"], "float32").reshape(2, 9, 3, 8)
+    other = tmp_path / "other"
+    other.mkdir()
+    usual = values(f"{SHAPE}--mask 2,1,1,9", other)
+    expected = np.fromfile(usual.files["query"], "float32").reshape(2, 3, 9, 8)
+
+    assert np.array_equal(query.transpose(0, 2, 1, 3), expected)
+    assert np.fromfile(inside.files["mask"], "float32").size == 18
+    assert np.array_equal(inside.exact, usual.exact)
+
+
+def test_a_result_of_another_size_is_refused(tmp_path: Path) -> None:
+    made = values(SHAPE, tmp_path)
+    path = tmp_path / "result.bin"
+    plain(made)[..., :-1].tofile(path)
+
+    with pytest.raises(ValueError, match="it must have 432"):
+        made.judge_file(str(path), 2.0)
+
+
+def test_another_seed_makes_other_values(tmp_path: Path) -> None:
+    first, second = values(SHAPE, tmp_path, 1).exact, values(SHAPE, tmp_path, 2).exact
+    assert not np.array_equal(first, second)
