@@ -1,10 +1,12 @@
-"""The name of a library leads to a file that no process can open.
+"""A library that a process would take is one that it cannot open or use.
 
-Told by:   every probe's libraries: links to nothing, files for another processor, files that are none.
+Told by:   every probe's libraries: links to nothing, files for another processor, files that are none;
+           and those that could not be opened in the child, or ended it, at --depth loadable or usable.
 No alarm:  a linker script without a version in its name; a bad file that the loader passes over for a
-           good one.
-Severity:  an error in a wheel, and for a file that ends the loader's search; a note for what lies in the
-           system's folders, where it may be a leftover.
+           good one; a copy that nobody would load; what needs a device or a driver to answer.
+Severity:  an error in a wheel, for a file that ends the loader's search, and for one that the loader
+           takes and refuses; a note for a bad name in the system's folders, where it may be a leftover,
+           and for what lacks a driver's library alone.
 """
 
 import re
@@ -14,16 +16,20 @@ from mlbackends.audit.copies import kept_by_torch, package_of
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.installing import reinstall, without_folder
 from mlbackends.audit.known import Known, NotTold
+from mlbackends.audit.opening import Failed, failed, is_of_one_package, not_opened
 from mlbackends.model.audit import Severity
 from mlbackends.model.records import Library
 
 SEVERITY = Severity.WARNING
 READS = ()
-WHY = "What needs it does not start, and the loader's message seldom says that the file is the trouble."
+WHY = (
+    "What needs it does not start, or ends when it computes, and the message seldom says that the file is"
+    " the trouble."
+)
 MEND = "Install the package again that the file belongs to, or remove what is left of it."
 SOURCES = ("ld.so(8)", "pytorch/pytorch#188892")
 
-_CODES = ("dangling-link", "wrong-architecture", "not-a-library", "missing-dependency")
+_CODES = ("dangling-link", "wrong-architecture", "not-a-library")
 _RUNTIME_NAME = re.compile(r"\.so\.\d|-[0-9a-f]{6,40}\.so|\.dylib$|\.dll$|\.libs/")
 """What is opened when a program runs; libX.so alone is for linking, and may be a script."""
 _OF_THE_SYSTEM = frozenset({"ld.so.cache", "system-folder", "well-known-folder"})
@@ -36,6 +42,17 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     if not any(name in known.report.probes for name in _EVERYWHERE):
         raise NotTold("the report has no library")
     told: set[str] = set()
+    yield from _bad_files(known, told)
+    for one in failed(known):
+        if one.library.path not in told:
+            told.add(one.library.path)
+            yield _refused(known, one)
+    if not told and (why := not_opened(known)):
+        raise NotTold(why)
+
+
+def _bad_files(known: Known, told: set[str]) -> Iterator[Symptom]:
+    """Yield one for each file that is seen to be bad without opening it. told: their paths are added."""
     for name in known.report.probes:
         copies = known.libraries(name)
         good = {one.soname for one in copies if one.wins}
@@ -46,7 +63,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it.
             is_fatal = reason.code == "not-a-library" and library.found_by in _SEARCHED
             is_fatal = is_fatal and not kept_by_torch(known, library.soname)
-            if library.soname in good and not is_fatal:
+            if library.soname in good and not is_fatal and not is_of_one_package(library):
                 continue
             told.add(library.path)
             seen = reason.message
@@ -54,7 +71,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 seen = f"{library.path}: {seen}"
             if is_fatal:
                 seen += "; the loader's search ends there with an error"
-            else:
+            elif library.soname not in good:
                 seen += f"; no other copy of {library.soname} is in order"
             yield Symptom(
                 seen,
@@ -62,6 +79,33 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 evidence={f"{name}.libraries": [library.path]},
                 severity=_severity(library, is_fatal),
             )
+
+
+def _refused(known: Known, one: Failed) -> Symptom:
+    library, reason = one.library, one.reason
+    seen = reason.message
+    if library.path not in seen:
+        seen = f"{library.path}: {seen}"
+    if library.owner:
+        seen += f"; it belongs to {library.owner}"
+    return Symptom(
+        seen,
+        hint=reason.hint,
+        command="" if one.driver else _command(known, library),
+        evidence={f"{one.probe}.libraries": [library.path], "reason": reason.code},
+        severity=_severity_of_refusal(one),
+    )
+
+
+def _severity_of_refusal(one: Failed) -> Severity:
+    if one.driver:
+        return Severity.NOTE
+    if one.reason.code == "missing-symbol":
+        return Severity.WARNING  # an old library may lack what was asked for, and be whole
+    of_the_system = one.library.found_by in _OF_THE_SYSTEM
+    if one.reason.code == "missing-dependency" and of_the_system:
+        return Severity.WARNING  # a plug-in, which finds it in the program that opens it
+    return Severity.ERROR
 
 
 def _severity(library: Library, is_fatal: bool) -> Severity | None:

@@ -18,6 +18,8 @@ from mlbackends.probing.host import Host
 from mlbackends.probing.survey import survey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mlbackends.model.records import Report
 
 HOSTS = Path(__file__).resolve().parents[3] / "hosts"
@@ -68,7 +70,7 @@ LACKS = {
     "glibc-older-than-wheel": "cloud-vm-recorded",
     "kmp-duplicate-lib-ok": "broken-environment",
     "ld-library-path-shadows-wheels": "hgx-h100-eight-gpus",
-    "library-broken": "hgx-h100-eight-gpus",
+    "library-broken": "z15-lpar",
     "libstdcxx-older-than-needed": "stale-conda-workstation",
     "mkl-on-amd": "zen4-two-sockets",
     "mpi-launcher-of-another": "hgx-h100-eight-gpus",
@@ -270,9 +272,9 @@ def test_the_loader_passes_a_library_for_another_processor_and_stops_at_what_is_
     passed = broken("LD_LIBRARY_PATH", "wrong-architecture", path, GOOD)
     fatal = broken("LD_LIBRARY_PATH", "not-a-library", path, GOOD)
 
-    assert only(passed, code).status is Status.PASSED
+    assert only(passed, code).status is Status.UNKNOWN
     # torch passes both by: it finds NCCL by RPATH.
-    assert only(fatal, code).status is Status.PASSED
+    assert only(fatal, code).status is Status.UNKNOWN
     fatal = with_probe(fatal, "torch", facts={"own_folders_first": False})
     assert only(fatal, code).severity is Severity.ERROR
 
@@ -282,7 +284,7 @@ def test_a_linker_script_is_no_broken_library() -> None:
 
     script = broken("ld.so.cache", "not-a-library", "/usr/lib/libnccl.so")
 
-    assert only(script, "library-broken").status is Status.PASSED
+    assert only(script, "library-broken").status is Status.UNKNOWN
     assert only(subject, "library-broken").status is Status.FAILED
 
 
@@ -292,6 +294,138 @@ def test_a_leftover_of_the_system_is_a_note_and_a_wheels_library_an_error() -> N
 
     assert leftover.severity is Severity.NOTE
     assert only(wheel, "library-broken").severity is Severity.ERROR
+
+
+# ---- libraries that were opened ----------------------------------------------------------------
+
+
+def opened(*libraries: Library) -> Report:
+    """Return a report of a machine whose libraries were opened, with these for openblas."""
+    base = msgspec.structs.replace(report("z15-lpar"), depth=Presence.USABLE)
+    probes = {
+        name: msgspec.structs.replace(probe, libraries=()) for name, probe in base.probes.items()
+    }
+    probes["openblas"] = msgspec.structs.replace(probes["openblas"], libraries=libraries)
+    return msgspec.structs.replace(base, probes=probes)
+
+
+def copy_of_openblas(
+    code: str = "", said: str = "the loader says: it is damaged", **changes: Any
+) -> Library:
+    library = Library(
+        "openblas",
+        "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so",
+        "libscipy_openblas64_-32a4b2a6.so",
+        found_by="site-packages",
+        owner="numpy 2.4.6",
+        wins=True,
+        reasons=(Reason(code, said),) if code else (),
+    )
+    return msgspec.structs.replace(library, **changes)
+
+
+@pytest.mark.parametrize("code", ["dlopen-failed", "missing-dependency", "crashed", "exited"])
+def test_a_library_that_could_not_be_opened_is_an_error_with_its_owner_and_the_command(
+    code: str,
+) -> None:
+    check = only(opened(copy_of_openblas(code)), "library-broken")
+
+    assert check.severity is Severity.ERROR and check.status is Status.FAILED
+    assert "libscipy_openblas64_-32a4b2a6.so: the loader says" in check.message
+    assert check.message.endswith("; it belongs to numpy 2.4.6")
+    assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
+    assert check.evidence["reason"] == code
+
+
+@pytest.mark.parametrize("code", ["crashed", "wrong-result"])
+def test_a_library_that_opens_and_fails_when_it_computes_is_an_error(code: str) -> None:
+    library = copy_of_openblas(code, presence=Presence.LOADABLE)
+
+    assert only(opened(library), "library-broken").severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("code", ["no-driver", "no-device", "no-use-check", "call-failed"])
+def test_what_needs_a_device_or_cannot_be_checked_is_not_broken(code: str) -> None:
+    library = copy_of_openblas(code, presence=Presence.LOADABLE)
+
+    assert only(opened(library), "library-broken").status is Status.PASSED
+
+
+def test_a_copy_that_nobody_would_load_may_be_broken() -> None:
+    whole = copy_of_openblas(
+        path="/opt/lib/libopenblas.so.0",
+        soname="libopenblas.so.0",
+        found_by="LD_LIBRARY_PATH",
+        presence=Presence.USABLE,
+    )
+    shadowed = msgspec.structs.replace(
+        copy_of_openblas("dlopen-failed"),
+        path="/usr/lib/libopenblas.so.0",
+        soname="libopenblas.so.0",
+        found_by="ld.so.cache",
+        wins=False,
+    )
+    aside = msgspec.structs.replace(
+        shadowed, path="/opt/toolkit/libopenblas.so.3", found_by="well-known-folder", wins=True
+    )
+
+    assert only(opened(whole, shadowed, aside), "library-broken").status is Status.PASSED
+
+
+def test_a_wheels_own_copy_is_loaded_whichever_copy_wins() -> None:
+    first = copy_of_openblas(path="/site/scipy.libs/lib-1.so", presence=Presence.USABLE)
+    second = copy_of_openblas("dlopen-failed", wins=False)
+    preloaded = msgspec.structs.replace(first, found_by="LD_LIBRARY_PATH")
+
+    assert only(opened(first, second), "library-broken").severity is Severity.ERROR
+    assert only(opened(preloaded, second), "library-broken").status is Status.PASSED
+
+
+def test_a_missing_driver_is_a_note_and_what_a_package_has_opened_before_is_not_missing() -> None:
+    def lacking(name: str) -> Library:
+        return copy_of_openblas(
+            "missing-dependency", f"it needs {name}, which the loader does not find"
+        )
+
+    here = copy_of_openblas(
+        path="/site/nvidia/cublas/lib/libcublas.so.12",
+        soname="libcublas.so.12",
+        presence=Presence.LOADABLE,
+    )
+    note = only(opened(lacking("libcuda.so.1")), "library-broken")
+
+    assert (note.severity, note.command) == (Severity.NOTE, "")
+    assert only(opened(lacking("libcublas.so.12")), "library-broken").severity is Severity.ERROR
+    assert only(opened(lacking("libcublas.so.12"), here), "library-broken").status is Status.PASSED
+
+
+def test_a_library_that_was_not_opened_is_not_known_to_be_whole() -> None:
+    late = only(opened(copy_of_openblas("timed-out", "it took too long")), "library-broken")
+    subject = opened(copy_of_openblas())
+    found = only(msgspec.structs.replace(subject, depth=Presence.FOUND), "library-broken")
+
+    assert late.status is Status.UNKNOWN and "it took too long" in late.message
+    assert found.status is Status.UNKNOWN
+    assert "--depth found: 1 library was found and not opened" in found.message
+
+
+def test_a_damaged_library_of_a_wheel_is_told_of_the_live_machine(
+    tmp_path: Path, fake_library: Callable[..., Path]
+) -> None:
+    whole = fake_library("openblas", "libscipy_openblas64_-32a4b2a6.so", source="int x;")
+    folder = tmp_path / "site" / "numpy.libs"
+    folder.mkdir(parents=True)
+    damaged = bytearray(whole.read_bytes())
+    # The head and the dynamic section stay, by which it is found; the segments are cut off.
+    (folder / whole.name).write_bytes(damaged[: len(damaged) * 3 // 4])
+    host = Host(python={"path": [str(tmp_path / "site")]}, environment={})
+    subject = survey(("openblas",), host, Presence.USABLE)
+
+    check = only(subject, "library-broken")
+
+    assert check.status is Status.FAILED
+    assert check.severity is Severity.ERROR
+    assert str(folder / whole.name) in check.message
 
 
 # ---- torch and GPUs ------------------------------------------------------------------------------
