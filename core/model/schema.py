@@ -1,6 +1,8 @@
 """The JSON Schemas of what commands print, made from the records and from what each probe declares."""
 
 import types
+from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -10,6 +12,7 @@ from mlbackends.model import (
     benched,
     checked,
     device_kinds,
+    difference,
     explanation,
     policy,
     registry,
@@ -17,6 +20,7 @@ from mlbackends.model import (
 )
 from mlbackends.model.audit import Outcome
 from mlbackends.model.device_kinds import KindPages
+from mlbackends.model.difference import Difference
 from mlbackends.model.records import SCHEMA, Fact, Report
 from mlbackends.model.switches import Switches
 
@@ -60,59 +64,6 @@ def report_schema() -> dict[str, Any]:
     }
 
 
-def flags_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of `Switches`."""
-    (reference,), definitions = msgspec.json.schema_components(
-        [Switches], ref_template="#/$defs/{name}"
-    )
-    for definition in definitions.values():
-        definition["description"] = " ".join(definition["description"].split())
-    definitions["Switches"]["properties"]["schema"] = {"const": switches.SCHEMA}
-    return {
-        "$schema": DIALECT,
-        "$id": f"urn:mlbackends:{switches.SCHEMA.replace('/', ':')}",
-        "title": switches.SCHEMA,
-        **reference,
-        "$defs": definitions,
-    }
-
-
-def outcome_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of `Outcome`, which every command that judges prints."""
-    (reference,), definitions = msgspec.json.schema_components(
-        [Outcome], ref_template="#/$defs/{name}"
-    )
-    for definition in definitions.values():
-        if "description" in definition:
-            definition["description"] = " ".join(definition["description"].split())
-    definitions["Outcome"]["properties"]["schema"] = {"const": audit.SCHEMA}
-    return {
-        "$schema": DIALECT,
-        "$id": f"urn:mlbackends:{audit.SCHEMA.replace('/', ':')}",
-        "title": audit.SCHEMA,
-        **reference,
-        "$defs": definitions,
-    }
-
-
-def devices_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of `KindPages`, which `backends explain device` prints."""
-    (reference,), definitions = msgspec.json.schema_components(
-        [KindPages], ref_template="#/$defs/{name}"
-    )
-    for definition in definitions.values():
-        if "description" in definition:
-            definition["description"] = " ".join(definition["description"].split())
-    definitions["KindPages"]["properties"]["schema"] = {"const": device_kinds.SCHEMA}
-    return {
-        "$schema": DIALECT,
-        "$id": f"urn:mlbackends:{device_kinds.SCHEMA.replace('/', ':')}",
-        "title": device_kinds.SCHEMA,
-        **reference,
-        "$defs": definitions,
-    }
-
-
 def policy_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a policy file, by which editors complete and check it."""
     return {
@@ -142,36 +93,17 @@ def _of(record: type, name: str) -> dict[str, Any]:
     }
 
 
-def sdpa_explain_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of what `sdpa explain` prints."""
-    return _of(explanation.Explanation, explanation.SCHEMA)
-
-
-def sdpa_list_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of what `sdpa list` prints."""
-    return _of(explanation.BackendList, explanation.LIST_SCHEMA)
-
-
-def sdpa_check_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of what `sdpa check` prints."""
-    return _of(checked.Checked, checked.SCHEMA)
-
-
-def sdpa_bench_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of what `sdpa bench` prints."""
-    return _of(benched.Benched, benched.SCHEMA)
-
-
-SCHEMAS = {
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "report": report_schema,
-    "flags": flags_schema,
-    "outcome": outcome_schema,
-    "devices": devices_schema,
+    "flags": partial(_of, Switches, switches.SCHEMA),
+    "outcome": partial(_of, Outcome, audit.SCHEMA),
+    "difference": partial(_of, Difference, difference.SCHEMA),
+    "devices": partial(_of, KindPages, device_kinds.SCHEMA),
     "policy": policy_schema,
-    "sdpa-explain": sdpa_explain_schema,
-    "sdpa-list": sdpa_list_schema,
-    "sdpa-check": sdpa_check_schema,
-    "sdpa-bench": sdpa_bench_schema,
+    "sdpa-explain": partial(_of, explanation.Explanation, explanation.SCHEMA),
+    "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
+    "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
+    "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
 }
 """The schema of each kind of record that a command prints or reads."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from mlbackends.model.difference import Change, Kind
 from mlbackends.model.errors import BadInput
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Failure, Library, Presence, ProbeReport, Report
+from mlbackends.model.schema import SCHEMAS
 
 HGX = "tests/hosts/hgx-h100-eight-gpus"
 BROKEN = "tests/hosts/broken-environment"
@@ -252,6 +254,11 @@ def test_only_and_ignore_take_names_and_what_is_below_them(
     assert ("cpu.cores" in only) is fits
     assert ("cpu.cores" in without) is not fits
     assert len(only) + len(without) == len(difference.changes)
+
+
+def test_a_difference_fits_its_schema(hgx: Report, broken: Report) -> None:
+    encoded = msgspec.json.encode(compare(hgx, broken))
+    jsonschema.validate(msgspec.json.decode(encoded), SCHEMAS["difference"]())
 
 
 def test_a_difference_survives_json(hgx: Report, broken: Report) -> None:
