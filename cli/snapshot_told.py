@@ -68,6 +68,7 @@ def machine(
         *_listed("files", tuple(f"{top} {number}" for top, number in contents.folders.items())),
         *_listed("variables", contents.variables),
         *_listed("commands", contents.commands),
+        *(_listed("too large to be kept whole", contents.cut) if contents.cut else ()),
         f"  {_KEPT}",
         _replaced(contents) if not keep_identity else _identity(keep_identity, ""),
     ]

@@ -28,7 +28,7 @@ class Contents(Struct, frozen=True):
     """What a recorded machine holds, for whoever has to decide whether it may be shared.
 
     folders: how many files are in each of the topmost folders. replaced: how often something was
-    replaced, by what it was.
+    replaced, by what it was. cut: the files and folders that were too large to be kept whole.
     """
 
     size_bytes: int
@@ -36,6 +36,7 @@ class Contents(Struct, frozen=True):
     variables: tuple[str, ...]
     commands: tuple[str, ...]
     replaced: dict[str, int]
+    cut: tuple[str, ...] = ()
 
 
 def record(
@@ -69,7 +70,12 @@ def record(
         shutil.rmtree(part, ignore_errors=True)
     sizes, folders = _sizes(target)
     return Contents(
-        sizes, folders, tuple(recording.variables()), recording.commands(), dict(disguise.replaced)
+        sizes,
+        folders,
+        tuple(recording.variables()),
+        recording.commands(),
+        dict(disguise.replaced),
+        tuple(disguise.text(path) for path in recording.cut),
     )
 
 

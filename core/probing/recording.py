@@ -7,8 +7,10 @@
 Nothing is kept that no probe asked for. Of the environment those variables are written that were
 asked for by name. What names the machine or its user gets a stand-in where a `Disguise` is given. Of a
 library there is a sketch (`elf_sketch`) that says of itself what the library does; of any other file
-what was read, up to FILE_LIMIT. Links are relative and lead nowhere out of the folder. What only the
-living can tell is lost: which group a device node belongs to, and which files may not be read.
+what was read, whole: a probe that finds half of it would answer otherwise. Only where all of that is
+more than TOTAL_LIMIT are the largest files left out, and `Recording.cut` names them. Links are
+relative and lead nowhere out of the folder. What only the living can tell is lost: which group a
+device node belongs to, and which files may not be read.
 """
 
 # ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.
@@ -23,9 +25,9 @@ from mlbackends.probing.disguise import Disguise, NoDisguise
 from mlbackends.probing.elf_sketch import Sketch, sketched
 from mlbackends.probing.host import READ_LIMIT, Host
 
-FILE_LIMIT = 1 << 20
-"""No file of a recording is larger than this, in bytes."""
-LISTING_LIMIT = 4096
+TOTAL_LIMIT = 128 << 20
+"""The contents of a recording's files are no larger than this together, in bytes."""
+LISTING_LIMIT = 1 << 15
 """Of a folder that was listed no more names than this are kept."""
 
 _HEAD = 4096
@@ -57,6 +59,8 @@ class Recording(Host):
         self._sizes: dict[str, int] = {}
         self._system: dict[str, Any] = {}
         self._outputs: dict[str, str] = {}
+        self.cut: dict[str, None] = {}
+        """What is not in what was written, or in part: files that were too large, folders too long."""
         if elf.wanted_symbols is None:
             elf.wanted_symbols = {}
 
@@ -70,7 +74,7 @@ class Recording(Host):
     def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
         data = self._source.read_bytes(path, limit)
         if len(data) >= len(self._contents.get(path, b"")):
-            self._contents[path] = data[:FILE_LIMIT]
+            self._contents[path] = data
         return data
 
     def exists(self, path: str) -> bool:
@@ -114,6 +118,8 @@ class Recording(Host):
     def listdir(self, path: str) -> list[str]:
         names = self._source.listdir(path)
         self._listings[path] = names[:LISTING_LIMIT]
+        if len(names) > LISTING_LIMIT:
+            self.cut[path] = None
         return names
 
     def glob(self, pattern: str) -> list[str]:
@@ -167,7 +173,7 @@ class Recording(Host):
         root = os.path.join(folder, "root")
         os.makedirs(root, exist_ok=True)
         _Writer(self._source, root, frozenset(self._listings), disguise).write(
-            self._met, self._contents, self._opened, self._listings
+            self._met, self._affordable(disguise), self._opened, self._listings
         )
         told: dict[str, Any] = {
             "platform": self._source.platform,
@@ -187,6 +193,17 @@ class Recording(Host):
             if len(name.encode()) <= _NAME_LIMIT:
                 os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
                 _put(os.path.join(folder, "commands", name), disguise.text(output).encode())
+
+    def _affordable(self, disguise: Disguise) -> dict[str, bytes]:
+        """Return what is kept of each file that was read, without the largest ones if it is too much."""
+        kept = {path: disguise.data(data) for path, data in self._contents.items()}
+        left = TOTAL_LIMIT
+        for path in sorted(kept, key=lambda each: len(kept[each])):
+            left -= len(kept[path])
+            if left < 0:
+                self.cut[path] = None
+                kept[path] = b""
+        return kept
 
     def variables(self) -> dict[str, str]:
         """Return the variables that were asked for by name and are set."""
@@ -237,14 +254,18 @@ class _Writer:
         libraries: set[str],
         listings: dict[str, list[str]],
     ) -> None:
-        sketches = {self._spot(path): path for path in sorted(libraries)}
-        for spot, path in sketches.items():
+        sketches = set()
+        for path in sorted(libraries):
+            spot = self._spot(path)
             if spot and self.source.is_file(spot):
-                self._file(spot, self._library(path))
+                sketch = self._library(path)
+                if sketch:
+                    sketches.add(spot)
+                self._file(spot, sketch or self.disguise.data(self.source.read_bytes(path, _HEAD)))
         for path, data in contents.items():
             spot = self._spot(path)
             if spot and spot not in sketches and self.source.is_file(spot):
-                self._file(spot, self.disguise.data(data))
+                self._file(spot, data)
         for path in (*met, *(f"{at}/{name}" for at in listings for name in listings[at])):
             if spot := self._spot(path):
                 self._place(spot)
@@ -316,6 +337,7 @@ class _Writer:
         os.symlink(target, path)
 
     def _library(self, path: str) -> bytes:
+        """Return the sketch of a library; b"" for what is none."""
         at = self.source.real(path)
         names = (elf.wanted_symbols or {}).get(at, set())
         try:
@@ -333,7 +355,7 @@ class _Writer:
                 build_id=told.build_id,
             )
         except (elf.NotElf, OSError):
-            return self.disguise.data(self.source.read_bytes(path, _HEAD))
+            return b""
         return sketched(sketch)
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlbackends.audit.comparing import compare
+from mlbackends.audit.examining import examine
 from mlbackends.audit.snapshots import record
 from mlbackends.audit.subjects import report_of
 from mlbackends.model.errors import BadInput
@@ -71,6 +72,39 @@ def test_a_snapshot_of_a_snapshot_is_the_same(tmp_path: Path) -> None:
     record(str(tmp_path / "one"), Host(str(HOSTS / "hgx-h100-eight-gpus")))
     record(str(tmp_path / "two"), Host(str(tmp_path / "one")))
     assert compare(report_of(str(tmp_path / "one")), report_of(str(tmp_path / "two"))).changes == ()
+
+
+SITE = "/opt/venv/lib/python3.11/site-packages"
+
+
+def test_a_wheel_with_a_long_record_owns_its_libraries_in_the_snapshot(tmp_path: Path) -> None:
+    rows = [
+        f"torch/include/header_{number}.h,sha256={'x' * 43},{number}" for number in range(20_000)
+    ]
+    record_file = "\n".join([*rows, "torch/lib/libgomp.so.1,,1", "torch/lib/libtorch.so,,1"])
+    assert len(record_file) > 1 << 20
+    files = {
+        f"{SITE}/torch/__init__.py": "",
+        f"{SITE}/torch/version.py": "__version__ = '2.13.0'\n",
+        f"{SITE}/torch/lib/libgomp.so.1": "no library",
+        f"{SITE}/torch-2.13.0.dist-info/RECORD": record_file,
+        f"{SITE}/torch-2.13.0.dist-info/METADATA": "Name: torch\nVersion: 2.13.0\n",
+    }
+    python = {"executable": "/opt/venv/bin/python", "version": "3.11.2", "prefix": "/opt/venv"}
+    told = {
+        "platform": "linux",
+        "uname": {"machine": "x86_64"},
+        "python": {**python, "implementation": "cpython", "path": [SITE]},
+    }
+    source = str(machine(tmp_path / "home", files, told))
+    contents = record(str(tmp_path / "copy"), Host(source))
+
+    home, copy = report_of(source), report_of(str(tmp_path / "copy"))
+    assert compare(home, copy).changes == ()
+    assert copy.probes["openmp"].libraries[0].owner == "torch 2.13.0"
+    codes = [check.code for check in examine(copy).failed()]
+    assert "wheel-files-missing" in codes
+    assert contents.cut == ()
 
 
 PERSONAL = {

@@ -13,9 +13,10 @@ import pytest
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
+from mlbackends.probing import recording as recording_module
 from mlbackends.probing.elf import defined_symbols, read_elf, version_definitions
 from mlbackends.probing.host import Host
-from mlbackends.probing.recording import FILE_LIMIT, Recording
+from mlbackends.probing.recording import Recording
 from mlbackends.probing.survey import probe_names, survey
 
 if TYPE_CHECKING:
@@ -204,13 +205,55 @@ def test_listings_are_complete_and_say_which_names_are_folders(tmp_path: Path) -
     assert again.is_link("/dev/fd")
 
 
-def test_large_files_are_cut_off(tmp_path: Path) -> None:
-    recording = Recording(machine(tmp_path / "first", {"/big": b"a" * (FILE_LIMIT + 5)}))
-    assert len(recording.read_bytes("/big")) == FILE_LIMIT + 5
+def test_what_a_probe_reads_whole_is_kept_whole(tmp_path: Path) -> None:
+    size = 5 << 20
+    recording = Recording(machine(tmp_path / "first", {"/big": b"a" * size}))
+    assert len(recording.read_bytes("/big", 32 << 20)) == size
 
-    recording.write(str(tmp_path / "second"))
+    again = written(recording, tmp_path / "second")
 
-    assert (tmp_path / "second/root/big").stat().st_size == FILE_LIMIT
+    assert len(again.read_bytes("/big", 32 << 20)) == size
+    assert not recording.cut
+
+
+def test_the_largest_files_are_left_out_and_named_where_all_are_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_module, "TOTAL_LIMIT", 1000)
+    files: dict[str, str | bytes] = {"/a": b"a" * 400, "/b": b"b" * 900, "/c": b"c" * 500}
+    recording = Recording(machine(tmp_path / "first", files))
+    for path in files:
+        recording.read(path)
+
+    again = written(recording, tmp_path / "second")
+
+    assert list(recording.cut) == ["/b"]
+    assert again.read("/a") == "a" * 400
+    assert again.read("/c") == "c" * 500
+    assert again.read("/b") == ""
+    assert again.exists("/b")
+
+
+def test_a_folder_of_too_many_names_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_module, "LISTING_LIMIT", 2)
+    recording = Recording(machine(tmp_path / "first", {"/f/a": "", "/f/b": "", "/f/c": ""}))
+    assert recording.listdir("/f") == ["a", "b", "c"]
+
+    assert written(recording, tmp_path / "second").listdir("/f") == ["a", "b"]
+    assert list(recording.cut) == ["/f"]
+
+
+def test_a_script_that_was_looked_at_as_a_library_is_kept_as_far_as_it_was_read(
+    tmp_path: Path,
+) -> None:
+    text = "/* GNU ld script */" + "x" * 9000
+    recording = Recording(machine(tmp_path / "first", {"/lib/libc.so": text}))
+    recording.real("/lib/libc.so")
+    recording.read("/lib/libc.so")
+
+    assert written(recording, tmp_path / "second").read("/lib/libc.so") == text
 
 
 def test_a_longer_look_at_a_file_wins(tmp_path: Path) -> None:
