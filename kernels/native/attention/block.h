@@ -14,8 +14,8 @@ struct Block {
   typedef typename T::Real Real;
   typedef typename P::Unit Unit;
 
-  /* Vectors of rows that are computed together, and keys that are folded at once. */
-  static constexpr int most_vectors = VECTOR_BYTES == 32 ? 3 : 2;
+  /* Vectors of rows that are computed together at most: more sums than three by eight have no registers. */
+  static constexpr int most_vectors = vectors_at_once;
   static constexpr int most_rows = most_vectors * T::lanes;
   /* 16-bit elements are widened once for all rows of a task; with pairs, only the values need to be changed. */
   static constexpr bool widens = sizeof(typename E::Stored) == 2;
@@ -35,7 +35,7 @@ struct Block {
   struct Memory {
     Unit *query;                   /* (groups, depth, rows) */
     Real *output;                  /* (groups, value_dim, rows) */
-    Real *scores, *mask;           /* (keys, rows) */
+    Real *scores;                  /* (keys, rows) */
     Unit *key, *value;             /* (keys, depth), (keys or pairs, value_dim) */
     Real *largest, *sum;           /* (groups, rows) */
     int64_t *limits;               /* (groups, rows): how many keys a row sees */
@@ -44,11 +44,10 @@ struct Block {
 
     Memory(const Plan &plan, Scratch &scratch) {
       const mlbackends_attention_problem &p = *plan.problem;
-      const int64_t keys = keys_at_once(p), rows = (plan.block_rows + most_rows - 1) / most_rows * most_rows;
+      const int64_t keys = keys_at_once(p), rows = (plan.block_rows + T::lanes - 1) / T::lanes * T::lanes;
       query = scratch.take<Unit>(rows * depth(p));
       output = scratch.take<Real>(rows * p.value_dim);
       scores = scratch.take<Real>(keys * most_rows);
-      mask = scratch.take<Real>(p.mask_element ? keys * most_rows : 0);
       key = scratch.take<Unit>(key_is_read_as_it_lies(p) ? 0 : keys * depth(p));
       value = scratch.take<Unit>(widens ? keys / (P::pairs ? 2 : 1) * p.value_dim : 0);
       largest = scratch.take<Real>(rows);
@@ -65,6 +64,7 @@ struct Block {
   const Scaling scaling;
   Memory memory;
   int64_t group_limit[64];
+  int64_t vectors_of_all, groups;
 
   static int64_t scratch_bytes(const Plan &plan) {
     Scratch counted = {};
@@ -73,16 +73,23 @@ struct Block {
   }
 
   Block(const Plan &plan, const Task &task_, Scratch &scratch)
-      : task(task_), p(*plan.problem), scaling(p), memory(plan, scratch) {}
+      : task(task_), p(*plan.problem), scaling(p), memory(plan, scratch) {
+    vectors_of_all = (task.last_row - task.first_row + T::lanes - 1) / T::lanes;
+    groups = (vectors_of_all + most_vectors - 1) / most_vectors;
+  }
 
-  int64_t group_count() const { return (task.last_row - task.first_row + most_rows - 1) / most_rows; }
+  /* Groups differ by at most one vector: four vectors are two and two, for one alone would be slow. */
+  int64_t vectors_in(int64_t group) const { return vectors_of_all / groups + (group < vectors_of_all % groups); }
+  int64_t first_of(int64_t group) const {
+    const int64_t larger = vectors_of_all % groups;
+    return (group * (vectors_of_all / groups) + (group < larger ? group : larger)) * T::lanes;
+  }
   int64_t rows_in(int64_t group) const {
-    const int64_t left = task.last_row - task.first_row - group * most_rows;
-    return left < most_rows ? left : most_rows;
+    const int64_t left = task.last_row - task.first_row - first_of(group), whole = vectors_in(group) * T::lanes;
+    return left < whole ? left : whole;
   }
 
   void run() {
-    const int64_t groups = group_count();
     int64_t last = task.first_key;
     for (int64_t g = 0; g < groups; g++) {
       with_vectors<Gather>(g);
@@ -109,14 +116,14 @@ struct Block {
 
   template <class Action, class... More>
   void with_vectors(int64_t group, const More &...more) {
-    const int64_t vectors = (rows_in(group) + T::lanes - 1) / T::lanes;
+    const int64_t vectors = vectors_in(group);
     if (vectors == 1) return Action::template call<1>(*this, group, more...);
     if constexpr (most_vectors >= 3)
       if (vectors == 3) return Action::template call<3>(*this, group, more...);
     if constexpr (most_vectors >= 2) return Action::template call<2>(*this, group, more...);
   }
 
-  Real *lanes_of(Real *each, int64_t group) const { return each + group * most_rows; }
+  Real *lanes_of(Real *each, int64_t group) const { return each + first_of(group); }
 
   /* ---- the query, transposed --------------------------------------------------------------------------------- */
 
@@ -124,9 +131,9 @@ struct Block {
     template <int vectors>
     static void call(Block &self, int64_t group) {
       constexpr int width = vectors * T::lanes;
-      const int64_t first = self.task.first_row + group * most_rows, rows = self.rows_in(group);
-      Unit *query = self.memory.query + group * most_rows * depth(self.p);
-      int64_t *limits = self.memory.limits + group * most_rows;
+      const int64_t first = self.task.first_row + self.first_of(group), rows = self.rows_in(group);
+      Unit *query = self.memory.query + self.first_of(group) * depth(self.p);
+      int64_t *limits = self.memory.limits + self.first_of(group);
       Real *largest = self.lanes_of(self.memory.largest, group), *sum = self.lanes_of(self.memory.sum, group);
       self.group_limit[group] = 0;
       for (int lane = 0; lane < width; lane++) {
@@ -136,13 +143,15 @@ struct Block {
         largest[lane] = -(Real)__builtin_huge_val();
         sum[lane] = 0;
       }
-      memset(self.memory.output + group * most_rows * self.p.value_dim, 0, sizeof(Real) * width * (size_t)self.p.value_dim);
+      memset(self.memory.output + self.first_of(group) * self.p.value_dim, 0, sizeof(Real) * width * (size_t)self.p.value_dim);
       for (int v = 0; v < vectors; v++) self.template transposed<vectors>(first + v * T::lanes, rows - v * T::lanes, query, v);
     }
   };
 
   template <int vectors>
   void transposed(int64_t first, int64_t rows, Unit *query, int v) {
+    if (!P::pairs && rows >= T::lanes && p.head_dim % T::lanes == 0 && !scaling.ignored)
+      return transposed_whole<vectors>(first, query, v);
     const char *row[T::lanes];
     for (int i = 0; i < T::lanes; i++) row[i] = i < rows ? query_row(task, first + i) : nullptr;
     constexpr int64_t per_unit = P::pairs ? 2 : 1;
@@ -156,6 +165,22 @@ struct Block {
       const int64_t left = depth(p) - d / per_unit;
       for (int i = 0; i < (left < T::lanes ? left : T::lanes); i++)
         memcpy(query + ((d / per_unit + i) * vectors + v) * T::lanes, &square[i], sizeof square[i]);
+    }
+  }
+
+  /* The usual case: whole vectors of as many rows as there are lanes. */
+  template <int vectors>
+  void transposed_whole(int64_t first, Unit *query, int v) {
+    const char *row[T::lanes];
+    for (int i = 0; i < T::lanes; i++) row[i] = query_row(task, first + i);
+    const typename T::Vector sign = splat<T>(scaling.negated ? (Real)-1 : (Real)1);
+    for (int64_t d = 0; d < p.head_dim; d += T::lanes) {
+      typename T::Vector square[T::lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < T::lanes; i++) square[i] = load_elements(E{}, row[i] + d * (int64_t)sizeof(typename E::Stored)) * sign;
+      transpose<T>(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < T::lanes; i++) memcpy(query + ((d + i) * vectors + v) * T::lanes, &square[i], sizeof square[i]);
     }
   }
 
@@ -246,7 +271,7 @@ struct Block {
 
   template <int vectors>
   void step(int64_t group, const Tile &tile) {
-    const int64_t *limits = memory.limits + group * most_rows;
+    const int64_t *limits = memory.limits + first_of(group);
     const int64_t limit = group_limit[group];
     const int64_t keys = limit - tile.first < tile.count ? limit - tile.first : tile.count;
     MaskRows<T, vectors> mask;
@@ -264,11 +289,10 @@ struct Block {
     const bool hidden = p.causal && is_hiding<vectors>(limits, tile.first + keys);
     Real ignored[most_rows];
     memcpy(memory.found, largest, sizeof(Real) * vectors * T::lanes);
-    score_all<P, vectors>(tile.key, tile.key_stride, keys, memory.query + group * most_rows * depth(p), depth(p),
+    score_all<P, vectors>(tile.key, tile.key_stride, keys, memory.query + first_of(group) * depth(p), depth(p),
                           memory.scores, masked || hidden ? ignored_maxima(ignored) : memory.found);
     if (masked) {
-      spread_any(mask, tile.first, keys, memory.mask);
-      add_mask<T, vectors>(memory.scores, memory.mask, keys, (Real)scaling.scale, memory.found);
+      add_mask<T, vectors>(mask, tile.first, keys, memory.scores, (Real)scaling.scale, memory.found);
     } else if (hidden) {
       Real relative[most_rows];
       for (int i = 0; i < vectors * T::lanes; i++) relative[i] = (Real)(limits[i] - tile.first < keys ? limits[i] - tile.first : keys);
@@ -277,7 +301,7 @@ struct Block {
     const Running<T> running = {largest, lanes_of(memory.sum, group)};
     fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running, memory.factor);
     weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
-                          P::pairs ? (keys + 1) / 2 : keys, memory.factor, memory.output + group * most_rows * p.value_dim);
+                          P::pairs ? (keys + 1) / 2 : keys, memory.factor, memory.output + first_of(group) * p.value_dim);
   }
 
   static Real *ignored_maxima(Real *ignored) {
@@ -294,7 +318,7 @@ struct Block {
 
   template <int vectors>
   void find_mask(int64_t group, MaskRows<T, vectors> &mask) const {
-    const int64_t first = task.first_row + group * most_rows, rows = rows_in(group), bytes = mask_bytes(p.mask_element);
+    const int64_t first = task.first_row + first_of(group), rows = rows_in(group), bytes = mask_bytes(p.mask_element);
     mask.element = p.mask_element;
     mask.stride = p.mask_strides[3] * bytes;
     mask.alike = true;
@@ -315,11 +339,15 @@ struct Block {
 
   template <int vectors>
   void finish(int64_t group) {
-    const int64_t first = task.first_row + group * most_rows, rows = rows_in(group);
+    const int64_t first = task.first_row + first_of(group), rows = rows_in(group);
     const int64_t padded = (p.value_dim + T::lanes - 1) / T::lanes * T::lanes;
-    const Real *output = memory.output + group * most_rows * p.value_dim;
+    const Real *output = memory.output + first_of(group) * p.value_dim;
     const Real *largest = lanes_of(memory.largest, group), *sum = lanes_of(memory.sum, group);
     for (int v = 0; v < vectors; v++) {
+      if (!task.partial && rows >= (v + 1) * T::lanes && p.value_dim % T::lanes == 0) {
+        finish_whole<vectors>(first + v * T::lanes, output + v * T::lanes, largest + v * T::lanes, sum + v * T::lanes);
+        continue;
+      }
       for (int64_t c = 0; c < p.value_dim; c += T::lanes) {
         typename T::Vector square[T::lanes];
         for (int i = 0; i < T::lanes; i++)
@@ -333,6 +361,26 @@ struct Block {
         leave_row<E>(task, first + lane, memory.finished + i * padded, (double)largest[lane], (double)sum[lane], scaling.natural);
       }
     }
+  }
+
+  /* The usual case, as in transposed_whole: the rows are divided by their sums while they lie across the lanes. */
+  template <int vectors>
+  void finish_whole(int64_t first, const Real *output, const Real *largest, const Real *sum) {
+    const typename T::Vector sums = load<T>(sum);
+    const typename T::Vector inverse = sums == (Real)0 ? sums : (Real)1 / sums;
+    char *row[T::lanes];
+    for (int i = 0; i < T::lanes; i++) row[i] = output_row(task, first + i);
+    for (int64_t c = 0; c < p.value_dim; c += T::lanes) {
+      typename T::Vector square[T::lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < T::lanes; i++) square[i] = load<T>(output + (c + i) * vectors * T::lanes) * inverse;
+      transpose<T>(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < T::lanes; i++) store_elements(E{}, row[i] + c * (int64_t)sizeof(typename E::Stored), square[i]);
+    }
+    if (!p.logsumexp) return;
+    for (int i = 0; i < T::lanes; i++)
+      tell_sum<T>(task, first + i, (double)largest[i], (double)sum[i], scaling.natural);
   }
 };
 

@@ -74,12 +74,12 @@ Plan planned(const mlbackends_attention_problem &p) {
   /* 16-bit elements are widened once a block. */
   const bool widened = p.element == MLBACKENDS_ATTENTION_FLOAT16 || p.element == MLBACKENDS_ATTENTION_BFLOAT16;
   const int64_t width = p.head_dim > p.value_dim ? p.head_dim : p.value_dim;
-  const int64_t group = lanes * (level.vector_bytes == 32 ? 3 : 2);
-  int64_t groups = (widened ? 256 : 128) / group;
-  while (groups > 1 && (groups * group * width * 4 > 131072 || plan.units * divided(plan.rows, groups * group) < fewest_tasks))
-    groups /= 2;
-  const int64_t rows = groups * group;
-  plan.block_rows = plan.rows < rows ? plan.rows : rows;
+  int64_t most = widened ? 256 : 192;
+  const int64_t shares = p.threads > 1 ? 4 * p.threads : 1;
+  while (most > 2 * lanes && (most * width * 4 > 131072 || plan.units * divided(plan.rows, most) < shares)) most /= 2;
+  plan.blocks = divided(plan.rows, most);
+  plan.block_rows = divided(divided(plan.rows, plan.blocks), lanes) * lanes;
+  if (plan.block_rows > plan.rows) plan.block_rows = plan.rows;
   plan.blocks = divided(plan.rows, plan.block_rows);
   plan.splits = 1;
   const int64_t tasks = plan.units * plan.blocks;

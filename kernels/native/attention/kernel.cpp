@@ -15,6 +15,7 @@ Task find(const Plan &plan, int64_t number) {
   task.p = &p;
   task.batch = unit / plan.units_per_batch;
   task.head = unit % plan.units_per_batch * plan.heads_together;
+  task.many_heads = plan.heads_together > 1;
   task.first_row = block * plan.block_rows;
   task.last_row = task.first_row + plan.block_rows < plan.rows ? task.first_row + plan.block_rows : plan.rows;
   task.first_key = split * plan.chunk;

@@ -42,58 +42,62 @@ static Sight sight(const MaskRows<T, vectors> &mask, int64_t first, int64_t keys
   return any_hidden ? NOTHING : EVERYTHING;
 }
 
-/* Write the mask (keys, rows) of some keys as numbers that are added to scores. */
+/* scores = scores * scale + mask for some keys, and the maxima; `largest` holds the earlier ones. */
 template <class E, int vectors>
-static __attribute__((noinline)) void spread(E element, const MaskRows<typename E::Inner, vectors> &mask, int64_t first,
-                                             int64_t keys, typename E::Inner::Real *tile) {
+static __attribute__((noinline)) void add_elements(E element, const MaskRows<typename E::Inner, vectors> &mask,
+                                                   int64_t first, int64_t keys, typename E::Inner::Real *scores,
+                                                   typename E::Inner::Real scale, typename E::Inner::Real *largest) {
   typedef typename E::Inner T;
   typedef typename E::Stored Stored;
-  constexpr int width = vectors * T::lanes;
-  if (mask.alike || mask.stride != (int64_t)sizeof(Stored)) {
-    for (int64_t k = 0; k < keys; k++)
-      for (int lane = 0; lane < width; lane++) {
-        if (mask.alike && lane) {
-          tile[k * width + lane] = tile[k * width];
-          continue;
-        }
-        Stored stored;
-        memcpy(&stored, mask.row[lane] + (first + k) * mask.stride, sizeof stored);
-        tile[k * width + lane] = widened(element, stored);
-      }
-    return;
-  }
-  for (int v = 0; v < vectors; v++)
-    for (int64_t k = 0; k < keys; k += T::lanes) {
-      const int64_t left = keys - k;
-      typename T::Vector square[T::lanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < T::lanes; i++) {
-        const char *at = mask.row[v * T::lanes + i] + (first + k) * (int64_t)sizeof(Stored);
-        square[i] = left >= T::lanes ? load_elements(element, at) : load_some(element, at, left);
-      }
-      transpose<T>(square);
-      if (left >= T::lanes) {
-#pragma GCC unroll 16
-        for (int i = 0; i < T::lanes; i++) store<T>(tile + (k + i) * width + v * T::lanes, square[i]);
-      } else {
-        for (int i = 0; i < left; i++) store<T>(tile + (k + i) * width + v * T::lanes, square[i]);
-      }
-    }
-}
-
-/* scores = scores * scale + tile, and their maxima; `largest` holds the earlier ones. */
-template <class T, int vectors>
-static __attribute__((noinline)) void add_mask(typename T::Real *scores, const typename T::Real *tile, int64_t keys,
-                                               typename T::Real scale, typename T::Real *largest) {
+  const int64_t width = vectors * T::lanes;
   for (int v = 0; v < vectors; v++) {
     typename T::Vector most = load<T>(largest + v * T::lanes);
-    for (int64_t k = 0; k < keys; k++) {
-      const int64_t at = (k * vectors + v) * T::lanes;
-      const typename T::Vector sum = load<T>(scores + at) * scale + load<T>(tile + at);
+    const auto add = [&](int64_t k, typename T::Vector numbers) {
+      typename T::Real *at = scores + k * width + v * T::lanes;
+      const typename T::Vector sum = load<T>(at) * scale + numbers;
       most = maximum(sum, most);
-      store<T>(scores + at, sum);
+      store<T>(at, sum);
+    };
+    int64_t k = 0;
+    if (!mask.alike && mask.stride == (int64_t)sizeof(Stored))
+      for (; k + T::lanes <= keys; k += T::lanes) { /* a square of rows and keys */
+        typename T::Vector square[T::lanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < T::lanes; i++)
+          square[i] = load_elements(element, mask.row[v * T::lanes + i] + (first + k) * (int64_t)sizeof(Stored));
+        transpose<T>(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < T::lanes; i++) add(k + i, square[i]);
+      }
+    for (; k < keys; k++) {
+      typename T::Real numbers[T::lanes];
+      for (int i = 0; i < T::lanes; i++) {
+        Stored stored;
+        memcpy(&stored, mask.row[v * T::lanes + i] + (first + k) * mask.stride, sizeof stored);
+        numbers[i] = widened(element, stored);
+        if (mask.alike) {
+          add(k, splat<T>(numbers[0]));
+          break;
+        }
+      }
+      if (!mask.alike) add(k, load<T>(numbers));
     }
     store<T>(largest + v * T::lanes, most);
+  }
+}
+
+/* Call `add_elements` with the element type that a mask has. */
+template <class T, int vectors>
+static void add_mask(const MaskRows<T, vectors> &mask, int64_t first, int64_t keys, typename T::Real *scores,
+                     typename T::Real scale, typename T::Real *largest) {
+  const auto add = [&](auto element) { add_elements(element, mask, first, keys, scores, scale, largest); };
+  if (mask.element == MLBACKENDS_ATTENTION_BOOL) return add(Seen<T>{});
+  if constexpr (sizeof(typename T::Real) == 8) {
+    add(Wide{});
+  } else {
+    if (mask.element == MLBACKENDS_ATTENTION_FLOAT32) add(Float{});
+    if (mask.element == MLBACKENDS_ATTENTION_FLOAT16) add(Half{});
+    if (mask.element == MLBACKENDS_ATTENTION_BFLOAT16) add(Brain{});
   }
 }
 
@@ -112,19 +116,6 @@ static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t key
       store<T>(at, kept);
     }
     store<T>(largest + v * T::lanes, most);
-  }
-}
-
-/* Call `spread` with the element type that a mask has. */
-template <class T, int vectors>
-static void spread_any(const MaskRows<T, vectors> &mask, int64_t first, int64_t keys, typename T::Real *tile) {
-  if (mask.element == MLBACKENDS_ATTENTION_BOOL) return spread(Seen<T>{}, mask, first, keys, tile);
-  if constexpr (sizeof(typename T::Real) == 8) {
-    spread(Wide{}, mask, first, keys, tile);
-  } else {
-    if (mask.element == MLBACKENDS_ATTENTION_FLOAT32) spread(Float{}, mask, first, keys, tile);
-    if (mask.element == MLBACKENDS_ATTENTION_FLOAT16) spread(Half{}, mask, first, keys, tile);
-    if (mask.element == MLBACKENDS_ATTENTION_BFLOAT16) spread(Brain{}, mask, first, keys, tile);
   }
 }
 

@@ -1,4 +1,5 @@
-/* How a problem is cut into tasks. It depends on the problem and its level only, never on the threads. */
+/* How a problem is cut into tasks. Which rows are computed together may depend on the threads, for no row's result
+   depends on it; how the keys are split depends on the problem and its level alone. */
 #pragma once
 #include "problem.h"
 

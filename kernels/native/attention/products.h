@@ -83,9 +83,19 @@ static __attribute__((noinline)) void weigh(const char *value, int64_t step, con
 }
 
 /* Numbers on one side at a time, by the vectors on the other: as many sums as the registers hold. */
+#if VECTOR_BYTES == 16
+constexpr int vectors_at_once = 2;
+#else
+constexpr int vectors_at_once = 3;
+#endif
+
 template <int vectors>
 constexpr int at_once() {
-  return VECTOR_BYTES == 32 ? (vectors == 3 ? 4 : vectors == 2 ? 6 : 8) : VECTOR_BYTES == 64 ? 8 : 4;
+#if VECTOR_BYTES == 64 || defined(__aarch64__)
+  return 8;
+#else
+  return vectors == 3 ? 4 : vectors == 2 ? (VECTOR_BYTES == 16 ? 4 : 6) : 8;
+#endif
 }
 
 template <class P, int vectors, int count = at_once<vectors>()>

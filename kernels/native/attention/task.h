@@ -12,8 +12,10 @@ struct Task {
   int64_t batch, head, first_row, last_row, first_key, last_key;
   void *partial; /* where a split task leaves its rows, (rows, 2 + value_dim); null for a whole one */
 
-  int64_t head_of(int64_t row) const { return head + row / p->query_length; }
-  int64_t place_of(int64_t row) const { return row % p->query_length; }
+  bool many_heads; /* whether the unit has rows of more than one; dividing for each row would take long */
+
+  int64_t head_of(int64_t row) const { return many_heads ? head + row / p->query_length : head; }
+  int64_t place_of(int64_t row) const { return many_heads ? row % p->query_length : row; }
 
   /* How many keys a row sees, from the first key of all on. */
   int64_t limit(int64_t row) const {
@@ -74,6 +76,18 @@ struct Scaling {
   double power() const { return natural * 1.4426950408889634; }
 };
 
+/* Write the log-sum-exp of a row, 0 where it saw no key. */
+template <class T>
+static void tell_sum(const Task &task, int64_t row, double largest, double sum, double natural) {
+  const mlbackends_attention_problem &p = *task.p;
+  const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
+  const double total = sum == 0 ? 0 : largest * natural + logarithm(sum);
+  if (sizeof(typename T::Real) == 8)
+    ((double *)p.logsumexp)[place] = total;
+  else
+    ((float *)p.logsumexp)[place] = (float)total;
+}
+
 /* Write a finished row: `numbers` (value_dim) unfinished, of the sum and maximum given. */
 template <class E>
 static void finish_row(const Task &task, int64_t row, const typename E::Inner::Real *numbers, double largest, double sum,
@@ -90,13 +104,7 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
     memcpy(rest, numbers + c, (size_t)(p.value_dim - c) * sizeof *rest);
     store_some(E{}, at + c * (int64_t)sizeof(typename E::Stored), load<T>(rest) * inverse, p.value_dim - c);
   }
-  if (!p.logsumexp) return;
-  const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
-  const double total = sum == 0 ? 0 : largest * natural + logarithm(sum);
-  if (sizeof(typename T::Real) == 8)
-    ((double *)p.logsumexp)[place] = total;
-  else
-    ((float *)p.logsumexp)[place] = (float)total;
+  if (p.logsumexp) tell_sum<T>(task, row, largest, sum, natural);
 }
 
 /* Finish a row, or leave it for the last task of its rows. */
