@@ -6,6 +6,7 @@ import bz2
 import gzip
 import importlib
 import lzma
+import random
 import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -26,6 +27,28 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "bzip2": bz2.compress,
 }
 TEXT = b"onednn_verbose,v1,info,cpu,runtime:OpenMP,nthr:2\n" * 400
+
+
+def packer(kind: str) -> Callable[[bytes], bytes]:
+    """Return what packs by a kind; skip the test where nothing does."""
+    if kind in PACKERS:
+        return PACKERS[kind]
+    try:
+        name = "compression.zstd" if sys.version_info >= (3, 14) else "zstandard"
+        return importlib.import_module(name).compress  # type: ignore[no-any-return]
+    except ImportError:
+        pytest.skip("neither Python 3.14 nor the package zstandard")
+
+
+def unpacked(kind: str, data: bytes, size: int) -> tuple[bytes, str]:
+    """Return what comes out of data in pieces, and why it ended too early, if it did."""
+    found = bytearray()
+    try:
+        for piece in decompressed(kind, (data[n : n + size] for n in range(0, len(data), size))):
+            found += piece
+    except Damaged as error:
+        return bytes(found), str(error)
+    return bytes(found), ""
 
 
 @pytest.mark.parametrize("kind", PACKERS)
@@ -61,6 +84,30 @@ def test_one_with_a_wrong_byte_says_so(kind: str) -> None:
         list(decompressed(kind, [bytes(data)]))
 
 
+@pytest.mark.parametrize("kind", [*PACKERS, "zstd"])
+@pytest.mark.parametrize("size", [1 << 17, 500])
+@pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
+def test_what_stands_before_damage_comes_out(kind: str, size: int, part: float) -> None:
+    dice = random.Random(4)
+    text = b"".join(b"onednn_verbose,v1,%d\n" % dice.getrandbits(60) for _ in range(20_000))
+    packed = bz2.compress(text, 1) if kind == "bzip2" else packer(kind)(text)
+    at = int(len(packed) * part)
+    damaged = packed[:at] + b"garbage" * 4 + packed[at + 28 :]
+    whole, _ = unpacked(kind, packed[:at], size)
+    found, reason = unpacked(kind, damaged, size)
+    assert text.startswith(whole)
+    assert len(whole) > len(text) * (part - 0.25)
+    assert found.startswith(whole[:-256])
+    assert f"the {kind} data is damaged" in reason
+
+
+@pytest.mark.parametrize("kind", [*PACKERS, "zstd"])
+def test_what_no_packer_wrote_behind_a_log_costs_nothing_of_it(kind: str) -> None:
+    found, reason = unpacked(kind, packer(kind)(TEXT) + b"garbage" * 9, 1 << 17)
+    assert found == TEXT
+    assert f"the {kind} data is damaged" in reason
+
+
 @pytest.mark.parametrize("kind", PACKERS)
 def test_pieces_stay_small_whatever_was_packed(kind: str) -> None:
     packed = PACKERS[kind](bytes(20 << 20))
@@ -78,26 +125,14 @@ def test_zstd_says_what_it_needs_where_nothing_can_read_it(
 
 
 def test_zstd_where_something_can_read_it() -> None:
-    try:
-        zstd = importlib.import_module(
-            "compression.zstd" if sys.version_info >= (3, 14) else "zstandard"
-        )
-    except ImportError:
-        pytest.skip("neither Python 3.14 nor the package zstandard")
-    packed = zstd.compress(TEXT)
+    packed = packer("zstd")(TEXT)
     assert compression(packed) == "zstd"
     assert b"".join(decompressed("zstd", [packed[:9], packed[9:]])) == TEXT
 
 
 @pytest.mark.parametrize("cut", [5, 9, 30, -1])
 def test_zstd_that_was_cut_off_says_so(cut: int) -> None:
-    try:
-        zstd = importlib.import_module(
-            "compression.zstd" if sys.version_info >= (3, 14) else "zstandard"
-        )
-    except ImportError:
-        pytest.skip("neither Python 3.14 nor the package zstandard")
-    packed = zstd.compress(TEXT)
+    packed = packer("zstd")(TEXT)
     with pytest.raises(Damaged, match="the zstd data ends too early"):
         list(decompressed("zstd", [packed[:cut]]))
     again = packed + packed
