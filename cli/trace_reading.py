@@ -24,6 +24,7 @@ class Logs:
     """Files that are read one after the other, each when its turn comes.
 
     lines: how many lines of libraries came. unreadable: how many of them could not be read.
+    ended: whether all files were read to the end that they have.
     damage: why files could not be read to their ends. Whoever may leave off before the end closes it.
     """
 
@@ -32,7 +33,13 @@ class Logs:
         self._shows_progress = shows_progress
         self._progress: ReadingProgress | None = None
         self.lines = self.unreadable = 0
+        self.ended = False
         self.damage: list[str] = []
+
+    @property
+    def readable(self) -> int:
+        """How many lines of libraries could be read."""
+        return self.lines - self.unreadable
 
     def records(self) -> Iterator[AnyRecord]:
         """Yield the records of all files. Raises BadInput where one cannot be opened."""
@@ -100,6 +107,7 @@ class Logs:
                 if source.damage:
                     said = source.damage
                     self.damage.append(said if name in said else f"{name}: {said}")
+            self.ended = True
         finally:
             self.close()
 

@@ -82,11 +82,12 @@ def show(files: Sequence[str], asked: Asked) -> int:
             from mlbackends.cli.trace_pages import printed
 
             made = views(logs, wanted(asked), where, asked.skip_first, by(asked))
-            is_empty = not logs.lines or not fitting.anything
+            told = logs.lines if _OF_LINES.intersection(asked.names) else logs.readable
+            is_empty = not told or not fitting.anything
             if not is_empty or asked.form not in ("table", "markdown"):  # the end says it better
                 write(printed(made, asked.form, asked.page(), asked.most), asked.output)
     code = ending(logs)
-    if logs.lines and not fitting.anything:
+    if logs.readable and not fitting.anything:
         say(fitting.said())
         return code or exits.NO
     return code
@@ -120,8 +121,12 @@ def ending(logs: Logs) -> int:
     tell_problems(logs, say)
     if logs.damage:
         return exits.UNKNOWN
-    if not logs.lines:
-        say(f"there is no line of MKL or oneDNN in {', '.join(map(_named, logs.names))}")
+    if logs.ended and not logs.readable:
+        where = ", ".join(map(_named, logs.names))
+        if logs.lines:
+            say(f"no line in {where} can be read as one of MKL or oneDNN")
+        else:
+            say(f"there is no line of MKL or oneDNN in {where}")
         return exits.NO
     return exits.YES
 
