@@ -8,6 +8,8 @@ from mlbackends.audit.known import Known
 from mlbackends.model.records import Library
 
 _CUDNN = "nvidia-cudnn"
+_BY_RPATH = " by RPATH"
+"""In `wins_because` of a copy that its package finds before LD_LIBRARY_PATH."""
 
 
 class Shadowed(NamedTuple):
@@ -21,7 +23,7 @@ def shadowed(known: Known) -> Iterator[Shadowed]:
     """Yield every library of a wheel that loses against a folder of the loader's search path.
 
     Two copies of one version are none, no copy that the same package owns, and no library that torch
-    finds by itself.
+    finds by itself. A copy that its package finds by RPATH wins, and is none either.
     """
     return (pair for pair in _pairs(known) if not kept_by_torch(known, pair.taken.soname))
 
@@ -34,6 +36,15 @@ def kept_by_torch(known: Known, soname: str) -> bool:
     """
     return bool(
         known.fact("torch.own_folders_first") and soname in known.fact("torch.cuda_libraries", [])
+    )
+
+
+def kept_by_package(known: Known, soname: str) -> bool:
+    """Tell whether the package that brings a library opens its own copy whatever LD_LIBRARY_PATH names."""
+    return any(
+        one.wins and one.soname == soname and _BY_RPATH in one.wins_because
+        for name in known.report.probes
+        for one in known.libraries(name)
     )
 
 

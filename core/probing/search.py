@@ -5,7 +5,8 @@ started from this environment would meet the copies; the first copy of a soname 
 
     mapped           the process that is looked at (--pid) has it mapped
     LD_PRELOAD       the loader was told to take it before all others
-    LD_LIBRARY_PATH  searched before RUNPATH, so it shadows what wheels bring (DYLD_LIBRARY_PATH, PATH)
+    LD_LIBRARY_PATH  searched before RUNPATH, so it shadows what wheels bring (DYLD_LIBRARY_PATH, PATH),
+                     but not what all files of a wheel that need it find by RPATH
     site-packages    a wheel brought it; the packages of that environment open it by path
     conda            the active conda environment's lib folder
     python-prefix    the lib folder of the interpreter's prefix, where some wheels put theirs
@@ -14,7 +15,7 @@ started from this environment would meet the copies; the first copy of a soname 
     NAME_HOME        the folder that a variable such as CUDA_HOME names
     well-known-folder a customary place such as /usr/local/cuda; nothing finds it there unless told to
 
-Source: ld.so(8), the order of LD_LIBRARY_PATH, RUNPATH, cache and default folders.
+Source: ld.so(8), the order of RPATH, LD_LIBRARY_PATH, RUNPATH, cache and default folders.
 """
 
 import os
@@ -28,6 +29,7 @@ from mlbackends.model.records import Library
 from mlbackends.probing.elf import NotElf, defined_symbols, read_elf
 from mlbackends.probing.host import Host
 from mlbackends.probing.loader_cache import architecture_of, read_cache
+from mlbackends.probing.needing import is_found_by_rpath
 from mlbackends.probing.owners import owner_of
 from mlbackends.probing.packages import conda_prefix, python_folders
 
@@ -40,7 +42,7 @@ _NAME = pattern(
 _WHY = {
     "mapped": "the process has it mapped",
     "LD_PRELOAD": "LD_PRELOAD names it, which comes before every search",
-    "LD_LIBRARY_PATH": "LD_LIBRARY_PATH is searched before RUNPATH, wheels and the loader's cache",
+    "LD_LIBRARY_PATH": "LD_LIBRARY_PATH is searched before RUNPATH and the loader's cache",
     "DYLD_LIBRARY_PATH": "DYLD_LIBRARY_PATH is searched before everything else",
     "PATH": "PATH is where Windows looks for it",
     "site-packages": "the packages of this Python environment open it by path",
@@ -99,7 +101,7 @@ def libraries_named(
     for customary in folders:
         for folder in host.glob(customary):
             places += _in_folder(host, folder, "well-known-folder", wanted)
-    return _mark_winners(_distinct(host, name, places))
+    return _mark_winners(host, _distinct(host, name, places))
 
 
 def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
@@ -330,23 +332,51 @@ def _gone(host: Host, library: Library, real: str) -> str:
     return f"{path} is named by {by} and is not there"
 
 
-def _mark_winners(libraries: list[Library]) -> list[Library]:
+def _mark_winners(host: Host, libraries: list[Library]) -> list[Library]:
     """Say of each soname which copy wins, and of the others what shadows them."""
     winners: dict[str, Library] = {}
     for library in libraries:
         if not library.reasons:
             winners.setdefault(library.soname, library)
+    by_rpath = _found_by_rpath(host, libraries, winners)
+    winners |= by_rpath
     marked = []
     for library in libraries:
         winner = winners.get(library.soname)
+        kept = library.soname in by_rpath
         if winner is library:
             why = _WHY.get(library.found_by, f"{library.found_by} names its folder")
+            if kept:
+                why = f"what needs it in {_package_of(library)} finds it {_BY_RPATH}"
             library = replace(library, wins=True, wins_because=why)
         elif winner is not None and not library.reasons:
-            said = f"{winner.path} is found first: {winner.found_by}"
-            library = replace(library, wins_because=said)
+            how = f"{_package_of(winner)} finds it {_BY_RPATH}" if kept else winner.found_by
+            library = replace(library, wins_because=f"{winner.path} is found first: {how}")
         marked.append(library)
     return marked
+
+
+_BY_RPATH = "by RPATH, which is searched before LD_LIBRARY_PATH"
+
+
+def _found_by_rpath(
+    host: Host, libraries: list[Library], winners: dict[str, Library]
+) -> dict[str, Library]:
+    """Return the copies of wheels, by soname, that come before a copy in LD_LIBRARY_PATH."""
+    listed = {one.soname for one in libraries if one.found_by == "LD_LIBRARY_PATH"}
+    found: dict[str, Library] = {}
+    for one in libraries:
+        if one.soname not in listed or one.soname in found or one.reasons:
+            continue
+        before = winners[one.soname].found_by in ("LD_LIBRARY_PATH", "site-packages")
+        is_of_wheel = one.found_by == "site-packages"
+        if before and is_of_wheel and is_found_by_rpath(host, one.path, one.soname, one.owner):
+            found[one.soname] = one
+    return found
+
+
+def _package_of(library: Library) -> str:
+    return library.owner.partition(" ")[0] or "its package"
 
 
 def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[Library]:

@@ -12,7 +12,7 @@ Severity:  an error in a wheel, for a file that ends the loader's search, and fo
 import re
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import kept_by_torch, package_of
+from mlbackends.audit.copies import kept_by_package, kept_by_torch, package_of
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.installing import reinstall, without_folder
 from mlbackends.audit.known import Known, NotTold
@@ -62,7 +62,9 @@ def _bad_files(known: Known, told: set[str]) -> Iterator[Symptom]:
                 continue
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it.
             is_fatal = reason.code == "not-a-library" and library.found_by in _SEARCHED
-            is_fatal = is_fatal and not kept_by_torch(known, library.soname)
+            soname = library.soname
+            if kept_by_torch(known, soname) or kept_by_package(known, soname):
+                is_fatal = False
             if library.soname in good and not is_fatal and not is_of_one_package(library):
                 continue
             told.add(library.path)

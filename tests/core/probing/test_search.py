@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mlbackends.probing.elf_sketch import Sketch, sketched
 from mlbackends.probing.host import Host
 from mlbackends.probing.search import absent, inside, libraries_named, stem_of
 
@@ -106,6 +107,92 @@ def test_the_order_of_the_steps_is_the_order_in_which_a_process_meets_the_copies
         ("well-known-folder", False),
     ]
     assert found[1].wins_because == "/pre/libthing.so.1 is found first: LD_PRELOAD"
+
+
+OWN = "libthing-1a2b3c4d.so"
+LISTED = f"/ld/{OWN}"
+BROUGHT = f"{SITE}/pkg.libs/{OWN}"
+
+
+def wheel(machine: Machine, **files: Sketch) -> None:
+    """Install a package of these extension modules, whose library lies in /ld too."""
+    machine.told["uname"] = {"machine": "x86_64"}
+    paths = [f"pkg.libs/{OWN}", *(f"pkg/sub/{name}.so" for name in files)]
+    record = "".join(f"{path},sha256=x,1\n" for path in paths)
+    machine.write(f"{SITE}/pkg-1.0.dist-info/RECORD", record)
+    machine.write(f"{SITE}/pkg-1.0.dist-info/METADATA", "Name: pkg\nVersion: 1.0\n")
+    written = {LISTED: Sketch("x86_64", OWN), BROUGHT: Sketch("x86_64", OWN)}
+    written |= {f"{SITE}/pkg/sub/{name}.so": sketch for name, sketch in files.items()}
+    for path, sketch in written.items():
+        machine.write(path, "")
+        (machine.folder / "root" / path.lstrip("/")).write_bytes(sketched(sketch))
+
+
+def won(machine: Machine, **environment: str) -> str:
+    host = machine.host(**environment or {"LD_LIBRARY_PATH": "/ld"})
+    (found,) = (one.path for one in libraries_named(host, "thing", "libthing") if one.wins)
+    return found
+
+
+def needing(**more: object) -> Sketch:
+    return Sketch("x86_64", needed=[OWN], **more)  # type: ignore[arg-type]
+
+
+def test_what_a_wheel_finds_by_rpath_comes_before_the_search_path(machine: Machine) -> None:
+    wheel(machine, one=needing(rpath=["/nowhere", "$ORIGIN/../../pkg.libs"]))
+
+    listed, brought = libraries_named(machine.host(LD_LIBRARY_PATH="/ld"), "thing", "libthing")
+
+    assert (listed.path, listed.wins) == (LISTED, False)
+    assert (brought.path, brought.wins) == (BROUGHT, True)
+    assert brought.wins_because == (
+        "what needs it in pkg finds it by RPATH, which is searched before LD_LIBRARY_PATH"
+    )
+    assert listed.wins_because.startswith(f"{BROUGHT} is found first: pkg finds it by RPATH")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        needing(runpath=["$ORIGIN/../../pkg.libs"]),
+        needing(rpath=["$ORIGIN/../../pkg.libs"], runpath=["/nowhere"]),
+        needing(rpath=["$ORIGIN/../elsewhere"]),
+        needing(),
+    ],
+    ids=["runpath", "both", "another folder", "neither"],
+)
+def test_one_file_without_an_rpath_to_it_takes_what_the_search_path_names(
+    machine: Machine, other: Sketch
+) -> None:
+    wheel(machine, one=needing(rpath=["${ORIGIN}/../../pkg.libs"]), two=other)
+
+    assert won(machine) == LISTED
+
+
+def test_a_file_without_a_path_of_its_own_searches_the_rpath_of_what_loads_it(
+    machine: Machine,
+) -> None:
+    inner = Sketch("x86_64", "libinner.so", [OWN])
+    loading = Sketch("x86_64", needed=["libinner.so"], rpath=["$ORIGIN/../../pkg.libs"])
+    wheel(machine, libinner=inner, one=loading)
+    assert won(machine) == BROUGHT
+
+    wheel(machine, libinner=inner, one=loading._replace(rpath=[], runpath=loading.rpath))
+    assert won(machine) == LISTED
+
+
+def test_what_is_preloaded_comes_before_any_rpath(machine: Machine) -> None:
+    wheel(machine, one=needing(rpath=["$ORIGIN/../../pkg.libs"]))
+
+    assert won(machine, LD_PRELOAD=LISTED, LD_LIBRARY_PATH="/ld") == LISTED
+
+
+def test_files_that_load_each_other_in_a_circle_have_no_rpath(machine: Machine) -> None:
+    first = Sketch("x86_64", "libfirst.so", [OWN, "libsecond.so"])
+    second = Sketch("x86_64", "libsecond.so", ["libfirst.so"])
+    wheel(machine, libfirst=first, libsecond=second)
+
+    assert won(machine) == LISTED
 
 
 def test_copies_with_different_sonames_do_not_compete(machine: Machine) -> None:

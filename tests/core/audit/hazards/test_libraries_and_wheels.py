@@ -257,6 +257,38 @@ def test_a_search_path_that_names_a_wheels_own_folder_is_no_alarm() -> None:
     assert only(subject, "cudnn-sublibrary-mismatch").status is Status.PASSED
 
 
+RPATH = "what needs it in numpy finds it by RPATH, which is searched before LD_LIBRARY_PATH"
+
+
+@pytest.mark.parametrize("because", [RPATH, "the packages of this Python environment open it"])
+def test_a_bad_file_on_the_search_path_stops_no_package_with_an_rpath(because: str) -> None:
+    brought = copy_of_openblas(presence=Presence.USABLE, wins_because=because)
+    listed = copy_of_openblas(
+        "not-a-library", path=f"/opt/x/{brought.soname}", found_by="LD_LIBRARY_PATH", wins=False
+    )
+
+    statuses_told = statuses(opened(listed, brought), "library-broken")
+
+    assert statuses_told == {Status.PASSED if because is RPATH else Status.FAILED}
+
+
+def test_a_copy_that_its_package_finds_by_rpath_is_not_shadowed() -> None:
+    brought = copy_of_openblas(wins_because=RPATH, version="0.3.30")
+    listed = copy_of_openblas(
+        path=f"/opt/x/{brought.soname}",
+        found_by="LD_LIBRARY_PATH",
+        wins=False,
+        version="0.3.29",
+        owner="",
+    )
+    taken = msgspec.structs.replace(listed, wins=True)
+    left = msgspec.structs.replace(brought, wins=False)
+    code = "ld-library-path-shadows-wheels"
+
+    assert statuses(opened(listed, brought), code) == {Status.PASSED}
+    assert statuses(opened(taken, left), code) == {Status.FAILED}
+
+
 def broken(found_by: str, reason: str, path: str, *others: Library) -> Report:
     library = Library("nccl", path, path.rpartition("/")[2], found_by=found_by)
     library = msgspec.structs.replace(library, reasons=(Reason(reason, f"{path} is bad"),))
