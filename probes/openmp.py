@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 from mlbackends.probing.elf import NotElf, defined_symbols, read_elf, version_definitions
+from mlbackends.probing.needing import needed_of_the_system
 from mlbackends.probing.search import absent, libraries_named, stem_of
 from mlbackends.probing.variables import anything, not_valid, one_of, steering, whole, whole_list
 
@@ -48,6 +49,7 @@ FACTS = (
 
 _STEMS = ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp")
 _FOLDERS = ("/opt/homebrew/opt/libomp/lib", "/usr/local/opt/libomp/lib")
+_OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
 _GCC = {
     "GOMP_1.0": "4.2",
     "GOMP_2.0": "4.4",
@@ -175,13 +177,37 @@ def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
         if in_a_wheel and _is_needed(host, library):
             # The loader takes a second file of the same soname for the first one.
             brought.setdefault(library.soname, library)
-    if len({library.owner for library in brought.values()}) <= 1:
+    packages = [library.owner.split(" ")[0] for library in brought.values()]
+    said = [
+        f"{package} brings {os.path.basename(library.path)}"
+        for package, library in zip(packages, brought.values(), strict=True)
+    ]
+    taken = _taken_by_wheels(host, libraries, brought) if brought else []
+    for library, package in taken:
+        packages.append(package)
+        said.append(f"{package} takes {library.path}")
+    if len(set(packages)) <= 1:
         return [], ""
-    which = " and ".join(
-        f"{library.owner.split(' ')[0]} brings {os.path.basename(library.path)}"
-        for library in brought.values()
-    )
-    return list(brought.values()), f"{which}; both are in a process that imports both"
+    copies = [*brought.values(), *(library for library, _ in taken)]
+    return copies, f"{' and '.join(said)}; both are in a process that imports both"
+
+
+def _taken_by_wheels(
+    host: Host, libraries: list[Library], brought: dict[str, Library]
+) -> list[tuple[Library, str]]:
+    """Return each copy outside of wheels that a wheel's file needs, with the package of that file.
+
+    Whoever needs a soname that a wheel brings may get that wheel's copy: those share one.
+    """
+    outside = {
+        library.soname: library
+        for library in libraries
+        if library.wins and library.found_by in _OUTSIDE and library.soname not in brought
+    }
+    if not outside or host.platform != "linux":
+        return []
+    needed = needed_of_the_system(host, frozenset(outside))
+    return [(outside[soname], packages[0]) for soname, packages in needed.items()]
 
 
 def _is_needed(host: Host, library: Library) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.probes import openmp
+from mlbackends.probing.elf_sketch import Sketch, sketched
 from mlbackends.probing.host import Host
 from mlbackends.probing.survey import survey
 
@@ -195,6 +196,72 @@ def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
     assert "alpha brings libgomp-aaaaaa11.so.1.0.0" in warning.message
     assert "beta brings libgomp-bbbbbb22.so.1.0.0" in warning.message
     assert "each copy has threads of its own" in warning.message
+
+
+def with_the_systems(folder: Path, *packages: str, brought: str, **more: object) -> Host:
+    """Return a machine with libgomp.so.1 in /usr/lib and a wheel that brings a copy.
+
+    packages: wheels of one file that needs libgomp.so.1. brought: the soname of that copy.
+    """
+    site, system = folder / "root" / "site", folder / "root" / "usr" / "lib"
+    system.mkdir(parents=True)
+    runtime = Sketch("x86_64", symbols=["GOMP_parallel", "GOMP_barrier"])
+    (system / "libgomp.so.1").write_bytes(sketched(runtime._replace(soname="libgomp.so.1")))
+    source = folder / "sketch.so"
+    source.write_bytes(sketched(runtime._replace(soname=brought)))
+    wheel(site, "scikit_learn", {f"scikit_learn.libs/{brought}": source})
+    for package in packages:
+        needing = Sketch("x86_64", needed=["libgomp.so.1", "libc.so.6"], **more)  # type: ignore[arg-type]
+        source.write_bytes(sketched(needing))
+        wheel(site, package, {f"{package}/lib/lib_{package}.so": source})
+    told = {"python": {"path": ["/site"]}, "uname": {"machine": "x86_64", "system": "Linux"}}
+    (folder / "host.json").write_text(json.dumps(told | {"platform": "linux"}))
+    return Host(str(folder))
+
+
+def test_a_wheel_that_takes_the_systems_runtime_meets_the_one_that_another_brings(
+    tmp_path: Path,
+) -> None:
+    host = with_the_systems(tmp_path, "lightgbm", brought="libgomp-e985bcbb.so.1.0.0")
+
+    finding = openmp.find(host)
+    (warning,) = finding.warnings
+
+    assert finding.facts["meeting"] == [
+        "/site/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0",
+        "/usr/lib/libgomp.so.1",
+    ]
+    assert "brings libgomp-e985bcbb.so.1.0.0 and lightgbm takes /usr/lib/libgomp.so.1" in (
+        warning.message
+    )
+
+
+def test_the_systems_runtime_that_no_wheel_takes_is_no_conflict(tmp_path: Path) -> None:
+    host = with_the_systems(tmp_path, brought="libgomp-e985bcbb.so.1.0.0")
+
+    assert openmp.find(host).warnings == ()
+
+
+def test_a_wheel_that_takes_what_another_brings_by_the_same_soname_shares_it(
+    tmp_path: Path,
+) -> None:
+    host = with_the_systems(tmp_path, "lightgbm", brought="libgomp.so.1")
+
+    assert openmp.find(host).warnings == ()
+
+
+@pytest.mark.parametrize("tag", ["rpath", "runpath"])
+def test_a_wheel_that_points_to_a_copy_of_its_own_does_not_take_the_systems(
+    tmp_path: Path, tag: str
+) -> None:
+    host = with_the_systems(
+        tmp_path, "numba", brought="libgomp-e985bcbb.so.1", **{tag: ["$ORIGIN/../own"]}
+    )
+    own = tmp_path / "root" / "site" / "numba" / "own"
+    own.mkdir()
+    (own / "libgomp.so.1").write_bytes(sketched(Sketch("x86_64", "libgomp.so.1")))
+
+    assert openmp.find(host).warnings == ()
 
 
 def test_wheels_with_one_soname_share_a_runtime(tmp_path: Path, fake_library: FakeLibrary) -> None:
