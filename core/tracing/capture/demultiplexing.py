@@ -1,20 +1,27 @@
 """Trace lines and a program's own text, told apart in one stream of bytes.
 
 A trace line starts with a marker anywhere in a line, for programs print without ending theirs, and
-goes on to the line's end. All other bytes are the program's, and come out as they went in.
-However the stream is cut into pieces, the result is the same.
+goes on as a record of its tracer: to the line's end, or to where text of the program stands behind it.
+All other bytes are the program's, and come out as they went in, a line with a marker that is no record
+too. However the stream is cut into pieces, the result is the same.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-_LONGEST_LINE = 1 << 20
+from mlbackends.tracing.capture.recognizing import Recognizer
 
-# What follows a marker in a line of the library, and hardly in a sentence about it.
-_ONEDNN = rb"(?:v\d+,)?(?:\d+(?:[.,]\d+)?,)?[a-z_]+(?:[:,]|$)"
-_CUT = rb"[a-z0-9.,_:]*"
+_LONGEST_LINE = 1 << 20
+_WORDS = (
+    *(b"exec", b"create", b"create_nested", b"compile", b"info", b"error", b"warn", b"debuginfo"),
+    *(b"primitive", b"graph", b"common", b"ukernel", b"cpu", b"gpu", b"jit_perf", b"ocl", b"sycl"),
+)
+"""What stands behind marker, format and time stamp in a line of oneDNN, and hardly in a sentence."""
+_ONEDNN = rb"(?:v\d+,)?(?:\d+(?:[.,]\d+)?,)?(?:" + b"|".join(_WORDS) + rb")[:,]"
 _MKL = rb"(?:[A-Za-z_]\w*\(|Intel\(R\) |oneMKL |Detected |WARNING|ERROR|FFT:)"
+_CUT = re.compile(rb"v\d*|(?:v\d+,)?[\d.,]*([a-z_]*)")
+Length = Callable[[bytes], int]
 
 
 class Separated(NamedTuple):
@@ -25,19 +32,22 @@ class Separated(NamedTuple):
 
 
 class Demultiplexer:
-    """Takes a stream piece by piece. markers: what trace lines start with; none may be empty."""
+    """Takes a stream piece by piece. markers: what trace lines start with; none may be empty.
 
-    def __init__(self, markers: Iterable[bytes]) -> None:
+    length: tells how much of a line without its end, from its marker on, is a record; by default, what
+    the tracers say that have these markers.
+    """
+
+    def __init__(self, markers: Iterable[bytes], length: Length | None = None) -> None:
         # The longest first: one may be the beginning of another.
         self._markers = sorted(markers, key=len, reverse=True)
+        self._length = length or Recognizer(self._markers).length
         alternatives = b"|".join(map(re.escape, self._markers))
         heads = (
             re.escape(each) + (_MKL if each.endswith(b" ") else _ONEDNN) for each in self._markers
         )
         self._marker = re.compile(alternatives)
         self._head = re.compile(b"|".join(heads))
-        cut = (re.escape(each) + _CUT for each in self._markers if not each.endswith(b" "))
-        self._cut_head = re.compile(b"|".join(cut) or b"(?!)")
         self._held = b""
 
     @property
@@ -49,30 +59,40 @@ class Demultiplexer:
         """Take a piece, and return what it settles."""
         data = self._held + piece
         self._held = b""
-        text: list[bytes] = []
-        lines: list[bytes] = []
+        found = Separated(b"", [])
         place = search = 0
-        while match := self._marker.search(data, search):
-            end = data.find(b"\n", match.end())
-            is_long = (end if end >= 0 else len(data)) - match.start() > _LONGEST_LINE
+        texts: list[bytes] = []
+        while self._markers and (match := self._marker.search(data, search)):
+            start, end = match.start(), data.find(b"\n", match.end())
+            is_long = (end if end >= 0 else len(data)) - start > _LONGEST_LINE
             if end < 0 and not is_long:
-                text.append(data[place : match.start()])
-                self._held = data[match.start() :]
-                return Separated(b"".join(text), lines)
-            if is_long or not self._head.match(data, match.start(), end):
-                search = match.start() + 1
+                texts.append(data[place:start])
+                self._held = data[start:]
+                return Separated(b"".join(texts), found.lines)
+            size = 0 if is_long else self._measured(data, start, end)
+            if not size:
+                search = start + 1
                 continue
-            text.append(data[place : match.start()])
-            lines.append(data[match.start() : end + 1])
-            place = search = end + 1
+            texts.append(data[place:start])
+            is_whole = start + size == end
+            found.lines.append(data[start : start + size] + b"\n")
+            place = search = start + size + is_whole
         whole = len(data) - self._begun(data, search)
-        text.append(data[place:whole])
+        texts.append(data[place:whole])
         self._held = data[whole:]
-        return Separated(b"".join(text), lines)
+        return Separated(b"".join(texts), found.lines)
+
+    def _measured(self, data: bytes, start: int, end: int) -> int:
+        """Return how much from a marker on is a record; a line holds one, so the next marker ends it."""
+        following = self._marker.search(data, start + 1, end)
+        stop = following.start() if following else end
+        size = self._length(data[start:stop])
+        # Only a line that was torn has another right behind it.
+        return 0 if following and start + size == stop else size
 
     def _begun(self, data: bytes, search: int) -> int:
         """Return how many bytes at the end may be the beginning of a marker."""
-        longest = min(len(self._markers[0]) - 1, len(data) - search)
+        longest = min(len(self._markers[0]) - 1, len(data) - search) if self._markers else 0
         for size in range(longest, 0, -1):
             if any(marker.startswith(data[-size:]) for marker in self._markers):
                 return size
@@ -90,6 +110,25 @@ class Demultiplexer:
         gets no end.
         """
         held, self._held = self._held, b""
-        if at_end and (self._head.match(held) or self._cut_head.fullmatch(held)):
-            return Separated(b"", [held])
-        return Separated(held, [])
+        if not at_end:
+            return Separated(held, [])
+        found = self._marker.search(held) if self._markers else None
+        place = 0
+        while found:
+            start = found.start()
+            size = self._measured(held, start, len(held))
+            if size:
+                rest = held[start + size :]
+                return Separated(held[:start] + rest, [held[start : start + size]])
+            place = start
+            found = self._marker.search(held, start + 1)
+        is_torn = self._head.match(held, place) or self._is_cut_head(held[place:])
+        return Separated(held[:place], [held[place:]]) if is_torn else Separated(held, [])
+
+    def _is_cut_head(self, held: bytes) -> bool:
+        """Tell whether text ends before it can be told from a line of oneDNN."""
+        marker = self._marker.match(held)
+        if marker is None or marker[0].endswith(b" "):
+            return False
+        cut = _CUT.fullmatch(held, marker.end())
+        return cut is not None and any(word.startswith(cut[1] or b"") for word in _WORDS)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mlbackends.model import registry
 from mlbackends.tracing.capture.demultiplexing import Demultiplexer, Separated
+from mlbackends.tracing.capture.recognizing import Recognizer
 from mlbackends.tracing.in_process.mkl_file import OutputFiles
 from mlbackends.tracing.in_process.redirection import Redirected, write_all
 from mlbackends.tracing.in_process.sink import Sink
@@ -125,7 +126,14 @@ class _Listening:
             each for name in sorted(wanted) for each in registry.load("tracers", name).MARKERS
         ]
         self._stamps.heed(markers)
-        self._apart = Demultiplexer(markers)
+        recognizer = Recognizer(markers)
+
+        def length(line: bytes) -> int:
+            bare = self._stamps.without(line)
+            size = recognizer.length(bare)
+            return len(line) if size == len(bare) else size
+
+        self._apart = Demultiplexer(markers, length)
 
     def _stamped(self, line: bytes) -> bytes:
         stamped = self._stamps.moved_to_front(line)

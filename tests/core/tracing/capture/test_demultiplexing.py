@@ -8,16 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.model.trace import Malformed, Text
 from mlbackends.tracing.capture.demultiplexing import Demultiplexer
+from mlbackends.tracing.reading import line_records
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 MARKERS = (b"MKL_VERBOSE ", b"onednn_verbose,", b"dnnl_verbose,", b"mkldnn_verbose,")
 LINES = [
-    b"onednn_verbose,v1,1795257427993.180908,primitive,exec,cpu,matmul,brg,undef,a,b,,8x8:8x8,0.5\n",
+    b"onednn_verbose,v1,1795257427993.180908,primitive,exec,cpu,matmul,brg,undef,src:f32::blocked:ab::f0,"
+    b",,8x8:8x8,0.5\n",
     b"onednn_verbose,info,oneDNN v3.2.0 (commit N/A)\n",
-    b"onednn_verbose,v1,1795258265931,718018,primitive,exec,cpu,x,128x256:256x64,7,16992\n",
-    b"dnnl_verbose,create:cache_hit,cpu,convolution,jit,forward,a,b,c,d,0.01\r\n",
-    b"mkldnn_verbose,exec,reorder,simple:any,undef,in:f32,num:1,2x3,0.02\n",
+    b"onednn_verbose,v1,1795258265931,718018,primitive,exec,cpu,matmul,brg,undef,src:f32::blocked:ab::f0,"
+    b",,128x256:256x64,7,16992\n",
+    b"dnnl_verbose,create:cache_hit,cpu,convolution,jit,forward,src_f32::blocked:a:f0,,alg:x,d,0.01\r\n",
+    b"mkldnn_verbose,exec,reorder,simple:any,undef,in:f32_nchw out:f32_nhwc,num:1,2x3,0.02\n",
     b"MKL_VERBOSE SGEMM(N,N,64,64,64,0x1,0x2,64,0x3,64,0x4,0x5,64) 63.62us CNR:OFF Dyn:1\n",
     b"MKL_VERBOSE oneMKL 2024.0 Update 2 Product build 20240605, Lnx 2.30GHz lp64 gnu_thread\n",
     b"MKL_VERBOSE FFT: MAIN_DESC | dcfi1024 | THR_LIMIT = 2 | 0.00s CNR:OFF\n",
@@ -87,10 +91,48 @@ def test_a_line_may_start_behind_text(line: bytes) -> None:
         b"the marker is onednn_verbose, as ever\n",
         b"onednn_verbose,\n",
         b"onednn_verbose,Exec\n",
+        b"onednn_verbose,hello\n",
+        b"onednn_verbose,exec,was it\n",
+        b"MKL_VERBOSE SGEMM() is slow\n",
     ],
 )
 def test_a_sentence_about_markers_is_text(text: bytes) -> None:
     assert separated([text, LINES[0]]) == (text, [LINES[0]])
+
+
+@pytest.mark.parametrize("line", LINES[:1] + LINES[5:6])
+def test_text_right_behind_a_call_is_text(line: bytes) -> None:
+    glued = line.rstrip() + b"Epoch 1\n" + line
+    assert separated([glued]) == (b"Epoch 1\n", [line, line])
+    assert separated([glued[:-1]]) == (b"Epoch 1\n", [line, line[:-1]])
+    at_the_end = line.rstrip() + b"Epoch 1"
+    assert separated([at_the_end]) == (b"Epoch 1", [line.rstrip()])
+
+
+def test_a_line_that_is_torn_by_another_stays_text() -> None:
+    assert separated([LINES[0][:60] + LINES[0]]) == (LINES[0][:60], [LINES[0]])
+
+
+@pytest.mark.parametrize(
+    "text", [b"onednn_verbose,hello", b"onednn_verbose,v1,hello", b"MKL_VERBOSE"]
+)
+def test_text_like_a_line_is_text_at_the_end_too(text: bytes) -> None:
+    assert separated([text]) == (text, [])
+
+
+def test_a_line_full_of_markers_is_read_in_one_walk() -> None:
+    text = b"onednn_verbose,exec," * 40_000 + b"\n"
+    assert separated([text, LINES[0]]) == (text, [LINES[0]])
+
+
+@given(st.lists(st.sampled_from(LINES), min_size=1), st.integers(0, 40))
+def test_a_line_that_was_seen_before_is_measured_as_at_first(lines: list[bytes], at: int) -> None:
+    torn = [line[:at] + b" " + line[at:] if at < 14 else line for line in lines]
+    fresh = [separated([line]) for line in torn]
+    assert separated(torn) == (
+        b"".join(text for text, _ in fresh),
+        [line for _, found in fresh for line in found],
+    )
 
 
 @pytest.mark.parametrize("text", [b"Password: ", b"progress 10%\r", b"\x1b[2K", b"nne"])
@@ -127,4 +169,6 @@ def test_real_logs_leave_no_marker_in_the_text(name: str) -> None:
     text, lines = separated(cut(data, list(range(0, len(data), 777))))
     assert sum(map(len, lines)) + len(text) == len(data)
     assert lines
-    assert not [line for line in text.splitlines() if b"onednn_verbose," in line]
+    for line in text.splitlines(keepends=True):
+        if any(marker in line for marker in MARKERS):
+            assert {type(each) for each in line_records(line)} <= {Text, Malformed}, line

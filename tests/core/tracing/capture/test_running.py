@@ -82,7 +82,7 @@ def captures(tmp_path: Path, shim: str) -> Captures:
 
 def printed(child: int, count: int) -> list[str]:
     """Return the lines that the printer prints."""
-    head = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a,b,c,8:8"
+    head = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a:f32,b,c,8:8"
     return [f"{head},{child}.{line}" for line in range(count)]
 
 

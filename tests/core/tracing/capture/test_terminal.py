@@ -24,7 +24,7 @@ way, trace, shim, *command = sys.argv[1:]
 captured = capture.run(command, ("onednn",), trace, separation=way, shim=shim)
 sys.exit(captured.exit_code)
 """
-LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a,b,c,8:8,1.5"
+LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a:f32,b,c,8:8,1.5"
 
 
 class Terminal:
