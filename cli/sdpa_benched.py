@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mlbackends.cli.sdpa_checked import mark, why, wrapped
+from mlbackends.cli.sdpa_checked import mark, name_of, why, wrapped
 from mlbackends.cli.sdpa_tables import ROOMY, duration, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import Benched, BenchedProblem
@@ -62,8 +62,7 @@ def _problem(problem: BenchedProblem, benched: Benched, base: str, page: Page) -
 
 def cells(problem: BenchedProblem, result: Result, benched: Benched, base: str) -> tuple[str, ...]:
     """Return the row of a backend that ran, as `columns` says."""
-    name = f"{result.backend} (peer)" if result.peer else result.backend
-    row = [name, *[""] * 7]
+    row = [name_of(result), *[""] * 7]
     timing, memory = result.timing, benched.bandwidth_bytes_per_second
     if timing is not None:
         row[1] = duration(timing.median_seconds)

@@ -62,7 +62,7 @@ def _table(problem: CheckedProblem, page: Page) -> Iterator[str]:
 def cells(result: Result) -> tuple[str, ...]:
     """Return the row of a backend that ran, as COLUMNS says."""
     errors, timing = result.errors, result.timing
-    name = f"{result.backend} (peer)" if result.peer else result.backend
+    name = name_of(result)
     row = [name, *[""] * _NUMBERS]
     if errors is not None:
         row[1] = f"{errors.largest_absolute:.1e}"
@@ -77,6 +77,13 @@ def cells(result: Result) -> tuple[str, ...]:
     if result.memory is not None:
         row[8] = f"+{binary_size(result.memory.extra_bytes)}"
     return tuple(row)
+
+
+def name_of(result: Result) -> str:
+    """Return a backend's name with what tells it from others of that name, such as an instruction set."""
+    told = ["peer"] if result.peer else []
+    told += [result.told[name] for name in ("instruction set", "version") if name in result.told]
+    return f"{result.backend} ({', '.join(told)})" if told else result.backend
 
 
 def why(result: Result, page: Page) -> Iterator[str]:

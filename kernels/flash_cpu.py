@@ -54,6 +54,13 @@ class FlashCpu(AttentionBackend):
             reasons.append(Reason("missing-part", str(error), _BUILD))
         return tuple(reasons)
 
+    def told(self) -> dict[str, str]:
+        """Return the instruction set and the threads that it uses."""
+        from mlbackends.kernels.attention_cpu.library import compiled_levels, level
+        from mlbackends.kernels.attention_cpu.threads import get_num_threads
+
+        return {"instruction set": compiled_levels()[level()], "threads": str(get_num_threads())}
+
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:

@@ -90,8 +90,8 @@ def command(
 
     Each backend runs in a process of its own, so that one that crashes or hangs is a row of the table. Its
     result is compared with the one that the plain formula gives in float64. Backends are timed in turn, and
-    beside them multiply-adds that need no memory, whose speed is the peak. Exit 0 where all that ran are within their
-    tolerance and those that are required ran, else 1.
+    beside them multiply-adds that need no memory, whose speed is the peak. Exit 0 where all that ran are
+    within their tolerance and those that are required ran, else 1.
     """
     import msgspec
 

@@ -78,6 +78,10 @@ class AttentionBackend:
         """
         return ()
 
+    def told(self) -> dict[str, str]:
+        """Return what it says of itself where it runs, by name: "instruction set", "threads", "version"."""
+        return {}
+
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:

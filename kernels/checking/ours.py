@@ -23,6 +23,7 @@ class Ours(serving.Prepared):
         self.backend, self.problem = backend, problem
         self.tensors = [_read(files[name], getattr(problem, name)) for name in _names(problem)]
         self.output_bytes = _bytes(problem)
+        self.told = backend.told()
 
     def warm(self) -> None:
         """Compute a problem of a few rows."""

@@ -377,3 +377,18 @@ def test_the_same_seed_gives_the_same_error() -> None:
 def test_colour_is_asked_for() -> None:
     assert "\x1b[32m" in ran("check", *QUICK, "--color", "always").stdout
     assert "\x1b" not in ran("check", *QUICK).stdout
+
+
+def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
+    done = ran(
+        "check", *QUICK, "--device", "cpu:baseline", "--backend", "flash_cpu", "--format", "json"
+    )
+
+    if done.returncode == 2:
+        assert "cannot be computed on here: no sse2" in done.stderr  # another architecture
+        return
+    (row,) = msgspec.json.decode(done.stdout)["problems"][0]["results"]
+    if row["ended"] == "ran":
+        assert row["told"]["instruction set"] == "baseline"
+    else:
+        assert [each["code"] for each in row["reasons"]] == ["missing-part"]
