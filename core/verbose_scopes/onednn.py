@@ -12,8 +12,9 @@ class verbose(Scope):  # noqa: N801  torch's name
 
     level: 0 silences (its error messages too), 1 prints executions, 2 creations as well. The lines go
     to the standard output of the process. As torch's, but the level that was found is given back, and
-    0 silences. oneDNN tells nobody its level: what other code set without us is not seen, and what
-    ONEDNN_VERBOSE asked for beyond the levels cannot be given back (a warning says so).
+    0 silences. oneDNN tells nobody its level: but for torch's own scope around this one (up to Python
+    3.13), what other code set without us is not seen, and what ONEDNN_VERBOSE asked for beyond the
+    levels cannot be given back (a warning says so).
     """
 
     def __init__(self, level: int) -> None:

@@ -151,12 +151,17 @@ def _leave(entry: _Entry, *, release: bool = True) -> None:
 
 
 def _level_of(switch: "Switch", family: "Family") -> int:
-    """Return the level that a copy is at: as it says, or as a scope of ours set it, or as it started."""
+    """Return the level that a copy is at: as it says, as a scope set it (ours, torch's), or as it started."""
     level = switch.read()
     if level is not None:
         return level
     if active := _active.get(switch.address):
         return active[-1].level
+    if switch.symbol.name.startswith("_ZN5torch"):
+        from mlbackends.verbose_scopes.torch_scopes import entered_level
+
+        if (level := entered_level()) is not None:
+            return level
     # The fourth frame from here is the one that enters: a comprehension in between would be a fifth.
     beyond = switch.start.beyond
     if beyond and beyond not in _warned:
