@@ -30,7 +30,8 @@ int main(int count, char **words) {
         int number = each + 1 < count ? atoi(words[each + 1]) : 0;
         if (!strcmp(word, "trace"))
             for (int line = 0; line < number; ++line) {
-                printf("onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a:f32,b,c,8:8,%d.%d\n", is_child, line);
+                printf("onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,a:f32,b,c,8:8,%d.%d\n",
+                       is_child, line);
                 fflush(stdout);
             }
         if (!strcmp(word, "text"))

@@ -15,11 +15,9 @@ from mlbackends.tracing.reading import line_records
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 MARKERS = (b"MKL_VERBOSE ", b"onednn_verbose,", b"dnnl_verbose,", b"mkldnn_verbose,")
 LINES = [
-    b"onednn_verbose,v1,1795257427993.180908,primitive,exec,cpu,matmul,brg,undef,src:f32::blocked:ab::f0,"
-    b",,8x8:8x8,0.5\n",
+    b"onednn_verbose,v1,1795257427993.180908,primitive,exec,cpu,matmul,brg,undef,s:f32,,,8x8:8x8,0.5\n",
     b"onednn_verbose,info,oneDNN v3.2.0 (commit N/A)\n",
-    b"onednn_verbose,v1,1795258265931,718018,primitive,exec,cpu,matmul,brg,undef,src:f32::blocked:ab::f0,"
-    b",,128x256:256x64,7,16992\n",
+    b"onednn_verbose,v1,1795258265931,718018,primitive,exec,cpu,matmul,brg,undef,s:f32,,,128x256:256x64,7,16992\n",
     b"dnnl_verbose,create:cache_hit,cpu,convolution,jit,forward,src_f32::blocked:a:f0,,alg:x,d,0.01\r\n",
     b"mkldnn_verbose,exec,reorder,simple:any,undef,in:f32_nchw out:f32_nhwc,num:1,2x3,0.02\n",
     b"MKL_VERBOSE SGEMM(N,N,64,64,64,0x1,0x2,64,0x3,64,0x4,0x5,64) 63.62us CNR:OFF Dyn:1\n",
