@@ -79,17 +79,19 @@ class Host:
         path = os.path.join(folder, "host.json")
         if os.path.isfile(path):
             is_told = True
-            import msgspec
+            from mlbackends.probing.description import description_in
 
-            with open(path, "rb") as file:
-                data = file.read(READ_LIMIT)
+            _refuse_what_leads_out(path, folder)
             try:
-                self._recorded = msgspec.json.decode(data, type=dict[str, Any])
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise BadInput(f"{path} is not what a recorded host holds: {error}") from None
+                data = _content(path, READ_LIMIT)
+            except OSError as error:
+                raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+            self._recorded = description_in(data, path)
         self._commands = os.path.join(folder, "commands")
         inner = os.path.join(folder, "root")
         top = inner if os.path.isdir(inner) else folder
+        for part in (inner, self._commands):
+            _refuse_what_leads_out(part, folder)
         if not is_told and not _has_one_of(top, *_TOP_FOLDERS):
             raise BadInput(
                 f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
@@ -145,24 +147,13 @@ class Host:
     def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
         try:
-            # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
-            handle = os.open(
-                self.real(path),
-                os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0),
-            )
+            return _content(self.real(path), limit)
         except PermissionError:
             if path not in self.denied:
                 self.denied.append(path)
-            return b""
-        except (OSError, ValueError):
-            return b""
-        try:
-            # A device may give for ever, and a FIFO takes what others wait for.
-            return _all(handle, limit) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-        except OSError:  # a folder, a device, an attribute that refuses: sysfs does
-            return b""
-        finally:
-            os.close(handle)
+        except (OSError, ValueError):  # a folder, a device, an attribute that refuses: sysfs does
+            pass
+        return b""
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str:
         """Return a file's text, stripped at the end; "" where it cannot be read."""
@@ -358,9 +349,10 @@ class Host:
         """
         if not self.is_live:
             path = os.path.join(self._commands, " ".join(command).replace("/", "_"))
+            if os.path.islink(path):  # it could lead anywhere, and no recording has one
+                return ""
             try:
-                with open(path, "rb") as file:
-                    return file.read(READ_LIMIT).decode(errors="replace")
+                return _content(path, READ_LIMIT).decode(errors="replace")
             except OSError:
                 return ""
         from mlbackends.probing.command import output_of
@@ -397,6 +389,29 @@ def _machine_near(folder: str) -> str:
         if near != "/" and _has_one_of(near, "host.json", "root/proc", "proc", "sys"):
             return f"name {near}" if near in above else f"name one of the folders in it: {near}"
     return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"
+
+
+def _refuse_what_leads_out(path: str, folder: str) -> None:
+    """Raise BadInput for a part of a recorded machine that is a link to what lies outside of it."""
+    inside = os.path.realpath(folder)
+    at = os.path.realpath(path)
+    if os.path.lexists(path) and os.path.commonpath((inside, at)) != inside:
+        raise BadInput(
+            f"{path} leads out of the recorded machine, to {at}",
+            "look at the machine there by naming the folder itself",
+        )
+
+
+def _content(path: str, limit: int) -> bytes:
+    """Return a regular file's first bytes, nothing of another; raises OSError and ValueError."""
+    # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    handle = os.open(path, flags)
+    try:
+        # A device may give for ever, and a FIFO takes what others wait for.
+        return _all(handle, limit) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    finally:
+        os.close(handle)
 
 
 def _all(handle: int, limit: int) -> bytes:

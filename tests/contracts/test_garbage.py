@@ -160,7 +160,7 @@ def test_no_probe_fails_where_the_description_is_senseless(
     told[field] = value
     (folder / "host.json").write_text(json.dumps(told), encoding="utf-8")
 
-    assert faults(Host(str(folder)), ()) == []
+    assert faults_unless_refused(folder, field) == []
 
 
 @pytest.mark.parametrize("field", ["python", "disks", "system", "environment", "uname"])
@@ -174,9 +174,20 @@ def test_no_probe_fails_where_parts_of_the_description_are_senseless(
         for value in SENSELESS:
             changed = {**told, field: {**told[field], name: value}}
             (folder / "host.json").write_text(json.dumps(changed), encoding="utf-8")
-            found += [f"{name} {value}: {fault}" for fault in faults(Host(str(folder)), ())]
+            found += [f"{name} {value}: {fault}" for fault in faults_unless_refused(folder, field)]
 
     assert found == []
+
+
+def faults_unless_refused(folder: Path, field: str) -> list[str]:
+    """Return which probes fail; none where the machine is refused, by the name of the field."""
+    try:
+        host = Host(str(folder))
+    except BadInput as refused:
+        said = str(refused)
+        is_named = f"host.json is not what a recorded host holds: {field}" in said
+        return [] if is_named and "\n" not in said else [f"a refusal that does not help: {said}"]
+    return faults(host, ())
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00", '{"uname": ' * 3, "[" * 100_000])

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.model.errors import BadInput
 from mlbackends.probing.drm import accel_nodes, all_denied, denied, device_nodes, render_node
 from mlbackends.probing.host import Host
 
@@ -66,7 +67,7 @@ def test_a_recorded_machine_refuses_only_the_nodes_that_it_names(tmp_path: Path)
     (tmp_path / "dev").mkdir()
     for name in ("kfd", "accel0"):
         (tmp_path / "dev" / name).touch()
-    told = '{"system": {"denied_nodes": ["/dev/kfd", "/dev/none", 3]}}'
+    told = '{"system": {"denied_nodes": ["/dev/kfd", "/dev/none"]}}'
     (tmp_path / "host.json").write_text(told)
     host = Host(str(tmp_path))
 
@@ -78,12 +79,22 @@ def test_a_recorded_machine_refuses_only_the_nodes_that_it_names(tmp_path: Path)
     assert denied(host, "/dev/none") is None
 
 
-@pytest.mark.parametrize("garbage", ["3", "null", '"/kfd"', '{"/kfd": 1}'])
-def test_a_recording_that_does_not_tell_refuses_nothing(tmp_path: Path, garbage: str) -> None:
+@pytest.mark.parametrize("system", ["{}", '{"denied_nodes": null}', '{"denied_nodes": []}'])
+def test_a_recording_that_does_not_tell_refuses_nothing(tmp_path: Path, system: str) -> None:
     (tmp_path / "kfd").touch()
-    (tmp_path / "host.json").write_text(f'{{"system": {{"denied_nodes": {garbage}}}}}')
+    (tmp_path / "host.json").write_text(f'{{"system": {system}}}')
 
     assert denied(Host(str(tmp_path)), "/kfd") is None
+
+
+@pytest.mark.parametrize("garbage", ["3", '"/kfd"', '{"/kfd": 1}', '["/kfd", 3]'])
+def test_a_recording_that_names_its_nodes_otherwise_is_refused(
+    tmp_path: Path, garbage: str
+) -> None:
+    (tmp_path / "host.json").write_text(f'{{"system": {{"denied_nodes": {garbage}}}}}')
+
+    with pytest.raises(BadInput, match="denied_nodes"):
+        Host(str(tmp_path))
 
 
 def test_nodes_are_refused_where_not_one_of_them_opens(tmp_path: Path) -> None:

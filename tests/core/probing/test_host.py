@@ -202,20 +202,6 @@ def test_a_host_json_that_is_none_is_bad_input(root: Path, text: str) -> None:
         Host(str(root))
 
 
-def test_what_makes_no_sense_in_host_json_is_no_fact(root: Path) -> None:
-    (root / "host.json").write_text(
-        '{"environment": 1, "uname": [], "affinity": {}, "disks": [], "system": 3, "python": []}'
-    )
-
-    host = Host(str(root))
-    assert host.python == {}
-    assert host.system("libc") is None
-    assert host.disk("/") is None
-    assert host.environment == {}
-    assert host.uname() == {}
-    assert host.affinity() is None
-
-
 def test_a_folder_that_is_not_there_is_bad_input(root: Path) -> None:
     with pytest.raises(BadInput, match="is not a folder"):
         Host(str(root / "nothing"))
@@ -290,3 +276,70 @@ def test_a_number_is_a_number_or_none(text: str) -> None:
 )
 def test_numbers_are_read_as_the_kernel_writes_them(text: str, number: int | None) -> None:
     assert to_int(text) == number
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ('{"environment": []}', "environment: expected object, got array"),
+        ('{"environment": {"A": 1}}', "environment[...]: expected str"),
+        ('{"uname": "x"}', "uname: expected object, got str"),
+        ('{"affinity": "zz"}', "affinity: expected array"),
+        ('{"affinity": [-1]}', "affinity[0]: expected int >= 0"),
+        ('{"affinity": [0, 99999999999999999999]}', "affinity[1]"),
+        ('{"disks": {"/dev/shm": ["a"]}}', "disks[...]"),
+        ('{"disks": {"/dev/shm": [1, -1]}}', "disks[...][1]"),
+        ('{"sizes": {"/x": 1.5}}', "sizes[...]"),
+        ('{"python": {"path": [1]}}', "python.path[0]"),
+        ('{"system": {"page_size": 0}}', "system.page_size"),
+        ('{"platform": null}', "platform"),
+    ],
+)
+def test_a_description_of_another_kind_is_refused_by_file_and_field(
+    root: Path, content: str, field: str
+) -> None:
+    (root / "host.json").write_text(content)
+    with pytest.raises(BadInput) as caught:
+        Host(str(root))
+    said = str(caught.value)
+    assert f"{root}/host.json" in said
+    assert field in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("part", ["root", "commands", "host.json"])
+@pytest.mark.parametrize("target", ["/", "{outside}", "../outside"])
+def test_a_part_that_is_a_link_out_of_the_machine_is_refused(
+    root: Path, part: str, target: str
+) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    if part == "host.json":
+        target += "/host.json"
+        (outside / "host.json").write_text("{}")
+    (root / part).symlink_to(target.format(outside=outside))
+    if part == "host.json" and not (root / part).exists():
+        return
+    with pytest.raises(BadInput, match="leads out of the recorded machine") as caught:
+        Host(str(root))
+    assert f"{root}/{part}" in str(caught.value)
+
+
+def test_a_folder_that_is_itself_a_link_is_a_machine(root: Path) -> None:
+    (root / "root/etc").mkdir(parents=True)
+    (root / "root/etc/os-release").write_text("ID=debian")
+    (root / "host.json").write_text("{}")
+    link = root.parent / "link"
+    link.symlink_to(root)
+    assert Host(str(link)).read("/etc/os-release") == "ID=debian"
+
+
+def test_a_commands_output_is_a_file_of_the_machine(root: Path) -> None:
+    (root / "host.json").write_text("{}")
+    (root / "commands").mkdir()
+    (root.parent / "secret").write_text("outside")
+    (root / "commands" / "link").symlink_to("../../secret")
+    os.mkfifo(root / "commands" / "fifo")
+    (root / "commands" / "file").write_text("said")
+    host = Host(str(root))
+    assert [host.run(name) for name in ("link", "fifo", "file")] == ["", "", "said"]

@@ -521,8 +521,8 @@ def test_another_device_of_the_same_maker_is_no_gpu(tmp_path: Path) -> None:
     assert gpu_unused(machine(tmp_path, files), "torch", "") is None
 
 
-@pytest.mark.parametrize("path", [None, "text", [1, None], ["/nowhere"], [], {}])
-def test_an_import_path_that_makes_no_sense_finds_nothing(tmp_path: Path, path: Any) -> None:
+@pytest.mark.parametrize("path", [["/nowhere"], ["nowhere"], [""], []])
+def test_an_import_path_that_leads_nowhere_finds_nothing(tmp_path: Path, path: Any) -> None:
     (tmp_path / "host.json").write_text(json.dumps({"python": {"path": path}}))
 
     assert about(Host(str(tmp_path))).presence is None
