@@ -1,12 +1,15 @@
-"""Variables bind OpenMP threads to CPUs.
+"""Variables bind OpenMP threads to CPUs that others need, or to too few.
 
 Told by:   environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while
-           LOCAL_WORLD_SIZE tells of several processes on this machine.
-No alarm:  binding in a single process, which is what tuning guides advise; false, none, disabled.
+           LOCAL_WORLD_SIZE tells of several processes on this machine; those and OMP_PLACES that name
+           fewer CPUs than the threads that limits tells OpenMP to start.
+No alarm:  a single process that is bound to a CPU for each thread, as tuning guides advise; false,
+           none, disabled; names of places whose CPUs are not known, such as sockets.
 """
 
 from collections.abc import Iterator
 
+from mlbackends.audit.binding import bound, cpu_list
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.audit.variables import settings
@@ -15,11 +18,14 @@ from mlbackends.model.audit import Severity
 SEVERITY = Severity.WARNING
 READS = ("environment",)
 WHY = (
-    "The first thread is bound to the first CPU when the library is loaded, and what is started from"
-    " it inherits that: all processes of a launcher, and all workers of a data loader, may end up on"
-    " the same CPU."
+    "Threads that are bound to one CPU take turns on it while others idle. The first thread is bound to"
+    " the first CPU when the library is loaded, and what is started from it inherits that: all processes"
+    " of a launcher, and all workers of a data loader, may end up on the same CPU."
 )
-MEND = "Give each process CPUs of its own with numactl or taskset, and leave the threads unbound."
+MEND = (
+    "Give each process CPUs of its own with numactl or taskset, and leave the threads unbound, or start no"
+    " more threads than CPUs are named."
+)
 SOURCES = (
     "pytorch/pytorch#101850",
     "pytorch/pytorch#91989",
@@ -30,8 +36,9 @@ _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 
 
 def symptoms(known: Known) -> Iterator[Symptom]:
-    """Yield each variable that binds the threads of several processes alike."""
+    """Yield each variable that binds threads to too few CPUs, or those of several processes alike."""
     told = settings(known)
+    yield from _too_few(known, told)
     ranks = told.get("LOCAL_WORLD_SIZE", "")
     if not ranks or ranks == "1":
         return
@@ -47,3 +54,27 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                     "environment.variables.LOCAL_WORLD_SIZE": ranks,
                 },
             )
+
+
+def _too_few(known: Known, told: dict[str, str]) -> Iterator[Symptom]:
+    allowed = cpu_list(str(known.fact("limits.affinity", "")))
+    for one in bound(told):
+        beliefs = {
+            belief["runtime"]: int(belief["cpus"]) for belief in known.need("limits.beliefs")
+        }
+        threads = beliefs.get("OpenMP", 0)
+        cpus = one.within(allowed)
+        # More threads than CPUs in all is another hazard's matter.
+        if not 0 < cpus < min(threads, len(allowed) or threads):
+            continue
+        which = f"{cpus} CPUs" if cpus > 1 else "one CPU"
+        yield Symptom(
+            f"{one.variable} is {one.value[:80]!r}: it binds to {which}, and OpenMP starts"
+            f" {threads} threads",
+            command=f"unset {one.variable}",
+            evidence={
+                f"environment.variables.{one.variable}": one.value,
+                "limits.beliefs: OpenMP": threads,
+                "limits.affinity": str(known.fact("limits.affinity", "")),
+            },
+        )

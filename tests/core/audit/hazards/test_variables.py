@@ -142,6 +142,70 @@ def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, 
     assert seen(subject, code) == []
 
 
+def with_threads(count: int, **variables: str) -> Report:
+    """Return a machine of eight CPUs on which OpenMP starts so many threads."""
+    base = with_variables("ci-leftovers", **variables)
+    limits = base.probes["limits"]
+    facts = {**limits.facts, "beliefs": [{"runtime": "OpenMP", "cpus": count, "because": "it is"}]}
+    limits = msgspec.structs.replace(limits, facts=facts)
+    return msgspec.structs.replace(base, probes={**base.probes, "limits": limits})
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"GOMP_CPU_AFFINITY": "0"}, "GOMP_CPU_AFFINITY is '0': it binds to one CPU, and"),
+        ({"GOMP_CPU_AFFINITY": "0 2-4,6-7:2"}, "it binds to 5 CPUs, and OpenMP starts 8 threads"),
+        ({"GOMP_CPU_AFFINITY": "0-1,90"}, "it binds to 2 CPUs, and"),
+        ({"OMP_PLACES": "{0:4}"}, "OMP_PLACES is '{0:4}': it binds to 4 CPUs, and"),
+        ({"OMP_PLACES": "{0,1}:2:4, {0}"}, "it binds to 4 CPUs, and"),
+        ({"OMP_PLACES": "threads(2)"}, "it binds to 2 CPUs, and"),
+        ({"OMP_PLACES": "{0},{1},{2:6}", "OMP_PROC_BIND": "master"}, "it binds to 6 CPUs, and"),
+        ({"OMP_PROC_BIND": "primary"}, "OMP_PROC_BIND is 'primary': it binds to one CPU, and"),
+        ({"OMP_PLACES": "{0}", "GOMP_CPU_AFFINITY": "0-7"}, "OMP_PLACES is '{0}': it binds"),
+        ({"KMP_AFFINITY": "granularity=fine,proclist=[0,{2,3}],explicit"}, "binds to 3 CPUs, and"),
+    ],
+)
+def test_threads_that_are_bound_to_fewer_cpus_are_told_of_a_single_process(
+    variables: dict[str, str], told: str
+) -> None:
+    (message,) = seen(with_threads(8, **variables), "thread-binding")
+
+    assert told in message
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"GOMP_CPU_AFFINITY": "0-7"},
+        {"GOMP_CPU_AFFINITY": "0", "OMP_PROC_BIND": "false"},
+        {"GOMP_CPU_AFFINITY": "0-99999999999"},
+        {"GOMP_CPU_AFFINITY": "all"},
+        {"OMP_PLACES": "{0}:8", "GOMP_CPU_AFFINITY": "0"},
+        {"OMP_PLACES": "cores(1)"},
+        {"OMP_PLACES": "sockets", "OMP_PROC_BIND": "close"},
+        {"OMP_PLACES": "{0:999999}:999999"},
+        {"OMP_PLACES": "{"},
+        {"KMP_AFFINITY": "compact,1,0"},
+        {"KMP_AFFINITY": "proclist=[0],compact"},
+        {"KMP_AFFINITY": "explicit,proclist=[x]"},
+    ],
+)
+def test_a_cpu_for_each_thread_or_a_list_that_nobody_takes_is_no_alarm(
+    variables: dict[str, str],
+) -> None:
+    assert seen(with_threads(8, **variables), "thread-binding") == []
+
+
+def test_one_thread_may_be_bound_to_one_cpu() -> None:
+    one = with_threads(1, GOMP_CPU_AFFINITY="3")
+    without = {name: probe for name, probe in one.probes.items() if name != "limits"}
+
+    assert seen(one, "thread-binding") == []
+    (check,) = checks(msgspec.structs.replace(one, probes=without), "thread-binding")
+    assert check.status is Status.UNKNOWN
+
+
 def test_one_thread_is_held_to_each_process_share_of_the_cpus() -> None:
     alone = with_variables("ci-leftovers", OMP_NUM_THREADS="1")
     four = with_variables("ci-leftovers", OMP_NUM_THREADS="1", LOCAL_WORLD_SIZE="4")

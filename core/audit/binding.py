@@ -1,0 +1,124 @@
+"""Which CPUs variables bind OpenMP's threads to, as the runtimes read them.
+
+Sources: GNU libgomp manual, GOMP_CPU_AFFINITY; OpenMP API 5.2, 21.1.6 OMP_PLACES and 21.1.7
+OMP_PROC_BIND; Intel oneAPI compiler guide, "Thread Affinity Interface".
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mlbackends.audit.variables import is_off
+from mlbackends.model.patterns import pattern
+
+_MOST = 1 << 16
+"""No machine has as many CPUs; a larger number is none of one."""
+
+_RANGE = pattern(r"(?P<first>\d{1,6})(?:-(?P<last>\d{1,6})(?::(?P<stride>\d{1,6}))?)?")
+_COUNTED = pattern(r"(?P<first>\d{1,6})(?::(?P<count>\d{1,6})(?::(?P<stride>-?\d{1,6}))?)?")
+_PLACE = re.compile(r"\s*\{([^{}]*)\}\s*(?::\s*(\d{1,6})\s*(?::\s*(-?\d{1,6})\s*)?)?(?:,|$)")
+_THREADS = re.compile(r"threads\s*\(\s*(\d{1,6})\s*\)", re.IGNORECASE)
+_LISTED = re.compile(r"proclist=\[([^\]]*)\]", re.IGNORECASE)
+_TOGETHER = ("master", "primary")
+
+
+class Bound(NamedTuple):
+    """A variable, its value, and the CPUs that it binds to; of those only the number may be known."""
+
+    variable: str
+    value: str
+    cpus: frozenset[int]
+    number: int
+
+    def within(self, allowed: frozenset[int]) -> int:
+        """Return to how many CPUs it binds among those that the process may run on."""
+        return len(self.cpus & allowed) if self.cpus and allowed else self.number
+
+
+def bound(told: Mapping[str, str]) -> list[Bound]:
+    """Return what binds threads to CPUs that can be counted; what a runtime refuses binds nothing.
+
+    told: variables that are set. Of GNU's own and OpenMP's the latter goes first, and
+    OMP_PROC_BIND=false undoes both.
+    """
+    found = []
+    how = told.get("OMP_PROC_BIND", "").lower().split(",")[0].strip()
+    if not is_off(how):
+        if places := _places(told.get("OMP_PLACES", "")):
+            found.append(_of_places(told, places, how))
+        elif "OMP_PLACES" not in told:
+            if how in _TOGETHER:
+                # Without OMP_PLACES a place is one hardware thread, or one core.
+                found.append(Bound("OMP_PROC_BIND", told["OMP_PROC_BIND"], frozenset(), 1))
+            elif cpus := _ranges(told.get("GOMP_CPU_AFFINITY", "").replace(",", " ").split()):
+                found.append(_of_cpus("GOMP_CPU_AFFINITY", told, cpus))
+    asked = told.get("KMP_AFFINITY", "")
+    listed = _LISTED.search(asked)
+    if listed and "explicit" in asked.lower():
+        parts = re.split(r"[\s,{}]+", listed[1])
+        if cpus := _ranges([part for part in parts if part]):
+            found.append(_of_cpus("KMP_AFFINITY", told, cpus))
+    return found
+
+
+def cpu_list(text: str) -> frozenset[int]:
+    """Return the CPUs of a list such as "0-3,8"; none of what is no list."""
+    return _ranges(text.split(","))
+
+
+def _of_cpus(variable: str, told: Mapping[str, str], cpus: frozenset[int]) -> Bound:
+    return Bound(variable, told[variable], cpus, len(cpus))
+
+
+def _of_places(told: Mapping[str, str], places: list[frozenset[int]], how: str) -> Bound:
+    """Return what a list of places binds to: all of them, or the one of the first thread."""
+    cpus = frozenset().union(*places)
+    if how in _TOGETHER:
+        cpus = max(places, key=len)
+    if min(cpus, default=0) < 0:  # threads(N): which ones is the runtime's choice
+        return Bound("OMP_PLACES", told["OMP_PLACES"], frozenset(), len(cpus))
+    return _of_cpus("OMP_PLACES", told, cpus)
+
+
+def _places(text: str) -> list[frozenset[int]]:
+    """Return the places of OMP_PLACES; [] where they cannot be counted, as cores cannot."""
+    if named := _THREADS.fullmatch(text):
+        # Negative numbers stand for CPUs that are not known.
+        return [frozenset({-number}) for number in range(1, min(int(named[1]), _MOST) + 1)]
+    places: list[frozenset[int]] = []
+    at = 0
+    while at < len(text):
+        one = _PLACE.match(text, at)
+        cpus = _resources(one[1]) if one else frozenset()
+        if one is None or not cpus:
+            return []
+        count, stride = int(one[2] or 1), int(one[3] or 1)
+        if count * len(cpus) > _MOST or len(places) > _MOST:
+            return []
+        places += [frozenset(cpu + step * stride for cpu in cpus) for step in range(count)]
+        at = one.end()
+    return [kept for place in places if (kept := frozenset(cpu for cpu in place if cpu >= 0))]
+
+
+def _resources(text: str) -> frozenset[int]:
+    cpus: set[int] = set()
+    for part in text.split(","):
+        one = _COUNTED.fullmatch(part.replace(" ", ""))
+        if one is None:
+            return frozenset()
+        first, count = int(one["first"]), int(one["count"] or 1)
+        if count > _MOST:
+            return frozenset()
+        cpus.update(first + step * int(one["stride"] or 1) for step in range(count))
+    return frozenset(cpu for cpu in cpus if cpu >= 0)
+
+
+def _ranges(parts: list[str]) -> frozenset[int]:
+    cpus: set[int] = set()
+    for part in parts:
+        one = _RANGE.fullmatch(part)
+        if one is None or int(one["last"] or 0) > _MOST:
+            return frozenset()
+        first = int(one["first"])
+        cpus.update(range(first, int(one["last"] or first) + 1, int(one["stride"] or 1) or 1))
+    return frozenset(cpus)
