@@ -32,16 +32,6 @@ def markers(line: bytes) -> list[Marker]:
     return sorted(found)
 
 
-def may_be_several(line: bytes) -> bool:
-    """Tell, fast, whether a line may hold more than one marker: False is sure."""
-    return sum(map(line.count, _ends())) > 1
-
-
-def at_start(line: bytes) -> str | None:
-    """Return the tracer whose marker a line seems to begin with."""
-    return _starts().get(line[:LENGTH])
-
-
 @cache
 def tracer(name: str) -> ModuleType:
     """Return a tracer's leaf."""
@@ -59,10 +49,8 @@ def _signs() -> tuple[tuple[bytes, tuple[tuple[bytes, str], ...]], ...]:
 
 
 @cache
-def _ends() -> tuple[bytes, ...]:
-    return tuple(sign for sign, _ in _signs())
-
-
-@cache
-def _starts() -> dict[bytes, str]:
-    return {mark[:LENGTH]: name for name in names("tracers") for mark in tracer(name).MARKERS}
+def starts() -> dict[bytes, ModuleType]:
+    """Return the leaves of tracers by the start of their markers, LENGTH bytes of each."""
+    return {
+        mark[:LENGTH]: tracer(name) for name in names("tracers") for mark in tracer(name).MARKERS
+    }

@@ -96,9 +96,9 @@ def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iter
 
 def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRecord]:
     """Yield what a line holds. Each byte is read but a few times, however many records share a line."""
-    name = markers.at_start(line)
-    if name is not None and line.endswith(b"\n") and not markers.may_be_several(line):
-        record = markers.tracer(name).parse(_text(line.rstrip(b"\r\n")))
+    leaf = markers.starts().get(line[: markers.LENGTH])
+    if leaf is not None and line.endswith(b"\n"):
+        record = leaf.parse(_text(line.rstrip(b"\r\n")))
         if record is not None:
             yield _placed(record, number, NO_PREFIX)
             return
@@ -130,7 +130,7 @@ def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRe
 def _record(body: bytes, place: Marker, following: Marker | None) -> tuple[AnyRecord | None, int]:
     """Return the record that begins at a marker, and where it ends; the program's text may go on there.
 
-    No record holds another marker, and a line that another follows without anything between was torn.
+    No record holds another marker, as the grammars see to; a line right behind another tore that one.
     """
     tracer = markers.tracer(place.tracer)
     text = _text(body[place.at : following.end if following else len(body)])

@@ -25,6 +25,9 @@ MARKER = "MKL_VERBOSE "
 ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
 FATAL = ("Intel MKL FATAL ERROR: ", "INTEL MKL FATAL ERROR: ", "INTEL oneMKL FATAL ERROR: ")
 
+_ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
+"""What begins a line of MKL or oneDNN: one that stands within a line tore it."""
+
 _HEADER = re.compile(
     r"(Intel\(R\) MKL|Intel\(R\) oneAPI Math Kernel Library|oneMKL)(?: Version)? "
     r"(\d+)(?:\.(\d+))?(?:\.\d+)?(?: Update (\d+))?(?: (.*?))?, "
@@ -49,7 +52,7 @@ def parse(line: str) -> AnyRecord | None:
     if not line.startswith(MARKER):
         return _error(line)
     text = line[len(MARKER) :]
-    if MARKER in text:
+    if any(each in text for each in _ANY):
         return None
     if text.startswith("WARNING: ") and len(text) > 9:
         return Message(tracer="mkl", raw=line, level="warning", text=text[9:])
@@ -168,7 +171,10 @@ def _info(line: str, text: str) -> Info | None:
 
 def _error(line: str) -> Message | None:
     for marker in ERRORS + FATAL:
-        if line.startswith(marker) and line.endswith(".") and len(line) > len(marker) + 1:
+        text = line[len(marker) :]
+        if line.startswith(marker) and line.endswith(".") and len(text) > 1:
+            if any(each in text for each in _ANY):
+                return None
             who = line[:-1].rpartition(" entry to ")[2] if " entry to " in line else ""
-            return Message(tracer="mkl", raw=line, level="error", who=who, text=line[len(marker) :])
+            return Message(tracer="mkl", raw=line, level="error", who=who, text=text)
     return None

@@ -41,6 +41,8 @@ _STATE = re.compile(r"[a-z_]*")
 _IMPLEMENTATION = re.compile(r"[\w:+.\-\[\] ]*")
 _AUXILIARY = re.compile(r"(?:[A-Za-z][\w\-]*[: ].*|[A-Za-z_]\w*)?")
 _PROBLEM = re.compile(r"[^\s,]*")
+_FOREIGN = ("MKL_VERBOSE ", "MKL ERROR: ", "MKL FATAL ERROR: ")
+"""What begins a line of MKL: one that stands within a line tore it."""
 _LEVELS = {"error": "error", "warn": "warning", "warning": "warning", "debuginfo": "debug"}
 
 
@@ -51,6 +53,8 @@ def parse(line: str) -> AnyRecord | None:
         return again
     head = opened(line)
     if head is None or "_verbose," in line[len(head.key.partition(",")[0]) + 1 :]:
+        return None
+    if any(each in line for each in _FOREIGN):
         return None
     record = _read(line, head)
     if isinstance(record, Primitive):

@@ -117,6 +117,23 @@ def test_a_line_right_behind_another_tore_it() -> None:
     assert str(whole) == MATMUL.decode()
 
 
+@pytest.mark.parametrize("prefix", [b"", b"[rank0]: "])
+@pytest.mark.parametrize(
+    ("torn", "within"),
+    [
+        (GEMM.replace(b"CNR:OFF", b"CNR:"), MATMUL),
+        (b"MKL_VERBOSE WARNING: Unable to ", MATMUL),
+        (b"Intel MKL ERROR: Parameter ", GEMM),
+        (b"onednn_verbose,v1,info,cpu,isa:", GEMM),
+    ],
+)
+def test_no_line_swallows_another_librarys(prefix: bytes, torn: bytes, within: bytes) -> None:
+    at = torn.find(b"CNR:") + 4 if b"CNR:" in torn else len(torn)
+    found = list(records([prefix + torn[:at] + within + b"\n"]))
+    assert [type(each) for each in found][:1] == [Malformed]
+    assert [each.raw.encode() for each in found[1:]] == [within]
+
+
 def test_a_line_may_begin_in_the_text_behind_another() -> None:
     first, text, second = read(MATMUL + b"Epoch " + GEMM + b"\n")
     assert (str(first), str(text), str(second)) == (MATMUL.decode(), "Epoch ", GEMM.decode())
