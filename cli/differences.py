@@ -4,7 +4,7 @@ import textwrap
 
 from mlbackends.cli import catalogue
 from mlbackends.cli.listing import Group, Listing
-from mlbackends.cli.plain import one_line
+from mlbackends.cli.plain import one_line, without_commands
 from mlbackends.cli.terminal import Page
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends.model.records import FactValue
@@ -25,7 +25,7 @@ def printed(difference: Difference, page: Page) -> str:
         lines.append("")
     for note in _notes(difference):
         lines += _wrapped(one_line(note), page, "", "  ")
-    text = "\n".join(lines) + "\n"
+    text = without_commands("\n".join(lines) + "\n", "·" if page.unicode else ".")
     return text if page.unicode else text.replace("→", "->").encode("ascii", "replace").decode()
 
 

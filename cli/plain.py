@@ -24,3 +24,15 @@ def shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters in all)"
+
+
+def without_commands(text: str, dot: str = "·") -> str:
+    """Return lines of which none is a command to GitHub's runner: what would make one has a dot in it.
+
+    The runner takes "::" at the beginning of a line, behind any blanks, and "##[" wherever it stands;
+    a report's text may hold both, and wrapping puts any word at the beginning.
+    """
+    return _COMMAND.sub(lambda found: f"{found[1]}{dot}::" if found[2] else f"##{dot}[", text)
+
+
+_COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)

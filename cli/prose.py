@@ -4,6 +4,7 @@ import textwrap
 
 from msgspec import Struct
 
+from mlbackends.cli.plain import without_commands
 from mlbackends.cli.terminal import Page
 
 _WIDEST = 100
@@ -18,8 +19,9 @@ class Passage(Struct, frozen=True):
 
 
 def printed(passages: "tuple[Passage, ...]", page: Page) -> str:
-    """Return passages for a terminal."""
-    return "\n".join(_printed(passage, page) for passage in passages)
+    """Return passages for a terminal, or for the log of a CI job, which must take no line for a command."""
+    text = "\n".join(_printed(passage, page) for passage in passages)
+    return without_commands(text, "·" if page.unicode else ".")
 
 
 def _printed(passage: Passage, page: Page) -> str:

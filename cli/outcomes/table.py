@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mlbackends.cli import catalogue, checks
+from mlbackends.cli.plain import without_commands
 from mlbackends.cli.prose import Passage, printed
 from mlbackends.cli.terminal import Page
 from mlbackends.model.audit import Check, Outcome, Severity, Status
@@ -29,6 +30,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         if lines := _by_cause(outcome.with_status(status)):
             parts.append(printed((Passage(title, lines),), page))
     text = "\n".join([*parts, f"{checks.summary(outcome)}\n"])
+    text = without_commands(text, "·" if page.unicode else ".")
     return text if page.unicode else text.encode("ascii", "replace").decode()
 
 

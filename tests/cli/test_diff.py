@@ -149,3 +149,20 @@ def test_the_live_machine_is_compared_with_what_was_saved(tmp_path: Path) -> Non
     done = backends("diff", str(path), "-", "--format", "json", "--ignore", "environment")
     changes = json.loads(done.stdout)["changes"]
     assert [change["name"] for change in changes] == []
+
+
+@pytest.mark.parametrize("width", ["40", "80", "100"])
+def test_no_line_of_a_difference_is_a_command_to_githubs_runner(tmp_path: Path, width: str) -> None:
+    report = report_of(HGX)
+    said = "::stop-commands::token ##[group]x " * 4
+    host = msgspec.structs.replace(report.probes["host"], version=said, facts={"os_name": said})
+    changed = msgspec.structs.replace(report, probes={**report.probes, "host": host})
+    path = tmp_path / "report.json"
+    path.write_bytes(msgspec.json.encode(changed))
+
+    done = backends("diff", HGX, str(path), environment={"COLUMNS": width})
+
+    assert done.returncode == 1
+    assert "stop-commands" in done.stdout
+    for line in done.stdout.splitlines():
+        assert not line.lstrip().startswith("::") and "##[" not in line

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
@@ -94,3 +95,42 @@ def test_the_longest_loses_nothing() -> None:
 
     assert all(f"{code}, " in text or f"{code}\n" in text for code in failed_codes(long()))
     assert text.count("  - seen ") == 10_000
+
+
+COMMANDS = ("::stop-commands::token", "##[add-mask]x", "::error::no", "##[group]")
+
+
+def commands_in(text: str) -> list[str]:
+    """Return the lines that GitHub's runner would obey: it trims blanks, and finds ##[ anywhere."""
+    return [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+
+
+@given(
+    words=st.lists(st.sampled_from((*COMMANDS, "a", "of", "twenty-four letters long")), min_size=1),
+    width=st.integers(40, 120),
+    unicode=st.booleans(),
+)
+def test_no_line_is_a_command_to_githubs_runner(
+    words: list[str], width: int, unicode: bool
+) -> None:
+    said = " ".join(words)
+    outcome = with_checks(
+        Check(said, said, Severity.ERROR, Status.FAILED, said, said, said, said, {said: said}),
+        Check(said, said, Severity.NOTE, Status.UNKNOWN, said),
+        Check(words[0], said, Severity.NOTE, Status.UNKNOWN, "another cause"),
+        Check(words[-1], said, Severity.NOTE, Status.PASSED, said),
+    )
+
+    for details in (False, True):
+        text = written("table", outcome, width=width, unicode=unicode, details=details)
+        assert commands_in(text) == []
+        assert "Known hazards" in text
+
+
+def test_a_command_in_a_report_is_shown_with_a_dot() -> None:
+    failed = Check("a", "t", Severity.ERROR, Status.FAILED, "::stop-commands::t and ##[group]x")
+
+    assert "·::stop-commands::t and ##·[group]x" in written("table", with_checks(failed))
+    assert ".::stop-commands::t and ##.[group]x" in written(
+        "table", with_checks(failed), unicode=False
+    )
