@@ -250,7 +250,7 @@ class Walk:
             "utf-8", "surrogateescape"
         ):
             return
-        if at and prefix(line[:at]) is None:
+        if (at and prefix(line[:at]) is None) or plain(line) != line:
             return
         if len(self._repeats) >= _MOST:
             self.finish()

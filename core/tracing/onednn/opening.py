@@ -42,11 +42,14 @@ def opened(line: str) -> Opening | None:
 
 
 def _stamp(fields: list[str]) -> tuple[int | None, list[str]]:
-    """Return the stamp in nanoseconds and the fields behind it; milliseconds have six decimals."""
+    """Return the stamp in nanoseconds and the fields behind it; milliseconds have six decimals.
+
+    A stamp that is damaged is None: the call is there all the same.
+    """
     whole, dot, fraction = fields[0].partition(".")
     rest = fields[1:]
     if not dot and rest and len(rest[0]) == 6 and rest[0].isdecimal():
         fraction, rest = rest[0], rest[1:]
     if not whole.isdecimal() or (fraction and not fraction.isdecimal()) or len(whole) > 18:
-        return None, fields
+        return None, rest
     return int(whole) * 1_000_000 + int(fraction.ljust(6, "0")[:6]), rest

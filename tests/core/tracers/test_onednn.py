@@ -111,6 +111,16 @@ def test_time_stamps_are_nanoseconds_since_the_epoch() -> None:
     assert record.raw.startswith("onednn_verbose,v1,1795258901075.670898,")
 
 
+@pytest.mark.parametrize("stamp", ["1795258901_75.670898", "1795258901075670898", "17.6x"])
+def test_a_call_whose_stamp_is_damaged_is_a_call(stamp: str) -> None:
+    behind = "primitive,exec,cpu,matmul,ref,undef,src:f32::blocked:ab::f0,,,8x8:8x8,2"
+    line = f"onednn_verbose,v1,{stamp},{behind}"
+    found = parse(line)
+    assert isinstance(found, Primitive)
+    assert (str(found), found.start_ns, found.clock, found.duration_ns) == (line, None, "", 2e6)
+    assert found.key == line.replace(f"{stamp},", "").rpartition(",")[0]
+
+
 def test_decimal_commas_are_read_as_points() -> None:
     stamped = EXEC.replace("v1,", "v1,1795258935036,902100,", 1).replace("0.141113", "5,98682")
     record, plain = parse(stamped), parse(EXEC)

@@ -75,6 +75,7 @@ def logs(draw: st.DrawFn) -> bytes:
         b"text",
         MATMUL[:50],
         MATMUL + b",x",
+        GEMM.replace(b"CNR:", b"CNR:\x1b[1m"),
         MATMUL.replace(b"verbose", b"\x1b[31mverbose\x1b[0m"),
         *HEADERS,
     ]
