@@ -21,6 +21,7 @@ from mlbackends.probing.quantities import one_line
 from mlbackends.probing.system.c_library import c_library
 from mlbackends.probing.system.containers import container_signs, wsl_version
 from mlbackends.probing.system.cxx_library import cxx_library
+from mlbackends.probing.system.kernel_parameters import kernel_parameters
 from mlbackends.probing.system.memory_settings import total_memory
 from mlbackends.probing.system.mounts import mounted_at, mounts
 from mlbackends.probing.system.system_controls import system_controls
@@ -87,18 +88,6 @@ CODES = {
     "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }
 
-_PARAMETERS = frozenset({
-    "amd_iommu", "amd_pstate", "audit", "cgroup_disable", "cgroup_no_v1", "clearcpuid",
-    "clocksource", "cpufreq.default_governor", "default_hugepagesz", "hugepages", "hugepagesz",
-    "idle", "intel_idle.max_cstate", "intel_iommu", "intel_pstate", "iommu", "iommu.passthrough",
-    "irqaffinity", "isolcpus", "l1tf", "maxcpus", "mds", "mem", "mitigations",
-    "modprobe.blacklist", "module_blacklist", "nohz", "nohz_full", "nomodeset", "nopti", "nosmt",
-    "nospectre_v2", "noxsave", "nr_cpus", "numa", "numa_balancing", "nvidia-drm.modeset", "pci",
-    "pcie_acs_override", "pcie_aspm", "preempt", "processor.max_cstate", "pti", "rcu_nocbs",
-    "rd.driver.blacklist", "retbleed", "skew_tick", "spec_store_bypass_disable", "spectre_v2",
-    "swapaccount", "systemd.unified_cgroup_hierarchy", "transparent_hugepage", "tsc", "tsx",
-    "tsx_async_abort",
-})  # fmt: skip
 _VENDORS = {
     "10de": "NVIDIA",
     "1002": "AMD",
@@ -148,7 +137,7 @@ def find(host: Host) -> Finding:
         facts.update(_around(host))
         facts.update(_confinement(host))
         facts.update(_shared_memory(host))
-        facts["kernel_parameters"] = _kernel_parameters(host.read("/proc/cmdline", 65536))
+        facts["kernel_parameters"] = kernel_parameters(host.read("/proc/cmdline", 65536))
         devices = pci_devices(host)
         if devices:
             facts["pci_accelerators"] = [_accelerator(one) for one in devices if _computes(one)]
@@ -261,17 +250,6 @@ def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
             "start the container with --ipc=host or --shm-size=16g",
         )
     ]
-
-
-def _kernel_parameters(line: str) -> dict[str, str]:
-    """Return the boot parameters that matter here; one that stands there twice with both values."""
-    found: dict[str, str] = {}
-    # What follows "--" is for init.
-    for word in f" {line} ".split(" -- ")[0].split():
-        name, _, value = word.partition("=")
-        if name in _PARAMETERS:
-            found[name] = f"{found[name]} {value}" if name in found else value[:200]
-    return found
 
 
 def _computes(device: PciDevice) -> bool:

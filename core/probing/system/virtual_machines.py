@@ -47,6 +47,8 @@ _CLOUDS = (
     ("sys_vendor", "OpenStack", "openstack"),
     ("product_name", "OpenStack", "openstack"),
 )
+ASSET_TAGS = tuple(mark for field, mark, _ in _CLOUDS if field == "chassis_asset_tag")
+"""The beginnings of those asset tags that name a cloud; any other one names a machine."""
 _CLOCKS = (("kvm-clock", "kvm"), ("hyperv_clocksource", "hyperv"), ("xen", "xen"))
 """Clock sources that only a guest of that hypervisor has."""
 
