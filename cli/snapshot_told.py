@@ -9,7 +9,16 @@ if TYPE_CHECKING:
     from mlbackends.cli.terminal import ProgressLine
     from mlbackends.model.records import Presence
 
-_KEPT = "kept as they are: versions, other paths, kernel parameters, the values of those variables"
+_KEPT = (
+    "kept as they are: versions, other paths, kernel parameters that change speed or devices, and the"
+    " values\n  of those variables"
+)
+
+
+_LEFT_OUT = (
+    "left out: of the kernel's command line, the mounts, and the metadata of packages all that no probe"
+    " reads"
+)
 
 
 def report(
@@ -70,7 +79,7 @@ def machine(
         *_listed("commands", contents.commands),
         *(_listed("too large to be kept whole", contents.cut) if contents.cut else ()),
         f"  {_KEPT}",
-        _replaced(contents) if not keep_identity else _identity(keep_identity, ""),
+        *((f"  {_LEFT_OUT}", _replaced(contents)) if not keep_identity else (_identity(True, ""),)),
     ]
     return "\n".join(lines) + "\n"
 

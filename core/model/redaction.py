@@ -15,10 +15,26 @@ from mlbackends.model import registry
 from mlbackends.model.patterns import URL_LOGIN, pattern
 from mlbackends.model.records import Device, Report
 
+_CONTAINER_LETTERS = 32
 _DEVICE_IDENTITY = ("uuid", "serial")
-_UUID = pattern(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
-_MAC = pattern(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
-_HOMES = pattern(r"(?<![\w.-])(/home|/Users|/export/home)/(?!USER\b)[^/\s:;,\"']+")
+_UUID = pattern(
+    r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"
+)
+_CONTAINER = pattern(
+    r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])"
+)
+_MAC = pattern(
+    r"(?<![0-9A-Za-z])[0-9a-fA-F]{2}(?P<sign>[:-])(?:[0-9a-fA-F]{2}(?P=sign)){4,6}[0-9a-fA-F]{2}"
+    r"(?![0-9A-Za-z])"
+)
+_HOMES = pattern(
+    r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)(?!USER\b)[^/\\\s:;,\"']+"
+)
+_PATH = re.compile(r"(?:^|(?<=[\s:;,\"'=<>()\[\]{}\0@|]))(?:-[IL])?/[^\s:;,\"'=<>()\[\]{}\0@|]*")
+"""A path, after what may stand before one; a compiler's -I and -L are part of it."""
+_OF_THE_SYSTEM = pattern(
+    r"(?:-[IL])?/+(?:usr/(?!local/)|(?:proc|sys|dev|etc|boot|lib\w*)(?![\w.-]))"
+)
 
 COMMON_WORDS = frozenset({
     "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
@@ -36,6 +52,26 @@ class Names(Struct, frozen=True):
     node: str = ""
     user: str = ""
     home: str = ""
+
+
+class InPaths(Struct, frozen=True):
+    """Replaces a name where it is a whole part of a path. paths: finds the paths in a text."""
+
+    paths: re.Pattern[str]
+    name: str
+    stand_in: str
+
+    def inside(self, path: re.Match[str]) -> str:
+        """Return a path that was found, with the stand-in for the name."""
+        if _OF_THE_SYSTEM.match(path[0]):
+            return path[0]
+        parts = path[0].split("/")
+        return "/".join(self.stand_in if part == self.name else part for part in parts)
+
+
+def in_paths(name: str, stand_in: str) -> InPaths:
+    """Return what replaces a user's name in paths, however short it is; the system's own paths stay."""
+    return InPaths(_PATH, name, stand_in)
 
 
 def redacted(report: Report, names: Names) -> Report:
@@ -74,6 +110,9 @@ class _Replacer:
             if len(name) > 2 and name.lower() not in COMMON_WORDS:
                 pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
                 self._texts.append((pattern, stand_in))
+        self._paths = None
+        if names.user and names.user.lower() not in COMMON_WORDS:
+            self._paths = in_paths(names.user, "USER")
 
     def whole(self, value: Any) -> Any:
         """Replace every text and number in an identifying value."""
@@ -88,9 +127,13 @@ class _Replacer:
         if isinstance(value, str):
             for pattern, stand_in in self._texts:
                 value = pattern.sub(stand_in, value)
-            if "/home/" in value or "/Users/" in value:  # another user's
-                value = _HOMES.sub(r"\1/USER", value)
-            if len(value) > 8 and ("-" in value or ":" in value):
+            if self._paths and f"/{self._paths.name}" in value:
+                value = self._paths.paths.sub(self._paths.inside, value)
+            if "/home/" in value or "Users" in value:  # another user's
+                value = _HOMES.sub(r"\1USER", value)
+            if len(value) >= _CONTAINER_LETTERS:
+                value = _CONTAINER.sub(lambda found: self.whole(found[0]), value)
+            if len(value) > 8 and ("-" in value or ":" in value or "_" in value):
                 value = _UUID.sub(lambda found: self.whole(found[0]), value)
                 value = _MAC.sub(lambda found: self.whole(found[0]), value)
                 value = URL_LOGIN.sub("://redacted@", value)

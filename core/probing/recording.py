@@ -185,18 +185,21 @@ class Recording(Host):
             "python": self._source.python,
             "system": self._system,
         }
-        told = {name: disguise.value(each) for name, each in told.items() if each is not None}
+        told = disguise.description({name: each for name, each in told.items() if each is not None})
         data = msgspec.json.format(msgspec.json.encode(told), indent=1)
         _put(os.path.join(folder, "host.json"), data + b"\n")
         for command, output in self._outputs.items():
             name = command.replace("/", "_")
             if len(name.encode()) <= _NAME_LIMIT:
                 os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
-                _put(os.path.join(folder, "commands", name), disguise.text(output).encode())
+                _put(
+                    os.path.join(folder, "commands", name),
+                    disguise.output(command, output).encode(),
+                )
 
     def _affordable(self, disguise: Disguise) -> dict[str, bytes]:
         """Return what is kept of each file that was read, without the largest ones if it is too much."""
-        kept = {path: disguise.data(data) for path, data in self._contents.items()}
+        kept = {path: disguise.file(path, data) for path, data in self._contents.items()}
         left = TOTAL_LIMIT
         for path in sorted(kept, key=lambda each: len(kept[each])):
             left -= len(kept[path])
@@ -321,7 +324,7 @@ class _Writer:
             _put(at, data)
 
     def _link(self, at: str, target: str) -> None:
-        at, target = self.disguise.text(at), self.disguise.text(target)
+        at, target = self._renamed(at, target)
         path = self.root + at
         if os.path.lexists(path) or not target:
             return
@@ -335,6 +338,17 @@ class _Writer:
                 break
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.symlink(target, path)
+
+    def _renamed(self, at: str, target: str) -> tuple[str, str]:
+        """Return a link and its target with stand-ins; a part of a path alone may not be told as such."""
+        renamed = self.disguise.text(at)
+        if target.startswith("/") or not target:
+            return renamed, self.disguise.text(target)
+        # The folder of the link has no links in it, so that ".." leads up in it.
+        whole = os.path.normpath(f"{os.path.dirname(at)}/{target}")
+        if self.disguise.text(whole) == whole and renamed == at:
+            return at, target
+        return renamed, os.path.relpath(self.disguise.text(whole), os.path.dirname(renamed))
 
     def _library(self, path: str) -> bytes:
         """Return the sketch of a library; b"" for what is none."""

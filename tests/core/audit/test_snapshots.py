@@ -148,6 +148,52 @@ def test_nobody_is_named_in_a_snapshot(tmp_path: Path) -> None:
     assert "WANDB_API_KEY" not in contents.variables
 
 
+CONTAINER = "4b" * 32
+
+
+def test_short_names_and_what_is_read_by_the_way_are_not_in_a_snapshot(tmp_path: Path) -> None:
+    files = {
+        "/proc/cmdline": "ip=10.9.9.9 systemd.machine_id=" + "9c" * 16 + " mitigations=off\n",
+        "/proc/self/cgroup": f"0::/docker/{CONTAINER}\n",
+        "/proc/self/mountinfo": "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+        "31 1 0:40 / /bo rw - nfs4 fileserver7:/bo rw,addr=10.9.9.9\n",
+        f"/sys/fs/cgroup/docker/{CONTAINER}/memory.max": "1073741824\n",
+        "/proc/sys/kernel/hostname": "vm\n",
+        "/etc/passwd": "bo:x:1000:1000::/people/bo:/bin/sh\n",
+        "/data/bo/store/libcudnn.so.9": "no library",
+        "/data/bo/lib/libcudnn.so.9": "->../store/libcudnn.so.9",
+        "/data/lib/libcudnn.so.8": "->../bo/store/libcudnn.so.9",
+        "/data/libcudnn.so.7": "->bo/store/libcudnn.so.9",
+    }
+    told = {
+        "platform": "linux",
+        "uname": {"machine": "x86_64", "nodename": "vm", "sysname": "Linux"},
+        "environment": {
+            "USER": "bo",
+            "LOGNAME": "bo",
+            "HOME": "/people/bo",
+            "NCCL_COMM_ID": "10.9.9.9:4242",
+            "LD_LIBRARY_PATH": "/data/bo/lib:/data/lib:/data",
+        },
+        "system": {"user_id": 1000},
+    }
+    source = str(machine(tmp_path / "home", files, told))
+    contents = record(str(tmp_path / "copy"), Host(source))
+
+    text = everything(tmp_path / "copy")
+    for secret in ("10.9.9.9", "9c9c", CONTAINER, "fileserver7", '"vm"', "/bo", '"bo"', "bo:x"):
+        assert secret not in text, secret
+    assert "mitigations=off" in text
+    assert contents.replaced["container or machine id"] > 0
+    assert contents.replaced["host name"] > 0
+    home, copy = report_of(source), report_of(str(tmp_path / "copy"))
+    assert len(home.probes["cudnn"].libraries) == 1
+    assert len(copy.probes["cudnn"].libraries) == 1
+    assert copy.probes["cudnn"].libraries[0].path == "/data/user/lib/libcudnn.so.9"
+    limit = copy.probes["limits"].facts["memory_limit_bytes"]
+    assert limit == home.probes["limits"].facts["memory_limit_bytes"] == 1 << 30
+
+
 def test_what_was_found_at_home_is_found_in_the_snapshot(tmp_path: Path) -> None:
     source = machine(tmp_path / "home", PERSONAL, TOLD)
     record(str(tmp_path / "copy"), Host(str(source)))

@@ -30,6 +30,15 @@ def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
         ("/scratch/grace/lib.so", "/scratch/USER/lib.so"),
         ("http://grace:secret@proxy:80/", "http://redacted@proxy:80/"),
         ("aa:bb:cc:dd:ee:ff", "redacted-1"),
+        ("aa-bb-cc-dd-ee-ff", "redacted-1"),
+        ("00:11:aa:bb:cc:dd:ee:ff", "redacted-1"),
+        ("/docker/" + "4b" * 32 + "/x", "/docker/redacted-1/x"),
+        ("/ecs/" + "4b" * 16, "/ecs/redacted-1"),
+        ("pod5a1e3f2c_0b4d_4c8e_9f00_112233445566.slice", "podredacted-1.slice"),
+        ("4b" * 20, "4b" * 20),
+        ("/nfs/home/bob/x", "/nfs/home/USER/x"),
+        ("/mnt/c/Users/Bob/x", "/mnt/c/Users/USER/x"),
+        ("C:\\Users\\Bob\\x", "C:\\Users\\USER\\x"),
         ("node-17: no, node-178", "HOST: no, node-178"),
         ("0000:10:00.0", "0000:10:00.0"),
         ("12.9.4.2", "12.9.4.2"),
@@ -39,6 +48,15 @@ def test_texts_lose_names_and_keep_the_rest(before: str, after: str) -> None:
     probe = ProbeReport(Presence.FOUND, libraries=(Library("x", before),))
 
     assert hidden(probe).libraries[0].path == after
+
+
+def test_a_short_user_name_is_replaced_where_it_is_a_part_of_a_path() -> None:
+    probe = ProbeReport(
+        Presence.FOUND, libraries=(Library("bo", "/data/bo/lib:/data/bob:/sys/bo"),)
+    )
+    told = redacted(report(nvidia=probe), Names(user="bo")).probes["nvidia"].libraries[0]
+    assert told.path == "/data/USER/lib:/data/bob:/sys/bo"
+    assert told.name == "bo"
 
 
 def test_reasons_and_hints_are_cleaned_too() -> None:
