@@ -80,6 +80,10 @@ def _one(text: str) -> str:
     return re.sub(r"^1 ([A-Za-z]+)s(?=[ ,]|$)", r"1 \1", text)
 
 
+_MOST_BITS = 1000
+"""A whole number of more bits is no fraction's like; only a report that is not ours has one."""
+
+
 def amount(name: str, value: Any) -> str:
     """Return a fact's value for people: bytes and hertz by the unit in the fact's name, lists joined."""
     if isinstance(value, bool):
@@ -95,6 +99,8 @@ def amount(name: str, value: Any) -> str:
 
 def quantity(name: str, value: float) -> str:
     """Return a number with the unit that its fact's name ends in."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"{'-' if value < 0 else ''}2^{value.bit_length() - 1} or beyond"
     if name.endswith("_bytes"):
         return binary_size(value)
     if name.endswith("_hertz") and value >= 1000:

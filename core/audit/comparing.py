@@ -23,7 +23,8 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 
-TOLERANCE = 0.01
+_TOLERANCE_PARTS = 100
+TOLERANCE = 1 / _TOLERANCE_PARTS
 """The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines."""
 
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
@@ -291,7 +292,8 @@ def _alike(was: Any, now: Any, role: str) -> bool:
         return len(was) == len(now) and all(map(_alike, was, now, [role] * len(was)))
     if isinstance(was, dict):
         return was.keys() == now.keys() and all(_alike(was[key], now[key], role) for key in was)
-    return bool(abs(was - now) <= TOLERANCE * max(abs(was), abs(now)))
+    # In whole numbers: of one with four hundred digits there is no fraction.
+    return bool(abs(was - now) * _TOLERANCE_PARTS <= max(abs(was), abs(now)))
 
 
 def _name(thing: Library | Device, plain: Callable[[Any], Any]) -> str:

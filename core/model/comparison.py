@@ -43,6 +43,8 @@ def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> boo
         number = _number(wanted)
         if number is None:
             raise BadInput(f"{wanted!r} is not a number, and the value is {value}")
+        if math.isinf(number):
+            raise BadInput(f"{wanted[:40]!r} is larger than any number that is compared")
         return _compare(value, number, sign)
     if order:
         return _word_fits(value, sign, wanted, order)
@@ -59,6 +61,12 @@ def _truth_fits(value: bool, sign: str, wanted: str) -> bool:
 def _number(text: str) -> float | None:
     match = _NUMBER.fullmatch(text.lower())
     return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def is_beyond(text: str) -> bool:
+    """Tell whether a text is a number that is larger than any that is compared."""
+    number = _number(text)
+    return number is not None and math.isinf(number)
 
 
 def _word_fits(value: str, sign: str, wanted: str, order: tuple[str, ...]) -> bool:

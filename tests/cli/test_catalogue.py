@@ -39,3 +39,9 @@ def test_what_the_processor_can_do_is_shown_and_not_what_a_variable_claims() -> 
     cpu = ProbeReport(Presence.FOUND, facts={"capability": "AVX512", "hardware_capability": "AVX2"})
 
     assert catalogue.glance("cpu", cpu) == "AVX2"
+
+
+@pytest.mark.parametrize("name", ["total_bytes", "max_hertz", "load_seconds", "count"])
+def test_a_number_that_no_fraction_holds_is_told_by_its_size(name: str) -> None:
+    assert catalogue.amount(name, 10**400) == "2^1328 or beyond"
+    assert catalogue.amount(name, -(10**400)) == "-2^1328 or beyond"

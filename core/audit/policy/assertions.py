@@ -14,6 +14,10 @@ from mlbackends.model.patterns import pattern
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")
 _COUNT = pattern(r"\s*(==|!=|>=|<=|>|<)?\s*([0-9]{1,9})\s*")
+_TRUTH = ("true", "false")
+_WRITE_COUNT = "count compares how many it has"
+_LARGEST = 10**308
+"""Beyond it a whole number is none that can be compared with fractions."""
 LONGEST_VERSION = 200
 """No version is longer; longer texts are not read as one."""
 
@@ -32,12 +36,22 @@ class Assertion:
 
 def equals(wanted: Any) -> Assertion:
     """Return: is this."""
-    return Assertion(worded(wanted), lambda value: same(value, wanted))
+    return Assertion(worded(wanted), lambda value: same(_of_kind(value, wanted), wanted))
 
 
 def not_equals(wanted: Any) -> Assertion:
     """Return: is anything but this."""
-    return Assertion(f"not {worded(wanted)}", lambda value: not same(value, wanted))
+    return Assertion(
+        f"not {worded(wanted)}", lambda value: not same(_of_kind(value, wanted), wanted)
+    )
+
+
+def _of_kind(value: Any, wanted: Any) -> Any:
+    """Return the value. Raises BadInput where one of the two is a number and the other true or false."""
+    for one, other in ((value, wanted), (wanted, value)):
+        if isinstance(one, bool) and isinstance(other, int | float) and not isinstance(other, bool):
+            raise BadInput(f"{worded(value)} is never {worded(wanted)}")
+    return value
 
 
 def one_of(wanted: list[Any]) -> Assertion:
@@ -66,7 +80,7 @@ def version(text: str) -> Assertion:
         raise ValueError("no version specifier stands there, such as '>=9.10,<10'")
 
     def holds(value: Any) -> bool:
-        read = read_version(value)
+        read = read_version(_single(value))
         if read is None:
             raise BadInput(f"{shown(value)} is no version")
         return specifiers.contains(read, prereleases=True)
@@ -97,6 +111,9 @@ def compared(sign: str, wanted: str, order: tuple[str, ...], kind: Any) -> Asser
     kind: the type that the value is declared to have, None where it is not known.
     """
     samples: dict[Any, Any] = {int: 0, float: 0.5, bool: True}
+    if kind is bool and wanted.lower() not in _TRUTH:
+        raise ValueError(_about_kind(kind, wanted, order))
+    refuse_beyond(wanted)
     try:
         if kind in samples or order:
             comparison.fits(order[0] if order else samples[kind], sign, wanted, order)
@@ -106,13 +123,33 @@ def compared(sign: str, wanted: str, order: tuple[str, ...], kind: Any) -> Asser
         ) from None
     needed = wanted if sign in ("==", "===") else f"{sign} {wanted}"
     if order or kind in samples:
-        return Assertion(needed, lambda value: comparison.fits(value, sign, wanted, order))
+        return Assertion(needed, lambda value: comparison.fits(_single(value), sign, wanted, order))
     as_text = _text_compared(sign, wanted, must_be_version=kind is str)
 
     def holds(value: Any) -> bool:
-        return as_text(value) if isinstance(value, str) else comparison.fits(value, sign, wanted)
+        if isinstance(value, bool) and wanted.lower() not in _TRUTH:
+            raise BadInput(f"{worded(value)} is never {worded(wanted)}")
+        if isinstance(value, str):
+            return as_text(value)
+        return comparison.fits(_single(value), sign, wanted)
 
     return Assertion(needed, holds)
+
+
+def _single(value: Any) -> Any:
+    """Return the value. Raises BadInput for a list or table, whose length is count's matter."""
+    if isinstance(value, list | tuple | dict):
+        raise BadInput(f"it is a {'table' if isinstance(value, dict) else 'list'}: {_WRITE_COUNT}")
+    return value
+
+
+def refuse_beyond(wanted: Any) -> None:
+    """Raise ValueError for a number, or a list with one, that is larger than any that is compared."""
+    for one in wanted if isinstance(wanted, list) else [wanted]:
+        if isinstance(one, int) and not -_LARGEST <= one <= _LARGEST:
+            raise ValueError(f"a number of {len(str(abs(one)))} digits is larger than any value")
+        if isinstance(one, str) and comparison.is_beyond(one):
+            raise ValueError(f"{shown(one)} is larger than any value")
 
 
 def _about_kind(kind: Any, wanted: str, order: tuple[str, ...]) -> str:
@@ -178,7 +215,7 @@ def _only_numbers(sign: str, text: str) -> Callable[[Any], bool]:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"{worded(value)} is no number")
+        raise BadInput(f"{worded(_single(value))} is no number")
     return value
 
 

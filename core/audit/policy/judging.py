@@ -16,6 +16,7 @@ from mlbackends.model.records import Presence
 _MOST_SHOWN = 3
 _MOST_EVIDENCE = 8
 _GIBIBYTE = 1 << 30
+_MOST_BYTES = 1 << 64
 _MISSING = {
     "fail": Status.FAILED,
     "warn": Status.FAILED,
@@ -225,7 +226,9 @@ def _listed(values: dict[str, Any], doubts: dict[str, str] | None = None) -> str
 def _amount(name: str, value: Any) -> str:
     """Return a value as a message shows it; many bytes as gibibytes too."""
     is_size = name.endswith("_bytes") and isinstance(value, int) and value >= _GIBIBYTE
-    return f"{worded(value)} ({value / _GIBIBYTE:.4g} GiB)" if is_size else worded(value)
+    if not is_size or value > _MOST_BYTES:
+        return worded(value)
+    return f"{worded(value)} ({value / _GIBIBYTE:.4g} GiB)"
 
 
 def _evidence(values: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ There is no `and` and no `or`: two rules, or `when`.
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_origin
 
 from msgspec import Struct
 
@@ -108,6 +108,13 @@ def expected(
 def _of_value(selection: Selection, operator: str, operand: Any, field: str) -> Assertion:
     kind = selection.kind
     order = selection.order
+    assertions.refuse_beyond(operand)
+    if operator in _OF_ONE and get_origin(kind) in (list, dict):
+        what = "list" if get_origin(kind) is list else "table"
+        said = (
+            f"{selection.text} is a {what}: count compares how many it has, contains what is in it"
+        )
+        raise ValueError(said)
     if operator in SIGNS:
         order = () if selection.is_probe and field == "version" else order
         return assertions.compared(operator, operand, order, kind)
@@ -129,6 +136,8 @@ def _of_value(selection: Selection, operator: str, operand: Any, field: str) -> 
     return made
 
 
+_OF_ONE = (*SIGNS, "in", "not in", "version", "min", "max", "at_least", "matches")
+"""What is asserted of one value, never of a list or table."""
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 

@@ -170,6 +170,18 @@ def test_a_metric_may_differ_by_a_hundredth(hgx: Report) -> None:
     assert list(changes(hgx, far)) == ["memory.total_bytes"]
 
 
+def test_a_metric_of_four_hundred_digits_is_compared_as_exactly_as_any(hgx: Report) -> None:
+    size = 10**400
+    huge, near, far = (
+        with_fact(hgx, "memory", "total_bytes", size - part)
+        for part in (0, size // 100, size // 100 + 1)
+    )
+
+    assert not compare(huge, near).changes
+    assert list(changes(huge, far)) == ["memory.total_bytes"]
+    assert list(changes(hgx, huge)) == ["memory.total_bytes"]
+
+
 def test_what_could_not_be_told_has_not_gone(hgx: Report) -> None:
     failed = ProbeReport(None, failure=Failure("it hung"))
     other = replace(hgx, probes={**hgx.probes, "nvidia": failed})

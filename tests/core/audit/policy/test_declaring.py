@@ -260,6 +260,42 @@ WRONG = {
         f'{RULE}fact = "cpu"\nequals_snapshot = "x.json"\n',
         "rule.fact: does not go with",
     ),
+    "a list with min": (
+        f'{RULE}fact = "cpu.features"\nmin = 3\n',
+        "rule.min: cpu.features is a list: count compares",
+    ),
+    "a list with a sign": (
+        f'{RULE}check = "cpu.features > 3"\n',
+        "rule.check: cpu.features is a list: count compares",
+    ),
+    "a table with a version": (
+        f'{RULE}fact = "packages.distributions"\nversion = ">=3"\n',
+        "rule.version: packages.distributions is a table: count compares",
+    ),
+    "a number with true": (f'{RULE}fact = "cpu.cores"\nequals = true\n', "is a whole number"),
+    "the same in short": (f'{RULE}check = "cpu.cores == true"\n', "the value is a number"),
+    "true with a number": (f'{RULE}fact = "cpu.avx2"\nequals = 1\n', "is true or false, never 1"),
+    "the same in short too": (f'{RULE}check = "cpu.avx2 == 1"\n', "write == true or == false"),
+    **{
+        f"a number beyond all with {key}": (
+            f'{RULE}fact = "memory.total_bytes"\n{key} = {value}\n',
+            "is larger than any value",
+        )
+        for key in ("min", "max", "equals", "not_equals")
+        for value in ("9" * 400, f"-{'9' * 400}")
+    },
+    "a text beyond all": (
+        f'{RULE}fact = "memory.total_bytes"\nmin = "{"9" * 400}"\n',
+        "is larger than any value",
+    ),
+    "a list with one beyond all": (
+        f'{RULE}fact = "cpu.cores"\none_of = [1, {"9" * 400}]\n',
+        "is larger than any value",
+    ),
+    "a short one beyond all": (
+        f'{RULE}check = "cpu.cores > 9e99999"\n',
+        "'9e99999' is larger than any value",
+    ),
     "a long name": (f'{RULE}check = "' + "a" * 3000 + '"\n', "is longer than 2000"),
 }
 

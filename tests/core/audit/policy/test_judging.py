@@ -314,6 +314,43 @@ def test_true_is_no_one() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        (("nvidia.devices[*].index", "equals", True), "nvidia.devices[*].index == true"),
+        (("nvidia.devices[*].index", "not_equals", True), "nvidia.devices[*].index != true"),
+        (("openmp.libraries[*].wins", "equals", 1), "openmp.libraries[*].wins == 1"),
+        (("nvidia.devices", "min", 1), "nvidia.devices > 1"),
+        (("nvidia.devices[*].facts", "min", 1), "nvidia.devices[*].facts > 1"),
+    ],
+)
+def test_both_forms_refuse_what_cannot_be_compared(long: tuple[str, str, Any], short: str) -> None:
+    machine = report(
+        nvidia=ProbeReport(Presence.FOUND, devices=(gpu(0), gpu(1))),
+        openmp=ProbeReport(Presence.FOUND, libraries=(Library("openmp", "/lib/a.so", wins=True),)),
+    )
+    fact, key, value = long
+
+    for expectation in (expected(name(fact), key, value), read(short)):
+        verdict = judged(Values(machine), expectation)
+        assert verdict.status is Status.FAILED
+        assert any(
+            said in verdict.said
+            for said in ("is never", "is not a number", "count compares how many it has")
+        )
+
+
+def test_a_number_of_four_hundred_digits_in_a_report_is_compared() -> None:
+    huge = report(memory=ProbeReport(Presence.FOUND, facts={"total_bytes": int("9" * 400)}))
+
+    for text, status in (
+        ("memory.total_bytes >= 3GiB", Status.PASSED),
+        ("memory.total_bytes < 3GiB", Status.FAILED),
+        ("memory.total_bytes == 3", Status.FAILED),
+    ):
+        assert judged(Values(huge), read(text)).status is status
+
+
 def test_a_report_of_millions_of_values_does_not_keep_us_busy() -> None:
     machine = report(cpu=ProbeReport(Presence.FOUND, facts={"features": ["x"] * 1_000_000}))
     values = Values(machine)
