@@ -50,7 +50,7 @@ def diff(
     write(printed({"diff": found}, form, style, most, everything=everything), output)
     for each in logs:
         tell_problems(each, say)
-        if not each.lines:
+        if not each.readable:
             say(f"there is no line of MKL or oneDNN in {each.names[0]}")
     if any(each.damage or not each.lines for each in logs):
         return exits.UNKNOWN
