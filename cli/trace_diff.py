@@ -52,7 +52,7 @@ def diff(
         tell_problems(each, say)
         if not each.readable:
             say(f"there is no line of MKL or oneDNN in {each.names[0]}")
-    if any(each.damage or not each.lines for each in logs):
+    if any(each.damage or not each.readable for each in logs):
         return exits.UNKNOWN
     if found.failed:
         return exits.NO
