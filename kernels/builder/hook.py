@@ -165,7 +165,7 @@ def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] =
     """
     _require_platform("the library of attention")
     folder = root / "kernels" / "native" / "attention"
-    compiler = [*_compiler(), "-pthread", *extra]
+    compiler = [*_compiler(), "-pthread"]
     levels = LEVELS.get(platform.machine(), PORTABLE)
     units = {f"level_{name}": (folder / "kernel.cpp", flags) for name, flags in levels.items()}
     rest = sorted(file for file in folder.glob("*.cpp") if file.stem != "kernel")
@@ -175,12 +175,15 @@ def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] =
         def compiled(name: str) -> str:
             source, flags = units[name]
             made = str(Path(objects, f"{name}.o"))
-            _run([*compiler, *CPP_FLAGS, *flags, "-c", "-o", made, str(source)])
+            _run([*compiler, *CPP_FLAGS, *flags, *extra, "-c", "-o", made, str(source)])
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             made = list(pool.map(compiled, units))
-        _run([*compiler, "-shared", "-Wl,-z,now,-z,relro,-z,defs", "-o", str(part), *made])
+        defined = () if extra else ("-Wl,-z,defs",)  # a sanitizer's symbols are the program's
+        _run(
+            [*compiler, *extra, "-shared", "-Wl,-z,now,-z,relro", *defined, "-o", str(part), *made]
+        )
         if not extra:  # a sanitizer's library loads only into a process that has the sanitizer
             _run([sys.executable, "-c", ASKED, str(part)])
 

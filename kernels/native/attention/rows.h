@@ -95,6 +95,11 @@ struct Rows {
     return d + T::lanes <= width ? load_elements(E{}, row + d * size) : load_some(E{}, row + d * size, width - d);
   }
 
+  /* Ask for a row of a later step: the order in which rows are read here is none that the processor foresees. */
+  INLINED void ask_for(const char *row, int64_t width) {
+    for (int64_t at = 0; at < width * size; at += 64) __builtin_prefetch(row + at, 0, 2);
+  }
+
   /* scores[r][k] = query[r] . key[k]: as many keys at a time as make one vector of scores. */
   template <int count>
   void score(int64_t first, int64_t keys) const {
@@ -104,6 +109,7 @@ struct Rows {
       const char *key[together];
 #pragma GCC unroll 16
       for (int i = 0; i < together; i++) key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
+      for (int i = 0; i < together && k + i < keys; i++) ask_for(value_row(task, first + k + i), p.value_dim);
       Vector sums_of[T::lanes] = {};
       for (int64_t d = 0; d < whole; d += T::lanes) {
         Vector query[count];
@@ -200,6 +206,7 @@ struct Rows {
     const char *value = value_row(task, first) + column * size;
     Vector sums_of[count][vectors] = {};
     for (int64_t k = 0; k < keys; k++, value += stride) {
+      if (column == 0 && first + keys_at_once + k < task.last_key) ask_for(key_row(task, first + keys_at_once + k), p.head_dim);
 #pragma GCC unroll 16
       for (int v = 0; v < vectors; v++) {
         const Vector numbers = partly ? load_some(E{}, value, p.value_dim - column) : load_elements(E{}, value + v * T::lanes * size);

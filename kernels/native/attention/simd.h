@@ -161,14 +161,18 @@ INLINED void transpose(typename T::Vector (&rows)[T::lanes]) {
   }
 }
 
+template <class T, int half>
+INLINED void halve(typename T::Vector (&each)[T::lanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < half; i++)
+    each[i] = lower_halves(each[i], each[i + half]) + upper_halves(each[i], each[i + half]);
+  if constexpr (half > 1) halve<T, half / 2>(each);
+}
+
 /* Return the vector whose lane i is the sum of the lanes of vector i. */
 template <class T>
 INLINED typename T::Vector sums(typename T::Vector (&each)[T::lanes]) {
-#pragma GCC unroll 4
-  for (int half = T::lanes / 2; half; half /= 2)
-#pragma GCC unroll 16
-    for (int i = 0; i < half; i++)
-      each[i] = lower_halves(each[i], each[i + half]) + upper_halves(each[i], each[i + half]);
+  halve<T, T::lanes / 2>(each);
   return each[0];
 }
 
