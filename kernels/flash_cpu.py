@@ -65,19 +65,31 @@ class FlashCpu(AttentionBackend):
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
         """Compute it. Raises NoBackend where a constraint is not met or its library is not there."""
-        return self.run_with_logsumexp(problem, query, key, value, mask)[0]
+        return self._attended(problem, query, key, value, mask, logsumexp=False)[0]
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
         """Compute it, and for each row the logarithm of the sum of its exponentials, as an array."""
+        return self._attended(problem, query, key, value, mask, logsumexp=True)
+
+    def _attended(
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        *,
+        logsumexp: bool,
+    ) -> tuple[Any, Any]:
         from mlbackends.kernels.attention_cpu.forward import attend
         from mlbackends.kernels.attention_cpu.library import NotBuilt
         from mlbackends.model.errors import NoBackend
 
         self.require(problem)
         try:
-            return attend(problem, query, key, value, mask)
+            return attend(problem, query, key, value, mask, logsumexp=logsumexp)
         except NotBuilt as error:
             reason = Reason("missing-part", str(error), _BUILD)
             raise NoBackend(f"{self.name} cannot run here: {error}", (reason,), _BUILD) from None

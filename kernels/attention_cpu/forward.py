@@ -17,21 +17,28 @@ _MILLISECONDS = 50
 
 
 def attend(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    problem: AttentionProblem,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    logsumexp: bool = False,
 ) -> tuple[Any, Any]:
-    """Return attention, and the logarithm of the sum of each row's exponentials (..., H, L).
+    """Return attention, and if asked the logarithm of the sum of each row's exponentials (..., H, L).
 
     Takes anybody's tensors; the first result is of the query's kind, the second an array (float64 for
-    float64, else float32), 0 for a row that sees no key. Raises NotBuilt and MemoryError.
+    float64, else float32), 0 for a row that sees no key; None where it is not asked for. Raises
+    NotBuilt and MemoryError.
     """
     np = numpy()
     arrays = tuple(_aligned(interchange.as_array(each)) for each in (query, key, value))
     seen = None if mask is None else _aligned(interchange.as_array(mask))
     out = _output(problem, arrays[0])
     wide = "float64" if problem.dtype == "float64" else "float32"
-    logsumexp = np.zeros(problem.output_shape[:-1], wide)
-    _in_four_dimensions(problem, (*arrays, seen), out, logsumexp)
-    return interchange.like(query, out), logsumexp
+    sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
+    _in_four_dimensions(problem, (*arrays, seen), out, sums)
+    return interchange.like(query, out), sums
 
 
 def _aligned(array: Any) -> Any:
@@ -66,7 +73,9 @@ def _in_four_dimensions(
 
     for index in range(out.shape[0]):
         parts = tuple(part(array, index) for array in inputs)
-        _in_four_dimensions(problem, parts, out[index], logsumexp[index])
+        _in_four_dimensions(
+            problem, parts, out[index], None if logsumexp is None else logsumexp[index]
+        )
     return None
 
 
@@ -89,7 +98,7 @@ def _call(problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumex
         return PROBLEM.pack(
             *(query.ctypes.data, key.ctypes.data, value.ctypes.data),
             0 if mask is None else mask.ctypes.data,
-            *(out.ctypes.data, logsumexp.ctypes.data, workspace),
+            *(out.ctypes.data, 0 if logsumexp is None else logsumexp.ctypes.data, workspace),
             *(batch, heads, rows, keys, width, value_width),
             *(_group(key, heads), _group(value, heads)),
             *(*_strides(query, 3), *_strides(key, 3), *_strides(value, 3), *_strides(out, 3)),

@@ -76,7 +76,7 @@ def both(
     problem = told(arrays, dtype, mask, mask_dtype, **more)
     assert backend.unsupported_reasons(problem) == ()
     query, key, value = arrays
-    out, logsumexp = forward.attend(problem, query, key, value, mask)
+    out, logsumexp = forward.attend(problem, query, key, value, mask, logsumexp=True)
     return exact(out, dtype), logsumexp
 
 
@@ -424,6 +424,7 @@ def test_no_reason_means_that_it_runs_and_reasons_that_it_refuses(data: Any) -> 
         kind = "uint16" if query.dtype == "bfloat16" else query.dtype
         tensors = [np.ones(each.shape, kind) for each in (query, key, key)]
         out, logsumexp = backend.run_with_logsumexp(problem, *tensors)
+        assert np.array_equal(backend.run(problem, *tensors), out)
         assert out.shape == problem.output_shape
         assert logsumexp.shape == problem.output_shape[:-1]
 
