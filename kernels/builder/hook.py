@@ -180,7 +180,7 @@ def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] =
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             made = list(pool.map(compiled, units))
-        defined = () if extra else ("-Wl,-z,defs",)  # a sanitizer's symbols are the program's
+        defined = () if extra else ("-Wl,-z,defs,-s",)  # a sanitizer's symbols are the program's
         _run(
             [*compiler, *extra, "-shared", "-Wl,-z,now,-z,relro", *defined, "-o", str(part), *made]
         )
@@ -190,7 +190,7 @@ def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] =
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
 CPP_FLAGS = shlex.split(
-    "-x c++ -std=c++17 -O3 -g0 -fPIC -Wall -Wextra -Wno-unknown-warning-option -Wno-uninitialized"
+    "-x c++ -std=c++17 -O2 -g0 -fPIC -Wall -Wextra -Wno-unknown-warning-option -Wno-uninitialized"
     " -Wno-maybe-uninitialized -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden"
     " -ffp-contract=fast -fno-math-errno"
 )
