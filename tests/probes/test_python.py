@@ -96,7 +96,7 @@ def test_an_environment_may_see_its_bases_packages(tmp_path: Path) -> None:
 def test_site_folders_and_distributions_are_those_of_the_path(tmp_path: Path) -> None:
     site = "/env/lib/python3.12/site-packages"
     files = {f"{site[1:]}/{name}-1.0.dist-info/METADATA": "" for name in ("one", "two")}
-    facts = look(tmp_path, files, path=["/usr/lib/python3.12", site, 7]).facts
+    facts = look(tmp_path, files, path=["/usr/lib/python3.12", site]).facts
     assert facts["site_folders"] == [site]
     assert facts["distribution_count"] == 2
     assert facts["user_site_on_path"] is False
@@ -201,8 +201,8 @@ def test_a_machine_without_a_recorded_python_has_none(tmp_path: Path) -> None:
     assert found.reasons[0].code == "not-found"
 
 
-@pytest.mark.parametrize("garbage", [None, 7, [], "", "\0", "x" * 5000, {"a": 1}], ids=repr)
-def test_garbage_in_the_record_never_raises(tmp_path: Path, garbage: Any) -> None:
+@pytest.mark.parametrize("garbage", ["", "\0", "x" * 5000, "7", "../.."], ids=repr)
+def test_garbage_in_the_record_never_raises(tmp_path: Path, garbage: str) -> None:
     found = look(
         tmp_path,
         version=garbage,
