@@ -25,7 +25,8 @@ class FlashCpu(AttentionBackend):
     Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
              last two broadcasts. Returns (..., H, L, Ev), laid out in memory as the query.
     Numbers: 16-bit elements are summed in float32; with AVX-512 BF16, weights of bfloat16 are rounded
-             to it. A row that sees no key is 0.
+             to it. That level has run by emulation only, and is used where it is asked for by name.
+             A row that sees no key is 0.
     Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
     """
 

@@ -25,6 +25,9 @@ ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
 _HIGHEST = {"default": ("baseline",), "avx2": ("baseline", "avx2")}
 
+UNTRIED = frozenset({"avx512_bf16"})
+"""What has run by emulation only, and on no CPU yet: it is used where it is asked for by name."""
+
 _chosen: int | None = None
 
 
@@ -72,7 +75,15 @@ def compiled_levels() -> tuple[str, ...]:
 
 
 def usable_levels() -> tuple[str, ...]:
-    """Return those that this CPU can run, whatever the environment says. Raises NotBuilt."""
+    """Return those that are used by themselves on this CPU, whatever the environment says.
+
+    Raises NotBuilt.
+    """
+    return tuple(name for name in _running_levels() if name not in UNTRIED)
+
+
+def _running_levels() -> tuple[str, ...]:
+    """Return those that this CPU can run."""
     runs = library().mlbackends_attention_level_runs
     return tuple(name for number, name in enumerate(compiled_levels()) if runs(number))
 
@@ -86,9 +97,9 @@ def level() -> int:
 def lowered(name: str) -> Iterator[None]:
     """Use another instruction set that this CPU can run, in this process. Raises ValueError."""
     global _chosen  # noqa: PLW0603  a switch of the whole process, like the variable that it stands for
-    usable = usable_levels()
-    if name not in usable:
-        raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(usable)}")
+    running = _running_levels()
+    if name not in running:
+        raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(running)}")
     before, _chosen = _chosen, compiled_levels().index(name)
     try:
         yield

@@ -670,6 +670,12 @@ def test_the_variable_lowers_the_instruction_set(value: str, wanted: int) -> Non
 
 
 @built
+def test_what_no_cpu_has_run_yet_is_not_used_by_itself() -> None:
+    assert not library.UNTRIED & set(library.usable_levels())
+    assert library.compiled_levels()[library.level()] not in library.UNTRIED
+
+
+@built
 def test_a_level_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="this CPU cannot run 'sse9'"), library.lowered("sse9"):
         pass
