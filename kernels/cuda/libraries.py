@@ -84,10 +84,14 @@ def open_library(probe: str, name: str, host: "Host | None" = None) -> Opened:
     raise CudaUnavailable(f"no {name} can be opened: {said}", hint)
 
 
-def _newest_first(library: "Library") -> tuple[bool, int]:
-    """Order copies: what a process gets first, and of those the highest major version."""
+def _newest_first(library: "Library") -> tuple[bool, bool, int]:
+    """Order copies: what this process gets first, and of those the highest major version.
+
+    A wheel's files may find their own copy by RPATH, before LD_LIBRARY_PATH; we have no RPATH.
+    """
     major = library.soname.rpartition(".so.")[2].partition(".")[0]
-    return not library.wins, -int(major) if major.isdecimal() else 0
+    is_listed = library.found_by == "LD_LIBRARY_PATH"
+    return not is_listed, not library.wins, -int(major) if major.isdecimal() else 0
 
 
 def _mapped(soname: str) -> ctypes.CDLL | None:
