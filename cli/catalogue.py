@@ -6,7 +6,7 @@ from typing import Any
 
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
-from mlbackends.model.records import Fact, ProbeReport
+from mlbackends.model.records import ProbeReport
 
 GROUPS = {
     "machine": "Machine",
@@ -43,11 +43,6 @@ def group(name: str) -> str:
     """Return the group that a probe declares, "library" where it declares none of GROUPS."""
     group = getattr(_probe(name), "GROUP", "library")
     return group if group in GROUPS else "library"
-
-
-def facts(name: str) -> dict[str, Fact]:
-    """Return the facts that a probe declares, by name."""
-    return {fact.name: fact for fact in getattr(_probe(name), "FACTS", ())}
 
 
 def glance(name: str, probe: ProbeReport) -> str:

@@ -29,13 +29,13 @@ def _complete_values(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
     del ctx, param
+    from mlbackends.model.declared import facts_of
     from mlbackends.model.dotted import FIELDS
 
     probe, dot, _ = incomplete.partition(".")
     if not dot or probe not in registry.names("probes"):
         return _items(registry.names("probes"), incomplete)
-    facts = [fact.name for fact in getattr(registry.load("probes", probe), "FACTS", ())]
-    return _items([f"{probe}.{name}" for name in (*FIELDS, *facts)], incomplete)
+    return _items([f"{probe}.{name}" for name in (*FIELDS, *facts_of(probe))], incomplete)
 
 
 def _items(names: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
@@ -208,11 +208,12 @@ def _bare(report: "Report", name: str) -> str:
     import msgspec
 
     from mlbackends.model import dotted
+    from mlbackends.model.declared import facts_of
     from mlbackends.model.errors import Incomplete
 
-    facts = getattr(registry.load("probes", name.partition(".")[0]), "FACTS", ())
+    facts = facts_of(name.partition(".")[0])
     try:
-        value: Any = dotted.value(report, name, tuple(fact.name for fact in facts))
+        value: Any = dotted.value(report, name, tuple(facts))
     except dotted.NoValue as missing:
         if missing.probe.failure:
             raise Incomplete(f"{name}: the probe failed: {missing.probe.failure.message}") from None

@@ -13,6 +13,7 @@ from mlbackends.cli.web.elements import (
     records,
     words,
 )
+from mlbackends.model.declared import facts_of
 from mlbackends.model.records import Device, Library, ProbeReport
 
 _MOST = 200
@@ -62,7 +63,7 @@ def _warnings(probe: ProbeReport) -> str:
 
 
 def _facts(name: str, probe: ProbeReport) -> str:
-    declared = catalogue.facts(name)
+    declared = facts_of(name)
     body, tables = [], []
     for fact, value in probe.facts.items():
         about = declared[fact].doc if fact in declared else ""

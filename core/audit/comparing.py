@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mlbackends import __version__
 from mlbackends.audit.pairing import devices, libraries
-from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName
@@ -73,9 +73,8 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
         head = rest.partition("[")[0].partition(".")[0]
         if not head or _has_wildcard(head):
             continue
-        module = registry.load("probes", probe) if probe in registry.names("probes") else None
         known = dict.fromkeys(("presence", "version", "warnings", "libraries", "devices"))
-        known |= dict.fromkeys(fact.name for fact in getattr(module, "FACTS", ()))
+        known |= dict.fromkeys(facts_of(probe))
         for report in reports:
             if probe in report.probes:
                 known |= dict.fromkeys(report.probes[probe].facts)
@@ -173,15 +172,11 @@ def _probe(name: str, before: _Side, after: _Side) -> Iterator[Change]:
     old, new = before.probes[name], after.probes[name]
     if not (is_certain(old) and is_certain(new)):
         # What could not be told has not gone.
-        told = [each if is_certain(probe) else _UNTOLD for probe, each in _presences(old, new)]
+        told = [each.presence if is_certain(each) else None for each in (old, new)]
         if told[0] != told[1]:
-            yield Change(f"{name}.presence", Kind.CHANGED, *told)
+            yield Change(f"{name}.presence", Kind.CHANGED, *(str(each or _UNTOLD) for each in told))
         return
-    roles = (
-        {fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())}
-        if name in registry.names("probes")
-        else {}
-    )
+    roles = {fact.name: fact.role for fact in facts_of(name).values()}
     compared = _Comparing(before, after, roles)
     yield from compared.values(name, _told(before, old), _told(after, new))
     yield from compared.values(
@@ -194,11 +189,6 @@ def _probe(name: str, before: _Side, after: _Side) -> Iterator[Change]:
         yield from compared.things(f"{name}.libraries[{label}]", was, now, _OF_LIBRARY)
     for label, one, other in devices(old.devices, new.devices):
         yield from compared.things(f"{name}.devices[{label}]", one, other, _OF_DEVICE)
-
-
-def _presences(*probes: ProbeReport) -> Iterator[tuple[ProbeReport, str]]:
-    for probe in probes:
-        yield probe, str(probe.presence or _UNTOLD)
 
 
 def _told(side: _Side, probe: ProbeReport) -> _Values:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mlbackends import __version__
-from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence, Report
 
@@ -99,7 +99,7 @@ def _disguise(host: Host, report: Report) -> Disguise:
 def _identifying(report: Report) -> Iterator[str]:
     """Yield the texts in a report that name a machine, a device, a job or a user."""
     for name, probe in report.probes.items():
-        for fact in getattr(registry.load("probes", name), "FACTS", ()):
+        for fact in facts_of(name).values():
             if fact.role == "identity":
                 yield from _texts(probe.facts.get(fact.name))
         for device in probe.devices:

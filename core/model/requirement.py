@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from mlbackends.model import dotted, registry
 from mlbackends.model.comparison import SIGNS, fits
+from mlbackends.model.declared import facts_of
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
@@ -58,7 +59,7 @@ def check(need: Requirement) -> None:
     if "." not in need.name:
         _try_clauses(need, "1.0", (), "a version")
         return
-    facts = {fact.name: fact for fact in getattr(registry.load("probes", need.probe), "FACTS", ())}
+    facts = facts_of(need.probe)
     path = need.name.split(".")[1:]
     known = (*facts, *dotted.FIELDS)
     if path[0] not in known:
@@ -113,7 +114,7 @@ def unmet(report: Report, need: Requirement) -> str:
                 f"{need.text}: {need.probe} is {probe.presence}, and its version could not be told"
             )
         return _unfit(need, probe.version, None)
-    facts = {fact.name: fact for fact in getattr(registry.load("probes", need.probe), "FACTS", ())}
+    facts = facts_of(need.probe)
     try:
         value = dotted.value(report, need.name, tuple(facts))
     except dotted.NoValue:

@@ -14,6 +14,7 @@ import pytest
 
 from mlbackends.cli import catalogue
 from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.records import Finding, Presence, Report
 from mlbackends.model.schema import report_schema
 from mlbackends.probing.host import Host
@@ -66,14 +67,14 @@ def test_the_summary_names_declared_facts(name: str) -> None:
     for item in getattr(module, "SUMMARY", ()):
         template = item if "{" in item else f"{{{item}}}"
         fields = {field for _, field, _, _ in string.Formatter().parse(template) if field}
-        assert fields <= {*catalogue.facts(name), "version"}
+        assert fields <= {*facts_of(name), "version"}
 
 
 @pytest.mark.parametrize("name", PROBES)
 def test_what_is_usual_is_a_value_of_a_fact_that_the_summary_shows(name: str) -> None:
     module = registry.load("probes", name)
     for fact, value in getattr(module, "USUAL", {}).items():
-        msgspec.convert(value, catalogue.facts(name)[fact].kind, strict=True)
+        msgspec.convert(value, facts_of(name)[fact].kind, strict=True)
         assert any(f"{{{fact}}}" in item or item == fact for item in module.SUMMARY)
 
 

@@ -9,13 +9,13 @@ environment.variables."A.B"           what has a dot in it, in quotes
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import nearest, suggestion
 from mlbackends.model.patterns import pattern
@@ -152,14 +152,6 @@ def declared(selection: Selection, added: tuple[str, ...]) -> Selection:
         raise ValueError(f"there is no value named {selection.probe}.{selection.head}{hint}")
     _check_fields(selection)
     return selection
-
-
-@cache
-def facts_of(probe: str) -> dict[str, Fact]:
-    """Return the facts that a probe declares, by name; {} for one that is not here."""
-    if probe not in registry.names("probes"):
-        return {}
-    return {fact.name: fact for fact in getattr(registry.load("probes", probe), "FACTS", ())}
 
 
 def _check_fields(selection: Selection) -> None:

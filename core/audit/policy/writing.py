@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
-from mlbackends.audit.policy.names import facts_of
 from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
