@@ -18,12 +18,13 @@ import msgspec
 
 from mlbackends import __version__
 from mlbackends.audit import device_limits
-from mlbackends.cli import catalogue, device_pages, exits, prose, topics
+from mlbackends.cli import device_pages, exits, prose, topics
 from mlbackends.cli.commands import completion
 from mlbackends.cli.main import main as group
 from mlbackends.deviations import DEVIATIONS
 from mlbackends.flag_table import FLAGS, of_module
 from mlbackends.model import policy, registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import SCHEMAS
 
@@ -160,7 +161,7 @@ def facts_page() -> str:
             lines += definitions(said_of(block)) or [".PP", escaped(" ".join(block.split()))]
         rows = {
             f"{name}.{fact}": f"{declared.doc} [{declared.role}]"
-            for fact, declared in catalogue.facts(name).items()
+            for fact, declared in facts_of(name).items()
         }
         lines += definitions(rows)
         codes.update(getattr(probe, "CODES", {}))
