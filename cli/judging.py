@@ -1,7 +1,7 @@
 """What the commands that judge have in common: how the outcome is written, and which exit code it means."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -9,6 +9,9 @@ from mlbackends.cli import exits
 from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.model import registry
 from mlbackends.model.audit import Outcome, Severity, Status
+
+if TYPE_CHECKING:
+    from mlbackends.cli.terminal import Page
 
 FORMATS = "cli.outcomes"
 NEVER = "never"
@@ -58,15 +61,22 @@ def finish(
     color: str,
 ) -> int:
     """Write the outcome, and return the exit code that it means."""
-    from mlbackends.cli.output import write
     from mlbackends.cli.terminal import page
 
-    style = page(color, to_file=output not in ("", "-"), details=details)
-    renderer = registry.load(FORMATS, form)
-    write(renderer.outcome(outcome, style), output)
-    if hasattr(renderer, "beside"):  # what the format also leaves elsewhere, as GitHub's summary
-        renderer.beside(outcome)
+    write_outcome(
+        outcome, form, output, page(color, to_file=output not in ("", "-"), details=details)
+    )
     return code(outcome, fail_on=fail_on, strict=strict)
+
+
+def write_outcome(outcome: Outcome, form: str, output: str, page: "Page") -> None:
+    """Write the outcome in one of FORMATS, and what the format also leaves elsewhere, as GitHub's summary."""
+    from mlbackends.cli.output import write
+
+    renderer = registry.load(FORMATS, form)
+    write(renderer.outcome(outcome, page), output)
+    if hasattr(renderer, "beside"):
+        renderer.beside(outcome)
 
 
 def code(outcome: Outcome, *, fail_on: str, strict: bool) -> int:

@@ -3,7 +3,7 @@
 import click
 
 from mlbackends.cli import exits
-from mlbackends.cli.judging import FORMATS
+from mlbackends.cli.judging import FORMATS, write_outcome
 from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.model import registry
 
@@ -80,9 +80,5 @@ def command(
     elif form == "markdown":
         write(registry.load("cli.render", form).listing(listing(difference), style), output)
     else:
-        renderer = registry.load(FORMATS, form)
-        outcome = outcome_of(difference)
-        write(renderer.outcome(outcome, style), output)
-        if hasattr(renderer, "beside"):
-            renderer.beside(outcome)
+        write_outcome(outcome_of(difference), form, output, style)
     return exits.NO if difference.changes else exits.YES

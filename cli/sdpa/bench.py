@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from mlbackends.cli import exits
-from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.cli.options import COLOR, OUTPUT, Seconds
 from mlbackends.cli.sdpa_options import (
     PEOPLE,
     PYTHON,
@@ -63,7 +63,7 @@ Examples:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.01, max=86400),
+    type=Seconds(min=0.01, max=86400),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

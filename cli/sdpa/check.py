@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from mlbackends.cli import exits
-from mlbackends.cli.judging import FORMATS
-from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.cli.judging import FORMATS, write_outcome
+from mlbackends.cli.options import COLOR, OUTPUT, Seconds
 from mlbackends.cli.sdpa_options import PYTHON, complete_backend, problem_options, wordings_of
 from mlbackends.cli.terminal import ProgressLine
 from mlbackends.model import registry
@@ -58,7 +58,7 @@ Examples:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0.01, max=86400),
+    type=Seconds(min=0.01, max=86400),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -103,8 +103,6 @@ def command(
     from mlbackends.sdpa.checking.running import check
 
     wordings = wordings_of(words)
-    if not timeout > 0:  # nan, which click finds in every range
-        raise click.BadParameter("nan is no number of seconds", param_hint="'--timeout'")
     plan = Plan(
         names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
     )
@@ -121,9 +119,5 @@ def command(
     elif form == "markdown":
         write(sdpa_checked.markdown(checked), output)
     else:
-        renderer = registry.load(FORMATS, form)
-        outcome = outcome_of(checked)
-        write(renderer.outcome(outcome, style), output)
-        if hasattr(renderer, "beside"):
-            renderer.beside(outcome)
+        write_outcome(outcome_of(checked), form, output, style)
     return exits.YES if all(each.good for each in checked.problems) else exits.NO
