@@ -31,6 +31,16 @@ URL_LOGIN = pattern(r"://[^/\s@]*@")
 beginning of a word in a long one takes the square of its length."""
 
 
+UUID = pattern(
+    r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"
+)
+HARDWARE_ADDRESS = pattern(
+    r"(?<![0-9A-Za-z])[0-9a-fA-F]{2}(?P<sign>[:-])(?:[0-9a-fA-F]{2}(?P=sign)){4,6}[0-9a-fA-F]{2}"
+    r"(?![0-9A-Za-z])"
+)
+"""Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=."""
+
+
 def bytes_pattern(text: bytes, flags: int = 0) -> re.Pattern[bytes]:
     """Return the same for bytes."""
     return cast("re.Pattern[bytes]", _Lazy(text, flags))

@@ -12,20 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.patterns import URL_LOGIN, pattern
+from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID, pattern
 from mlbackends.model.records import Device, Report
 
 _CONTAINER_LETTERS = 32
 _DEVICE_IDENTITY = ("uuid", "serial")
-_UUID = pattern(
-    r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"
-)
 _CONTAINER = pattern(
     r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])"
-)
-_MAC = pattern(
-    r"(?<![0-9A-Za-z])[0-9a-fA-F]{2}(?P<sign>[:-])(?:[0-9a-fA-F]{2}(?P=sign)){4,6}[0-9a-fA-F]{2}"
-    r"(?![0-9A-Za-z])"
 )
 _HOMES = pattern(
     r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)(?!USER\b)[^/\\\s:;,\"']+"
@@ -134,8 +127,8 @@ class _Replacer:
             if len(value) >= _CONTAINER_LETTERS:
                 value = _CONTAINER.sub(lambda found: self.whole(found[0]), value)
             if len(value) > 8 and ("-" in value or ":" in value or "_" in value):
-                value = _UUID.sub(lambda found: self.whole(found[0]), value)
-                value = _MAC.sub(lambda found: self.whole(found[0]), value)
+                value = UUID.sub(lambda found: self.whole(found[0]), value)
+                value = HARDWARE_ADDRESS.sub(lambda found: self.whole(found[0]), value)
                 value = URL_LOGIN.sub("://redacted@", value)
             return value
         if isinstance(value, list | tuple):

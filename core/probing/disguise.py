@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.model.patterns import URL_LOGIN
+from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID
 from mlbackends.model.redaction import COMMON_WORDS, Names, in_paths
 from mlbackends.probing import excerpts
 from mlbackends.probing.network_names import NetworkNames
@@ -21,20 +21,12 @@ if TYPE_CHECKING:
 
 HOST, USER = "host", "user"
 
-_UUID = re.compile(
-    r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"
-)
 _LONG_ID = re.compile(
     r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-fA-F])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
 )
 """A container's or a machine's."""
 _AMD_GPU = re.compile(r"\b(GPU-)([0-9a-f]{16})(?![0-9a-f-])", re.IGNORECASE)
 _AMD_NUMBER = re.compile(r"^(unique_id )([1-9][0-9]*)$", re.MULTILINE)
-_MAC = re.compile(
-    r"(?<![0-9A-Za-z])[0-9a-fA-F]{2}(?P<sign>[:-])(?:[0-9a-fA-F]{2}(?P=sign)){4,6}[0-9a-fA-F]{2}"
-    r"(?![0-9A-Za-z])"
-)
-"""Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=."""
 _HOME = re.compile(
     r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)([^/\\\s:;,\"']+)"
 )
@@ -72,10 +64,14 @@ class Disguise:
             self._rules.append((replace.paths, lambda met: self._path(replace.inside(met), met)))
         self._rules += [(_AMD_GPU, self._amd_gpu), (_AMD_NUMBER, self._amd_number)]
         for value in sorted(set(values), key=len, reverse=True):
-            known = _UUID.fullmatch(value) or _AMD_GPU.fullmatch(value)
+            known = UUID.fullmatch(value) or _AMD_GPU.fullmatch(value)
             if len(value) >= _SHORTEST and not known:
                 self._whole(value, "serial number or the like", self._like(value))
-        self._rules += [(_UUID, self._uuid), (_LONG_ID, self._long_id), (_MAC, self._mac)]
+        self._rules += [
+            (UUID, self._uuid),
+            (_LONG_ID, self._long_id),
+            (HARDWARE_ADDRESS, self._mac),
+        ]
         self._rules.append((URL_LOGIN, self._login))
 
     def text(self, text: str) -> str:
