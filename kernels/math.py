@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.kernels.tensors import interchange
+from mlbackends.kernels.tensors import dropping, interchange
 from mlbackends.kernels.tensors.arithmetic import INSTALL, numpy
 from mlbackends.model.problem import REDUCED, AttentionProblem
 from mlbackends.model.reasons import Reason
@@ -76,14 +76,13 @@ def attend(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: An
             keep(key * np.asarray(half, inner)),
         )
         keys = np.swapaxes(key, -1, -2)
-        random = np.random.default_rng(problem.seed) if 0 < problem.dropout < 1 else None
         out = np.zeros(problem.output_shape, inner)
         for rows in _blocks(problem):
             scores = keep(query[..., rows, :] @ keys)
             scores = _masked(problem, scores, mask, rows)
             weights = keep(_softmax(scores))
             if problem.dropout:
-                weights = _dropped(weights, problem.dropout, random)
+                weights = _dropped(problem, weights, rows)
             out[..., rows, :] = keep(weights @ value)
     return out
 
@@ -156,9 +155,12 @@ def _softmax(scores: Any) -> Any:
     return np.where(largest == -np.inf, 0, weights / total)
 
 
-def _dropped(weights: Any, probability: float, random: Any) -> Any:
+def _dropped(problem: AttentionProblem, weights: Any, rows: slice) -> Any:
     """Return the weights with some dropped, and the rest enlarged so that their mean stays."""
-    if random is None:
+    if problem.dropout == 1:
         return numpy().zeros_like(weights)
-    kept = random.random(weights.shape, "float32") >= probability
-    return weights * kept / (1 - probability)
+    assert problem.seed is not None
+    taken = range(*rows.indices(problem.query_length))
+    leading = problem.output_shape[:-2]
+    kept = dropping.kept(problem.seed, problem.dropout, leading, taken, problem.key_length)
+    return weights * kept / (1 - problem.dropout)

@@ -1,6 +1,6 @@
 """AttentionBackend: what a file in kernels/ must offer."""
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
@@ -22,6 +22,18 @@ RARE = {
     "nested": not_nested(),
 }
 """What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
+
+
+class Gradients(NamedTuple):
+    """The gradients of one call, each of the shape and element type of its tensor.
+
+    mask: None where there is no mask, or none that requires a gradient.
+    """
+
+    query: Any
+    key: Any
+    value: Any
+    mask: Any = None
 
 
 class AttentionBackend:
@@ -86,4 +98,31 @@ class AttentionBackend:
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
         """Compute it. The tensors are the caller's own; the result is of the same kind as query."""
+        raise NotImplementedError
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Compute it, and the logarithm of the sum of each row's exponentials: (..., H, L).
+
+        That is of float64 for float64, else of float32, of the kind of query, and 0 for a row that sees
+        no key. A backend that takes "gradient" has it.
+        """
+        raise NotImplementedError
+
+    def run_backward(
+        self,
+        problem: AttentionProblem,
+        grad_out: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+    ) -> Gradients:
+        """Return the gradients, given that of the result and what `run_with_logsumexp` returned.
+
+        The mask has one where its record requires it. A backend that takes "gradient" has it.
+        """
         raise NotImplementedError

@@ -103,7 +103,7 @@ def _call(problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumex
             *(_group(key, heads), _group(value, heads)),
             *(*_strides(query, 3), *_strides(key, 3), *_strides(value, 3), *_strides(out, 3)),
             *((0, 0, 0, 0) if mask is None else _strides(mask, 4)),
-            *(offset, scale, ELEMENTS[problem.dtype]),
+            *(offset, scale, problem.dropout, problem.seed or 0, ELEMENTS[problem.dtype]),
             0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
             *(int(problem.is_causal), level(), threads),
         )

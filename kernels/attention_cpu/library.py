@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 FILE = "attention.so"
 #: MLBACKENDS_ATTENTION_ABI of problem.h.
-ABI = 1
+ABI = 2
 #: The fields of mlbackends_attention_problem, in its order; see problem.h.
-PROBLEM = struct.Struct("=7Q 8q 16q q d 5i 4x")
+PROBLEM = struct.Struct("=7Q 8q 16q q d d Q 5i 4x")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
 _HIGHEST = {"default": ("baseline",), "avx2": ("baseline", "avx2")}

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 1
+#define MLBACKENDS_ATTENTION_ABI 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +32,8 @@ typedef struct mlbackends_attention_problem {
   int64_t query_strides[3], key_strides[3], value_strides[3], output_strides[3], mask_strides[4];
   int64_t diagonal; /* where causal, row i sees the keys up to i + diagonal */
   double scale;
+  double dropout; /* the probability that a weight is dropped: 0 for none, 1 for all */
+  uint64_t seed;  /* says which are; see kernels/tensors/dropping.py */
   int32_t element, mask_element, causal, level, threads;
 } mlbackends_attention_problem;
 
