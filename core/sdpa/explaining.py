@@ -48,7 +48,8 @@ def explained(
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
     taken = next((each.backend for each in verdicts if each.usable), "")
-    untold = "" if verdicts else f"what torch takes on {problem.platform} is not written down here"
+    place_untold = rules.untold(problem)
+    untold = f"what torch takes on {place_untold} is not written down here" if place_untold else ""
     return Explained(
         text=wording.text,
         problem=problem,
@@ -68,6 +69,8 @@ def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple
 
     The first that can is what torch takes; where none can, it raises.
     """
+    if rules.untold(problem):
+        return ()
     if problem.platform == "cpu":  # there torch ignores the order
         order: Sequence[SDPBackend] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.constraints import Constraint, unmet
-from mlbackends.sdpa.rules import cpu, cuda_cudnn, cuda_efficient, cuda_flash
+from mlbackends.sdpa.rules import cpu, cuda_cudnn, cuda_efficient, cuda_flash, rocm
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -17,7 +17,14 @@ _CUDA = {
     SDPBackend.EFFICIENT_ATTENTION: cuda_efficient.efficient,
     SDPBackend.CUDNN_ATTENTION: cuda_cudnn.cudnn,
 }
-_CPU = {SDPBackend.FLASH_ATTENTION: cpu.flash}
+_FUSED = {
+    "cpu": {SDPBackend.FLASH_ATTENTION: cpu.flash},
+    "cuda": _CUDA,
+    "rocm": {
+        SDPBackend.FLASH_ATTENTION: rocm.flash,
+        SDPBackend.EFFICIENT_ATTENTION: rocm.efficient,
+    },
+}
 EVERY = tuple(kind for kind in SDPBackend if kind is not SDPBackend.ERROR)
 
 
@@ -26,15 +33,24 @@ def rules(
 ) -> tuple[Constraint, ...] | None:
     """Return what torch asks before it takes a kind of backend on a platform, None if it never does.
 
-    The formula (MATH) takes everything: (). What torch has for other platforms than CPU and CUDA is
-    not written down here.
+    The formula (MATH) takes everything: (). What torch has for other platforms than CPU, CUDA and ROCm
+    is not written down here.
     """
-    if platform not in ("cpu", "cuda"):
+    if platform not in _FUSED:
         return None
     if kind is SDPBackend.MATH:
         return ()
-    found = (_CUDA if platform == "cuda" else _CPU).get(kind)
+    found = _FUSED[platform].get(kind)
     return found(environment) if found else None
+
+
+def untold(problem: AttentionProblem) -> str:
+    """Return of which device it is not written down here what torch takes, "" where it is."""
+    if problem.platform not in _FUSED:
+        return problem.platform
+    if problem.platform == "rocm" and not rocm.known(problem):
+        return problem.device.capability or "this GPU"
+    return ""
 
 
 def cuda_rules(kind: SDPBackend, environment: Environment) -> tuple[Constraint, ...]:

@@ -3,6 +3,8 @@
 Source: torch 2.13.0 for CUDA 13.0, its binary. Grouped heads come with a later release.
 """
 
+from collections.abc import Callable
+
 from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
 from mlbackends.sdpa.constraints import (
     Constraint,
@@ -25,7 +27,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         on_device("cuda"),
         capability_between((5, 0), (12, 1)),
         rank_is(4),
-        _row_alignment(),
+        row_alignment(alignment),
         _storage_alignment(),
         _nested_inference(),
         where_dense(non_empty()),
@@ -44,9 +46,11 @@ def alignment(problem: AttentionProblem) -> int:
     return 4 if capability >= (8, 0) and problem.dtype == "float32" else 1
 
 
-def _row_alignment() -> Constraint:
+def row_alignment(alignment_of: Callable[[AttentionProblem], int]) -> Constraint:
+    """Ask for rows of a multiple of so many elements."""
+
     def test(problem: AttentionProblem) -> str:
-        step = alignment(problem)
+        step = alignment_of(problem)
         odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step or not dim]
         return f"head_dim is {odd[0]}; it must be a multiple of {step}, above zero" if odd else ""
 

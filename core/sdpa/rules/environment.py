@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlbackends import flag_store
 from mlbackends.model.problem import AttentionProblem
 
 
@@ -18,7 +19,8 @@ class Environment(Struct, frozen=True):
     cudnn_version: as cudnnGetVersion tells it, 91500 for 9.15.0 and 8907 for 8.9.7; 0 without cuDNN.
     flash_built: whether it was built with flash attention. flash_3: whether FA3 is active.
     deterministic: deterministic algorithms are demanded, not only warned about. nested_cudnn:
-    whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1.
+    whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels are
+    preferred to AOTriton's on ROCm.
     """
 
     cudnn_version: int = 0
@@ -26,6 +28,7 @@ class Environment(Struct, frozen=True):
     flash_3: bool = False
     deterministic: bool = False
     nested_cudnn: bool = False
+    composable_kernel: bool = False
 
 
 NEWEST = Environment(cudnn_version=91900)
@@ -38,6 +41,7 @@ def environment_here(problem: AttentionProblem) -> Environment:
         cudnn_version=_cudnn_version() if problem.platform == "cuda" else 0,
         deterministic=_deterministic(),
         nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",
+        composable_kernel=flag_store.read("cuda.preferred_rocm_fa_library") == "ck",
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import CODES
 from mlbackends.model.records import Device
-from mlbackends.sdpa.rules import rules, torch_would_choose, why_not
+from mlbackends.sdpa.rules import rules, torch_would_choose, untold, why_not
 from mlbackends.sdpa.rules.environment import NEWEST, Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -228,9 +229,66 @@ def test_the_order_counts_on_cuda_and_not_on_the_cpu() -> None:
     assert torch_would_choose(here, Environment(), DEFAULT, (EFFICIENT, CUDNN)) is None
 
 
+# ---- AMD's GPUs -------------------------------------------------------------------------------
+
+
+def on_rocm(target: str, **question: Any) -> AttentionProblem:
+    return replace(asked(**question), device=Device("rocm", 0, capability=target))
+
+
+ROCM_CASES: list[tuple[SDPBackend, str, dict[str, Any], set[str]]] = [
+    (FLASH, "gfx942", {}, set()),
+    (FLASH, "gfx90a", {"dtype": "bfloat16", "dims": (512, 512)}, set()),
+    (FLASH, "gfx942", {"dims": (520, 520)}, {"head-dim-too-large"}),
+    (FLASH, "gfx1100", {"dims": (264, 264)}, {"head-dim-too-large"}),
+    (FLASH, "gfx908", {}, {"wrong-capability"}),
+    (FLASH, "gfx942", {"dtype": "float32"}, {"wrong-dtype"}),
+    (FLASH, "gfx942", {"mask": MASK}, {"mask"}),
+    (FLASH, "gfx942", {"dims": (64, 32)}, {"head-dim-differs"}),
+    (FLASH, "gfx942", {"lengths": (64, 128), "is_causal": True}, {"causal-not-square"}),
+    (FLASH, "gfx942", {"heads": (8, 2, 2), "enable_gqa": True}, set()),
+    (FLASH, "gfx942", {"dims": (224, 224), "requires_grad": True}, set()),
+    (FLASH, "gfx1201", {"dims": (224, 224), "requires_grad": True}, {"gradient"}),
+    (EFFICIENT, "gfx942", {"dtype": "float32", "mask": TensorSpec((128, 128), "float32")}, set()),
+    (EFFICIENT, "gfx942", {"mask": TensorSpec((128, 128), "float32")}, {"wrong-dtype"}),
+    (EFFICIENT, "gfx942", {"dims": (64, 32)}, set()),
+    (EFFICIENT, "gfx942", {"dims": (68, 68)}, {"head-dim-unaligned"}),
+    (EFFICIENT, "gfx942", {"dims": (68, 68), "dtype": "float32"}, set()),
+    (EFFICIENT, "gfx942", {"heads": (8, 2, 2), "enable_gqa": True}, {"heads-differ"}),
+    (EFFICIENT, "gfx906", {}, {"wrong-capability"}),
+    (CUDNN, "gfx942", {}, {"wrong-device"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "question", "wanted"), ROCM_CASES)
+def test_on_rocm(kind: SDPBackend, target: str, question: dict[str, Any], wanted: set[str]) -> None:
+    reasons = why_not(kind, on_rocm(target, **question), NEWEST)
+    assert {reason.code for reason in reasons} == wanted
+
+
+def test_on_rocm_ck_is_asked_for_no_target_and_takes_no_float32() -> None:
+    preferred = replace(NEWEST, composable_kernel=True)
+    old = on_rocm("gfx908", dtype="float32")
+    assert why_not(FLASH, on_rocm("gfx908"), preferred) == ()
+    assert [each.code for each in why_not(EFFICIENT, old, preferred)] == ["wrong-dtype"]
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"),
+    [
+        (Device("rocm", 0, capability="gfx1102"), "gfx1102"),
+        (Device("rocm", 0, capability="gfx942"), ""),
+        (Device("xpu", 0), "xpu"),
+        (Device("cpu", 0), ""),
+    ],
+)
+def test_where_nothing_is_written_down_that_is_said(device: Device, wanted: str) -> None:
+    assert untold(replace(asked(), device=device)) == wanted
+
+
 def test_what_is_not_written_down_is_said_so() -> None:
     spec = TensorSpec((2, 8, 16, 64), "float16")
-    problem = AttentionProblem(query=spec, key=spec, value=spec, device=Device("rocm", 0))
+    problem = AttentionProblem(query=spec, key=spec, value=spec, device=Device("xpu", 0))
 
-    assert rules(FLASH, "rocm", NEWEST) is None
+    assert rules(FLASH, "xpu", NEWEST) is None
     assert [reason.code for reason in why_not(FLASH, problem, NEWEST)] == ["wrong-device"]

@@ -1,0 +1,65 @@
+"""What torch's flash attention asks for on every GPU, be it NVIDIA's or AMD's."""
+
+from collections.abc import Callable
+
+from mlbackends.model.problem import AttentionProblem, heads_of
+from mlbackends.sdpa.constraints import Constraint
+
+
+def built(has_flash: bool) -> Constraint:
+    """Ask for a torch that was built with flash attention; the answer comes with the question."""
+
+    def test(problem: AttentionProblem) -> str:
+        del problem
+        return "" if has_flash else "torch was built without flash attention"
+
+    return Constraint("not-built", "a torch that was built with it", test)
+
+
+def nested_head_dim() -> Constraint:
+    """Ask, of nested tensors, for rows of a multiple of 8 elements."""
+
+    def test(problem: AttentionProblem) -> str:
+        if not problem.query.nested or problem.head_dim % 8 == 0:
+            return ""
+        return f"head_dim is {problem.head_dim}; in nested tensors it must be a multiple of 8"
+
+    return Constraint("head-dim-unaligned", "in nested tensors, head_dim a multiple of 8", test)
+
+
+def nested_heads() -> Constraint:
+    """Ask for as many heads in every member of a nested tensor."""
+
+    def test(problem: AttentionProblem) -> str:
+        specs = (problem.query, problem.key, problem.value)
+        ragged = any(spec.nested and not heads_of(spec) for spec in specs)
+        return (
+            "the number of heads differs within the nested tensors; it must not" if ragged else ""
+        )
+
+    return Constraint("nested", "nested tensors whose heads do not differ", test)
+
+
+def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> Constraint:
+    """Ask for shorter rows on GPUs whose shared memory the backward pass outgrows.
+
+    small: how those are called.
+    """
+
+    def test(problem: AttentionProblem) -> str:
+        inputs = (problem.query, problem.key, problem.value)
+        if not is_small(problem) or not any(spec.requires_grad for spec in inputs):
+            return ""
+        if 192 < problem.head_dim <= 224:
+            return (
+                f"head_dim is {problem.head_dim} and a gradient is required;"
+                f" on {small} it takes none from 193 to 224"
+            )
+        if problem.head_dim > 224 and problem.dropout:
+            return (
+                f"head_dim is {problem.head_dim} and a gradient with dropout is required;"
+                f" on {small} it takes at most 224"
+            )
+        return ""
+
+    return Constraint("gradient", "for gradients on small GPUs, shorter rows", test)

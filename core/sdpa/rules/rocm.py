@@ -1,0 +1,120 @@
+"""Which problems torch's fused attention takes on AMD's GPUs: its kernels there are AOTriton's, or CK's.
+
+Source: PyTorch's sdp_utils.cpp for ROCm with AOTriton 0.12, which torch 2.13 builds with; the notes of
+AOTriton's releases. None of it was run on such a GPU.
+"""
+
+from mlbackends.model.problem import REDUCED, AttentionProblem
+from mlbackends.sdpa.constraints import (
+    Constraint,
+    dtype_in,
+    equal_batch,
+    equal_heads,
+    grouped_heads,
+    head_dim_at_most,
+    last_dim_contiguous,
+    no_mask,
+    non_empty,
+    on_device,
+    rank_is,
+    same_head_dim,
+    square_causal,
+)
+from mlbackends.sdpa.rules.cuda_efficient import row_alignment
+from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.flash_parts import built, nested_head_dim, nested_heads, training_limit
+
+SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
+"""What AOTriton 0.12 has kernels for, and calls no experiment."""
+
+UNSUPPORTED = ("gfx900", "gfx906", "gfx908", "gfx1030")
+"""What it never had kernels for. Of others it is not written down here whether they are experiments."""
+
+_LONGEST_ROW, _LONGEST_ROW_GFX11 = 512, 256
+
+
+def known(problem: AttentionProblem) -> bool:
+    """Tell whether it is written down here what torch takes on the problem's device."""
+    return problem.device.capability in (*SUPPORTED, *UNSUPPORTED)
+
+
+def flash(environment: Environment) -> tuple[Constraint, ...]:
+    """Return what flash attention asks for, in torch's order."""
+    return (
+        built(environment.flash_built),
+        on_device("rocm"),
+        rank_is(4),
+        no_mask(),
+        same_head_dim(),
+        _row_length(),
+        nested_head_dim(),
+        *_target(environment),
+        training_limit(_is_small, "gfx12"),
+        where_dense(square_causal()),
+        dtype_in(*REDUCED),
+        nested_heads(),
+        where_dense(equal_batch()),
+        where_dense(grouped_heads()),
+        where_dense(non_empty()),
+        where_dense(last_dim_contiguous(singleton_exempt=True)),
+    )
+
+
+def efficient(environment: Environment) -> tuple[Constraint, ...]:
+    """Return what memory-efficient attention asks for, in torch's order."""
+    taken = REDUCED if environment.composable_kernel else ("float16", "float32", "bfloat16")
+    return (
+        on_device("rocm"),
+        *_target(environment),
+        rank_is(4),
+        row_alignment(_alignment),
+        _row_length(),
+        where_dense(non_empty()),
+        where_dense(last_dim_contiguous(mask_too=True)),
+        where_dense(equal_batch()),
+        where_dense(equal_heads()),
+        _mask_type(),
+        dtype_in(*taken),
+    )
+
+
+def _target(environment: Environment) -> tuple[Constraint, ...]:
+    """Ask for a GPU that AOTriton has kernels for; of CK's torch asks for none."""
+
+    def test(problem: AttentionProblem) -> str:
+        target = problem.device.capability
+        return "" if target in SUPPORTED else f"AOTriton has no kernels for {target}"
+
+    sentence = f"a GPU that AOTriton has kernels for: {', '.join(SUPPORTED)}"
+    asked = Constraint("wrong-capability", sentence, test)
+    return () if environment.composable_kernel else (asked,)
+
+
+def _row_length() -> Constraint:
+    def test(problem: AttentionProblem) -> str:
+        gfx11 = problem.device.capability.startswith("gfx11")
+        limit = _LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW
+        return head_dim_at_most(limit).test(problem)
+
+    sentence = f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}"
+    return Constraint("head-dim-too-large", sentence, test)
+
+
+def _is_small(problem: AttentionProblem) -> bool:
+    """Tell which GPUs torch takes for NVIDIA's of that number: HIP calls gfx1200 a 12.0."""
+    return problem.device.capability.startswith("gfx12")
+
+
+def _alignment(problem: AttentionProblem) -> int:
+    return 8 if problem.dtype in REDUCED else 4
+
+
+def _mask_type() -> Constraint:
+    def test(problem: AttentionProblem) -> str:
+        mask = problem.mask
+        if mask is None or mask.dtype in ("bool", problem.dtype):
+            return ""
+        return f"the mask is of {mask.dtype}; it takes bool and {problem.dtype}"
+
+    return Constraint("wrong-dtype", "a mask of bool, or of the type of the query", test)
