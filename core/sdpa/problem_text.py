@@ -9,6 +9,7 @@ from itertools import product
 from math import isfinite, prod
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from mlbackends.model.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName, shown
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec, contiguous_strides
@@ -28,8 +29,9 @@ class Wording(Struct, frozen=True, kw_only=True):
     """One problem as it is typed; None where the query's size counts.
 
     shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" and "float:SIZES" for one that is
-    broadcast. layout: bshd for tensors that lie in memory as (B, L, H, E). seed: of the values, and
-    of what dropout drops.
+    broadcast. layout: bshd for tensors that lie in memory as (B, L, H, E). backward: whether query, key
+    and value require gradients. mask_gradient: whether the mask does too, which is backward as well.
+    seed: of the values, and of what dropout drops.
     """
 
     shape: tuple[int, ...]
@@ -42,8 +44,14 @@ class Wording(Struct, frozen=True, kw_only=True):
     scale: float | None = None
     gqa: bool = False
     layout: str = "bhsd"
+    backward: bool = False
+    mask_gradient: bool = False
     device: str = "cpu"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mask_gradient:
+            force_setattr(self, "backward", True)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -65,6 +73,7 @@ class Wording(Struct, frozen=True, kw_only=True):
     def problem(self, device: Device) -> AttentionProblem:
         """Return the problem on a device. Raises InvalidProblem where it makes no sense."""
         _refuse_sizes(self)
+        _refuse_gradients(self)
         *leading, heads, length, width = (1,) * (3 - len(self.shape)) + self.shape
         flat = len(self.shape) == 2
         kv_heads = heads if self.kv_heads is None else self.kv_heads
@@ -73,7 +82,8 @@ class Wording(Struct, frozen=True, kw_only=True):
 
         def spec(heads: int, length: int, width: int) -> TensorSpec:
             shape = (length, width) if flat else (*leading, heads, length, width)
-            return TensorSpec(shape, self.dtype, strides=_strides(shape, self.layout))
+            strides = _strides(shape, self.layout)
+            return TensorSpec(shape, self.dtype, strides, requires_grad=self.backward)
 
         try:
             return AttentionProblem(
@@ -98,7 +108,9 @@ class Wording(Struct, frozen=True, kw_only=True):
         if kind not in ("bool", "float"):
             return None
         shape = _sizes("mask", sizes) if sizes else (length, kv_len)
-        return TensorSpec(shape, "bool" if kind == "bool" else self.dtype)
+        if kind == "bool":
+            return TensorSpec(shape, "bool")
+        return TensorSpec(shape, self.dtype, requires_grad=self.mask_gradient)
 
 
 # ---- the words -----------------------------------------------------------------
@@ -246,6 +258,16 @@ WORDS = {
         "ORDER",
         _one_of("layout", LAYOUTS),
         usual="bhsd",
+    ),
+    "backward": Word(
+        "backward",
+        "Query, key and value require gradients: the backward pass is asked for.",
+        flag_value=True,
+    ),
+    "mask-gradient": Word(
+        "mask_gradient",
+        "The mask, one of numbers, requires a gradient too; --backward is meant with it.",
+        flag_value=True,
     ),
     "device": Word(
         "device",
@@ -400,6 +422,17 @@ def _refuse_sizes(wording: Wording) -> None:
     largest *= max(query[-2], kv_len) * max(query[-1], wording.value_dim or 1)
     if largest * ITEM_BYTES[wording.dtype] > _MOST_BYTES:
         raise InvalidProblem("the tensors would be larger than what any machine can address")
+
+
+def _refuse_gradients(wording: Wording) -> None:
+    """Raise InvalidProblem for what no tensor can require."""
+    if wording.backward and not wording.dtype.startswith(("float", "bfloat", "complex")):
+        said = f"--backward needs numbers that have gradients; {wording.dtype} has none"
+        raise InvalidProblem(said, "say --dtype float32")
+    if wording.mask_gradient and wording.mask.partition(":")[0] != "float":
+        raise InvalidProblem(
+            "--mask-gradient needs a mask of numbers", "say --mask float or a shape"
+        )
 
 
 def lines(wordings: Iterable[Wording]) -> str:

@@ -24,10 +24,15 @@ SHAPE = "--shape 2,8,1024,64 "
         ("--device cpu:avx2", "FLASH_ATTENTION"),
         ("--device cpu --dropout 0.5", "MATH"),
         ("--device cpu --value-dim 32", "MATH"),
+        ("--device cpu --mask float --backward", "FLASH_ATTENTION"),
+        ("--device cpu --mask float --mask-gradient", "MATH"),
+        ("--dtype float16 --device sm86 --shape 2,8,1024,200", "FLASH_ATTENTION"),
+        ("--dtype float16 --device sm86 --shape 2,8,1024,200 --backward", "EFFICIENT_ATTENTION"),
+        ("--dtype float16 --device sm80 --shape 2,8,1024,200 --backward", "FLASH_ATTENTION"),
     ],
 )
 def test_torch_would_take(line: str, taken: str) -> None:
-    (told,) = explain(parse(SHAPE + line)).problems
+    told = explain(parse(SHAPE + line)).problems[-1]
 
     assert told.torch_chosen == taken
     assert not told.torch_untold

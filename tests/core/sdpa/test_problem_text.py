@@ -42,6 +42,8 @@ def wordings_that_hold(draw: st.DrawFn) -> Wording:
         scale=draw(st.none() | st.floats(-1e30, 1e30)),
         gqa=groups > 1,
         layout=draw(st.sampled_from(["bhsd", "bshd"])),
+        backward=draw(st.booleans()),
+        mask_gradient=mask.startswith("float") and draw(st.booleans()),
         device=draw(st.sampled_from(NAMES)),
         seed=draw(st.integers(0, 2**63 - 1)),
     )
@@ -109,6 +111,23 @@ def test_heads_inside_are_strides() -> None:
     assert problem.query.strides == (60, 4, 12, 1)
 
 
+def test_backward_is_that_query_key_and_value_require_gradients() -> None:
+    (found,) = parse("--shape 1,2,8,4 --mask float --backward")
+    problem = found.problem(CPU)
+
+    assert problem.query.requires_grad and problem.key.requires_grad and problem.value.requires_grad
+    assert problem.mask is not None and not problem.mask.requires_grad
+
+
+def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
+    (found,) = parse("--shape 1,2,8,4 --mask 8,1 --mask-gradient")
+    problem = found.problem(CPU)
+
+    assert found.words[-2:] == ("--backward", "--mask-gradient")
+    assert problem.query.requires_grad
+    assert problem.mask is not None and problem.mask.requires_grad
+
+
 def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("# two\n\n--shape 1,1,4,4 --dtype float64  # this one\n--shape 1,1,4,8\n")
@@ -137,6 +156,9 @@ def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> No
         ("--shape 3,4 --kv-heads 1", InvalidProblem, "dimension of heads"),
         ("--shape 3,4 --layout bshd", InvalidProblem, "dimension of heads"),
         ("--shape 1099511627776,1099511627776", InvalidProblem, "any machine"),
+        ("--shape 1,2,3,4 --dtype int8 --backward", InvalidProblem, "int8 has none"),
+        ("--shape 1,2,3,4 --mask bool --mask-gradient", InvalidProblem, "a mask of numbers"),
+        ("--shape 1,2,3,4 --mask-gradient", InvalidProblem, "a mask of numbers"),
         ("--shape 1,2,3,4 --seed", BadInput, "needs a value"),
         ("--shape 1,2,3,4 --gqa=yes", BadInput, "takes no value"),
         ("--shape 1,2,3,4 quick", BadInput, "'quick' is no word"),
