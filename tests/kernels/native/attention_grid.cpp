@@ -1,5 +1,9 @@
-/* Calls the attention library with problems of a small grid; see sanitize.py. Every tensor lies in memory of its own
-   that ends where it ends, so that what is read beyond is seen. Results need only be finite: tests hold their value. */
+/* Calls the attention library with a table of problems, and holds each result against a plain computation in double.
+   Every tensor lies in memory of its own that ends where it ends, so that a sanitizer sees what is read beyond it.
+
+   attention_grid [address | thread] [every]
+     address: all problems at every level that runs, one caller. thread: the same by several callers at once.
+     every: more sizes with every kind of mask; left out, the table, which takes every path once. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -7,6 +11,7 @@
 #include <string.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "problem.h"
@@ -15,107 +20,344 @@ namespace {
 
 typedef mlbackends_attention_problem Problem;
 
-int bytes_of(int element) {
+enum Masking { NO_MASK, CAUSAL, LOWER_RIGHT, BOOLEAN, ADDITIVE };
+enum Layout { HEADS_FIRST, ROWS_FIRST, APART, BACKWARDS, ONE_BATCH };
+/* Which mask: (B, H, L, S), or broadcast (L, S), (1, S), (L, 1), or of columns that lie in memory as rows do; or one
+   that hides the first 300 keys and shows the others. */
+enum Spread { EVERYWHERE, ROWS_AND_KEYS, KEYS, ROWS, TRANSPOSED, FAR_KEYS };
+
+/* A problem of the table. What a line leaves out is as here. */
+struct Case {
+  const char *name;
+  int64_t length, keys, width = 16, value_width = 16;
+  int64_t batch = 2, heads = 2, key_heads = 2, value_heads = 2;
+  Masking masking = NO_MASK;
+  Spread spread = ROWS_AND_KEYS;
+  bool wide_mask = false; /* an additive mask of float32 for 16-bit elements */
+  Layout layout = HEADS_FIRST;
+  double scale = 0.5;
+  int threads = 1;
+  int64_t milliseconds = 0; /* after which the call comes back; 0: when all is done */
+  bool sums = true;         /* whether log-sum-exp is asked for */
+};
+
+/* ---- what is tried ---------------------------------------------------------------------------------------------- */
+
+const Case table[] = {
+    /* Few rows: lanes hold elements of a row. */
+    {.name = "one of everything", .length = 1, .keys = 1, .width = 1, .value_width = 1},
+    {.name = "two rows", .length = 2, .keys = 150, .width = 33, .value_width = 70},
+    {.name = "three rows", .length = 3, .keys = 40, .width = 64, .value_width = 64},
+    {.name = "grouped rows", .length = 2, .keys = 30, .heads = 8, .masking = BOOLEAN, .layout = ROWS_FIRST},
+    {.name = "keys shared by more than values", .length = 1, .keys = 30, .heads = 8, .key_heads = 1, .masking = CAUSAL},
+    {.name = "few rows backwards", .length = 3, .keys = 200, .width = 17, .masking = ADDITIVE, .layout = BACKWARDS, .scale = -0.7},
+    {.name = "few rows, mask of keys", .length = 3, .keys = 20, .masking = ADDITIVE, .spread = KEYS, .wide_mask = true},
+    {.name = "few rows, mask across", .length = 2, .keys = 20, .masking = BOOLEAN, .spread = TRANSPOSED},
+    /* Few rows against many keys: these are split, and joined again. */
+    {.name = "split", .length = 1, .keys = 1100, .width = 40, .value_width = 33, .layout = APART},
+    {.name = "split lower right", .length = 4, .keys = 1030, .masking = LOWER_RIGHT, .threads = 2},
+    {.name = "split by steps", .length = 1, .keys = 2100, .masking = ADDITIVE, .threads = 2, .milliseconds = 1},
+    {.name = "split with nothing seen", .length = 5, .keys = 1100, .masking = BOOLEAN, .spread = ROWS},
+    {.name = "split of many rows", .length = 20, .keys = 1100, .batch = 1, .masking = ADDITIVE},
+    /* Many rows: they lie across lanes. Vectors of 2 to 16 rows, taken by one, two and three. */
+    {.name = "many rows", .length = 70, .keys = 300, .width = 40, .value_width = 33},
+    {.name = "one key more than a step", .length = 17, .keys = 257, .width = 3, .value_width = 5, .sums = false},
+    {.name = "more rows than a block", .length = 261, .keys = 20, .width = 9, .batch = 1, .threads = 3},
+    {.name = "causal", .length = 100, .keys = 90, .masking = CAUSAL, .layout = ROWS_FIRST, .threads = 2},
+    {.name = "lower right, rows without a key", .length = 50, .keys = 31, .masking = LOWER_RIGHT, .scale = -0.5},
+    {.name = "lower right, more keys", .length = 33, .keys = 290, .batch = 1, .masking = LOWER_RIGHT, .layout = BACKWARDS},
+    {.name = "boolean", .length = 40, .keys = 270, .masking = BOOLEAN, .spread = EVERYWHERE},
+    {.name = "boolean of keys", .length = 40, .keys = 50, .masking = BOOLEAN, .spread = KEYS},
+    {.name = "boolean of rows", .length = 40, .keys = 50, .masking = BOOLEAN, .spread = ROWS},
+    {.name = "boolean across", .length = 20, .keys = 50, .masking = BOOLEAN, .spread = TRANSPOSED},
+    {.name = "boolean of a whole step", .length = 40, .keys = 600, .batch = 1, .masking = BOOLEAN, .spread = FAR_KEYS},
+    {.name = "additive", .length = 40, .keys = 61, .masking = ADDITIVE, .spread = EVERYWHERE, .scale = -0.5},
+    {.name = "additive, float32", .length = 33, .keys = 61, .masking = ADDITIVE, .wide_mask = true},
+    {.name = "additive of keys", .length = 33, .keys = 61, .masking = ADDITIVE, .spread = KEYS},
+    {.name = "additive of rows", .length = 33, .keys = 20, .masking = ADDITIVE, .spread = ROWS},
+    {.name = "additive across", .length = 33, .keys = 20, .masking = ADDITIVE, .spread = TRANSPOSED, .scale = 0},
+    {.name = "grouped", .length = 30, .keys = 41, .heads = 6, .masking = CAUSAL},
+    {.name = "grouped, keys and values apart", .length = 65, .keys = 20, .heads = 6, .key_heads = 3, .value_heads = 2, .threads = 2},
+    {.name = "wide", .length = 34, .keys = 70, .width = 264, .value_width = 200, .batch = 1, .heads = 2},
+    {.name = "one batch for all", .length = 20, .keys = 30, .layout = ONE_BATCH},
+    {.name = "by steps", .length = 130, .keys = 300, .width = 32, .masking = CAUSAL, .threads = 2, .milliseconds = 1},
+    {.name = "no scale", .length = 20, .keys = 9, .scale = 0},
+    /* Nothing to do, or nearly. */
+    {.name = "no key", .length = 20, .keys = 0},
+    {.name = "no key for few rows", .length = 2, .keys = 0},
+    {.name = "no width", .length = 20, .keys = 9, .width = 0},
+    {.name = "no width for few rows", .length = 2, .keys = 9, .width = 0},
+    {.name = "no row", .length = 0, .keys = 9},
+    {.name = "no column", .length = 9, .keys = 9, .value_width = 0},
+};
+
+/* What `every` adds: sizes, each with every kind of mask. */
+std::vector<Case> more_cases() {
+  struct Size {
+    int64_t length, keys, width, value_width;
+  };
+  const Size sizes[] = {{1, 700, 33, 40}, {3, 1100, 64, 64}, {5, 17, 16, 3}, {20, 9, 8, 31}, {70, 300, 40, 33}, {130, 64, 64, 80}};
+  std::vector<Case> made;
+  for (const Size &size : sizes)
+    for (int masking = NO_MASK; masking <= ADDITIVE; masking++)
+      for (int spread = EVERYWHERE; spread <= (masking >= BOOLEAN ? TRANSPOSED : EVERYWHERE); spread++) {
+        Case c = {.name = "one of many sizes", .length = size.length, .keys = size.keys, .width = size.width, .value_width = size.value_width};
+        c.heads = 4, c.masking = (Masking)masking, c.spread = (Spread)spread, c.threads = 1 + spread % 3;
+        made.push_back(c);
+      }
+  return made;
+}
+
+/* ---- tensors ---------------------------------------------------------------------------------------------------- */
+
+int64_t bytes_of(int element) {
+  return element == MLBACKENDS_ATTENTION_FLOAT32 ? 4 : element == MLBACKENDS_ATTENTION_FLOAT64 ? 8 : element == MLBACKENDS_ATTENTION_BOOL ? 1 : 2;
+}
+
+/* Write a random number below one half in size, or a boolean. */
+void write_random(int element, uint32_t &seed, char *at) {
+  seed = seed * 1664525 + 1013904223;
+  const double wide = (double)(int32_t)seed / 4294967296.0;
+  const float number = (float)wide;
+  const uint16_t half = (uint16_t)((seed >> 16 & 0x8000) | 0x3000 | (seed >> 12 & 0x7ff));
   switch (element) {
-    case MLBACKENDS_ATTENTION_FLOAT32: return 4;
-    case MLBACKENDS_ATTENTION_FLOAT64: return 8;
-    case MLBACKENDS_ATTENTION_BOOL: return 1;
-    default: return 2;
+    case MLBACKENDS_ATTENTION_FLOAT64: memcpy(at, &wide, 8); break;
+    case MLBACKENDS_ATTENTION_FLOAT32: memcpy(at, &number, 4); break;
+    case MLBACKENDS_ATTENTION_FLOAT16: memcpy(at, &half, 2); break;
+    case MLBACKENDS_ATTENTION_BFLOAT16: memcpy(at, (const char *)&number + 2, 2); break;
+    case MLBACKENDS_ATTENTION_BOOL: *at = (char)(seed >> 30 & 1); break;
   }
 }
 
-struct Tensor {
-  std::unique_ptr<char[]> memory;
-  int64_t count;
-  int element;
+double read(int element, const char *at) {
+  uint32_t bits = 0;
+  float number;
+  double wide;
+  switch (element) {
+    case MLBACKENDS_ATTENTION_FLOAT64: return memcpy(&wide, at, 8), wide;
+    case MLBACKENDS_ATTENTION_FLOAT32: return memcpy(&number, at, 4), number;
+    case MLBACKENDS_ATTENTION_BFLOAT16: return memcpy((char *)&bits + 2, at, 2), memcpy(&number, &bits, 4), number;
+    case MLBACKENDS_ATTENTION_BOOL: return *at;
+  }
+  memcpy(&bits, at, 2);
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double size = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+  return bits & 0x8000 ? -size : size;
+}
 
-  Tensor(int64_t count_, int element_, unsigned seed) : memory(new char[count_ * bytes_of(element_)]), count(count_), element(element_) {
+/* (batch, heads, rows, columns); the last is contiguous. */
+struct Tensor {
+  int element;
+  std::unique_ptr<char[]> memory;
+  char *first; /* where the element of index 0 lies */
+  int64_t strides[3];
+
+  Tensor(int element_, int64_t batch, int64_t heads, int64_t rows, int64_t columns, Layout layout, uint32_t seed) : element(element_) {
+    const int64_t row = layout == ROWS_FIRST ? heads * columns : layout == APART ? columns + 5 : columns;
+    const int64_t head = layout == ROWS_FIRST ? columns : rows * row, all = rows * heads * (layout == APART ? row : columns);
+    const int64_t count = layout == ONE_BATCH ? all : batch * all, size = bytes_of(element);
+    const int64_t unused = layout == APART && count ? 5 : 0; /* behind the last row nothing lies */
+    memory.reset(new char[(count - unused) * size]);
+    for (int64_t i = 0; i < count - unused; i++) write_random(element, seed, memory.get() + i * size);
+    first = memory.get();
+    strides[0] = layout == ONE_BATCH ? 0 : all, strides[1] = head, strides[2] = row;
+    if (layout == BACKWARDS && rows) first += (rows - 1) * row * size, strides[2] = -row;
+  }
+  char *at(int64_t batch, int64_t head, int64_t row, int64_t column) const {
+    return first + (batch * strides[0] + head * strides[1] + row * strides[2] + column) * bytes_of(element);
+  }
+};
+
+struct Mask {
+  int element = MLBACKENDS_ATTENTION_NONE;
+  std::unique_ptr<char[]> memory;
+  int64_t strides[4] = {0, 0, 0, 0};
+
+  Mask(const Case &c, int elements) {
+    if (c.masking < BOOLEAN) return;
+    element = c.masking == BOOLEAN ? (int)MLBACKENDS_ATTENTION_BOOL : c.wide_mask && bytes_of(elements) == 2 ? (int)MLBACKENDS_ATTENTION_FLOAT32 : elements;
+    const bool of_rows = c.spread != KEYS, of_keys = c.spread != ROWS;
+    int64_t count = (of_rows ? c.length : 1) * (of_keys ? c.keys : 1);
+    strides[2] = of_rows ? (of_keys ? c.keys : 1) : 0, strides[3] = of_keys;
+    if (c.spread == TRANSPOSED) strides[2] = 1, strides[3] = c.length;
+    if (c.spread == EVERYWHERE) strides[1] = count, strides[0] = count * c.heads, count *= c.heads * c.batch;
+    memory.reset(new char[count * bytes_of(element)]);
+    uint32_t seed = 5;
     for (int64_t i = 0; i < count; i++) {
-      seed = seed * 1664525 + 1013904223;
-      const float number = (float)(seed >> 8) / 8388608.0f - 1.0f;
       char *at = memory.get() + i * bytes_of(element);
+      write_random(element, seed, at);
+      if (c.spread == FAR_KEYS) *at = i % c.keys >= 300;
+    }
+    if (c.masking == ADDITIVE) hide_some(count);
+  }
+  double number(int64_t batch, int64_t head, int64_t row, int64_t key) const {
+    return read(element, memory.get() + (batch * strides[0] + head * strides[1] + row * strides[2] + key * strides[3]) * bytes_of(element));
+  }
+
+ private:
+  void hide_some(int64_t count) { /* every seventh number becomes -inf */
+    const double wide = -INFINITY;
+    const float number = -INFINITY;
+    const uint16_t half = 0xfc00;
+    for (int64_t i = 3; i < count; i += 7) {
+      char *at = memory.get() + i * bytes_of(element);
+      if (element == MLBACKENDS_ATTENTION_FLOAT64) memcpy(at, &wide, 8);
       if (element == MLBACKENDS_ATTENTION_FLOAT32) memcpy(at, &number, 4);
-      if (element == MLBACKENDS_ATTENTION_FLOAT64) { const double wide = number; memcpy(at, &wide, 8); }
+      if (element == MLBACKENDS_ATTENTION_FLOAT16) memcpy(at, &half, 2);
       if (element == MLBACKENDS_ATTENTION_BFLOAT16) memcpy(at, (const char *)&number + 2, 2);
-      if (element == MLBACKENDS_ATTENTION_FLOAT16) { const uint16_t half = (uint16_t)((seed & 0x8000) | 0x3000 | (seed >> 20 & 0x7ff)); memcpy(at, &half, 2); }
-      if (element == MLBACKENDS_ATTENTION_BOOL) *at = (char)(seed >> 30 & 1);
     }
   }
-  void *data() { return memory.get(); }
 };
 
-int compute(int level, int element, int length, int keys, int width, int value_width, int masking, int threads) {
-  const int64_t batch = 2, heads = 4, key_heads = 2;
-  Tensor query(batch * heads * length * width, element, 1), key(batch * key_heads * keys * width, element, 2);
-  Tensor value(batch * key_heads * keys * value_width, element, 3), output(batch * heads * length * value_width, element, 4);
-  const int wide = element == MLBACKENDS_ATTENTION_FLOAT64 ? 8 : 4;
-  std::unique_ptr<char[]> logsumexp(new char[batch * heads * length * wide]);
+struct Inputs {
+  Tensor query, key, value;
+  Mask mask;
+
+  Inputs(const Case &c, int element)
+      : query(element, c.batch, c.heads, c.length, c.width, c.layout == ONE_BATCH ? HEADS_FIRST : c.layout, 1),
+        key(element, c.batch, c.key_heads, c.keys, c.width, c.layout, 2),
+        value(element, c.batch, c.value_heads, c.keys, c.value_width, c.layout, 3),
+        mask(c, element) {}
+};
+
+/* ---- the plain computation -------------------------------------------------------------------------------------- */
+
+/* Of one row: whether and how much each key counts, the log of the sum of exponentials, the result. */
+struct Row {
+  std::vector<double> weights, result;
+  double sum = 0;
+
+  Row(const Case &c, const Inputs &in, int64_t batch, int64_t head, int64_t row) : weights((size_t)c.keys), result((size_t)c.value_width) {
+    const int64_t key_head = head * c.key_heads / c.heads, value_head = head * c.value_heads / c.heads;
+    double largest = -INFINITY, total = 0;
+    for (int64_t k = 0; k < c.keys; k++) {
+      double score = 0;
+      for (int64_t d = 0; d < c.width; d++) score += read(in.query.element, in.query.at(batch, head, row, d)) * read(in.key.element, in.key.at(batch, key_head, k, d));
+      score *= c.scale;
+      if (c.masking == CAUSAL && k > row) score = -INFINITY;
+      if (c.masking == LOWER_RIGHT && k > row + c.keys - c.length) score = -INFINITY;
+      if (c.masking == BOOLEAN && !in.mask.number(batch, head, row, k)) score = -INFINITY;
+      if (c.masking == ADDITIVE) score += in.mask.number(batch, head, row, k);
+      weights[(size_t)k] = score;
+      largest = fmax(largest, score);
+    }
+    for (double &weight : weights) total += weight = largest == -INFINITY ? 0 : exp(weight - largest);
+    if (total == 0) return;
+    sum = largest + log(total);
+    for (int64_t k = 0; k < c.keys; k++) {
+      weights[(size_t)k] /= total;
+      for (int64_t v = 0; v < c.value_width; v++) result[(size_t)v] += weights[(size_t)k] * read(in.value.element, in.value.at(batch, value_head, k, v));
+    }
+  }
+};
+
+/* All rows, in order of batch, head and row. */
+std::vector<Row> computed(const Case &c, const Inputs &in) {
+  std::vector<Row> rows;
+  for (int64_t batch = 0; batch < c.batch; batch++)
+    for (int64_t head = 0; head < c.heads; head++)
+      for (int64_t row = 0; row < c.length; row++) rows.emplace_back(c, in, batch, head, row);
+  return rows;
+}
+
+/* How far a number of the element type may be from what double gives, all inputs being below one half. */
+double allowed(int element, double number) {
+  switch (element) {
+    case MLBACKENDS_ATTENTION_FLOAT64: return 1e-13;
+    case MLBACKENDS_ATTENTION_FLOAT32: return 2e-6;
+    case MLBACKENDS_ATTENTION_FLOAT16: return 2e-5 + fabs(number) / 2048;
+    default: return 5e-4 + fabs(number) / 256; /* weights of bfloat16 are rounded too */
+  }
+}
+
+/* ---- the library's -------------------------------------------------------------------------------------------- */
+
+void set_strides(int64_t *to, const Tensor &tensor) { memcpy(to, tensor.strides, sizeof tensor.strides); }
+
+bool complain(const char *what, int64_t place, double seen, double wanted) {
+  fprintf(stderr, "%s %lld is %.9g, not %.9g\n", what, (long long)place, seen, wanted);
+  return false;
+}
+
+/* Return whether the forward pass gives the rows. */
+bool forward_is_right(const Case &c, const Inputs &in, int level, const std::vector<Row> &rows) {
+  const int element = in.query.element, wide = element == MLBACKENDS_ATTENTION_FLOAT64 ? element : (int)MLBACKENDS_ATTENTION_FLOAT32;
+  Tensor out(element, c.batch, c.heads, c.length, c.value_width, c.layout == ONE_BATCH ? HEADS_FIRST : c.layout, 4);
+  std::unique_ptr<char[]> sums(new char[rows.size() * (size_t)bytes_of(wide)]);
+  memset(sums.get(), 0xff, rows.size() * (size_t)bytes_of(wide)); /* no numbers, so that one that is not written shows */
+  for (int64_t i = 0; i < (int64_t)rows.size(); i++)
+    if (c.value_width) memset(out.at(i / c.length / c.heads, i / c.length % c.heads, i % c.length, 0), 0xff, (size_t)(c.value_width * bytes_of(element)));
   Problem p;
   memset(&p, 0, sizeof p);
-  p.batch = batch, p.heads = heads, p.query_length = length, p.key_length = keys, p.head_dim = width, p.value_dim = value_width;
-  p.key_group = p.value_group = heads / key_heads;
-  const int64_t query_strides[] = {heads * length * width, (int64_t)length * width, width};
-  const int64_t key_strides[] = {key_heads * keys * width, (int64_t)keys * width, width};
-  const int64_t value_strides[] = {key_heads * keys * value_width, (int64_t)keys * value_width, value_width};
-  const int64_t output_strides[] = {heads * length * value_width, (int64_t)length * value_width, value_width};
-  memcpy(p.query_strides, query_strides, sizeof query_strides);
-  memcpy(p.key_strides, key_strides, sizeof key_strides);
-  memcpy(p.value_strides, value_strides, sizeof value_strides);
-  memcpy(p.output_strides, output_strides, sizeof output_strides);
-  p.query = query.data(), p.key = key.data(), p.value = value.data(), p.output = output.data();
-  p.logsumexp = logsumexp.get();
-  p.scale = 0.3, p.element = element, p.level = level, p.threads = threads;
-  const int mask_element = masking == 2 ? (int)MLBACKENDS_ATTENTION_BOOL : element;
-  Tensor mask(masking >= 2 ? (int64_t)length * keys : 0, mask_element, 5);
-  if (masking == 1) p.causal = 1, p.diagonal = keys - length;
-  if (masking >= 2) p.mask = mask.data(), p.mask_element = mask_element, p.mask_strides[2] = keys, p.mask_strides[3] = 1;
-  const int64_t needed = mlbackends_attention_workspace(&p);
-  std::unique_ptr<char[]> workspace(new char[needed]);
+  p.query = in.query.first, p.key = in.key.first, p.value = in.value.first, p.output = out.first;
+  p.mask = in.mask.memory.get(), p.logsumexp = c.sums ? sums.get() : nullptr;
+  p.batch = c.batch, p.heads = c.heads, p.query_length = c.length, p.key_length = c.keys, p.head_dim = c.width, p.value_dim = c.value_width;
+  p.key_group = c.heads / c.key_heads, p.value_group = c.heads / c.value_heads;
+  set_strides(p.query_strides, in.query), set_strides(p.key_strides, in.key);
+  set_strides(p.value_strides, in.value), set_strides(p.output_strides, out);
+  memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
+  p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT, p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
+  p.scale = c.scale, p.element = element, p.mask_element = in.mask.element, p.level = level, p.threads = c.threads;
+  std::unique_ptr<char[]> workspace(new char[mlbackends_attention_workspace(&p)]);
   p.workspace = workspace.get();
   int64_t next = 0;
-  while (next >= 0) next = mlbackends_attention_forward(&p, next, 1);
-  if (next != -1) return fprintf(stderr, "it returned %ld\n", (long)next), 1;
-  for (int64_t row = 0; row < batch * heads * length; row++) {
-    double sum;
-    float narrow;
-    memcpy(wide == 8 ? (void *)&sum : (void *)&narrow, logsumexp.get() + row * wide, wide);
-    if (!isfinite(wide == 8 ? sum : (double)narrow)) return fprintf(stderr, "row %ld is not finite\n", (long)row), 1;
+  while (next >= 0) next = mlbackends_attention_forward(&p, next, c.milliseconds);
+  if (next != -1) return complain("what it returned,", next, (double)next, -1);
+  for (int64_t i = 0; i < (int64_t)rows.size(); i++) {
+    const Row &row = rows[(size_t)i];
+    for (int64_t v = 0; v < c.value_width; v++) {
+      const double seen = read(element, out.at(i / c.length / c.heads, i / c.length % c.heads, i % c.length, v)), wanted = row.result[(size_t)v];
+      if (!(fabs(seen - wanted) <= allowed(element, wanted))) return complain("the result of row", i, seen, wanted);
+    }
+    if (!c.sums || !c.value_width) continue;
+    const double seen = read(wide, sums.get() + i * bytes_of(wide));
+    if (!(fabs(seen - row.sum) <= (wide == element && bytes_of(wide) == 8 ? 1e-12 : 1e-4))) return complain("the sum of row", i, seen, row.sum);
   }
-  return 0;
+  return true;
 }
 
-struct Size {
-  int length, keys, width, value_width;
-};
-const Size sizes[] = {{1, 1, 1, 1}, {1, 700, 33, 40}, {3, 1100, 64, 64}, {5, 17, 16, 3}, {20, 9, 8, 31}, {70, 300, 40, 33}, {130, 64, 64, 80}};
+/* ---- all of it -------------------------------------------------------------------------------------------------- */
 
-int grid(int threads) {
-  for (int level = 0; mlbackends_attention_level_name(level); level++) {
-    if (!mlbackends_attention_level_runs(level)) continue;
-    for (int element = MLBACKENDS_ATTENTION_FLOAT32; element <= MLBACKENDS_ATTENTION_FLOAT64; element++)
-      for (const Size &size : sizes)
-        for (int masking = 0; masking < 4; masking++)
-          if (compute(level, element, size.length, size.keys, size.width, size.value_width, masking, threads))
-            return fprintf(stderr, "%s, element %d, %d rows, mask %d\n", mlbackends_attention_level_name(level), element, size.length, masking), 1;
-  }
-  return 0;
+/* What is computed for each problem, element type and level. */
+typedef bool (*Check)(const Case &, const Inputs &, int level, const std::vector<Row> &);
+const Check checks[] = {forward_is_right};
+
+std::vector<Case> tried;
+
+/* Try every problem, and return how many were wrong. */
+int wrong_results() {
+  int wrong = 0;
+  for (const Case &c : tried)
+    for (int element = MLBACKENDS_ATTENTION_FLOAT32; element <= MLBACKENDS_ATTENTION_FLOAT64; element++) {
+      const Inputs in(c, element);
+      const std::vector<Row> rows = computed(c, in);
+      for (int level = 0; const char *name = mlbackends_attention_level_name(level); level++)
+        for (const Check check : checks)
+          if (mlbackends_attention_level_runs(level) && !check(c, in, level, rows)) {
+            fprintf(stderr, "%s: %s, element type %d\n", c.name, name, element);
+            wrong++;
+          }
+    }
+  return wrong;
 }
 
-void *call(void *failed) {
-  for (int round = 0; round < 20; round++)
-    for (const Size &size : sizes)
-      if (compute(0, MLBACKENDS_ATTENTION_FLOAT32, size.length, size.keys, size.width, size.value_width, round % 4, 1 + round % 4))
-        __atomic_store_n((int *)failed, 1, __ATOMIC_RELAXED);
+void *call(void *wrong) {
+  __atomic_add_fetch((int *)wrong, wrong_results(), __ATOMIC_RELAXED);
   return nullptr;
 }
 
 }  // namespace
 
 int main(int count, char **words) {
-  if (count > 1 && !strcmp(words[1], "address")) return grid(1);
-  int failed = 0;
-  std::vector<pthread_t> callers(4);
-  for (pthread_t &caller : callers) pthread_create(&caller, nullptr, call, &failed);
+  const std::string kind = count > 1 ? words[1] : "address";
+  tried.assign(table, table + sizeof table / sizeof *table);
+  if (count > 2 && !strcmp(words[2], "every"))
+    for (const Case &c : more_cases()) tried.push_back(c);
+  int wrong = 0;
+  std::vector<pthread_t> callers(kind == "thread" ? 3 : 0);
+  for (pthread_t &caller : callers) pthread_create(&caller, nullptr, call, &wrong);
+  if (callers.empty()) call(&wrong);
   for (pthread_t &caller : callers) pthread_join(caller, nullptr);
-  return failed;
+  printf("%zu problems, %d wrong\n", tried.size(), wrong);
+  return wrong != 0;
 }
