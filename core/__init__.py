@@ -34,7 +34,8 @@ _LAZY = {
     **{
         name: f"mlbackends.sdpa:{name}"
         for name in (
-            "SDPBackend", "sdpa_kernel", "scaled_dot_product_attention", "CausalBias", "CausalVariant",
+            "SDPBackend", "sdpa_kernel", "scaled_dot_product_attention",
+            "scaled_dot_product_attention_backward", "CausalBias", "CausalVariant",
             "causal_lower_right", "causal_upper_left",
         )
     },

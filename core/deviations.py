@@ -259,10 +259,10 @@ DEVIATIONS = (
         "There is no right answer.",
     ),
     Deviation(
-        "attention-without-gradients", ("scaled_dot_product_attention",),
-        "A result of tensors that require a gradient requires one.",
-        "Such tensors are refused with RuntimeError, unless inside torch.no_grad().",
-        "The gradient would be lost in silence: the kernels here go forward only.",
+        "attention-gradients-once", ("scaled_dot_product_attention",),
+        "The gradients of the plain formula can be differentiated again, those of flash attention cannot.",
+        "RuntimeError tells whoever differentiates them again, whichever backend computed them.",
+        "A backend gives gradients of its own, and none has formulas for the next order.",
     ),
     Deviation(
         "attention-dropout-is-a-probability", ("scaled_dot_product_attention",),

@@ -37,7 +37,7 @@ class FlashCpu(AttentionBackend):
         last_dim_contiguous(),
         no_dropout(),
     )
-    takes = frozenset({"lower_right"})
+    takes = frozenset({"logsumexp", "lower_right"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -71,8 +71,11 @@ class FlashCpu(AttentionBackend):
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Compute it, and for each row the logarithm of the sum of its exponentials, as an array."""
-        return self._attended(problem, query, key, value, mask, logsumexp=True)
+        """Compute it, and for each row the logarithm of the sum of its exponentials."""
+        from mlbackends.kernels.tensors.interchange import like
+
+        out, logsumexp = self._attended(problem, query, key, value, mask, logsumexp=True)
+        return out, like(query, logsumexp, logsumexp.dtype.name)
 
     def _attended(
         self,

@@ -89,6 +89,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     inner_dtype: the type to compute in; "" for float32 where the elements have 16 bits, and their own
     otherwise; "float64" for a result to measure others by; the 16-bit type itself where a backend may
     round to it between its steps.
+    logsumexp: the logarithm of the sum of each row's exponentials is wanted beside the output.
     device: the record of the processor that holds the tensors; its capability is "9.0" or "gfx942".
     """
 
@@ -103,6 +104,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     scale: float | None = None
     seed: int | None = None
     inner_dtype: str = ""
+    logsumexp: bool = False
     device: Device = field(default_factory=lambda: Device("cpu", 0))
 
     def __post_init__(self) -> None:
@@ -120,6 +122,12 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
             )
         if self.lower_right and not self.is_causal:
             raise InvalidProblem("lower_right says how a causal mask lies; is_causal is False")
+
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether query, key, value or a mask requires a gradient."""
+        tensors = (self.query, self.key, self.value, self.mask)
+        return any(spec is not None and spec.requires_grad for spec in tensors)
 
     @property
     def platform(self) -> str:

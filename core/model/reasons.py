@@ -113,6 +113,7 @@ CODES = {
     "mask-rank": "It does not take a mask of this number of dimensions.",
     "dropout": "It takes no dropout, or not this probability.",
     "gradient": "The inputs require a gradient, and it gives none, or not for this problem.",
+    "logsumexp": "The logarithm of the sum of each row's exponentials is asked for, and it tells none.",
     "inner-dtype": "It does not compute in the type that is asked for inside.",
     "nested": "It does not take nested tensors, or not these.",
     "not-deterministic": "Deterministic algorithms are asked for, and it is none.",

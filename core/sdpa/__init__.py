@@ -8,6 +8,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlbackends.sdpa.attend import scaled_dot_product_attention
+    from mlbackends.sdpa.attend_backward import scaled_dot_product_attention_backward
+    from mlbackends.sdpa.backend import Gradients
     from mlbackends.sdpa.bias import (
         CausalBias,
         CausalVariant,
@@ -21,22 +23,26 @@ if TYPE_CHECKING:
 _HOMES = {
     "CausalBias": "bias",
     "CausalVariant": "bias",
+    "Gradients": "backend",
     "SDPAParams": "params",
     "SDPBackend": "sdp_backend",
     "causal_lower_right": "bias",
     "causal_upper_left": "bias",
     "scaled_dot_product_attention": "attend",
+    "scaled_dot_product_attention_backward": "attend_backward",
     "sdpa_kernel": "switches",
 }
 
 __all__ = [
     "CausalBias",
     "CausalVariant",
+    "Gradients",
     "SDPAParams",
     "SDPBackend",
     "causal_lower_right",
     "causal_upper_left",
     "scaled_dot_product_attention",
+    "scaled_dot_product_attention_backward",
     "sdpa_kernel",
 ]
 

@@ -9,6 +9,7 @@ from mlbackends.sdpa.constraints import (
     Constraint,
     no_float64_inside,
     no_gradient,
+    no_logsumexp,
     no_lower_right,
     not_nested,
     unmet,
@@ -18,6 +19,7 @@ from mlbackends.sdpa.sdp_backend import SDPBackend
 RARE = {
     "float64_inside": no_float64_inside(),
     "gradient": no_gradient(),
+    "logsumexp": no_logsumexp(),
     "lower_right": no_lower_right(),
     "nested": not_nested(),
 }
@@ -106,7 +108,7 @@ class AttentionBackend:
         """Compute it, and the logarithm of the sum of each row's exponentials: (..., H, L).
 
         That is of float64 for float64, else of float32, of the kind of query, and 0 for a row that sees
-        no key. A backend that takes "gradient" has it.
+        no key. A backend that takes "logsumexp" or "gradient" has it.
         """
         raise NotImplementedError
 

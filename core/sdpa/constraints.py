@@ -295,6 +295,15 @@ def no_gradient() -> Constraint:
     return Constraint("gradient", "inputs that require no gradient", test, hint)
 
 
+def no_logsumexp() -> Constraint:
+    """Ask that nobody wants the logarithm of the sum of each row's exponentials."""
+
+    def test(problem: AttentionProblem) -> str:
+        return "the logsumexp of each row is asked for; it tells none" if problem.logsumexp else ""
+
+    return Constraint("logsumexp", "no demand for the logsumexp of each row", test)
+
+
 def not_nested() -> Constraint:
     """Ask for plain tensors, not nested ones."""
 

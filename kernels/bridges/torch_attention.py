@@ -1,7 +1,7 @@
 """scaled_dot_product_attention on torch tensors, by our dispatcher where it can, by torch where not.
 
-Ours are dense tensors on the CPU without dropout. Gradients are torch's: the backward pass computes
-attention again with torch's own kernel and differentiates that.
+Ours are dense tensors on the CPU without dropout, and their gradients. For gradients of gradients the
+backward pass computes attention again with torch's own kernel and differentiates that.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from mlbackends.kernels.bridges import torch_gradients
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend
+from mlbackends.sdpa import attend, attend_backward
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 #: torch._fused_sdp_choice's answer for flash attention, as in torch.nn.attention.SDPBackend.
@@ -41,42 +42,66 @@ def attention(
     if dropout_p != 0 or not ours or _is_traced():
         return functional.scaled_dot_product_attention(*tensors, dropout_p, **options)
     tensors = tuple(map(_cast, tensors))
-    result = _computed(tensors, options)
+    wanted = torch.is_grad_enabled() and any(
+        each is not None and each.requires_grad for each in tensors
+    )
+    result = _computed(tensors, options, logsumexp=wanted)
     if result is None:
         return functional.scaled_dot_product_attention(*tensors, **options)
-    result = _laid_out(result, tensors, options)
-    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors):
-        return _Recomputed.apply([result], options, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
-    return result
+    if not wanted:
+        return _laid_out(result, tensors, options)
+    found = [_laid_out(result[0], tensors, options), result[1]]
+    return _Attention.apply(found, options, *tensors)[0]  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
-class _Recomputed(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
-    """Gives a result that we computed the gradients that torch's attention has."""
-
-    @staticmethod
-    def forward(ctx: Any, result: list[Any], options: dict[str, Any], *tensors: Any) -> Any:
-        """Return the result, which stands in a list so that it is no input of the graph."""
-        ctx.options = options
-        ctx.save_for_backward(*tensors)
-        return result.pop()
+class _Attention(torch_gradients.Attention):
+    """Our gradients, and torch's where they are to be differentiated or nobody of ours has any."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        """Compute again with torch, and return the gradients of query, key, value and mask."""
-        again = torch.is_grad_enabled()  # the caller wants to differentiate the gradients, too
-        wanted = ctx.needs_input_grad[2:]
-        with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-            # An alias for each: query and key may be one tensor, and have gradients of their own.
-            tensors = [
-                _alias(each, needed, connected=again)
-                for each, needed in zip(ctx.saved_tensors, wanted, strict=True)
-            ]
-            result = functional.scaled_dot_product_attention(*tensors, **ctx.options)
-            inputs = [each for each, needed in zip(tensors, wanted, strict=True) if needed]
-            found = iter(
-                torch.autograd.grad(result, inputs, gradient, create_graph=again, allow_unused=True)
-            )
-        return (None, None, *(next(found) if needed else None for needed in wanted))
+    def backward(ctx: Any, grad_out: Any, _: Any) -> Any:
+        """Return the gradients of query, key, value and mask."""
+        options, wanted = ctx.differentiate, ctx.needs_input_grad[2:]
+        found = None if torch.is_grad_enabled() else _gradients(ctx, grad_out, options)
+        if found is None:
+            found = _recomputed(ctx.saved_tensors[:4], wanted, grad_out, options)
+        return (
+            None,
+            None,
+            *(each if needed else None for each, needed in zip(found, wanted, strict=True)),
+        )
+
+
+def _gradients(ctx: Any, grad_out: Any, options: dict[str, Any]) -> Any:
+    """Return our gradients, None where nobody can compute them now."""
+    query, key, value, mask, out, logsumexp = ctx.saved_tensors
+    try:
+        return attend_backward.scaled_dot_product_attention_backward(
+            *(grad_out, query, key, value, out, logsumexp),
+            attn_mask=mask,
+            attn_mask_gradient=ctx.needs_input_grad[5],
+            **options,
+        )
+    except NoBackend:
+        return None
+
+
+def _recomputed(
+    tensors: tuple[Any, ...], wanted: tuple[bool, ...], grad_out: Any, options: dict[str, Any]
+) -> list[Any]:
+    """Compute again with torch, and return the gradients of the wanted tensors."""
+    again = torch.is_grad_enabled()  # the caller wants to differentiate the gradients, too
+    with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        # An alias for each: query and key may be one tensor, and have gradients of their own.
+        aliases = [
+            _alias(each, needed, connected=again)
+            for each, needed in zip(tensors, wanted, strict=True)
+        ]
+        result = functional.scaled_dot_product_attention(*aliases, **options)
+        inputs = [each for each, needed in zip(aliases, wanted, strict=True) if needed]
+        found = iter(
+            torch.autograd.grad(result, inputs, grad_out, create_graph=again, allow_unused=True)
+        )
+    return [next(found) if needed else None for needed in wanted]
 
 
 def _alias(tensor: Any, needed: bool, *, connected: bool) -> Any:
@@ -115,11 +140,13 @@ def _cast(tensor: Any) -> Any:
     return tensor.to(torch.get_autocast_dtype("cpu"))
 
 
-def _computed(tensors: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the dispatcher's result, None where nobody can compute it."""
+def _computed(tensors: tuple[Any, ...], options: dict[str, Any], *, logsumexp: bool) -> Any:
+    """Return the dispatcher's result, if asked with each row's logarithm; None where nobody can."""
     query, key, value, mask = (None if each is None else each.detach() for each in tensors)
     try:
-        return attend.scaled_dot_product_attention(query, key, value, mask, **options)
+        return attend.scaled_dot_product_attention(
+            query, key, value, mask, return_logsumexp=logsumexp, **options
+        )
     except NoBackend:
         return None
     except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first

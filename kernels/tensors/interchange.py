@@ -9,7 +9,7 @@ from typing import Any
 
 from mlbackends.kernels.tensors import bfloat16
 from mlbackends.kernels.tensors.arithmetic import numpy
-from mlbackends.sdpa.describe import describe, is_torch
+from mlbackends.sdpa.describe import describe, dtype_name, is_torch
 
 
 def as_array(tensor: Any) -> Any:
@@ -34,20 +34,20 @@ def as_array(tensor: Any) -> Any:
     return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
 
 
-def like(original: Any, array: Any) -> Any:
+def like(original: Any, array: Any, dtype: str = "") -> Any:
     """Return an array as the same kind of tensor as the original, on its device.
 
-    array: of the original's element type, for bfloat16 its patterns. A kind that offers no way to
-    make one of it gets the array itself; a buffer gets a memoryview.
+    array: of elements of `dtype`, left out, of the original's; for bfloat16 its patterns. A kind that
+    offers no way to make one of it gets the array itself; a buffer gets a memoryview.
     """
     np = numpy()
-    if is_torch(original):
-        return _to_torch(original, array)
     if not hasattr(original, "dtype"):
         return memoryview(array)
-    dtype = original.dtype
-    if describe(original).dtype == "bfloat16":
-        array = array.view(np.dtype(dtype))
+    dtype = dtype or dtype_name(original.dtype)
+    if is_torch(original):
+        return _to_torch(original, array, dtype)
+    if dtype == "bfloat16":
+        array = array.view(np.dtype(original.dtype))
     if isinstance(original, np.ndarray):
         return array
     if hasattr(original, "__array_namespace__"):
@@ -83,13 +83,17 @@ def drawn_seed(tensor: Any) -> int:
     return int(numpy().random.randint(0, 2**63 - 1, dtype="int64"))  # what numpy.random.seed seeds
 
 
-def zeros_like(original: Any, shape: tuple[int, ...]) -> Any:
-    """Return a tensor of zeros of another shape, of the original's kind, element type and device."""
+def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
+    """Return a tensor of zeros of another shape, of the original's kind and device.
+
+    dtype: of its elements, left out, the original's.
+    """
     if is_torch(original):
-        return original.new_zeros(shape)
+        element = getattr(sys.modules["torch"], dtype) if dtype else original.dtype
+        return original.new_zeros(shape, dtype=element)
     np = numpy()
-    dtype = describe(original).dtype
-    return like(original, np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype))
+    dtype = dtype or describe(original).dtype
+    return like(original, np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype), dtype)
 
 
 def _of_torch(tensor: Any) -> Any:
@@ -104,9 +108,9 @@ def _of_torch(tensor: Any) -> Any:
     return np.from_dlpack(tensor)
 
 
-def _to_torch(original: Any, array: Any) -> Any:
+def _to_torch(original: Any, array: Any, dtype: str) -> Any:
     torch = sys.modules["torch"]
-    if original.dtype == torch.bfloat16:
+    if dtype == "bfloat16":
         found = torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
     else:
         found = torch.from_dlpack(array)

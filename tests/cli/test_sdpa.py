@@ -35,7 +35,7 @@ class Fake(AttentionBackend):
     takes = frozenset({{"lower_right"}})
     tolerance = {{"float32": 2.0}}
     def run(self, problem, query, key, value, mask=None):
-        right = registry.load("kernels", "math").attend(problem, query, key, value, mask)
+        right = registry.load("kernels", "math").attend(problem, query, key, value, mask)[0]
         {body}
 """
 BODIES = {
@@ -224,7 +224,8 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     entries = {each["name"]: each for each in data["backends"]}
 
     assert entries["math"]["why_not_here"] == []
-    assert "inputs that require no gradient" in entries["math"]["takes"]
+    assert "inputs that require no gradient" in entries["flash_triton"]["takes"]
+    assert "inputs that require no gradient" not in entries["math"]["takes"]
     assert entries["torch_flash"]["peer"]
     assert ran("list").stdout.count("\n  is") == len(entries)
     assert ran("list", "--format", "markdown").stdout.count("\n| ") == len(entries) + 1

@@ -29,7 +29,7 @@ ELSEWHERE = {
     "test_sdpa_agrees.py": {
         "attention-mask-beside-causal": "test_a_mask_beside_causal_is_refused_as_documented_where",
         "attention-lengths-checked": "test_lengths_that_differ_are_refused_where_torchs_flash",
-        "attention-without-gradients": "test_gradients_are_refused_and_not_silently_lost",
+        "attention-gradients-once": "test_gradients_of_gradients_are_refused_and_not_silently_lost",
         "attention-dropout-is-a-probability": "test_dropout_that_is_no_probability_is_none_to",
         "attention-takes-no-nested-tensors": "test_nested_tensors_are_computed_by_torchs_formula",
         "attention-tells-all-reasons": "test_reasons_are_warnings_in_torch_and_in_the_exception",

@@ -188,6 +188,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         {"inner_dtype": "float64"},
         "float64 is asked for inside",
     ),
+    (c.no_logsumexp(), {}, {"logsumexp": True}, "the logsumexp of each row is asked for"),
 ]
 
 
@@ -215,7 +216,7 @@ def test_a_code_stays_what_scripts_know_it_by() -> None:
         *("batch-differs", "heads-differ", "head-dim-differs", "head-dim-too-large"),
         *("head-dim-unaligned", "empty-sequence", "causal-not-square", "causal-lower-right"),
         *("rows-not-contiguous", "mask", "mask-gradient", "mask-rank", "dropout", "gradient"),
-        *("nested", "inner-dtype"),
+        *("nested", "inner-dtype", "logsumexp"),
     }
 
 

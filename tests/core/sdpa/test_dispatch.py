@@ -143,6 +143,7 @@ def test_what_is_rare_is_refused_for_a_backend_that_does_not_name_it(rare: str) 
     asking = {
         "float64_inside": {"inner_dtype": "float64"},
         "gradient": {"query": TensorSpec(SPEC.shape, SPEC.dtype, requires_grad=True)},
+        "logsumexp": {"logsumexp": True},
         "lower_right": {
             "query": TensorSpec((2, 4, 8, 64), "float16"),
             "is_causal": True,

@@ -1,0 +1,1 @@
+"""The plain formula of attention in numpy, forward and backward."""

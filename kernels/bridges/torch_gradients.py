@@ -1,0 +1,109 @@
+"""Our attention in torch's graph of gradients: the backward pass is that of the backend that computed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlbackends.model.problem import AttentionProblem
+    from mlbackends.sdpa.backend import AttentionBackend
+
+
+def attended(
+    backend: AttentionBackend,
+    problem: AttentionProblem,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention with a gradient, and each row's logarithm without one.
+
+    A backward pass drops the weights that were dropped here.
+    """
+    if 0 < problem.dropout < 1 and problem.seed is None:
+        from msgspec.structs import replace
+
+        from mlbackends.kernels.tensors.interchange import drawn_seed
+
+        problem = replace(problem, seed=drawn_seed(query))
+
+    def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
+        return backend.run_backward(problem, grad_out, *saved)
+
+    found = list(backend.run_with_logsumexp(problem, query, key, value, mask))
+    return Attention.apply(found, differentiate, query, key, value, mask)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+def connected(zeros: torch.Tensor, *tensors: torch.Tensor) -> torch.Tensor:
+    """Return the result of an empty problem as one of tensors, to which it gives zeros."""
+    return _Empty.apply([zeros], *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    """Joins what was computed to the tensors that it was computed from: query, key, value and mask."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, found: list[Any], differentiate: Callable[..., tuple[Any, ...]], *tensors: Any
+    ) -> tuple[Any, Any]:
+        """Return the result and each row's logarithm, which stand in a list so that they are no inputs.
+
+        differentiate: takes the gradient of the result, the tensors, the result and the logarithms, and
+        returns a gradient for each of the tensors.
+        """
+        out, logsumexp = found
+        found.clear()
+        ctx.differentiate = differentiate
+        ctx.save_for_backward(*tensors, out, logsumexp)
+        ctx.mark_non_differentiable(logsumexp)
+        return out, logsumexp
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Any, _: Any) -> tuple[Any, ...]:
+        """Return the gradients of what requires one."""
+        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        with torch.no_grad():
+            found = ctx.differentiate(grad_out, *saved)
+        places = [place for place, wanted in enumerate(needed) if wanted]
+        given = [found[place] for place in places]
+        if (
+            torch.is_grad_enabled()
+        ):  # torch.autograd.Function.once_differentiable asks grad_out alone
+            given = _Last.apply(given, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]
+        back: list[Any] = [None] * len(needed)
+        for place, each in zip(places, given, strict=True):
+            back[place] = each
+        return None, None, *back
+
+
+class _Last(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    """Gradients that cannot be differentiated: whoever tries is told so."""
+
+    @staticmethod
+    def forward(ctx: Any, found: list[Any], *tensors: Any) -> tuple[Any, ...]:
+        del ctx, tensors
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        del ctx, gradients
+        raise RuntimeError(
+            "scaled_dot_product_attention() was differentiated once already, and its gradients have"
+            " no gradients of their own: leave create_graph away, or let torch compute it"
+        )
+
+
+class _Empty(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    @staticmethod
+    def forward(ctx: Any, found: list[Any], *tensors: Any) -> Any:
+        ctx.save_for_backward(*tensors)
+        return found.pop()
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> tuple[Any, ...]:
+        return None, *(torch.zeros_like(each) for each in ctx.saved_tensors)
