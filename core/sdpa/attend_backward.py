@@ -61,7 +61,8 @@ def scaled_dot_product_attention_backward(
     asked = requested(_OPERATION, query, key, value, attn_mask, options)
     refuse_unreadable(results, f"{_OPERATION.name}(): ", meta=True)
     _refuse_results(asked, results, _OPERATION.described("query", query).device)
-    _refuse_gradients({**results, "query": query, "key": key, "value": value, "mask": asked.mask})
+    named = {"query": query, "key": key, "value": value, "attn_mask": asked.mask}
+    _refuse_gradients({**named, **results})
     if asked.problem is None:
         return _zeros(query, key, value, asked.mask if attn_mask_gradient else None)
     problem = _wanting(asked.problem, mask=attn_mask_gradient)
@@ -91,11 +92,10 @@ def _refuse_results(asked: Request, results: dict[str, Any], place: str) -> None
     """Raise RuntimeError unless grad_out, out and logsumexp are as the forward call returns them."""
     shapes = {"logsumexp": asked.output_shape[:-1]}
     dtypes = {"logsumexp": asked.logsumexp_dtype}
-    nested = asked.problem is not None and asked.problem.query.nested
     for name, tensor in results.items():
         spec = _OPERATION.described(name, tensor)
         shape, dtype = shapes.get(name, asked.output_shape), dtypes.get(name, asked.dtype)
-        if spec.shape != shape and not nested:
+        if asked.output_shape and spec.shape != shape:  # of nested tensors nothing is known
             raise RuntimeError(f"{name} has the shape {list(spec.shape)}; it must be {list(shape)}")
         if spec.dtype != dtype:
             raise RuntimeError(f"{name} is of {spec.dtype}; it must be of {dtype}")

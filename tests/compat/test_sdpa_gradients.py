@@ -1,0 +1,404 @@
+"""Gradients of our attention through torch's graph, beside those of torch's flash attention and formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = pytest.importorskip("torch")
+
+import mlbackends
+from mlbackends.model.errors import NoBackend
+from mlbackends.sdpa.dispatch import backends
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+pytestmark = [
+    pytest.mark.torch,
+    # torch's own, while it traces.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+]
+ours: Any = mlbackends.scaled_dot_product_attention
+backward: Any = mlbackends.scaled_dot_product_attention_backward
+attention: Any = torch.nn.functional.scaled_dot_product_attention
+DTYPES = {
+    torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2
+}  # fmt: skip
+DIFFERENTIABLE = [
+    each.answers_to for each in backends() if "gradient" in each.takes and not each.missing_parts()
+]
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=DIFFERENTIABLE, ids=lambda kind: kind.name)
+def kind(request: Any) -> Any:
+    """Compute with one kind of our backends, each that has gradients in turn."""
+    with mlbackends.sdpa_kernel(request.param):
+        yield request.param
+
+
+def drawn(*shape: int, dtype: Any = torch.float64) -> Any:
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+LOWER = torch.ones(5, 7).tril().bool()
+LOWER[2] = False
+CASES: dict[str, Any] = {
+    "plain": lambda f, q, k, v: f(q, k, v),
+    "causal": lambda f, q, k, v: f(q, k, v, is_causal=True),
+    "scale": lambda f, q, k, v: f(q, k, v, scale=-0.7),
+    "boolean mask": lambda f, q, k, v: f(q, k, v, LOWER),
+    "float mask": lambda f, q, k, v: f(
+        q, k, v, torch.zeros(5, 7, dtype=q.dtype).masked_fill(~LOWER, -torch.inf) + 0.5
+    ),
+    "mask that broadcasts": lambda f, q, k, v: f(q, k, v, LOWER.expand(2, 1, 5, 7)),
+    "heads behind": lambda f, q, k, v: f(
+        *(each.transpose(1, 2).contiguous().transpose(1, 2) for each in (q, k, v))
+    ),
+    "rows backwards": lambda f, q, k, v: f(q.flip(2), k[:, :, ::2], v[:, :, ::2]),
+    "query as value": lambda f, q, k, v: f(q, q, q) + 0 * (k.sum() + v.sum()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kernel", ["FLASH_ATTENTION", "MATH"])
+def test_gradients_are_torch_s(case: str, dtype: Any, kernel: str, kind: Any) -> None:
+    tensors = [drawn(2, 4, length, 8, dtype=dtype) for length in (5, 7, 7)]
+    grad_out = torch.randn(2, 4, 5, 8, dtype=dtype)
+    call = CASES[case]
+
+    found = torch.autograd.grad(call(ours, *tensors), tensors, grad_out)
+
+    with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, kernel)):
+        wanted = torch.autograd.grad(call(attention, *tensors), tensors, grad_out)
+    near = DTYPES[dtype]
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.dtype == dtype
+        torch.testing.assert_close(mine, theirs, rtol=near, atol=2 * near)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_the_slopes_of_our_results(case: str, kind: Any) -> None:
+    tensors = [drawn(1, 2, length, 4) for length in (5, 7, 7)]
+    call = CASES[case]
+    masked = case == "mask that broadcasts"
+    if masked:
+        tensors = [drawn(2, 2, length, 4) for length in (5, 7, 7)]
+
+    assert torch.autograd.gradcheck(lambda *given: call(ours, *given), tensors, fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (1, 5), (3, 1), (4, 3, 5), (1, 4, 1, 5), (2, 1, 3, 1), (2, 4, 3, 5)]
+)
+def test_a_mask_of_numbers_has_a_gradient_whatever_it_broadcasts(shape: Any, kind: Any) -> None:
+    inputs = (drawn(2, 4, 3, 4), drawn(2, 2, 5, 4), drawn(2, 2, 5, 6), drawn(*shape))
+
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, mask: ours(q, k, v, mask, enable_gqa=True), inputs, fast_mode=True
+    )
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.bfloat16])
+def test_a_mask_s_gradient_is_of_the_mask_s_type(wide: Any, kind: Any) -> None:
+    query = drawn(1, 2, 3, 4, dtype=torch.bfloat16)
+    mask = drawn(3, 3, dtype=wide)
+
+    ours(query, query, query, mask).sum().backward()
+
+    assert (mask.grad.dtype, query.grad.dtype) == (wide, torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 4), (5, 4), (5, 2)),
+        ((2, 3, 4), (2, 5, 4), (2, 5, 4)),
+        ((2, 1, 3, 4), (1, 4, 5, 4), (2, 4, 5, 4)),
+        ((4, 3, 4), (2, 4, 5, 4), (1, 5, 3)),
+        ((2, 2, 2, 3, 4), (2, 1, 2, 5, 4), (5, 4)),
+    ],
+    ids=str,
+)
+def test_what_was_broadcast_gets_the_sum(shapes: Any, kind: Any) -> None:
+    inputs = tuple(drawn(*shape) for shape in shapes)
+    assert torch.autograd.gradcheck(ours, inputs, fast_mode=True)
+
+
+def test_dropout_has_the_gradients_of_what_it_kept() -> None:
+    inputs = tuple(drawn(2, 2, 5, 4) for _ in "qkv")
+
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: ours(q, k, v, dropout_p=0.4, seed=7), inputs, fast_mode=True
+    )
+    out = ours(*inputs, dropout_p=0.4)
+    once = torch.autograd.grad(out.sum(), inputs, retain_graph=True)
+    torch.rand(3)
+    again = torch.autograd.grad(out.sum(), inputs)
+    torch.testing.assert_close(again, once, rtol=0, atol=0)
+
+
+def test_a_checkpoint_drops_the_same_again() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    query = drawn(2, 2, 5, 4)
+
+    def attended(query: Any) -> Any:
+        return ours(query, query, query, dropout_p=0.4)
+
+    torch.manual_seed(3)
+    wanted = torch.autograd.grad(attended(query).sum(), query)
+    torch.manual_seed(3)
+    found = torch.autograd.grad(checkpoint(attended, query, use_reentrant=False).sum(), query)
+
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("needed", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)])
+def test_only_what_requires_a_gradient_gets_one(needed: Any, kind: Any) -> None:
+    tensors = [torch.randn(1, 2, 3, 4, requires_grad=bool(each)) for each in needed]
+
+    ours(*tensors).sum().backward()
+
+    assert [each.grad is not None for each in tensors] == [bool(each) for each in needed]
+
+
+def test_without_grad_mode_the_result_is_plain() -> None:
+    query = drawn(1, 2, 3, 4)
+    for without in (torch.no_grad, torch.inference_mode):
+        with without():
+            out, logsumexp = ours(query, query, query, return_logsumexp=True)
+            assert not out.requires_grad and not logsumexp.requires_grad
+
+
+def test_the_logsumexp_is_a_tensor_without_a_gradient(kind: Any) -> None:
+    query = drawn(1, 2, 3, 4, dtype=torch.bfloat16)
+
+    out, logsumexp = ours(query, query, query, return_logsumexp=True)
+
+    scores = query.double() @ query.double().mT / 2
+    assert out.requires_grad and not logsumexp.requires_grad
+    torch.testing.assert_close(
+        logsumexp, scores.logsumexp(-1).float().detach(), rtol=1e-3, atol=1e-3
+    )
+    ours(query, query, query)[0].sum().backward()
+    assert query.grad is not None
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_what_was_written_to_after_the_forward_pass_is_noticed(which: int, kind: Any) -> None:
+    leaves = [drawn(1, 2, 3, 4) for _ in "qkv"] + [drawn(3, 3)]
+    tensors = [each * 1 for each in leaves]
+    tensors.append(ours(*tensors))
+    total = (tensors[4] * 1).sum()
+
+    with torch.no_grad():
+        tensors[which].add_(1)
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_a_graph_is_spent_unless_it_is_retained(kind: Any) -> None:
+    query = drawn(1, 2, 3, 4)
+    out = ours(query, query, query).sum()
+    out.backward(retain_graph=True)
+    out.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()
+
+
+@pytest.mark.parametrize("way", ["of the result", "of the gradient that came", "of an input"])
+def test_gradients_of_gradients_are_refused(way: str, kind: Any) -> None:
+    query = drawn(1, 2, 3, 4)
+    coming = torch.ones(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
+    key = torch.randn(1, 2, 3, 4, dtype=torch.float64)
+    grad_out = coming if way == "of the gradient that came" else coming.detach()
+
+    (once,) = torch.autograd.grad(ours(query, key, key), query, grad_out, create_graph=True)
+
+    torch.testing.assert_close(
+        once, torch.autograd.grad(attention(query, key, key), query, grad_out)[0]
+    )
+    with pytest.raises(RuntimeError, match="no gradients of their own"):
+        (once.sum() + query.sum()).backward()
+
+
+def test_rows_that_see_nothing_and_numbers_that_are_none_go_where_torch_s_go() -> None:
+    query, key, value = (drawn(1, 1, 4, 3) for _ in "qkv")
+    mask = torch.ones(4, 4).bool()
+    mask[1] = False
+    found = torch.autograd.grad(ours(query, key, value, mask).sum(), (query, key, value))
+    assert not found[0][0, 0, 1].any()
+
+    broken = value.detach().clone()
+    broken[0, 0, 2, 1] = torch.nan
+    broken.requires_grad_()
+    mine = torch.autograd.grad(ours(query, key, broken).sum(), (query, key, broken))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        theirs = torch.autograd.grad(attention(query, key, broken).sum(), (query, key, broken))
+    for one, other in zip(mine, theirs, strict=True):
+        assert torch.equal(one.isnan(), other.isnan())
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 4, 8), (1, 2, 0, 8), (1, 0, 4, 8)])
+def test_what_is_empty_is_zeros_in_the_graph(shape: Any) -> None:
+    query, mask = drawn(*shape), drawn(shape[2], shape[2])
+    out = ours(query, query, query, mask)
+    assert out.grad_fn is not None and attention(query, query, query, mask).grad_fn is not None
+
+    out.sum().backward()
+
+    assert query.grad.shape == shape and not query.grad.any()
+
+
+def test_a_subclass_and_a_parameter_get_theirs(kind: Any) -> None:
+    query = torch.nn.Parameter(torch.randn(1, 2, 3, 4))
+    named = (
+        drawn(1, 2, 3, 4, dtype=torch.float32)
+        .detach()
+        .as_subclass(type("Named", (torch.Tensor,), {}))
+    )
+    named.requires_grad_()
+
+    ours(query, named, named).sum().backward()
+
+    assert query.grad is not None and named.grad is not None
+
+
+def test_a_hook_and_a_gradient_that_repeats_one_number_are_served(kind: Any) -> None:
+    query = drawn(1, 2, 3, 4)
+    seen = []
+    out = ours(query, query, query)
+    out.register_hook(lambda grad: seen.append(grad.stride()))
+
+    out.sum().backward()
+
+    theirs = torch.autograd.grad(attention(query, query, query).sum(), query)[0]
+    assert seen == [(0, 0, 0, 0)]
+    torch.testing.assert_close(query.grad, theirs)
+
+
+def test_on_the_meta_device_shapes_go_back() -> None:
+    query = torch.empty(2, 4, 5, 8, device="meta", requires_grad=True)
+    key, value = (
+        torch.empty(2, 2, 7, 8, device="meta", requires_grad=True),
+        drawn(2, 2, 7, 3).to("meta"),
+    )
+    mask = torch.empty(5, 7, device="meta", requires_grad=True)
+
+    found = torch.autograd.grad(
+        ours(query, key, value.float(), mask, enable_gqa=True).sum(), (query, key, mask)
+    )
+
+    assert [tuple(each.shape) for each in found] == [(2, 4, 5, 8), (2, 2, 7, 8), (5, 7)]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, at a break
+def test_who_compiles_a_function_finds_our_gradients_in_it(kind: Any) -> None:
+    query = drawn(1, 2, 3, 4)
+
+    def function(x: Any) -> Any:
+        return ours(x * 2, x, x).square()
+
+    wanted = torch.autograd.grad(function(query).sum(), query)
+    torch._dynamo.reset()
+    found = torch.autograd.grad(torch.compile(function, backend="eager")(query).sum(), query)
+
+    torch.testing.assert_close(found, wanted)
+
+
+def test_transforms_of_torch_func_are_refused_in_words() -> None:
+    query = drawn(2, 2, 3, 4).detach()
+    with pytest.raises(RuntimeError, match=r"torch\.func"):
+        torch.func.grad(lambda q: ours(q, q, q).sum())(query)
+    with pytest.raises(RuntimeError, match="batched by vmap"):
+        torch.vmap(lambda q: ours(q, q, q))(query)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(query, query)
+        with pytest.raises(RuntimeError, match="forward-mode"):
+            ours(dual, dual, dual)
+
+
+# ---- the function itself ------------------------------------------------------------
+
+
+def test_it_takes_and_gives_torch_s_tensors(kind: Any) -> None:
+    tensors = [drawn(1, 2, 3, 4).detach() for _ in "qkv"]
+    grad_out = drawn(1, 2, 3, 4).detach()
+    results = ours(*tensors, return_logsumexp=True)
+
+    found = backward(grad_out, *tensors, *results)
+
+    leaves = [each.clone().requires_grad_() for each in tensors]
+    wanted = torch.autograd.grad(attention(*leaves), leaves, grad_out)
+    torch.testing.assert_close(tuple(found[:3]), wanted)
+    assert found.mask is None
+
+
+def test_torch_s_own_results_are_taken(kind: Any) -> None:
+    tensors = [torch.randn(1, 2, 3, 4) for _ in "qkv"]
+    grad_out = torch.randn(1, 2, 3, 4)
+    out, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*tensors)
+
+    found = backward(grad_out, *tensors, out, logsumexp)
+
+    wanted = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        grad_out, *tensors, out, logsumexp, 0.0, False
+    )
+    torch.testing.assert_close(tuple(found[:3]), tuple(wanted))
+
+
+def test_torch_s_bias_is_a_mask_too(kind: Any) -> None:
+    from torch.nn.attention.bias import causal_lower_right
+
+    tensors = [torch.randn(1, 2, length, 4) for length in (3, 5, 5)]
+    grad_out = torch.randn(1, 2, 3, 4)
+    bias, mask = causal_lower_right(3, 5), torch.ones(3, 5).tril(2).bool()
+
+    found = backward(
+        grad_out, *tensors, *ours(*tensors, bias, return_logsumexp=True), attn_mask=bias
+    )
+
+    wanted = backward(
+        grad_out, *tensors, *ours(*tensors, mask, return_logsumexp=True), attn_mask=mask
+    )
+    torch.testing.assert_close(tuple(found[:3]), tuple(wanted[:3]))
+
+
+def test_what_torch_would_record_is_refused(kind: Any) -> None:
+    query = drawn(1, 2, 3, 4)
+    out, logsumexp = ours(query, query, query, return_logsumexp=True)
+    given = (torch.ones_like(out), query, query, query, out, logsumexp)
+
+    with pytest.raises(RuntimeError, match=r"query requires a gradient.+torch.no_grad\(\)"):
+        backward(*given)
+    with torch.no_grad():
+        assert backward(*given).query.shape == query.shape
+
+
+def test_tensors_on_another_device_are_refused() -> None:
+    query = torch.randn(1, 2, 3, 4)
+    out, logsumexp = ours(query, query, query, return_logsumexp=True)
+    with pytest.raises(RuntimeError, match="out lies on meta; query lies on cpu"):
+        backward(out, query, query, query, out.to("meta"), logsumexp)
+
+
+def test_a_backend_without_gradients_says_so() -> None:
+    query = drawn(1, 2, 3, 4)
+    kinds = [each.answers_to for each in backends() if "gradient" not in each.takes]
+    if not kinds:
+        return
+    with (
+        mlbackends.sdpa_kernel(SDPBackend.OVERRIDEABLE),
+        pytest.raises(NoBackend, match="query, key and value require a gradient"),
+    ):
+        ours(query, query, query)
