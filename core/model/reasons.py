@@ -118,5 +118,6 @@ CODES = {
     "nested": "It does not take nested tensors, or not these.",
     "not-deterministic": "Deterministic algorithms are asked for, and it is none.",
     "length-unsupported": "It does not take this length of query or key.",
+    "library-refuses": "The library behind it was asked for this very problem, and does not take it.",
     "too-many-heads": "Batch or heads are more than it can launch.",
 }

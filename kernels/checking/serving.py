@@ -6,7 +6,8 @@ It imports the standard library alone, since other interpreters run it too, from
     {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
     {"do": "time", "seconds": 0.05, "calls": 100}                        {"seconds": [0.1, ...]}
 
-Whatever fails is answered by {"error": "TypeError: ..."}. Answers go to what was standard output; what a
+Whatever fails is answered by {"error": "TypeError: ..."}, a problem that the library does not take by
+{"cannot": "why"}. Answers go to what was standard output; what a
 library prints goes to standard error.
 """
 
@@ -25,6 +26,10 @@ _LONGEST = 2000
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2)."""
 _MEASURED_BY = "the height of resident memory"
+
+
+class Refused(Exception):
+    """A problem that the library was asked for and does not take; the message says why."""
 
 
 class Prepared:
@@ -74,6 +79,8 @@ def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     for line in sys.stdin:
         try:
             told = answer(json.loads(line))
+        except Refused as refused:
+            told = {"cannot": str(refused)[:_LONGEST]}
         except Exception as error:  # noqa: BLE001  foreign code; what it raises is the answer
             said = " ".join(str(error).split())[:_LONGEST]
             told = {"error": f"{type(error).__name__}: {said}".rstrip(": ")}

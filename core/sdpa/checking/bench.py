@@ -37,7 +37,8 @@ class Bench:
         for each in peers():
             if each.name == name:
                 python = peer_presence.interpreter(self.plan.python)
-                return program_command(python, each.program, each.arguments)
+                arguments = (*each.arguments, *peer_presence.library(each, self.plan.python))
+                return program_command(python, each.program, arguments)
         return own_command(f"{_CHECKING}.ours", name)
 
     def stop(self, kept: tuple[str, ...] = ()) -> None:

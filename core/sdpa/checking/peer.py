@@ -21,6 +21,8 @@ class Peer(Struct, frozen=True):
     that tells whether it is installed. constraints: what it takes. program: the path of a Python file
     that the interpreter of its environment runs with `arguments`; it speaks as
     `mlbackends.kernels.checking.serving` does, and imports nothing of mlbackends. install: what to type.
+    function: what a library of the probe must offer; the path of the copy that does is the program's last
+    argument. prefers: a fact of that library, and the value that goes before others.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Peer(Struct, frozen=True):
     program: str
     arguments: tuple[str, ...] = ()
     install: str = ""
+    function: str = ""
+    prefers: tuple[str, str] | None = None
 
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
         """Return everything that speaks against a problem; () if it fits."""

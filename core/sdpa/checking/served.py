@@ -60,7 +60,7 @@ class Served:
         return self._process is not None and self._process.poll() is None
 
     def ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Return the answer. Raises Lost where it raises, dies, or takes longer; then it has ended."""
+        """Return the answer. Raises Lost without a good one; it has ended where it died or took longer."""
         process = self._process
         if process is None:
             said = f"no process could be started to compute in: {self._why_not}"
@@ -81,6 +81,8 @@ class Served:
             answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError:
             raise self._death(process) from None
+        if "cannot" in answer:
+            raise Lost(Ended.CANNOT, Reason("library-refuses", str(answer["cannot"])))
         if "error" in answer:
             raise Lost(Ended.RAISED, Reason("call-failed", str(answer["error"])))
         return answer
