@@ -1,5 +1,6 @@
 """Where text goes: standard output, or a file that is written whole or not at all."""
 
+import os
 import sys
 
 from mlbackends.model.errors import BadInput
@@ -26,6 +27,20 @@ def write(text: str | bytes, path: str = "") -> None:
         return
     with standard_output() as file:
         file.write(data)
+
+
+def refuse_unwritable(*paths: str) -> None:
+    """Raise BadInput for a file that plainly cannot be written, before hours are spent on what goes there."""
+    for path in paths:
+        if path in ("", "-"):
+            continue
+        folder = os.path.dirname(os.path.realpath(path))
+        if os.path.isdir(path):
+            raise BadInput(f"{path} cannot be written: it is a folder")
+        if not os.path.isdir(folder):
+            raise BadInput(f"{path} cannot be written: there is no folder {folder}")
+        if not os.path.exists(path) and not os.access(folder, os.W_OK):
+            raise BadInput(f"{path} cannot be written: nothing may be written in {folder}")
 
 
 def _replace(path: str, data: bytes) -> None:

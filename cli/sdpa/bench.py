@@ -70,7 +70,11 @@ Examples:
     help="How long a backend may take for one answer before it is stopped.",
 )
 @click.option(
-    "--plot", metavar="FILE.svg", default="", help="Draw speed over length, and a roofline."
+    "--plot",
+    "plots",
+    metavar="FILE.svg|FILE.png",
+    multiple=True,
+    help="Draw speed over length, and a roofline; PNG needs mlbackends[png].",
 )
 @click.option(
     "--compare",
@@ -96,7 +100,7 @@ def command(
     against: str,
     rounds: int,
     timeout: float,
-    plot: str,
+    plots: tuple[str, ...],
     saved: str,
     fail_below: float,
     form: str,
@@ -114,7 +118,8 @@ def command(
     import msgspec
 
     from mlbackends.cli import sdpa_benched
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import refuse_unwritable, write
+    from mlbackends.cli.sdpa_picture import drawing
     from mlbackends.cli.terminal import page
     from mlbackends.model.errors import BadInput
     from mlbackends.sdpa.checking import benching
@@ -123,6 +128,8 @@ def command(
     wordings = wordings_of(words)
     if fail_below and not saved:
         raise BadInput("--fail-below is for --compare FILE")
+    refuse_unwritable(output, *plots)
+    drawings = {path: drawing(path) for path in plots}  # what cannot be drawn is told now, too
     before = benching.read_saved(saved) if saved else None
     named = (*names, against) if names and against else names
     plan = Plan(names=named, peers=peers, python=python, rounds=rounds, timeout=timeout)
@@ -133,10 +140,6 @@ def command(
     finally:
         progress.clear()
     run = benching.compared(run, before) if before else run
-    if plot:
-        from mlbackends.cli.sdpa_picture import picture
-
-        write(picture(run), plot)
     base = against or sdpa_benched.baseline(run)
     if form == "json":
         write(msgspec.json.format(msgspec.json.encode(run), indent=2).decode(), output)
@@ -145,6 +148,8 @@ def command(
     else:
         style = page(color, to_file=output not in ("", "-"))
         write(sdpa_benched.printed(run, base, style), output)
+    for path, draw in drawings.items():
+        write(draw(run), path)
     slower = [
         each
         for one in run.problems

@@ -96,13 +96,14 @@ def command(
     import msgspec
 
     from mlbackends.cli import sdpa_checked
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import refuse_unwritable, write
     from mlbackends.cli.terminal import page
     from mlbackends.sdpa.checking.outcome import outcome_of
     from mlbackends.sdpa.checking.plan import Plan
     from mlbackends.sdpa.checking.running import check
 
     wordings = wordings_of(words)
+    refuse_unwritable(output)
     plan = Plan(
         names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
     )

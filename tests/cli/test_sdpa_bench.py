@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 from running import backends
 
 from mlbackends.cli import sdpa_benched
-from mlbackends.cli.sdpa_picture import picture
+from mlbackends.cli.picture.png import why_not
+from mlbackends.cli.sdpa_picture import drawing, picture
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
 from mlbackends.model.checked import CheckedProblem, Ended, Result, Timing
@@ -74,9 +76,8 @@ SAMPLE = run(
 
 def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
     saved, drawn = tmp_path / "then.json", tmp_path / "speed.svg"
-    done = backends(
-        "sdpa", "bench", *GRID, "--format", "json", "--output", str(saved), "--plot", str(drawn)
-    )
+    words = ("--format", "json", "--output", str(saved), "--plot", str(drawn))
+    done = backends("sdpa", "bench", *GRID, *words)
     data: dict[str, Any] = msgspec.json.decode(saved.read_bytes())
     again = backends("sdpa", "bench", *GRID, "--compare", str(saved), "--fail-below", "100")
 
@@ -96,6 +97,9 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
         (("--fail-below", "0.9"), "--compare"),
         (("--compare", "/nonexistent"), "cannot be read"),
         (("--rounds", "0"), "--rounds"),
+        (("--plot", "speed.pdf"), "FILE.svg or FILE.png"),
+        (("--plot", "/nonexistent/speed.svg"), "there is no folder /nonexistent"),
+        (("--output", "/"), "it is a folder"),
     ],
 )
 def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:
@@ -160,6 +164,47 @@ def test_the_picture_has_a_line_for_each_backend_and_escapes_what_it_says() -> N
     assert len(lines) == 2
     assert len(dots) == 2 * 2 + 2 * 2  # over the lengths, and below the roof
     assert "a CPU <1>" in "".join(root.itertext())
+
+
+def test_a_picture_in_png_has_two_pixels_for_each_of_the_drawing(tmp_path: Path) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(f"{reason} here")
+    path = tmp_path / "speed.PNG"
+    data = drawing(str(path))(SAMPLE)
+    width = ET.fromstring(picture(SAMPLE)).get("width", "")
+
+    assert isinstance(data, bytes)
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(data[16:20], "big") == 2 * int(width)
+
+
+@pytest.mark.parametrize(
+    ("missing", "said", "advised"),
+    [
+        ("resvg_py", "needs resvg-py", "pip install 'mlbackends[png]'"),
+        pytest.param(
+            "font",
+            "needs a font",
+            "install a font",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="fontconfig lists the fonts"),
+        ),
+    ],
+)
+def test_what_png_lacks_is_told_before_anything_runs(
+    missing: str, said: str, advised: str, tmp_path: Path
+) -> None:
+    (tmp_path / "resvg_py.py").write_text("raise ImportError\n")
+    (tmp_path / "fonts.conf").write_text("<fontconfig><dir>/nonexistent</dir></fontconfig>")
+    environment = {
+        "resvg_py": {"PYTHONPATH": str(tmp_path)},
+        "font": {"FONTCONFIG_FILE": str(tmp_path / "fonts.conf")},
+    }[missing]
+    plot = str(tmp_path / "speed.png")
+    done = backends("sdpa", "bench", *GRID, "--plot", plot, environment=environment)
+
+    assert done.returncode == 2
+    assert said in done.stderr and advised in done.stderr
+    assert done.stdout == ""
 
 
 def test_a_run_without_a_result_is_drawn_and_printed() -> None:
