@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from mlbackends.cli.sdpa_checked import mark, name_of, why, wrapped
+from mlbackends.cli.sdpa_checked import BACKWARD, mark, name_of, why, wrapped
 from mlbackends.cli.sdpa_tables import ROOMY, duration, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
 
-_SPARED = ("of memory", "spread", "GFLOP/s", "quarters")
+_SPARED = (("of memory",), ("spread",), ("GFLOP/s",), ("quarters",))
 
 
 def baseline(benched: Benched) -> str:
@@ -92,6 +92,8 @@ def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
     if peaks:
         by = next(each.checked.peak_by for each in benched.problems if each.checked.peak_by)
         notes.append(f"peak: {speed(min(peaks))} to {speed(max(peaks))} GFLOP/s, {by}")
+    if any(each.checked.problem.wants_gradient for each in benched.problems):
+        notes.append(BACKWARD)
     if benched.bandwidth_bytes_per_second:
         told = speed(benched.bandwidth_bytes_per_second / 1e9)
         notes.append(

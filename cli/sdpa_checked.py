@@ -13,15 +13,33 @@ COLUMNS = (
     "max error",
     "relative",
     "of plain",
+    "out",
+    "dQ",
+    "dK",
+    "dV",
+    "dM",
     "median",
     "spread",
     "GFLOP/s",
     "of peak",
     "memory",
 )
-_NUMBERS = len(COLUMNS) - 1
-_SPARED = ("spread", "relative", "GFLOP/s", "memory")
+_GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
+_SPARED = (
+    ("spread",),
+    ("relative",),
+    ("out", *_GRADIENTS.values()),
+    ("GFLOP/s",),
+    ("memory",),
+)
 """What a narrow page has no room for, the least telling first."""
+BACKWARD = (
+    "with --backward, time and memory are of that pass alone, and GFLOP/s of its five products"
+)
+_ERRORS = (
+    "max error, relative: against float64; of plain: in units of the same type's plain formula's"
+)
+_GRADIENT_ERRORS = "of the result and its gradients, they are of the one nearest to its limit"
 _MARKS = {
     "good": ("✓", "+", "32"),
     "bad": ("✗", "x", "31"),
@@ -61,22 +79,26 @@ def _table(problem: CheckedProblem, page: Page) -> Iterator[str]:
 
 def cells(result: Result) -> tuple[str, ...]:
     """Return the row of a backend that ran, as COLUMNS says."""
-    errors, timing = result.errors, result.timing
-    name = name_of(result)
-    row = [name, *[""] * _NUMBERS]
-    if errors is not None:
-        row[1] = f"{errors.largest_absolute:.1e}"
-        row[2] = f"{errors.largest_relative:.1e}"
-        units = errors.in_reference_errors
-        row[3] = "" if units is None else f"{units:.2f}×"
-    if timing is not None:
-        row[4] = duration(timing.median_seconds)
-        row[5] = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
-        row[6] = speed(timing.gflops)
-        row[7] = "" if timing.share_of_peak is None else f"{timing.share_of_peak:.0%}"
+    told = {"backend": name_of(result)}
+    if result.worst is not None:
+        _, errors = result.worst
+        told["max error"] = f"{errors.largest_absolute:.1e}"
+        told["relative"] = f"{errors.largest_relative:.1e}"
+        if errors.in_reference_errors is not None:
+            told["of plain"] = f"{errors.in_reference_errors:.2f}×"
+    if result.errors is not None and result.gradients:
+        told["out"] = f"{result.errors.largest_absolute:.1e}"
+    for name, errors in result.gradients.items():
+        told[_GRADIENTS[name]] = f"{errors.largest_absolute:.1e}"
+    if (timing := result.timing) is not None:
+        told["median"] = duration(timing.median_seconds)
+        told["spread"] = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
+        told["GFLOP/s"] = speed(timing.gflops)
+        if timing.share_of_peak is not None:
+            told["of peak"] = f"{timing.share_of_peak:.0%}"
     if result.memory is not None:
-        row[8] = f"+{binary_size(result.memory.extra_bytes)}"
-    return tuple(row)
+        told["memory"] = f"+{binary_size(result.memory.extra_bytes)}"
+    return tuple(told.get(column, "") for column in COLUMNS)
 
 
 def name_of(result: Result) -> str:
@@ -97,7 +119,7 @@ def why(result: Result, page: Page) -> Iterator[str]:
             if reason.hint:
                 arrow = "→" if page.unicode else "->"
                 yield from wrapped(f"      {arrow} {one_line(reason.hint)}", 8, page)
-    elif result.errors is not None and not result.errors.within:
+    elif not result.right:
         from mlbackends.sdpa.checking.outcome import said
 
         yield from wrapped(f"    {result.backend} is wrong: {said(result)}", 6, page)
@@ -120,9 +142,9 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
         for each in problem.results
         if each.memory
     }
-    notes = [
-        "max error, relative: against float64; of plain: in units of the same type's plain formula's"
-    ]
+    notes = [_ERRORS]
+    if any(each.problem.wants_gradient for each in checked.problems):
+        notes += [_GRADIENT_ERRORS, BACKWARD]
     notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
     if page.width < ROOMY:
         notes.append(f"a wider page, such as with COLUMNS={ROOMY}, has more columns")
@@ -162,7 +184,7 @@ def mark(result: Result, page: Page) -> str:
         word = "open" if result.incomparable else "good"
     else:
         word = "cannot" if result.good and result.ended is Ended.CANNOT else "bad"
-    if result.errors is not None and not result.errors.within:
+    if not result.right:
         word = "bad"
     fancy, plain, color = _MARKS[word]
     return styled(fancy if page.unicode else plain, color, page)

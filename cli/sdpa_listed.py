@@ -21,6 +21,7 @@ def _passage(entry: BackendEntry, page: Page) -> Passage:
     shown = f"\033[{color}m{mark}\033[39m" if page.color else mark
     lines = [("is", f"{entry.summary} ({_kind(entry)})")]
     lines += [("takes", "; ".join(entry.takes))] if entry.takes else []
+    lines += [("can", ", ".join(entry.can))] if entry.can else []
     lines += [("may err", _tolerance(entry))] if entry.tolerance else []
     if entry.why_not_here:
         for reason in entry.why_not_here:
@@ -49,11 +50,12 @@ def markdown(listed: BackendList) -> str:
             literal(each.name),
             literal(_kind(each)),
             literal("; ".join(each.takes)),
+            literal(", ".join(each.can)),
             "yes" if not each.why_not_here else literal(each.why_not_here[0].message),
         )
         for each in listed.backends
     ]
-    return table(("backend", "kind", "takes", "usable here"), rows) + "\n"
+    return table(("backend", "kind", "takes", "can", "usable here"), rows) + "\n"
 
 
 def devices(page: Page) -> str:

@@ -11,10 +11,10 @@ ROOMY = 120
 def lines(
     columns: Sequence[str],
     rows: Sequence[tuple[str, tuple[str, ...]]],
-    spared: Sequence[str],
+    spared: Sequence[tuple[str, ...]],
     page: Page,
 ) -> Iterator[str]:
-    """Yield the lines of a table. rows: a mark and the cells. spared: the columns that go first.
+    """Yield the lines of a table. rows: a mark and the cells. spared: the columns that go first, together.
 
     Columns that no row has anything in are left out.
     """
@@ -22,10 +22,11 @@ def lines(
         return
     used = [at for at in range(len(columns)) if not at or any(row[at] for _, row in rows)]
     widths = {at: max(len(columns[at]), *(len(row[at]) for _, row in rows)) for at in used}
-    for name in spared:
+    for names in spared:
         if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
             break
-        widths.pop(columns.index(name), None)
+        for name in names:
+            widths.pop(columns.index(name), None)
     head = "  ".join(_cell(columns[at], width, at) for at, width in widths.items())
     yield styled(f"    {head}", "2", page)
     for mark, row in rows:

@@ -1,6 +1,7 @@
 """Whether attention backends are right, and how fast, as `backends sdpa check` tells it."""
 
 from enum import StrEnum
+from math import inf
 
 from msgspec import Struct
 
@@ -47,12 +48,20 @@ class Errors(Struct, frozen=True):
         """Whether it is near enough."""
         return not self.misplaced and self.largest_absolute <= self.largest_allowed
 
+    @property
+    def badness(self) -> tuple[int, float]:
+        """What orders errors: the misplaced elements, and the largest error in units of the allowed one."""
+        if not self.largest_allowed:
+            return self.misplaced, inf if self.largest_absolute else 0.0
+        return self.misplaced, self.largest_absolute / self.largest_allowed
+
 
 class Timing(Struct, frozen=True):
     """Seconds of a call, over repetitions that took turns with those of the others.
 
-    calls: how many were timed. lower_seconds and upper_seconds: a quarter of the calls took less, or more.
-    gflops: of the two products, by the median; only scores that a causal mask shows are counted.
+    Of the backward pass alone where gradients are required. calls: how many were timed. lower_seconds and
+    upper_seconds: a quarter of the calls took less, or more. gflops: of `CheckedProblem.flops`, by the
+    median.
     share_of_peak: of the peak that was measured beside it, the median over
     the rounds; None where there was none.
     """
@@ -66,7 +75,7 @@ class Timing(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    """Memory beyond inputs and output at the height of one call, and what was looked at for it."""
+    """Memory beyond inputs and output at the height of the call that is timed, and what was looked at."""
 
     extra_bytes: int
     measured_by: str
@@ -76,8 +85,9 @@ class Result(Struct, frozen=True):
     """What came of one backend on one problem.
 
     peer: whether it is somebody else's. tolerance: how many times the reference's error it may have.
-    incomparable: why its result cannot be held to the exact one, "" if it can. told: what it says of
-    itself, such as a version. command: what to type to repeat it alone.
+    errors: of its result; gradients: of each gradient, by the name of its tensor. incomparable: why they
+    cannot be held to the exact ones, "" if they can. told: what it says of itself, such as a version.
+    command: what to type to repeat it alone.
     """
 
     backend: str
@@ -93,11 +103,24 @@ class Result(Struct, frozen=True):
     timing: Timing | None = None
     memory: Memory | None = None
     told: dict[str, str] = {}
+    gradients: dict[str, Errors] = {}
+
+    @property
+    def worst(self) -> tuple[str, Errors] | None:
+        """The name and errors of what is furthest from exact, for what is allowed; "" names the result."""
+        if self.errors is None:
+            return None
+        return max({"": self.errors, **self.gradients}.items(), key=lambda item: item[1].badness)
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing that was compared is too far from the exact one."""
+        return self.worst is None or self.worst[1].within
 
     @property
     def good(self) -> bool:
         """Whether nothing is wrong: right, or not able to and not required. A peer is never to blame."""
-        if self.ended is Ended.RAN and (self.errors is None or self.errors.within):
+        if self.ended is Ended.RAN and self.right:
             return True
         return not self.required and (self.peer or self.ended is Ended.CANNOT)
 
@@ -106,9 +129,10 @@ class CheckedProblem(Struct, frozen=True):
     """What came of every backend on one problem.
 
     text: the problem as it is typed. chosen: whom we take, torch_chosen: the SDPBackend that torch
-    takes. flops: of the two products. reference_error: max |plain - exact| of the plain computation
-    in the same element type. peak_gflops: measured beside the calls, None where it was not;
-    peak_by: by what.
+    takes. flops: of the two products, of scores that a causal mask shows; where gradients are required, of
+    the five of a backward pass, 2.5 times as many for E = Ev. reference_error: max |plain - exact| of the
+    plain computation in the same element type; gradient_errors: the same of its gradients. peak_gflops:
+    measured beside the calls, None where it was not; peak_by: by what.
     """
 
     text: str
@@ -121,6 +145,7 @@ class CheckedProblem(Struct, frozen=True):
     peak_gflops: float | None = None
     peak_by: str = ""
     failure: str = ""
+    gradient_errors: dict[str, float] = {}
 
     @property
     def good(self) -> bool:

@@ -48,7 +48,8 @@ class BackendEntry(Struct, frozen=True):
     """One backend as `backends sdpa list` tells it.
 
     answers_to: the SDPBackend that torch's switches know it by. takes: what it asks of a problem, a
-    sentence each. tolerance: by element type, how many times the error of the plain computation in
+    sentence each. can: what it takes beside the plain problem, such as dropout and gradients; told by
+    the same constraints. tolerance: by element type, how many times the error of the plain computation in
     the same type its result may have. why_not_here: what keeps it from computing here, () if nothing
     does. peer: whether it is somebody else's, run by `sdpa check --peers`.
     """
@@ -60,6 +61,7 @@ class BackendEntry(Struct, frozen=True):
     tolerance: dict[str, float]
     why_not_here: tuple[Reason, ...] = ()
     peer: bool = False
+    can: tuple[str, ...] = ()
 
 
 class BackendList(Struct, frozen=True):

@@ -1,14 +1,12 @@
 """Every attention backend: what it takes, told by its constraints, and whether it can compute here."""
 
 from mlbackends.model.explanation import LIST_SCHEMA, BackendEntry, BackendList
-from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
+from mlbackends.sdpa.abilities import DTYPES, abilities, plain
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.checking.peer import Peer, peers
 from mlbackends.sdpa.dispatch import backends, switch_reasons, unloaded
-
-_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def listing(python: str = "") -> BackendList:
@@ -35,7 +33,13 @@ def _entry(backend: AttentionBackend) -> BackendEntry:
         takes=tuple(each.sentence for each in backend.every_constraint()),
         tolerance=dict(backend.tolerance),
         why_not_here=why_not_here(backend),
+        can=(*abilities(backend.unsupported_reasons), *_untyped(backend)),
     )
+
+
+def _untyped(backend: AttentionBackend) -> tuple[str, ...]:
+    """Return what it can that no word of a problem asks for."""
+    return ("logsumexp",) if "logsumexp" in backend.takes else ()
 
 
 def why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
@@ -53,16 +57,11 @@ def why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
         return (Reason("no-device", f"it does not compute on the CPU, and {error}"),)
     if _takes_some(backend, device):
         return ()
-    return backend.unsupported_reasons(_easy(_DTYPES[0], device))
+    return backend.unsupported_reasons(plain(DTYPES[0], device))
 
 
 def _takes_some(backend: AttentionBackend, device: Device) -> bool:
-    return any(not backend.unsupported_reasons(_easy(dtype, device)) for dtype in _DTYPES)
-
-
-def _easy(dtype: str, device: Device) -> AttentionProblem:
-    spec = TensorSpec((2, 4, 128, 64), dtype)
-    return AttentionProblem(query=spec, key=spec, value=spec, device=device)
+    return any(not backend.unsupported_reasons(plain(dtype, device)) for dtype in DTYPES)
 
 
 def _peer(peer: Peer, python: str) -> BackendEntry:
@@ -72,8 +71,9 @@ def _peer(peer: Peer, python: str) -> BackendEntry:
         name=peer.name,
         answers_to=peer.answers_to,
         summary=peer.summary,
-        takes=tuple(each.sentence for each in peer.constraints),
+        takes=tuple(each.sentence for each in peer.every_constraint()),
         tolerance={},
         why_not_here=why_missing(peer, python),
+        can=abilities(peer.unsupported_reasons),
         peer=True,
     )

@@ -10,6 +10,7 @@ from mlbackends.kernels.checking import serving
 from mlbackends.kernels.tensors.arithmetic import numpy
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.checking.problem_size import gradient_bytes
 
 _SMALL = 8
 
@@ -21,23 +22,17 @@ class Ours(serving.Prepared):
         self, backend: AttentionBackend, problem: AttentionProblem, files: dict[str, str]
     ) -> None:
         self.backend, self.problem = backend, problem
-        self.tensors = [_read(files[name], getattr(problem, name)) for name in _names(problem)]
+        found = {name: _read(files[name], getattr(problem, name)) for name in _names(problem)}
+        self.tensors = found["query"], found["key"], found["value"], found.get("mask")
         self.output_bytes = _bytes(problem)
         self.told = backend.told()
 
     def warm(self) -> None:
         """Compute a problem of a few rows."""
-        few = replace(
-            self.problem,
-            query=_cut(self.problem.query),
-            key=_cut(self.problem.key),
-            value=_cut(self.problem.value),
-            mask=None,
-            is_causal=False,
-            lower_right=False,
-        )
+        few = _few(self.problem)
         if not self.backend.unsupported_reasons(few):
-            self.backend.run(few, *(_rows(each) for each in self.tensors[:3]))
+            query, key, value, _ = self.tensors
+            self.backend.run(few, _rows(query), _rows(key), _rows(value))
 
     def call(self) -> Any:
         """Compute once."""
@@ -46,6 +41,61 @@ class Ours(serving.Prepared):
     def save(self, result: Any, path: str) -> None:
         """Write the elements row by row."""
         numpy().ascontiguousarray(result).tofile(path)
+
+
+class OursBackward(Ours):
+    """One backend and the backward pass of one problem."""
+
+    def __init__(
+        self,
+        backend: AttentionBackend,
+        problem: AttentionProblem,
+        files: dict[str, str],
+        grad_out: TensorSpec,
+    ) -> None:
+        super().__init__(backend, problem, files)
+        self.grad_out = _read(files["grad_out"], grad_out)
+        self.output_bytes = gradient_bytes(problem)
+        self.out, self.logsumexp = None, None
+
+    def warm(self) -> None:
+        """Compute the gradients of a problem of a few rows."""
+        few = _few(self.problem)
+        if not self.backend.unsupported_reasons(few):
+            query, key, value, _ = self.tensors
+            rows = _rows(query), _rows(key), _rows(value), None
+            out, logsumexp = self.backend.run_with_logsumexp(few, *rows)
+            self.backend.run_backward(few, _rows(self.grad_out), *rows, out, logsumexp)
+
+    def before(self) -> None:
+        """Compute the result."""
+        self.out, self.logsumexp = self.backend.run_with_logsumexp(self.problem, *self.tensors)
+
+    def call(self) -> Any:
+        """Compute the gradients once."""
+        return self.backend.run_backward(
+            self.problem, self.grad_out, *self.tensors, self.out, self.logsumexp
+        )
+
+    def save(self, result: Any, path: str) -> None:
+        """Write the result, and each gradient."""
+        super().save(self.out, path)
+        for name, gradient in zip(result._fields, result, strict=True):
+            if gradient is not None:
+                super().save(gradient, f"{path}.{name}")
+
+
+def _few(problem: AttentionProblem) -> AttentionProblem:
+    """Return a problem of the same kind with few rows, and no mask."""
+    return replace(
+        problem,
+        query=_cut(problem.query),
+        key=_cut(problem.key),
+        value=_cut(problem.value),
+        mask=None,
+        is_causal=False,
+        lower_right=False,
+    )
 
 
 def _names(problem: AttentionProblem) -> tuple[str, ...]:
@@ -93,6 +143,9 @@ def main(name: str) -> None:
 
     def prepare(request: dict[str, Any]) -> Ours:
         problem = msgspec.convert(request["problem"], AttentionProblem)
+        if problem.wants_gradient:
+            grad_out = msgspec.convert(request["grad_out"], TensorSpec)
+            return OursBackward(backend, problem, request["files"], grad_out)
         return Ours(backend, problem, request["files"])
 
     serving.serve(prepare)

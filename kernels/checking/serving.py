@@ -2,9 +2,12 @@
 
 It imports the standard library alone, since other interpreters run it too, from Python 3.8 on.
 
-    {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}}   {"told": {...}}
+    {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}, "grad_out": {...}}     {"told": {...}}
     {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
     {"do": "time", "seconds": 0.05, "calls": 100}                        {"seconds": [0.1, ...]}
+
+grad_out is the record of the gradient of the result, for tensors that require gradients; then what is
+measured and timed is the backward pass alone.
 
 Whatever fails is answered by {"error": "TypeError: ..."}, a problem that the library does not take by
 {"cannot": "why"}. Answers go to what was standard output; what a
@@ -44,12 +47,18 @@ class Prepared:
     def warm(self) -> None:
         """Run something small, so that what a library starts once is not taken for the problem's."""
 
+    def before(self) -> None:
+        """Do what the call goes on with, and is not measured: the forward pass of a backward one."""
+
     def call(self) -> Any:
         """Compute once, and return the result when it is there."""
         raise NotImplementedError
 
     def save(self, result: Any, path: str) -> None:
-        """Write the elements of the result, row by row; those of bfloat16 as their 16 bits."""
+        """Write the elements of the result, row by row; those of bfloat16 as their 16 bits.
+
+        Gradients go to the path with the name of their tensor behind a dot: result.bin.query
+        """
         raise NotImplementedError
 
 
@@ -91,6 +100,7 @@ def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 def _computed(ready: Prepared, path: str) -> dict[str, Any]:
     """Compute once, keep the result, and tell how much memory that took beside it."""
     ready.warm()
+    ready.before()
     before = _forgotten_height()
     start = time.perf_counter()
     result = ready.call()

@@ -1,100 +1,60 @@
 """The values of a problem, its exact result, and how far another is from that; in a process of its own.
 
     {"do": "prepare", "problem": {...}, "folder": PATH, "seed": 0}
-                                 {"files": {"query": PATH, ...}, "reference_error": 1e-7}
-    {"do": "judge", "path": PATH, "tolerance": 2.0}             {"largest_absolute": 1e-7, ...}
+            {"files": {"query": PATH, ...}, "grad_out": {...}, "errors": {"": 1e-7, "query": 1e-7, ...}}
+    {"do": "judge", "path": PATH, "tolerance": 2.0}             {"": {"largest_absolute": 1e-7, ...}, ...}
 
-A file holds the elements of a tensor in the order in which they lie in memory, a result's row by row.
+A file holds the elements of a tensor in the order in which they lie in memory, a result's row by row. What
+is computed is named "", and the gradients, where there are some, as their tensors.
 """
 
 import os
-import sys
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
-from mlbackends.kernels.attention_math.forward import attend
+from mlbackends.kernels.checking.exact import right
 from mlbackends.kernels.tensors import interchange
 from mlbackends.kernels.tensors.arithmetic import numpy
-from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 
-#: How far apart numbers near 1 are.
-_UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-#: So many units in the last place of the largest number are allowed beside the plain computation's errors,
-#: whose largest one is small by luck where there are few numbers.
-_ALLOWED_UNITS = {"float64": 4.0, "float32": 4.0, "float16": 1.0, "bfloat16": 1.0}
 _SEEN = 0.75
 """The share of the keys that a mask shows."""
+_TENSORS = ("query", "key", "value", "mask")
 
 
 class Values:
-    """The inputs of one problem on disk, and the result that is right."""
+    """The inputs of one problem on disk, and what is right: the result, and gradients if required.
+
+    grad_out: the record of the gradient that the backward pass begins with.
+    """
 
     def __init__(self, problem: AttentionProblem, folder: str, seed: int) -> None:
-        self.problem = problem
-        np = numpy()
-        random = np.random.default_rng(seed)
-        inputs = {
-            name: _numbers(spec, random)
-            for name, spec in zip(
-                ("query", "key", "value"), (problem.query, problem.key, problem.value), strict=True
-            )
-        }
+        self.problem, self.grad_out = problem, _like_the_query(problem)
+        random = numpy().random.default_rng(seed)
+        inputs = {name: _numbers(getattr(problem, name), random) for name in _TENSORS[:3]}
         if problem.mask is not None:
             inputs["mask"] = _mask(problem.mask, random)
+        specs = {name: getattr(problem, name) for name in inputs}
+        if problem.wants_gradient:
+            inputs["grad_out"] = _numbers(self.grad_out, random)
+            specs["grad_out"] = self.grad_out
         self.files = {name: os.path.join(folder, f"{name}.bin") for name in inputs}
         for name, array in inputs.items():
-            _in_memory_order(array, getattr(problem, name)).tofile(self.files[name])
-        tensors = [inputs[name] for name in ("query", "key", "value")]
-        tensors.append(inputs.get("mask"))
-        self.exact = attend(replace(problem, inner_dtype="float64"), *tensors)[0]
-        plain = interchange.narrowed(attend(problem, *tensors)[0], problem.dtype)
-        self.reference_error = 0.0
-        errors = self.judge(plain, tolerance=0.0)
-        self.reference_error = errors["largest_absolute"]
-        if problem.dtype == "float64":
-            # There the plain computation is the exact one.
-            self.reference_error = errors["largest_allowed"]
+            _in_memory_order(array, specs[name]).tofile(self.files[name])
+        self.right = right(problem, inputs)
 
-    def judge(self, result: Any, tolerance: float) -> dict[str, Any]:
-        """Return how far a result, as `interchange.as_array` gives it, is from the exact one.
-
-        Allowed are `tolerance` times the error of the plain computation in the same type, and a few units
-        in the last place of the largest number. In float64 those stand for the plain computation's error.
-        """
-        np = numpy()
-        found = interchange.widened(result, self.problem.dtype, "float64")
-        finite = np.isfinite(self.exact)
-        with np.errstate(all="ignore"):
-            same = (found == self.exact) | (np.isnan(found) & np.isnan(self.exact))
-            error = np.abs(found - self.exact)
-            misplaced = (np.isfinite(found) != finite) | (~finite & ~same)
-            error = np.where(finite & np.isfinite(found), error, 0.0)
-            scale = np.abs(np.where(finite, self.exact, 0.0))
-            relative = np.where(scale > 0, error / scale, 0.0)
-        largest = min(float(error.max(initial=0.0)), sys.float_info.max)  # JSON has no infinity
-        dtype = self.problem.dtype
-        units = _ALLOWED_UNITS[dtype] * _UNITS[dtype] * float(scale.max(initial=0.0))
-        at = misplaced if misplaced.any() else error
-        worst = np.unravel_index(int(np.argmax(at)), at.shape) if at.size else ()
-        return {
-            "largest_absolute": largest,
-            "largest_relative": min(float(relative.max(initial=0.0)), sys.float_info.max),
-            "largest_allowed": tolerance * self.reference_error + units,
-            "in_reference_errors": largest / self.reference_error if self.reference_error else None,
-            "misplaced": int(misplaced.sum()),
-            "worst": [int(each) for each in worst],
-        }
-
-    def judge_file(self, path: str, tolerance: float) -> dict[str, Any]:
-        """Judge a result that a backend has written."""
-        np = numpy()
-        result = np.fromfile(path, _stored(self.problem.dtype))
-        wanted = int(np.prod(self.problem.output_shape, dtype=np.int64))
-        if result.size != wanted:
-            raise ValueError(f"the result has {result.size} elements; it must have {wanted}")
-        return self.judge(result.reshape(self.problem.output_shape), tolerance)
+    def judge_files(self, path: str, tolerance: float) -> dict[str, dict[str, Any]]:
+        """Judge what a backend has written. Raises ValueError for what has another size."""
+        found = {}
+        for name, exact in self.right.items():
+            try:
+                found[name] = exact.judge_file(f"{path}.{name}" if name else path, tolerance)
+            except (OSError, ValueError) as error:
+                what = f"the gradient of {name}" if name else "the result"
+                why = error if isinstance(error, ValueError) else "is missing"
+                raise ValueError(f"{what} {why}") from None
+        return found
 
 
 def _numbers(spec: TensorSpec, random: Any) -> Any:
@@ -118,8 +78,17 @@ def _in_memory_order(array: Any, spec: TensorSpec) -> Any:
     return numpy().ascontiguousarray(array.transpose(order))
 
 
-def _stored(dtype: str) -> str:
-    return "uint16" if dtype == "bfloat16" else dtype
+def _like_the_query(problem: AttentionProblem) -> TensorSpec:
+    """Return the record of the result's gradient; it lies in memory as the query, whose result it follows."""
+    shape, strides = problem.output_shape, problem.query.strides
+    if len(shape) != len(strides):
+        return TensorSpec(shape, problem.dtype)
+    order = sorted(range(len(shape)), key=lambda at: -strides[at])
+    lain = contiguous_strides(tuple(shape[at] for at in order))
+    found = [0] * len(shape)
+    for at, stride in zip(order, lain, strict=True):
+        found[at] = stride
+    return TensorSpec(shape, problem.dtype, tuple(found))
 
 
 def main() -> None:
@@ -130,10 +99,15 @@ def main() -> None:
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "judge":
-            return values[0].judge_file(request["path"], request["tolerance"])
+            return values[0].judge_files(request["path"], request["tolerance"])
         values.clear()
         problem = msgspec.convert(request["problem"], AttentionProblem)
         values.append(Values(problem, request["folder"], request["seed"]))
-        return {"files": values[0].files, "reference_error": values[0].reference_error}
+        (made,) = values
+        return {
+            "files": made.files,
+            "grad_out": msgspec.to_builtins(made.grad_out),
+            "errors": {name: each.reference_error for name, each in made.right.items()},
+        }
 
     serving.answer_all(answer)

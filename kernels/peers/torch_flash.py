@@ -15,4 +15,5 @@ PEER = Peer(
     program=program("torch_program"),
     arguments=("FLASH_ATTENTION",),
     install="pip install torch",
+    gradient=True,
 )

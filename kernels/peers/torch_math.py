@@ -18,4 +18,5 @@ PEER = Peer(
     program=program("torch_program"),
     arguments=("MATH",),
     install="pip install torch",
+    gradient=True,
 )

@@ -48,6 +48,17 @@ BODIES = {
     "short": "return right[..., :-1]",
     "noisy": "os.write(1, b'{\"told\": {}}\\n' * 9); print('hello'); return right",
 }
+STEEP = """
+from mlbackends.model import registry
+from mlbackends.sdpa.constraints import on_device
+
+class Steep(registry.load("kernels", "math").Math):
+    name, rank = "steep", -1
+    tolerance = {}
+    def run_backward(self, *given):
+        found = super().run_backward(*given)
+        return found._replace(key=found.key * 1.01)
+"""
 PEER = """
 from mlbackends.kernels.checking.places import program
 from mlbackends.sdpa.checking.peer import Peer
@@ -85,6 +96,8 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, body in BODIES.items():
         (package / f"{name}.py").write_text(BACKEND.format(name=name, body=body))
         lines.append(f"{name} = fake_attention.{name}")
+    (package / "steep.py").write_text(STEEP)
+    lines.append("steep = fake_attention.steep")
     (package / "program.py").write_text(PROGRAM)
     (package / "halved.py").write_text(PEER.format(path=str(package / "program.py")))
     lines += ["[mlbackends.kernels.peers]", "halved = fake_attention.halved"]
@@ -225,6 +238,12 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
 
     assert entries["math"]["why_not_here"] == []
     assert "inputs that require no gradient" in entries["flash_triton"]["takes"]
+    assert {"dropout", "gradients", "gradients of masks", "logsumexp"} <= set(
+        entries["math"]["can"]
+    )
+    assert "gradients" not in entries["flash_triton"]["can"]
+    assert "gradients of masks" not in entries["torch_flash"]["can"]
+    assert "gradients of masks" in entries["torch_math"]["can"]
     assert "inputs that require no gradient" not in entries["math"]["takes"]
     assert entries["torch_flash"]["peer"]
     assert ran("list").stdout.count("\n  is") == len(entries)
@@ -269,7 +288,7 @@ def test_every_feature_is_right() -> None:
     data = told("check", "--problems", str(PROBLEMS / "small.txt"), "--rounds", "0")
 
     assert data["exit"] == 0
-    assert len(data["problems"]) == 51
+    assert len(data["problems"]) == 53
     for problem in data["problems"]:
         assert results(problem)["math"]["ended"] == "ran"
         for result in problem["results"]:
@@ -343,14 +362,80 @@ def test_a_peer_that_is_not_installed_says_so() -> None:
         assert "--python EXE" in row["reasons"][0]["hint"]
 
 
-def test_weights_that_each_drops_for_itself_are_not_compared(additions: dict[str, str]) -> None:
-    words = ("--dropout", "0.5", "--backend", "noisy")
+def test_weights_that_a_peer_drops_for_itself_are_not_compared(additions: dict[str, str]) -> None:
+    words = ("--dropout", "0.5", "--backend", "noisy", "--backend", "halved")
     data = told("check", *QUICK, *words, environment=additions)
-    (row,) = data["problems"][0]["results"]
+    rows = results(data["problems"][0])
 
     assert data["exit"] == 0
-    assert row.get("errors") is None
-    assert "drops" in row["incomparable"]
+    assert rows["halved"].get("errors") is None
+    assert "drops" in rows["halved"]["incomparable"]
+    assert rows["noisy"]["errors"]["in_reference_errors"] == 1
+
+
+# ---- check --backward --------------------------------------------------------------
+
+
+def test_gradients_are_held_to_float64_and_timed() -> None:
+    words = ("--mask", "8,8", "--mask-gradient", "--backend", "math", "--rounds", "1")
+    (problem,) = told("check", *SHAPE, *words)["problems"]
+    (math,) = problem["results"]
+
+    assert problem["text"].endswith("--mask 8,8 --backward --mask-gradient")
+    assert problem["flops"] == 2 * 2 * 8 * 8 * 5 * 16
+    assert list(math["gradients"]) == list(problem["gradient_errors"])
+    assert list(math["gradients"]) == ["query", "key", "value", "mask"]
+    for name, errors in math["gradients"].items():
+        assert errors["largest_absolute"] == problem["gradient_errors"][name] > 0
+    assert math["errors"]["in_reference_errors"] == 1
+    assert math["timing"]["share_of_peak"] > 0
+
+
+def test_gradients_are_right_whatever_the_mask() -> None:
+    words = ("--kv-heads", "2", "--gqa", "--mask", "none,causal,bool,1,8", "--backward")
+    data = told("check", "--shape", "1,4,8,8", *words, "--rounds", "0")
+
+    assert data["exit"] == 0
+    assert len(data["problems"]) == 4
+    for problem in data["problems"]:
+        assert list(results(problem)["math"]["gradients"]) == ["query", "key", "value"]
+
+
+def test_who_computes_no_gradients_says_so(additions: dict[str, str]) -> None:
+    words = ("--backward", "--backend", "noisy", "--backend", "halved")
+    data = told("check", *QUICK, *words, environment=additions)
+
+    assert data["exit"] == 0
+    for row in results(data["problems"][0]).values():
+        assert [each["code"] for each in row["reasons"]] == ["gradient"]
+
+
+def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
+    words = ("--backward", "--backend", "steep", "--rounds", "0")
+    done = ran("check", *SHAPE, *words, environment=additions)
+    data = told("check", *SHAPE, *words, environment=additions)
+    (row,) = data["problems"][0]["results"]
+
+    assert done.returncode == data["exit"] == 1
+    assert "steep is wrong: the largest error of the gradient of key is" in done.stdout
+    assert "backends sdpa check --shape 1,2,8,16 --backward --backend steep" in done.stdout
+    assert row["errors"]["in_reference_errors"] == 1
+    wrong = [
+        name
+        for name, each in row["gradients"].items()
+        if each["largest_absolute"] > each["largest_allowed"]
+    ]
+    assert wrong == ["key"]
+
+
+@pytest.mark.parametrize("width", [72, 200])
+def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
+    words = ("--backward", "--backend", "math", "--rounds", "0")
+    done = ran("check", *SHAPE, *words, environment={"COLUMNS": str(width)})
+
+    assert max(map(len, done.stdout.splitlines())) <= width
+    assert ("dQ" in done.stdout) is (width == 200)
+    assert "five products" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("form", registry.names("cli.outcomes"))

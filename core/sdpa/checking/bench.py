@@ -16,7 +16,7 @@ _CHECKING = "mlbackends.kernels.checking"
 
 
 class Bench:
-    """The processes of one run, by what they compute; each is started when it is first asked."""
+    """The processes of one run, by what they compute; each is started at the latest when it is asked."""
 
     def __init__(self, plan: Plan, folder: str) -> None:
         self.plan, self.folder = plan, folder
@@ -24,12 +24,16 @@ class Bench:
 
     def ask(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of one process. Raises Lost."""
+        return self.start(name, lowered).ask(request, self.plan.timeout)
+
+    def start(self, name: str, lowered: str) -> Served:
+        """Return a process, which may still be loading what it computes with."""
         served = self._served.get((name, lowered))
         if served is None or not served.alive:
             complaints = os.path.join(self.folder, f"{name.replace(' ', '-')}.stderr")
             served = Served(self._command(name), environment(lowered), complaints)
             self._served[name, lowered] = served
-        return served.ask(request, self.plan.timeout)
+        return served
 
     def _command(self, name: str) -> list[str]:
         if name in (VALUES, PEAK, BANDWIDTH):

@@ -1,5 +1,6 @@
 """One problem while it is checked: who can computes, is held to float64, and is timed in turn."""
 
+import glob
 import os
 import shlex
 import statistics
@@ -27,7 +28,6 @@ USUAL_TOLERANCE = 2.0
 LOWERED = {"cpu:baseline": "default", "cpu:avx2": "avx2", "cpu:avx512": "avx512"}
 """What ATEN_CPU_CAPABILITY says, in the processes that compute, for a processor of less than this one."""
 
-_REFERENCE = "math"
 _SAMPLE_SECONDS = 0.05
 _MOST_CALLS = 200
 _REST_SECONDS = 0.005
@@ -46,13 +46,14 @@ class Case:
         self.rounds: dict[str, list[list[float]]] = {}
         self.peaks: list[float] = []
         self.peak_by = ""
-        self.reference_error: float | None = None
+        self.given: dict[str, Any] = {}
+        self.reference_errors: dict[str, float] = {}
 
     def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
         """Return what came of it, with these of our backends and these peers."""
         self._refuse(ours, others)
         able = [name for name, each in self.results.items() if each.ended is Ended.RAN]
-        failure = self._make_values() if able else ""
+        failure = self._make_values(able) if able else ""
         if not failure:
             for name in able:
                 self._compute(name)
@@ -64,7 +65,8 @@ class Case:
             torch_chosen=self.told.torch_chosen,
             flops=flops(self.problem),
             results=() if failure else tuple(self._timed(each) for each in self.results.values()),
-            reference_error=self.reference_error,
+            reference_error=self.reference_errors.get(""),
+            gradient_errors={name: each for name, each in self.reference_errors.items() if name},
             peak_gflops=statistics.median(self.peaks) / 1e9 if self.peaks else None,
             peak_by=self.peak_by,
             failure=failure,
@@ -102,13 +104,15 @@ class Case:
             tolerance=tolerance,
         )
 
-    def _make_values(self) -> str:
+    def _make_values(self, able: Sequence[str]) -> str:
         """Have the inputs and the exact result made; return why that is not possible, "" if it is."""
         needed, free = needed_bytes(self.problem), free_bytes()
         if needed > free:
             return (
                 f"a check takes about {needed >> 20} MiB, and {free >> 20} MiB of memory are free"
             )
+        for name in able:  # they load their libraries while the values are made
+            self.bench.start(name, self.lowered)
         request = {
             "do": "prepare",
             "problem": msgspec.to_builtins(self.problem),
@@ -119,17 +123,19 @@ class Case:
             answer = self.bench.ask(VALUES, "", request)
         except Lost as lost:
             return f"the exact result could not be computed: {lost}"
-        self.files = answer["files"]
-        self.reference_error = answer["reference_error"]
+        self.given = {"files": answer["files"], "grad_out": answer["grad_out"]}
+        self.reference_errors = answer["errors"]
         return ""
 
     def _compute(self, name: str) -> None:
         """Have one backend compute, and judge what it says."""
         path = os.path.join(self.bench.folder, "result.bin")
+        for each in glob.glob(f"{path}*"):  # of the one before: not to be taken for this one's
+            os.unlink(each)
         problem = msgspec.to_builtins(self.problem)
         result = self.results[name]
         try:
-            prepare = {"do": "prepare", "problem": problem, "files": self.files}
+            prepare = {"do": "prepare", "problem": problem, **self.given}
             told = self.bench.ask(name, self.lowered, prepare)["told"]
             answer = self.bench.ask(name, self.lowered, {"do": "compute", "into": path})
         except Lost as lost:
@@ -143,8 +149,8 @@ class Case:
 
     def _judge(self, name: str, path: str) -> None:
         result = self.results[name]
-        if 0 < self.problem.dropout < 1 and name != _REFERENCE:
-            said = "each backend draws for itself which weights it drops"
+        if 0 < self.problem.dropout < 1 and result.peer:
+            said = "it draws for itself which weights it drops"
             self._replace(result, incomparable=said)
             return
         tolerance = USUAL_TOLERANCE if result.tolerance is None else result.tolerance
@@ -154,7 +160,8 @@ class Case:
         except Lost as lost:
             self._replace(result, ended=Ended.RAISED, reasons=(lost.reason,))
             return
-        self._replace(result, errors=msgspec.convert(answer, Errors))
+        errors = msgspec.convert(answer, dict[str, Errors])
+        self._replace(result, errors=errors.pop(""), gradients=errors)
 
     def _time(self) -> None:
         """Time all that gave a result in turn, and the machine's peak beside them."""

@@ -1,7 +1,7 @@
 """A check of attention backends as an Outcome, which every format for CI is made of."""
 
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Errors, Result
 from mlbackends.model.records import FactValue
 
 _WHY = "A result that is far from the exact one is wrong, however fast it came."
@@ -47,7 +47,7 @@ def _check(problem: CheckedProblem, result: Result) -> Check:
 def _status(result: Result) -> Status:
     if result.ended is Ended.CANNOT:
         return Status.FAILED if result.required else Status.SKIPPED
-    if result.ended is not Ended.RAN or (result.errors and not result.errors.within):
+    if result.ended is not Ended.RAN or not result.right:
         return Status.FAILED
     return Status.UNKNOWN if result.incomparable else Status.PASSED
 
@@ -57,29 +57,25 @@ def said(result: Result) -> str:
     if result.ended is not Ended.RAN:
         reasons = "; ".join(each.message for each in result.reasons)
         return f"it is required, and {reasons}" if result.required else reasons
-    if result.errors is None:
+    if result.worst is None:
         return result.incomparable
-    errors = result.errors
+    name, errors = result.worst
+    of = f" of the gradient of {name}" if name else ""
     if errors.misplaced:
         at = list(errors.worst)
-        return f"{errors.misplaced} elements are NaN or infinite, or should be, such as {at}"
+        return f"{errors.misplaced} elements{of} are NaN or infinite, or should be, such as {at}"
     units = errors.in_reference_errors
     told = "" if units is None else f", {units:.2f} times that of the plain computation"
     allowed = "" if errors.within else f"; allowed is at most {errors.largest_allowed:.2g}"
-    return f"the largest error is {errors.largest_absolute:.2g}{told}{allowed}"
+    return f"the largest error{of} is {errors.largest_absolute:.2g}{told}{allowed}"
 
 
 def _evidence(result: Result) -> dict[str, FactValue]:
     found: dict[str, FactValue] = {}
-    if errors := result.errors:
-        found |= {
-            "errors.largest_absolute": errors.largest_absolute,
-            "errors.largest_relative": errors.largest_relative,
-            "errors.largest_allowed": errors.largest_allowed,
-            "errors.misplaced": errors.misplaced,
-        }
-        if errors.in_reference_errors is not None:
-            found["errors.in_reference_errors"] = errors.in_reference_errors
+    if result.errors:
+        found |= _told("errors", result.errors)
+    for name, errors in result.gradients.items():
+        found |= _told(f"gradients.{name}", errors)
     if timing := result.timing:
         found["timing.median_seconds"] = timing.median_seconds
         found["timing.gflops"] = timing.gflops
@@ -87,4 +83,16 @@ def _evidence(result: Result) -> dict[str, FactValue]:
             found["timing.share_of_peak"] = timing.share_of_peak
     if result.memory:
         found["memory.extra_bytes"] = result.memory.extra_bytes
+    return found
+
+
+def _told(name: str, errors: Errors) -> dict[str, FactValue]:
+    found: dict[str, FactValue] = {
+        f"{name}.largest_absolute": errors.largest_absolute,
+        f"{name}.largest_relative": errors.largest_relative,
+        f"{name}.largest_allowed": errors.largest_allowed,
+        f"{name}.misplaced": errors.misplaced,
+    }
+    if errors.in_reference_errors is not None:
+        found[f"{name}.in_reference_errors"] = errors.in_reference_errors
     return found

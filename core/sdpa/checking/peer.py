@@ -9,7 +9,7 @@ from msgspec import Struct
 from mlbackends.model import registry
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.constraints import Constraint, unmet
+from mlbackends.sdpa.constraints import Constraint, no_gradient, unmet
 
 FOLDER = "kernels.peers"
 
@@ -23,6 +23,7 @@ class Peer(Struct, frozen=True):
     `mlbackends.kernels.checking.serving` does, and imports nothing of mlbackends. install: what to type.
     function: what a library of the probe must offer; the path of the copy that does is the program's last
     argument. prefers: a fact of that library, and the value that goes before others.
+    gradient: whether the program computes gradients.
     """
 
     name: str
@@ -35,10 +36,15 @@ class Peer(Struct, frozen=True):
     install: str = ""
     function: str = ""
     prefers: tuple[str, str] | None = None
+    gradient: bool = False
+
+    def every_constraint(self) -> tuple[Constraint, ...]:
+        """Return its constraints, and that there be no gradient where it computes none."""
+        return self.constraints if self.gradient else (*self.constraints, no_gradient())
 
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
         """Return everything that speaks against a problem; () if it fits."""
-        return unmet(self.constraints, problem)
+        return unmet(self.every_constraint(), problem)
 
 
 def peers() -> tuple[Peer, ...]:

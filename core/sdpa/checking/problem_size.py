@@ -2,7 +2,7 @@
 
 from math import prod
 
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 
 _WORKSPACE = 512 << 20
 """What the exact computation and an interpreter with numpy take at most beside the tensors."""
@@ -24,16 +24,42 @@ def seen_scores(problem: AttentionProblem) -> int:
 
 
 def flops(problem: AttentionProblem) -> int:
-    """Return the floating-point operations of both products."""
+    """Return the floating-point operations of what is timed.
+
+    That is both products; of a backward pass five: the scores again, the gradients of weights and of
+    value, as wide as the value, and those of query and key. Source: Dao 2023, FlashAttention-2.
+    """
     heads = prod(problem.leading_shape)
-    return 2 * heads * seen_scores(problem) * (problem.head_dim + problem.value_dim)
+    widths = problem.head_dim + problem.value_dim
+    if problem.wants_gradient:
+        widths = 3 * problem.head_dim + 2 * problem.value_dim
+    return 2 * heads * seen_scores(problem) * widths
 
 
 def least_bytes(problem: AttentionProblem) -> int:
-    """Return the bytes of inputs and result: what must be moved once, however it is computed."""
+    """Return the bytes of inputs and result: what must be moved once, however it is computed.
+
+    A backward pass also reads the result with its gradient and the sums of rows, and writes gradients.
+    """
     specs = [problem.query, problem.key, problem.value, problem.mask]
-    moved = sum(each.elements * ITEM_BYTES[each.dtype] for each in specs if each is not None)
-    return moved + prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+    moved = sum(_bytes(each) for each in specs if each is not None)
+    result = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+    if not problem.wants_gradient:
+        return moved + result
+    sums = prod(problem.output_shape[:-1]) * max(ITEM_BYTES[problem.dtype], 4)
+    return moved + 2 * result + sums + gradient_bytes(problem)
+
+
+def gradient_bytes(problem: AttentionProblem) -> int:
+    """Return the bytes of what a backward pass returns."""
+    found = sum(map(_bytes, (problem.query, problem.key, problem.value)))
+    if problem.mask is not None and problem.mask.requires_grad:
+        found += _bytes(problem.mask)
+    return found
+
+
+def _bytes(spec: TensorSpec) -> int:
+    return spec.elements * ITEM_BYTES[spec.dtype]
 
 
 def needed_bytes(problem: AttentionProblem) -> int:
@@ -44,6 +70,8 @@ def needed_bytes(problem: AttentionProblem) -> int:
     results = prod(problem.output_shape)
     item = ITEM_BYTES[problem.dtype]
     scores_of_a_row = prod(problem.leading_shape) * problem.key_length * 8 * 4
+    if problem.wants_gradient:  # as many gradients, and room in which grouped heads are summed
+        elements, results, scores_of_a_row = 3 * elements, 3 * results, 3 * scores_of_a_row
     return (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row + _WORKSPACE
 
 

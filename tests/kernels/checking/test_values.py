@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from mlbackends.kernels.checking import exact
 from mlbackends.kernels.checking.values import Values
 from mlbackends.kernels.tensors import bfloat16
 from mlbackends.model.records import Device
@@ -14,6 +15,8 @@ from mlbackends.sdpa.problem_text import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from mlbackends.kernels.checking.exact import Exact
 
 SHAPE = "--shape 2,3,9,8 "
 
@@ -23,20 +26,24 @@ def values(text: str, folder: Path, seed: int = 0) -> Values:
     return Values(wording.problem(Device("cpu", 0)), str(folder), seed)
 
 
-def plain(made: Values) -> Any:
-    """Return the exact result, rounded once to the type of the elements."""
-    exact = made.exact
-    if made.problem.dtype == "bfloat16":
-        return bfloat16.from_float32(exact.astype("float32"))
-    return exact.astype(made.problem.dtype)
+def right(text: str, folder: Path, seed: int = 0) -> Exact:
+    """Return the result that is right for a problem."""
+    return values(text, folder, seed).right[""]
+
+
+def rounded(made: Exact) -> Any:
+    """Return what is exact, rounded once to the type of the elements."""
+    if made.dtype == "bfloat16":
+        return bfloat16.from_float32(made.exact.astype("float32"))
+    return made.exact.astype(made.dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_the_exact_result_rounded_once_is_within_the_plain_computation_s_error(
     dtype: str, tmp_path: Path
 ) -> None:
-    made = values(f"{SHAPE}--dtype {dtype}", tmp_path)
-    told = made.judge(plain(made), tolerance=1.0)
+    made = right(f"{SHAPE}--dtype {dtype}", tmp_path)
+    told = made.judge(rounded(made), tolerance=1.0)
 
     assert told["largest_absolute"] <= made.reference_error
     assert told["misplaced"] == 0
@@ -44,7 +51,7 @@ def test_the_exact_result_rounded_once_is_within_the_plain_computation_s_error(
 
 
 def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
-    made = values(SHAPE, tmp_path)
+    made = right(SHAPE, tmp_path)
     wrong = made.exact.copy()
     wrong[1, 2, 3, 4] += 0.25
     told = made.judge(wrong, tolerance=2.0)
@@ -58,7 +65,7 @@ def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_and_should_be_is_misplaced(bad: float, tmp_path: Path) -> None:
-    made = values(SHAPE, tmp_path)
+    made = right(SHAPE, tmp_path)
     wrong = made.exact.copy()
     wrong[0, 1, 2, 3] = bad
     told = made.judge(wrong, tolerance=2.0)
@@ -69,7 +76,7 @@ def test_what_is_no_number_and_should_be_is_misplaced(bad: float, tmp_path: Path
 
 
 def test_what_is_no_number_on_both_sides_is_right(tmp_path: Path) -> None:
-    made = values(SHAPE, tmp_path)
+    made = right(SHAPE, tmp_path)
     made.exact[0, 0, 0, :2] = np.nan, np.inf
 
     assert made.judge(made.exact.copy(), tolerance=2.0)["misplaced"] == 0
@@ -77,7 +84,7 @@ def test_what_is_no_number_on_both_sides_is_right(tmp_path: Path) -> None:
 
 
 def test_rows_that_see_nothing_are_zero(tmp_path: Path) -> None:
-    made = values("--shape 1,1,9,8 --kv-len 3 --mask lower-right", tmp_path)
+    made = right("--shape 1,1,9,8 --kv-len 3 --mask lower-right", tmp_path)
 
     assert not made.exact[0, 0, :6].any()
     assert made.exact[0, 0, 6:].all()
@@ -93,18 +100,73 @@ def test_files_hold_the_elements_as_they_lie_in_memory(tmp_path: Path) -> None:
 
     assert np.array_equal(query.transpose(0, 2, 1, 3), expected)
     assert np.fromfile(inside.files["mask"], "float32").size == 18
-    assert np.array_equal(inside.exact, usual.exact)
+    assert np.array_equal(inside.right[""].exact, usual.right[""].exact)
 
 
 def test_a_result_of_another_size_is_refused(tmp_path: Path) -> None:
-    made = values(SHAPE, tmp_path)
+    made = right(SHAPE, tmp_path)
     path = tmp_path / "result.bin"
-    plain(made)[..., :-1].tofile(path)
+    rounded(made)[..., :-1].tofile(path)
 
     with pytest.raises(ValueError, match="it must have 432"):
         made.judge_file(str(path), 2.0)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_the_exact_gradients_rounded_once_are_right(dtype: str, tmp_path: Path) -> None:
+    words = f"{SHAPE}--dtype {dtype} --mask 3,1,9 --mask-gradient --dropout 0.25"
+    made = values(words, tmp_path).right
+
+    assert list(made) == ["", "query", "key", "value", "mask"]
+    for each in made.values():
+        told = each.judge(rounded(each), tolerance=1.0)
+        assert told["largest_absolute"] <= told["largest_allowed"]
+        assert each.reference_error > 0
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value", "mask"])
+def test_an_exact_gradient_is_the_slope_of_the_result(name: str, tmp_path: Path) -> None:
+    words = "--shape 2,4,5,3 --kv-heads 2 --gqa --dtype float64 --mask 2,1,5,5 --mask-gradient"
+    (wording,) = parse(f"{words} --scale 0.7")
+    problem = wording.problem(Device("cpu", 0))
+    made = Values(problem, str(tmp_path), 0)
+    inputs = {
+        each: np.fromfile(path, "float64").reshape(
+            made.grad_out.shape if each == "grad_out" else getattr(problem, each).shape
+        )
+        for each, path in made.files.items()
+    }
+    inputs["mask"] = np.where(np.isinf(inputs["mask"]), -3.0, inputs["mask"])
+    gradient = exact.right(problem, inputs)[name].exact
+
+    place, step = tuple(size // 2 for size in gradient.shape), 1e-6
+    sides = []
+    for sign in (1, -1):
+        moved = {**inputs, name: inputs[name].copy()}
+        moved[name][place] += sign * step
+        sides.append(float((exact.right(problem, moved)[""].exact * inputs["grad_out"]).sum()))
+    assert gradient[place] == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-6)
+
+
+def test_the_result_s_gradient_lies_in_memory_as_the_query(tmp_path: Path) -> None:
+    made = values(f"{SHAPE}--layout bshd --value-dim 5 --backward", tmp_path)
+
+    assert made.grad_out.shape == (2, 3, 9, 5)
+    assert made.grad_out.strides == (135, 5, 15, 1)
+
+
+def test_a_gradient_that_is_missing_or_short_is_named(tmp_path: Path) -> None:
+    made = values(f"{SHAPE}--backward", tmp_path)
+    path = tmp_path / "result.bin"
+    made.right[""].exact.astype("float32").tofile(path)
+
+    with pytest.raises(ValueError, match="the gradient of query is missing"):
+        made.judge_files(str(path), 2.0)
+    np.zeros(3, "float32").tofile(f"{path}.query")
+    with pytest.raises(ValueError, match="the gradient of query has 3 elements; it must have 432"):
+        made.judge_files(str(path), 2.0)
+
+
 def test_another_seed_makes_other_values(tmp_path: Path) -> None:
-    first, second = values(SHAPE, tmp_path, 1).exact, values(SHAPE, tmp_path, 2).exact
+    first, second = right(SHAPE, tmp_path, 1).exact, right(SHAPE, tmp_path, 2).exact
     assert not np.array_equal(first, second)

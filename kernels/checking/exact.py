@@ -1,0 +1,98 @@
+"""What a problem should give, and how far another result is from that."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from mlbackends.kernels.attention_math.backward import gradients
+from mlbackends.kernels.attention_math.forward import attend
+from mlbackends.kernels.tensors import interchange
+from mlbackends.kernels.tensors.arithmetic import numpy
+
+if TYPE_CHECKING:
+    from mlbackends.model.problem import AttentionProblem
+
+#: How far apart numbers near 1 are.
+_UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+#: So many units in the last place of the largest number are allowed beside the plain computation's errors,
+#: whose largest one is small by luck where there are few numbers.
+_ALLOWED_UNITS = {"float64": 4.0, "float32": 4.0, "float16": 1.0, "bfloat16": 1.0}
+
+
+def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]:
+    """Return what is right for inputs, by the plain formula in float64: the result, and gradients if wanted.
+
+    inputs: by name, as `interchange.as_array` gives them; the gradient of the result is "grad_out".
+    The result is named "", a gradient as its tensor.
+    """
+    tensors = inputs["query"], inputs["key"], inputs["value"], inputs.get("mask")
+    wide = replace(problem, inner_dtype="float64")
+    exact_out, exact_sums = attend(wide, *tensors)
+    plain_out, plain_sums = attend(problem, *tensors)
+    plain_out = interchange.narrowed(plain_out, problem.dtype)
+    found = {"": Exact(exact_out, plain_out, problem.dtype)}
+    if problem.wants_gradient:
+        grad_out = inputs["grad_out"]
+        exact = gradients(wide, grad_out, *tensors, exact_out, exact_sums)
+        plain = gradients(problem, grad_out, *tensors, plain_out, plain_sums)
+        for name, gradient in exact._asdict().items():
+            if gradient is not None:
+                dtype = getattr(problem, name).dtype
+                narrowed = interchange.narrowed(getattr(plain, name), dtype)
+                found[name] = Exact(gradient, narrowed, dtype)
+    return found
+
+
+class Exact:
+    """One tensor as it should be, and how far from that the plain computation in its type is."""
+
+    def __init__(self, exact: Any, plain: Any, dtype: str) -> None:
+        self.exact, self.dtype = exact, dtype
+        self.reference_error = 0.0
+        errors = self.judge(plain, tolerance=0.0)
+        # In float64 the plain computation is the exact one.
+        kind = "largest_allowed" if dtype == "float64" else "largest_absolute"
+        self.reference_error = errors[kind]
+
+    def judge(self, result: Any, tolerance: float) -> dict[str, Any]:
+        """Return how far a result, as `interchange.as_array` gives it, is from the exact one.
+
+        Allowed are `tolerance` times the error of the plain computation in the same type, and a few units
+        in the last place of the largest number. In float64 those stand for the plain computation's error.
+        """
+        np = numpy()
+        found = interchange.widened(result, self.dtype, "float64")
+        finite = np.isfinite(self.exact)
+        with np.errstate(all="ignore"):
+            same = (found == self.exact) | (np.isnan(found) & np.isnan(self.exact))
+            error = np.abs(found - self.exact)
+            misplaced = (np.isfinite(found) != finite) | (~finite & ~same)
+            error = np.where(finite & np.isfinite(found), error, 0.0)
+            scale = np.abs(np.where(finite, self.exact, 0.0))
+            relative = np.where(scale > 0, error / scale, 0.0)
+        largest = min(float(error.max(initial=0.0)), sys.float_info.max)  # JSON has no infinity
+        units = _ALLOWED_UNITS[self.dtype] * _UNITS[self.dtype] * float(scale.max(initial=0.0))
+        at = misplaced if misplaced.any() else error
+        worst = np.unravel_index(int(np.argmax(at)), at.shape) if at.size else ()
+        return {
+            "largest_absolute": largest,
+            "largest_relative": min(float(relative.max(initial=0.0)), sys.float_info.max),
+            "largest_allowed": tolerance * self.reference_error + units,
+            "in_reference_errors": largest / self.reference_error if self.reference_error else None,
+            "misplaced": int(misplaced.sum()),
+            "worst": [int(each) for each in worst],
+        }
+
+    def judge_file(self, path: str, tolerance: float) -> dict[str, Any]:
+        """Judge a tensor that a backend has written."""
+        result = numpy().fromfile(path, _stored(self.dtype))
+        if result.size != self.exact.size:
+            raise ValueError(f"has {result.size} elements; it must have {self.exact.size}")
+        return self.judge(result.reshape(self.exact.shape), tolerance)
+
+
+def _stored(dtype: str) -> str:
+    return "uint16" if dtype == "bfloat16" else dtype
