@@ -66,7 +66,7 @@ def _transform_reason(torch: Any, tensor: Any) -> str:
         )
     if functorch.is_gradtrackingtensor(tensor):
         return (
-            "carries a gradient or a tangent of torch.func, and this has no derivative:"
+            "carries a gradient or a tangent of torch.func, which cannot look into this:"
             " call it outside of torch.func.grad, jvp, vjp and linearize"
         )
     return f"is being traced by torch.func, and has no storage of its own to read: {_INSIDE}"

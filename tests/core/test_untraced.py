@@ -52,5 +52,6 @@ def test_a_compiler_that_knows_nothing_of_this_is_left_alone(
 
 def test_every_operation_bears_the_mark() -> None:
     public = [getattr(module, name) for module in (fft, operations) for name in module.__all__]
-    for function in (*public, sdpa.scaled_dot_product_attention):
+    attention = (sdpa.scaled_dot_product_attention, sdpa.scaled_dot_product_attention_backward)
+    for function in (*public, *attention):
         assert vars(function)["_torchdynamo_disable"] is True
