@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mlbackends.model.checked import Ended
 from mlbackends.sdpa.checking.plan import Plan
@@ -46,3 +47,22 @@ def test_what_our_rules_say_that_torch_takes_is_what_torch_takes() -> None:
         (result,) = problem.results
         flash = problem.torch_chosen == "FLASH_ATTENTION"
         assert (result.ended is Ended.RAN) is flash, (wording.text, result)
+
+
+def test_torch_s_gradients_are_right_and_timed_where_its_rules_take_them() -> None:
+    words = "--kv-heads 2 --gqa --mask none,causal,1,9 --backward --layout bshd"
+    lines = (
+        f"--shape 1,4,9,16 --dtype float32,bfloat16 {words}",
+        "--shape 1,2,9,8 --mask-gradient",
+    )
+    found = [*parse(lines[0]), *parse(f"{lines[1]} --mask float")]
+    for problem in check(found, replace(PLAN, rounds=1)).problems:
+        flash, plain = problem.results
+        wanted = ["query", "key", "value", *(["mask"] if "--mask-gradient" in problem.text else [])]
+        assert (flash.ended is Ended.RAN) is (problem.torch_chosen == "FLASH_ATTENTION")
+        assert list(plain.gradients) == wanted
+        for result in (flash, plain):
+            assert (result.timing is not None) is (result.ended is Ended.RAN)
+            for errors in result.gradients.values():
+                assert not errors.misplaced, (problem.text, result)
+                assert errors.largest_absolute <= 4 * errors.largest_allowed
