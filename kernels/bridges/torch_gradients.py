@@ -16,32 +16,52 @@ if TYPE_CHECKING:
 def attended(
     backend: AttentionBackend,
     problem: AttentionProblem,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
+    *tensors: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention with a gradient, and each row's logarithm without one.
 
-    A backward pass drops the weights that were dropped here.
+    tensors: query, key, value and mask. Raises RuntimeError for a query that is none of torch's, for
+    then the result is none either. A backward pass drops the weights that were dropped here.
     """
+    tensors = tuple(map(_torch_s, _queried(*tensors)))
     if 0 < problem.dropout < 1 and problem.seed is None:
         from msgspec.structs import replace
 
         from mlbackends.kernels.tensors.interchange import drawn_seed
 
-        problem = replace(problem, seed=drawn_seed(query))
+        problem = replace(problem, seed=drawn_seed(tensors[0]))
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
         return backend.run_backward(problem, grad_out, *saved)
 
-    found = list(backend.run_with_logsumexp(problem, query, key, value, mask))
-    return Attention.apply(found, differentiate, query, key, value, mask)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+    found = list(backend.run_with_logsumexp(problem, *tensors))
+    return Attention.apply(found, differentiate, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
-def connected(zeros: torch.Tensor, *tensors: torch.Tensor) -> torch.Tensor:
-    """Return the result of an empty problem as one of tensors, to which it gives zeros."""
-    return _Empty.apply([zeros], *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+def connected(zeros: torch.Tensor, *tensors: Any) -> torch.Tensor:
+    """Return the result of an empty problem as one of its tensors, to which it gives zeros."""
+    return _Empty.apply([zeros], *map(_torch_s, _queried(*tensors)))  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+def _queried(query: Any, *others: Any) -> tuple[Any, ...]:
+    if isinstance(query, torch.Tensor):
+        return query, *others
+    raise RuntimeError(
+        f"a result is of the kind of query, {type(query).__qualname__}, which carries no gradient of the"
+        " others: give query as a torch tensor, or call it under torch.no_grad()"
+    )
+
+
+def _torch_s(tensor: Any) -> Any:
+    """Return a tensor of another kind as one of torch's, which can be saved for a backward pass."""
+    if tensor is None or isinstance(tensor, torch.Tensor):
+        return tensor
+    from mlbackends.kernels.tensors.interchange import as_array, like
+    from mlbackends.sdpa.describe import describe
+
+    array = as_array(tensor)
+    writable = array if array.flags.writeable else array.copy()  # torch knows no other memory
+    return like(torch.empty(0), writable, describe(tensor).dtype)
 
 
 class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
@@ -106,4 +126,5 @@ class _Empty(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
 
     @staticmethod
     def backward(ctx: Any, _: Any) -> tuple[Any, ...]:
-        return None, *(torch.zeros_like(each) for each in ctx.saved_tensors)
+        wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True)
+        return None, *(torch.zeros_like(each) if needed else None for each, needed in wanted)

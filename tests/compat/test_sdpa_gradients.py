@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 else:
     torch = pytest.importorskip("torch")
 
+import numpy as np
+
 import mlbackends
 from mlbackends.model.errors import NoBackend
 from mlbackends.sdpa.dispatch import backends
@@ -272,6 +274,24 @@ def test_a_subclass_and_a_parameter_get_theirs(kind: Any) -> None:
     ours(query, named, named).sum().backward()
 
     assert query.grad is not None and named.grad is not None
+
+
+@pytest.mark.parametrize("length", [3, 0])
+def test_tensors_of_other_kinds_stand_beside_torch_s(length: int, kind: Any) -> None:
+    query = drawn(1, 2, 3, 4, dtype=torch.float32)
+    key = np.random.default_rng(0).standard_normal((1, 2, length, 4)).astype("float32")
+    key.flags.writeable = False
+    mask = np.tri(3, length, dtype=bool)
+
+    ours(query, key, memoryview(key), mask).sum().backward()
+
+    theirs = torch.tensor(key)
+    wanted = attention(query, theirs, theirs, torch.tensor(mask)).sum()
+    torch.testing.assert_close(query.grad, torch.autograd.grad(wanted, query)[0])
+    with pytest.raises(RuntimeError, match="kind of query, ndarray, which carries no gradient"):
+        ours(key, query, query) if length else ours(key, query[:, :, :0], query[:, :, :0])
+    with torch.no_grad():
+        assert isinstance(ours(key, query, query), np.ndarray)
 
 
 def test_a_hook_and_a_gradient_that_repeats_one_number_are_served(kind: Any) -> None:

@@ -24,7 +24,7 @@ from mlbackends.kernels.bridges import torch_attention
 from mlbackends.kernels.bridges.torch_attention import attention
 from mlbackends.kernels.bridges.torch_compile import compile_graph
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend
+from mlbackends.sdpa import attend, attend_backward
 
 pytestmark = [
     pytest.mark.torch,
@@ -181,6 +181,31 @@ def test_gradients_of_gradients_are_right_where_torch_has_them() -> None:
 
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         assert torch.autograd.gradgradcheck(itself, (x,))
+
+
+def test_the_backward_pass_is_ours_and_torch_s_where_nobody_of_ours_goes_backward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    real = attend_backward.scaled_dot_product_attention_backward
+
+    def counted(*args: Any, **options: Any) -> Any:
+        seen.append(args[1].shape)
+        return real(*args, **options)
+
+    monkeypatch.setattr(attend_backward, "scaled_dot_product_attention_backward", counted)
+    inputs = qkv(1, 2, 4, 8, grad=True)
+    wanted = torch.autograd.grad(WAYS["causal"](*inputs).sum(), inputs)
+
+    query, key, value = inputs
+    ours = attention(query, key, value, is_causal=True).sum()
+    found = torch.autograd.grad(ours, inputs, retain_graph=True)
+    with mlbackends.sdpa_kernel([]):
+        theirs = torch.autograd.grad(ours, inputs)
+
+    assert len(seen) == 2
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(theirs, wanted)
 
 
 def test_without_grad_mode_the_result_needs_none() -> None:
