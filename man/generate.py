@@ -115,7 +115,7 @@ def page(command: click.Command, context: click.Context) -> str:
     lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT), ".SH FILES", *definitions(FILES)]
     examples = [each for each in (command.epilog or "").split("\n\n") if "Examples:" in each]
     if isinstance(command, click.Group):
-        examples = [
+        examples += [
             f"\b\nExamples:\n{text}" for text in (command.help or "").split("Start with:\n")[1:]
         ]
     for text in examples:

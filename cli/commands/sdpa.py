@@ -15,7 +15,11 @@ Examples:
   backends sdpa explain --shape 2,8,1024,64 --device sm90   the same for a GPU that is not here
   backends sdpa list                                        what each takes
   backends sdpa check --shape 2,8,1024,64                   right, and how fast
+  backends sdpa check --shape 2,8,1024,64 --backward        the same for gradients
+  backends sdpa check --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --peers
+  backends sdpa check --problems FILE --require flash_cpu --format junit
   backends sdpa bench --shape 2,8,1024,64 --peers           beside torch's, in turn
+  backends sdpa bench --shape 1,8,512,64 --shape 1,8,2048,64 --plot speed.svg
 """
 
 command = FolderGroup("cli.sdpa", name="sdpa", help=HELP, epilog=EXAMPLES, no_args_is_help=True)

@@ -25,6 +25,7 @@ class _Progress(ProgressLine):
 Examples:
   backends sdpa check --shape 2,8,1024,64
   backends sdpa check --shape 2,8,1024,64 --dtype float32,bfloat16 --mask none,causal,bool --peers
+  backends sdpa check --shape 1,8,512,64 --mask float --mask-gradient --require math
   backends sdpa check --problems tests/problems/small.txt --rounds 0 --format junit --output sdpa.xml
   backends sdpa check --shape 1,8,512,64 --device cpu:avx2 --require flash_cpu
 """,
@@ -90,8 +91,9 @@ def command(
 
     Each backend runs in a process of its own, so that one that crashes or hangs is a row of the table. Its
     result is compared with the one that the plain formula gives in float64. Backends are timed in turn, and
-    beside them multiply-adds that need no memory, whose speed is the peak. Exit 0 where all that ran are
-    within their tolerance and those that are required ran, else 1.
+    beside them multiply-adds that need no memory, whose speed is the peak. With --backward, each gradient
+    is compared as well, and what is timed is the backward pass alone: five products to the forward's two.
+    Exit 0 where all that ran are within their tolerance and those that are required ran, else 1.
     """
     import msgspec
 

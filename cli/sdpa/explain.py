@@ -15,6 +15,7 @@ from mlbackends.cli.sdpa_options import PEOPLE, complete_backend, problem_option
 Examples:
   backends sdpa explain --shape 2,8,1024,64
   backends sdpa explain --shape 2,8,1024,64 --dtype float16 --causal --device sm80,sm90,gfx942
+  backends sdpa explain --shape 2,8,1024,200 --dtype float16 --backward --device sm86
   backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
 """,
 )
