@@ -234,21 +234,33 @@ def test_gradients_of_gradients_are_refused(way: str, kind: Any) -> None:
         (once.sum() + query.sum()).backward()
 
 
-def test_rows_that_see_nothing_and_numbers_that_are_none_go_where_torch_s_go() -> None:
-    query, key, value = (drawn(1, 1, 4, 3) for _ in "qkv")
-    mask = torch.ones(4, 4).bool()
-    mask[1] = False
-    found = torch.autograd.grad(ours(query, key, value, mask).sum(), (query, key, value))
-    assert not found[0][0, 0, 1].any()
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf], ids=str)
+@pytest.mark.parametrize("where", ["query", "key", "value", "grad_out", "mask"])
+def test_numbers_that_are_none_go_where_those_of_torch_s_flash_go(where: str, bad: float) -> None:
+    named = {name: drawn(1, 1, 4, 3).detach() for name in ("query", "key", "value", "grad_out")}
+    named["mask"] = torch.zeros(4, 4, dtype=torch.float64)
+    named[where][..., 2, 1] = bad
+    tensors = [named[name].requires_grad_() for name in ("query", "key", "value")]
 
-    broken = value.detach().clone()
-    broken[0, 0, 2, 1] = torch.nan
-    broken.requires_grad_()
-    mine = torch.autograd.grad(ours(query, key, broken).sum(), (query, key, broken))
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        theirs = torch.autograd.grad(attention(query, key, broken).sum(), (query, key, broken))
+    with mlbackends.sdpa_kernel(SDPBackend.MATH):
+        mine = torch.autograd.grad(ours(*tensors, named["mask"]), tensors, named["grad_out"])
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        theirs = torch.autograd.grad(attention(*tensors, named["mask"]), tensors, named["grad_out"])
+
     for one, other in zip(mine, theirs, strict=True):
         assert torch.equal(one.isnan(), other.isnan())
+        assert torch.equal(one.isinf(), other.isinf())
+
+
+def test_a_row_that_sees_nothing_gives_nothing(kind: Any) -> None:
+    tensors = [drawn(1, 1, 4, 3) for _ in "qkv"]
+    mask = torch.ones(4, 4).bool()
+    mask[1] = False
+
+    found = torch.autograd.grad(ours(*tensors, mask).sum(), tensors)
+
+    assert found[0].any(-1).flatten().tolist() == [True, False, True, True]
+    assert all(each.isfinite().all() for each in found)
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 4, 8), (1, 2, 0, 8), (1, 0, 4, 8)])
@@ -279,7 +291,7 @@ def test_a_subclass_and_a_parameter_get_theirs(kind: Any) -> None:
 @pytest.mark.parametrize("length", [3, 0])
 def test_tensors_of_other_kinds_stand_beside_torch_s(length: int, kind: Any) -> None:
     query = drawn(1, 2, 3, 4, dtype=torch.float32)
-    key = np.random.default_rng(0).standard_normal((1, 2, length, 4)).astype("float32")
+    key: Any = np.random.default_rng(0).standard_normal((1, 2, length, 4)).astype("float32")
     key.flags.writeable = False
     mask = np.tri(3, length, dtype=bool)
 
