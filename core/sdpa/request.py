@@ -52,16 +52,24 @@ class Options(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What is asked for. problem: None where there is nothing to compute, and the result is zeros.
+    """What is asked for.
 
-    mask: the tensor, None also for a CausalBias. output_shape: (..., H, L, Ev), as torch tells it for
-    what is empty too. dtype: of the elements.
+    problem: None where there is nothing to compute, and the result is zeros of empty_shape. mask: the
+    tensor, None also for a CausalBias. dtype: of the elements.
     """
 
     problem: AttentionProblem | None
     mask: Any
-    output_shape: tuple[int, ...]
     dtype: str
+    empty_shape: tuple[int, ...] = ()
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """(..., H, L, Ev); () for nested tensors, of whose sizes nothing is known."""
+        if self.problem is None:
+            return self.empty_shape
+        named = (self.problem.query, self.problem.key, self.problem.value)
+        return () if any(spec.nested for spec in named) else self.problem.output_shape
 
     @property
     def logsumexp_dtype(self) -> str:
@@ -74,8 +82,7 @@ def requested(
 ) -> Request:
     """Check a call, and return what it asks for.
 
-    Raises RuntimeError, TypeError, ValueError,
-    IndexError and NotImplementedError where torch does.
+    Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
     """
     _refuse_arguments(operation, query, key, value, attn_mask, options)
     is_causal, seed = options.is_causal, _seed(operation, options.seed)
@@ -93,11 +100,11 @@ def requested(
     nested = any(spec.nested for spec in specs)  # whose sizes tell nothing
     if not nested and not (specs[0].shape[-2] and specs[2].elements):
         shape = (*specs[0].shape[:-1], specs[2].shape[-1])
-        return Request(None, attn_mask, shape, specs[0].dtype)
+        return Request(None, attn_mask, specs[0].dtype, shape)
     _refuse_what_has_no_meaning(specs[0], mask, is_causal, options.enable_gqa)
     options = options._replace(is_causal=is_causal, seed=seed)
     problem = _problem(query, specs, mask, bias, options)
-    return Request(problem, attn_mask, () if nested else problem.output_shape, problem.dtype)
+    return Request(problem, attn_mask, problem.dtype)
 
 
 def _problem(
