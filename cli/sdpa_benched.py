@@ -99,7 +99,7 @@ def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
         notes.append(
             f"memory: {told} GB/s, {benched.bandwidth_by}; of memory: inputs and result once"
         )
-    if base:
+    if any(each.ratios for each in benched.problems):
         notes.append(f"× {base}: times as fast in the same round, the median and the middle half")
     if _changed(benched):
         notes.append("× saved: times as fast as then; by peak: of the peak beside it, then and now")

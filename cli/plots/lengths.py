@@ -8,6 +8,7 @@ from mlbackends.cli.plots.scale import MARGIN, Logarithmic, amount, grid
 from mlbackends.model.benched import BenchedProblem
 
 _TOP, _FOOT, _TALL = 40.0, 44.0, 190.0
+_MARKS_APART = 44.0
 
 
 def lengths(
@@ -28,7 +29,8 @@ def lengths(
     across = _axis([max(each.length, 1) for each in problems], frame[0], frame[2])
     up = _axis(slowest_and_fastest, frame[3], frame[1])
     drawing.box(frame[0], frame[1], frame[2] - frame[0], _TALL, "plot")
-    grid(drawing, across, up, frame, ("length of the keys", "GFLOP/s"))
+    marks = _apart(sorted({max(each.length, 1) for each in problems}), across)
+    grid(drawing, across, up, frame, ("length of the keys", "GFLOP/s"), marks)
     names = dict.fromkeys(name for each in problems for name in speeds(each))
     for name in names:
         found = sorted(
@@ -50,6 +52,15 @@ def dot(drawing: Drawing, x: float, y: float, kind: str, said: str) -> None:
 
 def _axis(numbers: Sequence[float], start: float, end: float) -> Logarithmic:
     return Logarithmic(min(numbers), max(numbers), start, end)
+
+
+def _apart(numbers: Sequence[int], across: Logarithmic) -> list[float]:
+    """Return those lengths whose numbers have room beside each other."""
+    found: list[float] = []
+    for length in numbers:
+        if not found or across.at(length) - across.at(found[-1]) >= _MARKS_APART:
+            found.append(length)
+    return found
 
 
 def speeds(problem: BenchedProblem) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections.abc import Sequence
 
 from mlbackends.cli.picture.svg import Drawing, width_of
 
@@ -10,6 +11,9 @@ MARGIN = 48.0
 
 TICKS_APART = 90
 """Pixels between two ticks, about."""
+
+LINES_APART = 40
+"""The same where numbers stand above each other."""
 
 
 def amount(number: float) -> str:
@@ -61,9 +65,9 @@ class Logarithmic:
         """Return the lowest and the highest number that have a place."""
         return 10.0**self._low, 10.0**self._high
 
-    def ticks(self) -> list[float]:
-        """Return powers of ten, and 2 and 5 times them where there are few."""
-        room = abs(self._end - self._start) / TICKS_APART
+    def ticks(self, apart: float = TICKS_APART) -> list[float]:
+        """Return powers of ten, and 2 and 5 times them where there are few. apart: pixels, about."""
+        room = abs(self._end - self._start) / apart
         powers = range(math.floor(self._low), math.ceil(self._high) + 1)
         every = max(1, math.ceil((self._high - self._low) / max(1.0, room)))
         found = [10.0**power for power in powers if power % every == 0]
@@ -90,15 +94,20 @@ def grid(
     up: Logarithmic,
     frame: tuple[float, float, float, float],
     names: tuple[str, str],
+    marks: Sequence[float] = (),
 ) -> None:
-    """Draw the lines and numbers of two axes around a frame (left, top, right, bottom)."""
+    """Draw the lines and numbers of two axes around a frame (left, top, right, bottom).
+
+    marks: the numbers below the frame; left out, round ones.
+    """
     left, top, right, bottom = frame
-    lines = [f"M{across.at(each):.1f} {top:.1f}V{bottom:.1f}" for each in across.ticks()]
-    lines += [f"M{left:.1f} {up.at(each):.1f}H{right:.1f}" for each in up.ticks()]
+    columns, rows = marks or across.ticks(), up.ticks(LINES_APART)
+    lines = [f"M{across.at(each):.1f} {top:.1f}V{bottom:.1f}" for each in columns]
+    lines += [f"M{left:.1f} {up.at(each):.1f}H{right:.1f}" for each in rows]
     drawing.path("".join(lines), "grid")
-    for each in across.ticks():
+    for each in columns:
         drawing.words(across.at(each), bottom + 14, amount(each), 80, "small", "middle")
-    for each in up.ticks():
+    for each in rows:
         drawing.words(left - 6, up.at(each) + 4, amount(each), 60, "small", "end")
     drawing.words((left + right) / 2, bottom + 31, names[0], right - left, "small", "middle")
     drawing.words(left - MARGIN + 2, top - 8, names[1], right - left, "small")

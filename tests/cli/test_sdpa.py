@@ -226,7 +226,7 @@ def test_a_problem_that_no_memory_holds_is_not_begun() -> None:
     data = told("check", "--shape", "64,1024,16384,128", "--rounds", "0")
 
     assert data["exit"] == 1
-    assert "MiB of memory are free" in data["problems"][0]["failure"]
+    assert "GiB of memory are free" in data["problems"][0]["failure"]
 
 
 # ---- list --------------------------------------------------------------------------

@@ -108,9 +108,8 @@ class Case:
         """Have the inputs and the exact result made; return why that is not possible, "" if it is."""
         needed, free = needed_bytes(self.problem), free_bytes()
         if needed > free:
-            return (
-                f"a check takes about {needed >> 20} MiB, and {free >> 20} MiB of memory are free"
-            )
+            told = f"{needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB of memory are free"
+            return f"a check takes about {told}"
         for name in able:  # they load their libraries while the values are made
             self.bench.start(name, self.lowered)
         request = {
