@@ -7,10 +7,12 @@ import importlib.util
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, no_dropout, on_device
+from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 _BUILD = (
@@ -35,7 +37,6 @@ class FlashCpu(AttentionBackend):
         on_device("cpu"),
         dtype_in("float16", "bfloat16", "float32", "float64"),
         last_dim_contiguous(),
-        no_dropout(),
     )
     takes = frozenset({"logsumexp", "lower_right"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
@@ -89,9 +90,12 @@ class FlashCpu(AttentionBackend):
     ) -> tuple[Any, Any]:
         from mlbackends.kernels.attention_cpu.forward import attend
         from mlbackends.kernels.attention_cpu.library import NotBuilt
+        from mlbackends.kernels.tensors.interchange import drawn_seed
         from mlbackends.model.errors import NoBackend
 
         self.require(problem)
+        if 0 < problem.dropout < 1 and problem.seed is None:
+            problem = replace(problem, seed=drawn_seed(query))
         try:
             return attend(problem, query, key, value, mask, logsumexp=logsumexp)
         except NotBuilt as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.kernels.attention_cpu.library import ELEMENTS, PROBLEM, level, library
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 #: After so long Python gets to look at signals.
 _MILLISECONDS = 50
+
+#: Of a seed, the lower 64 bits count.
+_WORD = (1 << 64) - 1
 
 
 def attend(
@@ -62,9 +66,17 @@ def _output(problem: AttentionProblem, query: Any) -> Any:
 def _in_four_dimensions(
     problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumexp: Any
 ) -> None:
-    """Compute it; what lies before batch and heads is taken one after the other."""
+    """Compute it; what lies before batch and heads is taken one after the other.
+
+    Dropout counts the batches through all dimensions before the heads, so there they become one.
+    """
     if out.ndim <= 4:
         return _call(problem, inputs, out, logsumexp)
+    if problem.dropout:
+        merged = tuple(_as_one_batch(array, out.shape[:-3]) for array in inputs)
+        count = prod(out.shape[:-3])
+        sums = None if logsumexp is None else logsumexp.reshape(count, *logsumexp.shape[-2:])
+        return _call(problem, merged, out.reshape(count, *out.shape[-3:]), sums)
 
     def part(array: Any, index: int) -> Any:
         if array is None or array.ndim < out.ndim:
@@ -77,6 +89,14 @@ def _in_four_dimensions(
             problem, parts, out[index], None if logsumexp is None else logsumexp[index]
         )
     return None
+
+
+def _as_one_batch(array: Any, batches: tuple[int, ...]) -> Any:
+    """Return an array (..., H, L, E) with all that is before its heads in one dimension."""
+    if array is None or array.ndim < 4 or all(size == 1 for size in array.shape[:-3]):
+        return array if array is None else array.reshape(array.shape[-3:])
+    tail = array.shape[-3:]
+    return numpy().broadcast_to(array, (*batches, *tail)).reshape(prod(batches), *tail)
 
 
 def _call(problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumexp: Any) -> None:
@@ -103,7 +123,7 @@ def _call(problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumex
             *(_group(key, heads), _group(value, heads)),
             *(*_strides(query, 3), *_strides(key, 3), *_strides(value, 3), *_strides(out, 3)),
             *((0, 0, 0, 0) if mask is None else _strides(mask, 4)),
-            *(offset, scale, problem.dropout, problem.seed or 0, ELEMENTS[problem.dtype]),
+            *(offset, scale, problem.dropout, (problem.seed or 0) & _WORD, ELEMENTS[problem.dtype]),
             0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
             *(int(problem.is_causal), level(), threads),
         )

@@ -343,6 +343,56 @@ def test_no_width_gives_the_mean_of_the_values(name: str, dtype: str) -> None:
             assert np.allclose(out, exact(value, dtype).mean(-2, keepdims=True), rtol=1e-2)
 
 
+DROPPING: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "many rows": ((2, 3, 50, 20), (2, 3, 301, 20), {}),
+    "causal": ((1, 2, 300, 9), (1, 2, 300, 9), {"is_causal": True}),
+    "one row": ((2, 3, 1, 20), (2, 3, 301, 20), {}),
+    "a few rows in parts": ((1, 2, 5, 20), (1, 2, 9000, 20), {}),
+    "many rows in parts": ((1, 2, 20, 20), (1, 2, 9000, 20), {}),
+    "heads that share keys": ((2, 4, 3, 20), (2, 2, 70, 20), {"enable_gqa": True}),
+    "five dimensions": ((2, 3, 2, 10, 6), (1, 3, 1, 33, 6), {}),
+    "two dimensions": ((10, 6), (33, 6), {}),
+}
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", DROPPING)
+def test_dropout_drops_what_the_formula_drops(name: str, dtype: str, case: str) -> None:
+    query, key, more = DROPPING[case]
+    arrays = random_arrays(query, key, key, dtype=dtype)
+    more = {**more, "dropout": 0.3, "seed": -(1 << 62) - 5}
+    with library.lowered(name):
+        out, logsumexp = both(arrays, dtype, **more)
+        whole = both(arrays, dtype, **{**more, "dropout": 0.0})
+    wanted = by_formula(arrays, dtype, None, "", "float64", more)
+    assert np.abs(out - wanted).max() <= 8 * STEP[dtype] * max(1, np.abs(wanted).max())
+    assert np.array_equal(logsumexp, whole[1])
+    assert not np.allclose(out, whole[0], atol=0.01)
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [2, 40])
+def test_a_dropout_of_all_leaves_zeros(name: str, length: int) -> None:
+    arrays = random_arrays((1, 2, length, 16), (1, 2, 30, 16), (1, 2, 30, 16))
+    with library.lowered(name):
+        assert not run(arrays, dropout=1.0).any()
+
+
+@built
+def test_without_a_seed_the_owner_of_the_tensors_draws_one() -> None:
+    arrays = random_arrays((1, 2, 40, 16), (1, 2, 30, 16), (1, 2, 30, 16))
+    problem = told(arrays, "float32", dropout=0.5)
+    results = []
+    for seed in (1, 1, 2):
+        np.random.seed(seed)  # noqa: NPY002  what users seed
+        results.append(backend.run(problem, *arrays))
+    assert np.array_equal(results[0], results[1])
+    assert not np.array_equal(results[0], results[2])
+
+
 # ---- its word -----------------------------------------------------------------------
 
 
@@ -365,6 +415,7 @@ TAKEN = {
     "five dimensions": asked((2, 3, 4, 5, 6)),
     "broadcast batch": asked(key=spec_of((1, 8, 100, 64)), value=spec_of((1, 1, 100, 64))),
     "grouped": asked(key=spec_of((2, 2, 9, 64)), value=spec_of((2, 4, 9, 64)), enable_gqa=True),
+    "dropout": asked(dropout=0.5),
     "boolean mask": asked(mask=spec_of((100, 100), "bool")),
     "rows backwards": asked(query=spec_of((2, 8, 100, 64), strides=(51200, 6400, -64, 1))),
     "nothing to see": asked(key=spec_of((2, 8, 0, 64)), value=spec_of((2, 8, 0, 64))),
@@ -373,7 +424,6 @@ REFUSED = {
     "wrong-device": asked(device=Device("cuda", 0, capability="9.0")),
     "wrong-dtype": asked(dtype="int32"),
     "rows-not-contiguous": asked(query=spec_of((2, 8, 100, 64), strides=(51200, 6400, 1, 100))),
-    "dropout": asked(dropout=0.5),
     "gradient": asked(query=spec_of((2, 8, 100, 64), requires_grad=True)),
     "inner-dtype": asked(inner_dtype="float64"),
     "nested": asked(query=spec_of((2, 8, 100, 64), nested=True)),
@@ -410,7 +460,8 @@ def test_no_reason_means_that_it_runs_and_reasons_that_it_refuses(data: Any) -> 
         query=query,
         key=key,
         value=key,
-        dropout=data.draw(st.sampled_from((0.0, 0.0, 0.5))),
+        dropout=data.draw(st.sampled_from((0.0, 0.5))),
+        seed=3,
         is_causal=data.draw(st.booleans()),
         inner_dtype=data.draw(st.sampled_from(("", "float64"))),
         device=Device(data.draw(st.sampled_from(("cpu", "cpu", "npu"))), 0),
@@ -434,7 +485,7 @@ def test_it_comes_before_the_formula_and_says_when_it_was_not_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert choose(TAKEN["causal"]).chosen == "flash_cpu"
-    assert choose(REFUSED["dropout"]).chosen == "math"
+    assert choose(REFUSED["inner-dtype"]).chosen == "math"
 
     monkeypatch.setattr(library, "path", lambda: str(tmp_path / "attention.so"))
     library.library.cache_clear()
@@ -503,8 +554,9 @@ def any_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @built
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_the_result_does_not_depend_on_the_threads(
-    any_threads: Callable[[int], None], dtype: str
+    any_threads: Callable[[int], None], dtype: str, dropout: float
 ) -> None:
     shapes = [((2, 3, 200, 40), (2, 3, 300, 40)), ((1, 2, 1, 64), (1, 2, 9000, 64))]
     for query, key in shapes:
@@ -512,7 +564,7 @@ def test_the_result_does_not_depend_on_the_threads(
         results = []
         for count in (1, 2, 3, 7):
             any_threads(count)
-            results.append(run(arrays, dtype, is_causal=query[2] > 1))
+            results.append(run(arrays, dtype, is_causal=query[2] > 1, dropout=dropout, seed=7))
         assert all(np.array_equal(results[0], each) for each in results[1:])
 
 
@@ -712,6 +764,7 @@ def test_pairs_of_bfloat16_are_right_where_they_are_emulated(
                     (None, {"is_causal": True}),
                     (mask, {"scale": -0.2}),
                     (None, {"scale": 0.0}),
+                    (None, {"dropout": 0.3, "seed": 5}),
                 ]
                 for seen, more in options:
                     more = {**more, "enable_gqa": True}

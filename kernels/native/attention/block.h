@@ -1,5 +1,6 @@
 /* A task of many rows: they lie across the lanes, in groups of a few vectors. */
 #pragma once
+#include "drop.h"
 #include "mask.h"
 #include "scratch.h"
 #include "softmax.h"
@@ -62,6 +63,7 @@ struct Block {
   const Task &task;
   const mlbackends_attention_problem &p;
   const Scaling scaling;
+  const Dropping dropping;
   Memory memory;
   int64_t group_limit[64];
   int64_t vectors_of_all, groups;
@@ -73,7 +75,7 @@ struct Block {
   }
 
   Block(const Plan &plan, const Task &task_, Scratch &scratch)
-      : task(task_), p(*plan.problem), scaling(p), memory(plan, scratch) {
+      : task(task_), p(*plan.problem), scaling(p), dropping(p), memory(plan, scratch) {
     vectors_of_all = (task.last_row - task.first_row + T::lanes - 1) / T::lanes;
     groups = (vectors_of_all + most_vectors - 1) / most_vectors;
   }
@@ -300,6 +302,10 @@ struct Block {
     }
     const Running<T> running = {largest, lanes_of(memory.sum, group)};
     fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running, memory.factor);
+    if (p.dropout) {
+      const Counted<T, vectors> counted(task, task.first_row + first_of(group), rows_in(group));
+      drop<P, vectors>(dropping, counted, task.batch, tile.first, keys, (Unit *)memory.scores);
+    }
     weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
                           P::pairs ? (keys + 1) / 2 : keys, memory.factor, memory.output + first_of(group) * p.value_dim);
   }
@@ -367,7 +373,8 @@ struct Block {
   template <int vectors>
   void finish_whole(int64_t first, const Real *output, const Real *largest, const Real *sum) {
     const typename T::Vector sums = load<T>(sum);
-    const typename T::Vector inverse = sums == (Real)0 ? sums : (Real)1 / sums;
+    const Real kept = (Real)enlarged(p);
+    const typename T::Vector inverse = kept == 0 ? typename T::Vector{} : sums == (Real)0 ? sums : kept / sums;
     char *row[T::lanes];
     for (int i = 0; i < T::lanes; i++) row[i] = output_row(task, first + i);
     for (int64_t c = 0; c < p.value_dim; c += T::lanes) {

@@ -50,11 +50,11 @@ INLINED void philox(Words (&counter)[4], const uint32_t (&seed)[2]) {
   }
 }
 
-/* The factors of four weights in each lane: 0, or that of a weight that is kept. The counter is (quad, row, head,
-   batch) of the lane; the weights are those of keys 4 quad to 4 quad + 3. */
+/* Which of four weights in each lane are kept: all bits of a lane, or none. The counter is (quad, row, head, batch) of
+   the lane; the weights are those of keys 4 quad to 4 quad + 3. */
 template <class T>
-INLINED void dropped(const Dropping &dropping, typename T::Wholes quad, typename T::Wholes row, typename T::Wholes head,
-                     int64_t batch, typename T::Vector (&factors)[4]) {
+static __attribute__((noinline)) void find_kept(const Dropping &dropping, typename T::Wholes quad, typename T::Wholes row,
+                                                typename T::Wholes head, int64_t batch, typename T::Wholes (&kept)[4]) {
   constexpr int parts = sizeof(typename T::Real) == 4 ? 2 : 1; /* words of even and of odd lanes */
   Words found[parts][4];
 #pragma GCC unroll 2
@@ -68,15 +68,24 @@ INLINED void dropped(const Dropping &dropping, typename T::Wholes quad, typename
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
     const Words even = found[0][i] & 0xffffffff;
-    typename T::Wholes is_kept;
     if constexpr (parts == 2) {
       typedef uint32_t Dealt __attribute__((vector_size(VECTOR_BYTES)));
-      is_kept = (typename T::Wholes)((Dealt)(even | found[parts - 1][i] << 32) >= dropping.least);
+      kept[i] = (typename T::Wholes)((Dealt)(even | found[parts - 1][i] << 32) >= dropping.least);
     } else {
-      is_kept = (typename T::Wholes)(even >= (uint64_t)dropping.least);
+      kept[i] = (typename T::Wholes)(even >= (uint64_t)dropping.least);
     }
-    factors[i] = (typename T::Vector)((typename T::Wholes)splat<T>((typename T::Real)dropping.factor) & is_kept);
   }
+}
+
+/* The factors of the same weights: 0, or that of a weight that is kept. */
+template <class T>
+INLINED void dropped(const Dropping &dropping, typename T::Wholes quad, typename T::Wholes row, typename T::Wholes head,
+                     int64_t batch, typename T::Vector (&factors)[4]) {
+  typename T::Wholes kept[4];
+  find_kept<T>(dropping, quad, row, head, batch, kept);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++)
+    factors[i] = (typename T::Vector)((typename T::Wholes)splat<T>((typename T::Real)dropping.factor) & kept[i]);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 /* A task of few rows, as when one token is generated: lanes hold elements of a row of key or value, each of which is
    read once for all rows. */
 #pragma once
+#include "dropping.h"
 #include "exponential.h"
 #include "mask.h"
 #include "scratch.h"
@@ -41,12 +42,13 @@ struct Rows {
   const Task &task;
   const mlbackends_attention_problem &p;
   const Scaling scaling;
+  const Dropping dropping;
   Memory memory;
   Real largest[most], sum[most], factor[most];
   int64_t limit[most];
 
   Rows(const Plan &plan, const Task &task_, Scratch &scratch)
-      : task(task_), p(*plan.problem), scaling(p), memory(plan, scratch) {}
+      : task(task_), p(*plan.problem), scaling(p), dropping(p), memory(plan, scratch) {}
 
   void run() {
     const int64_t rows = task.last_row - task.first_row;
@@ -76,7 +78,11 @@ struct Rows {
     for (int64_t first = task.first_key; first < last; first += keys_at_once) {
       const int64_t keys = last - first < keys_at_once ? last - first : keys_at_once;
       score<count>(first, keys);
-      for (int r = 0; r < count; r++) fold(r, first, keys, task.first_row + (r < rows ? r : rows - 1));
+      for (int r = 0; r < count; r++) {
+        const int64_t row = task.first_row + (r < rows ? r : rows - 1);
+        fold(r, first, keys, row);
+        if (p.dropout) drop(row, first, keys, memory.scores + r * (keys_at_once + T::lanes));
+      }
       weigh<count>(first, keys);
     }
     for (int64_t r = 0; r < rows; r++)
@@ -159,6 +165,22 @@ struct Rows {
     factor[r] = lanes[0];
     sum[r] = sum[r] * factor[r] + sum_of_lanes<T>(total);
     largest[r] = now;
+  }
+
+  /* Set to 0 what is dropped of a row's weights: a lane has those of four keys. */
+  void drop(int64_t row, int64_t first, int64_t keys, Real *weights) const {
+    typedef typename T::Wholes Wholes;
+    typedef typename T::Whole Whole;
+    const Wholes place = Wholes{} + (Whole)task.place_of(row), head = Wholes{} + (Whole)task.head_of(row);
+    for (int64_t k = 0; k < keys; k += 4 * T::lanes) {
+      Wholes quad, kept[4];
+      for (int lane = 0; lane < T::lanes; lane++) quad[lane] = (Whole)((first + k) / 4 + lane);
+      find_kept<T>(dropping, quad, place, head, task.batch, kept);
+      Whole found[4][T::lanes];
+      memcpy(found, kept, sizeof found);
+      for (int64_t i = 0; i < 4 * T::lanes && k + i < keys; i++)
+        if (!found[i % 4][i / 4]) weights[k + i] = 0;
+    }
   }
 
   void add_mask(int64_t row, int64_t first, int64_t keys, Real *scores) const {

@@ -76,6 +76,9 @@ struct Scaling {
   double power() const { return natural * 1.4426950408889634; }
 };
 
+/* What the sums of the weights that dropout keeps are multiplied by. */
+static inline double enlarged(const mlbackends_attention_problem &p) { return p.dropout < 1 ? 1 / (1 - p.dropout) : 0; }
+
 /* Write the log-sum-exp of a row, 0 where it saw no key. */
 template <class T>
 static void tell_sum(const Task &task, int64_t row, double largest, double sum, double natural) {
@@ -94,7 +97,8 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
                        double natural) {
   typedef typename E::Inner T;
   const mlbackends_attention_problem &p = *task.p;
-  const typename T::Real inverse = sum == 0 ? 0 : (typename T::Real)(1 / sum);
+  const double kept = enlarged(p);
+  const typename T::Real inverse = sum == 0 || kept == 0 ? 0 : (typename T::Real)(kept / sum);
   char *at = output_row(task, row);
   int64_t c = 0;
   for (; c + T::lanes <= p.value_dim; c += T::lanes)
