@@ -101,3 +101,12 @@ def test_a_program_of_another_interpreter_sees_no_module_of_the_current_folder(
 def test_a_lower_processor_is_said_in_the_environment() -> None:
     assert environment("avx2")["ATEN_CPU_CAPABILITY"] == "avx2"
     assert environment().get("ATEN_CPU_CAPABILITY") == os.environ.get("ATEN_CPU_CAPABILITY")
+
+
+@pytest.mark.parametrize("served", ['print(\'{"cannot": "too wide"}\', flush=True)'], indirect=True)
+def test_a_refusal_is_told_as_one_and_ends_nothing(served: Served) -> None:
+    why = lost(served)
+
+    assert (why.ended, why.reason.code) == (Ended.CANNOT, "library-refuses")
+    assert str(why) == "too wide"
+    assert served.alive
