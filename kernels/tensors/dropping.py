@@ -33,7 +33,7 @@ def kept(seed: int, probability: float, leading: tuple[int, ...], rows: range, k
         np.arange(batches)[:, None, None, None],
     )
     words = philox(seed, *(np.broadcast_to(each, shape).astype(np.uint64) for each in counted))
-    dealt = np.stack(words, axis=-1).reshape(*shape[:3], -1)[..., :keys]
+    dealt = np.stack(words, axis=-1).reshape(*shape[:3], 4 * shape[3])[..., :keys]
     found = dealt >= threshold(probability)
     return found.reshape(*leading, len(rows), keys)
 
