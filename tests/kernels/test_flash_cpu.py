@@ -1,4 +1,7 @@
-"""flash_cpu against float64, at every instruction set of this CPU, and its word against what it does."""
+"""flash_cpu at every instruction set of this CPU: its numerics, its memory, its threads, what it says.
+
+test_every_attention_backend.py holds it, with the others, to float64 on any problem.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mlbackends.kernels.attention_cpu import forward, library, threads
 from mlbackends.kernels.attention_math.forward import attend as attend_plainly
 from mlbackends.kernels.tensors import bfloat16
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
 
@@ -97,92 +98,6 @@ def random_arrays(*shapes: tuple[int, ...], dtype: str = "float32", seed: int = 
 
 
 # ---- against float64 ----------------------------------------------------------------
-
-
-@st.composite
-def problems(draw: Any) -> tuple[Any, ...]:
-    dtype = draw(st.sampled_from(DTYPES))
-    random = np.random.default_rng(draw(st.integers(0, 999)))
-    front = list(draw(st.lists(st.integers(1, 3), max_size=3)))
-    key_front, value_front = list(front), list(front)
-    grouped = bool(front) and draw(st.booleans())
-    if grouped:
-        heads = front[-1]
-        front[-1] = heads * draw(st.sampled_from((1, 2, 4, 6)))
-        value_front[-1] = draw(st.sampled_from((1, heads)))
-    elif draw(st.booleans()):
-        key_front = [draw(st.sampled_from((1, size))) for size in front]
-        value_front = [draw(st.sampled_from((1, size))) for size in front]
-    length = draw(st.one_of(st.integers(1, 9), st.integers(1, 150)))
-    keys = draw(st.one_of(st.integers(1, 20), st.integers(1, 400)))
-    width, value_width = (draw(st.sampled_from((1, 3, 16, 33, 40, 64))) for _ in range(2))
-
-    def array(*shape: int) -> Any:
-        """Make an array whose rows lie one after the other, every other one, or backwards."""
-        made = stored(random.standard_normal((*shape[:-2], shape[-2] * 2, shape[-1] + 3)), dtype)
-        kind = draw(st.sampled_from(("together", "apart", "backwards", "swapped")))
-        if kind == "swapped" and len(shape) > 2:
-            inside = made[..., : shape[-2], : shape[-1]].swapaxes(-2, -3)
-            return np.ascontiguousarray(inside).swapaxes(-2, -3)
-        if kind == "apart":
-            return made[..., ::2, 1 : 1 + shape[-1]]
-        if kind == "backwards":
-            return made[..., shape[-2] - 1 :: -1, : shape[-1]]
-        return np.ascontiguousarray(made[..., : shape[-2], : shape[-1]])
-
-    arrays = [
-        array(*front, length, width),
-        array(*key_front, keys, width),
-        array(*value_front, keys, value_width),
-    ]
-    if width == 1 or value_width == 1:  # numpy gives rows of one element any stride
-        arrays = [np.ascontiguousarray(each) for each in arrays]
-    more: dict[str, Any] = {
-        "enable_gqa": grouped,
-        "scale": draw(st.sampled_from((None, None, 0.0, 1.5, -0.5))),
-    }
-    mask, mask_dtype = None, ""
-    kind = draw(st.sampled_from(("none", "causal", "lower right", "bool", "float")))
-    if kind in ("causal", "lower right"):
-        more |= {"is_causal": True, "lower_right": kind == "lower right"}
-    elif kind != "none":
-        shape = [draw(st.sampled_from((1, size))) for size in (*front, length, keys)]
-        shape = shape[draw(st.integers(0, len(shape) - 2)) :]
-        if kind == "bool":
-            mask, mask_dtype = random.random(shape) < draw(st.sampled_from((0.1, 0.9))), "bool"
-        else:
-            mask_dtype = draw(st.sampled_from((dtype, dtype if dtype == "float64" else "float32")))
-            numbers = random.standard_normal(shape)
-            numbers[random.random(shape) < 0.2] = -np.inf
-            mask = stored(numbers, mask_dtype)
-        if draw(st.booleans()):
-            mask = np.ascontiguousarray(mask.swapaxes(-1, -2)).swapaxes(-1, -2)
-    return arrays, dtype, mask, mask_dtype, more
-
-
-@built
-@pytest.mark.parametrize("name", LEVELS)
-@given(asked=problems())
-@settings(max_examples=60, deadline=None)
-def test_whatever_is_asked_is_answered_as_by_the_formula(name: str, asked: Any) -> None:
-    arrays, dtype, mask, mask_dtype, more = asked
-    with library.lowered(name):
-        found, logsumexp = both(arrays, dtype, mask, mask_dtype, **more)
-    wanted = by_formula(arrays, dtype, mask, mask_dtype, "float64", more)
-    rough = stored(by_formula(arrays, dtype, mask, mask_dtype, "", more), dtype)
-    query, key, value = (exact(each, dtype) for each in arrays)
-    scale = more["scale"] if more["scale"] is not None else query.shape[-1] ** -0.5
-    lengths = [np.linalg.norm(each, axis=-1).max() for each in (query, key)]
-
-    error = np.abs(found - wanted).max(initial=0)
-
-    # A score's last bit, in units of the exponent, and what is rounded to at the end.
-    inner = STEP["float64"] if dtype == "float64" else STEP["float32"]
-    floor = inner * (4 + abs(scale) * lengths[0] * lengths[1]) * np.abs(value).max()
-    if dtype in ("float16", "bfloat16"):
-        floor += 0.5 * STEP[dtype] * np.abs(wanted).max(initial=0)
-    assert error <= 2 * np.abs(exact(rough, dtype) - wanted).max(initial=0) + floor
-    assert np.isfinite(logsumexp).all()
 
 
 @built
@@ -440,44 +355,6 @@ def test_it_refuses(code: str) -> None:
     assert [reason.code for reason in backend.unsupported_reasons(REFUSED[code])] == [code]
     with pytest.raises(NoBackend, match="flash_cpu cannot do this: "):
         backend.run(REFUSED[code], None, None, None)
-
-
-specs = st.builds(
-    TensorSpec,
-    st.lists(st.integers(0, 3), min_size=2, max_size=5).map(tuple),
-    st.sampled_from(sorted(ITEM_BYTES)),
-)
-
-
-@built
-@given(st.data())
-@settings(max_examples=100, deadline=None)
-def test_no_reason_means_that_it_runs_and_reasons_that_it_refuses(data: Any) -> None:
-    query = data.draw(specs)
-    shape = (*query.shape[:-2], data.draw(st.integers(0, 3)), query.shape[-1])
-    key = TensorSpec(shape, query.dtype, requires_grad=data.draw(st.booleans()))
-    problem = AttentionProblem(
-        query=query,
-        key=key,
-        value=key,
-        dropout=data.draw(st.sampled_from((0.0, 0.5))),
-        seed=3,
-        is_causal=data.draw(st.booleans()),
-        inner_dtype=data.draw(st.sampled_from(("", "float64"))),
-        device=Device(data.draw(st.sampled_from(("cpu", "cpu", "npu"))), 0),
-    )
-    reasons = backend.unsupported_reasons(problem)
-    if reasons:
-        with pytest.raises(NoBackend) as caught:
-            backend.run(problem, None, None, None)
-        assert caught.value.reasons == reasons
-    else:
-        kind = "uint16" if query.dtype == "bfloat16" else query.dtype
-        tensors = [np.ones(each.shape, kind) for each in (query, key, key)]
-        out, logsumexp = backend.run_with_logsumexp(problem, *tensors)
-        assert np.array_equal(backend.run(problem, *tensors), out)
-        assert out.shape == problem.output_shape
-        assert logsumexp.shape == problem.output_shape[:-1]
 
 
 @built

@@ -1,4 +1,4 @@
-"""The plain formula against float64, and its word against what it does."""
+"""The plain formula against its definition, one number after the other, and whose tensors it reads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from mlbackends.kernels.attention_math import rows
 from mlbackends.kernels.tensors import bfloat16, interchange
 from mlbackends.model import registry
 from mlbackends.model.errors import MlBackendsError, NoBackend
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
-from mlbackends.model.records import Device
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
 
 if TYPE_CHECKING:
@@ -118,39 +117,6 @@ def test_it_is_the_definition(
     wide = [None if x is None else x if x.dtype == bool else x.astype("f8") for x in tensors]
     assert seen.dtype.name == problem.dtype
     assert np.allclose(seen, one_by_one(problem, *wide), rtol=near, atol=near)
-
-
-specs = st.builds(
-    TensorSpec,
-    st.lists(st.integers(0, 3), min_size=2, max_size=4).map(tuple),
-    st.sampled_from(sorted(ITEM_BYTES)),
-)
-
-
-@given(st.data())
-@settings(max_examples=200)
-def test_no_reason_means_that_it_runs_and_reasons_that_it_refuses(data: Any) -> None:
-    query = data.draw(specs)
-    shape = (*query.shape[:-2], data.draw(st.integers(0, 3)), query.shape[-1])
-    key = TensorSpec(shape, query.dtype, requires_grad=data.draw(st.booleans()))
-    problem = AttentionProblem(
-        query=query,
-        key=key,
-        value=key,
-        dropout=data.draw(st.sampled_from((0.0, 0.5, 1.0))),
-        is_causal=data.draw(st.booleans()),
-        device=Device(data.draw(st.sampled_from(("cpu", "cpu", "npu"))), 0),
-    )
-    reasons = backend.unsupported_reasons(problem)
-    if reasons:
-        with pytest.raises(NoBackend) as caught:
-            backend.run(problem, None, None, None)
-        assert caught.value.reasons == reasons
-    elif query.dtype != "bfloat16":  # numpy has none
-        tensors = [
-            np.ones(each.shape, query.dtype) for each in (problem.query, problem.key, problem.value)
-        ]
-        assert backend.run(problem, *tensors).shape == problem.output_shape
 
 
 def test_a_row_that_sees_nothing_is_zero() -> None:
