@@ -175,7 +175,7 @@ def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] =
         def compiled(name: str) -> str:
             source, flags = units[name]
             made = str(Path(objects, f"{name}.o"))
-            _run([*compiler, *CPP_FLAGS, *flags, *extra, "-c", "-o", made, str(source)])
+            _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -245,7 +245,7 @@ def _run(command: list[str], **variables: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=120,
+            timeout=600,  # a slow or busy machine takes minutes for the kernels of one instruction set
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
