@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "problem.h"
@@ -322,42 +321,59 @@ bool forward_is_right(const Case &c, const Inputs &in, int level, const std::vec
 typedef bool (*Check)(const Case &, const Inputs &, int level, const std::vector<Row> &);
 const Check checks[] = {forward_is_right};
 
-std::vector<Case> tried;
+/* A problem of one element type, and what comes of it. */
+struct Tried {
+  const Case c;
+  const Inputs in;
+  const std::vector<Row> rows;
 
-/* Try every problem, and return how many were wrong. */
-int wrong_results() {
+  Tried(const Case &c_, int element) : c(c_), in(c_, element), rows(computed(c_, in)) {}
+};
+std::vector<std::unique_ptr<const Tried>> tried;
+
+int highest_level() {
+  int level = 0;
+  for (int next = 1; mlbackends_attention_level_name(next); next++)
+    if (mlbackends_attention_level_runs(next)) level = next;
+  return level;
+}
+
+/* Try every problem at every so many of the levels that run, the highest first, and return how many were wrong. */
+int wrong_results(int step) {
   int wrong = 0;
-  for (const Case &c : tried)
-    for (int element = MLBACKENDS_ATTENTION_FLOAT32; element <= MLBACKENDS_ATTENTION_FLOAT64; element++) {
-      const Inputs in(c, element);
-      const std::vector<Row> rows = computed(c, in);
-      for (int level = 0; const char *name = mlbackends_attention_level_name(level); level++)
-        for (const Check check : checks)
-          if (mlbackends_attention_level_runs(level) && !check(c, in, level, rows)) {
-            fprintf(stderr, "%s: %s, element type %d\n", c.name, name, element);
-            wrong++;
-          }
-    }
+  for (const std::unique_ptr<const Tried> &each : tried)
+    for (int level = highest_level(); level >= 0; level -= step)
+      for (const Check check : checks)
+        if (mlbackends_attention_level_runs(level) && !check(each->c, each->in, level, each->rows)) {
+          fprintf(stderr, "%s: %s, element type %d\n", each->c.name, mlbackends_attention_level_name(level), each->in.query.element);
+          wrong++;
+        }
   return wrong;
 }
 
+/* Threads meet in what all levels and element types have in common. */
 void *call(void *wrong) {
-  __atomic_add_fetch((int *)wrong, wrong_results(), __ATOMIC_RELAXED);
+  __atomic_add_fetch((int *)wrong, wrong_results(highest_level() + 1), __ATOMIC_RELAXED);
   return nullptr;
 }
 
 }  // namespace
 
 int main(int count, char **words) {
-  const std::string kind = count > 1 ? words[1] : "address";
-  tried.assign(table, table + sizeof table / sizeof *table);
-  if (count > 2 && !strcmp(words[2], "every"))
-    for (const Case &c : more_cases()) tried.push_back(c);
+  const bool threads = count > 1 && !strcmp(words[1], "thread"), every = count > 2 && !strcmp(words[2], "every");
+  std::vector<Case> cases(table, table + sizeof table / sizeof *table);
+  if (every)
+    for (const Case &c : more_cases()) cases.push_back(c);
+  for (const Case &c : cases)
+    for (int element = MLBACKENDS_ATTENTION_FLOAT32; element <= MLBACKENDS_ATTENTION_FLOAT64; element++) {
+      const bool apart = element == MLBACKENDS_ATTENTION_FLOAT16 || element == MLBACKENDS_ATTENTION_FLOAT64;
+      if (every || !threads || !apart) tried.emplace_back(new Tried(c, element));
+    }
   int wrong = 0;
-  std::vector<pthread_t> callers(kind == "thread" ? 3 : 0);
+  std::vector<pthread_t> callers(threads ? 3 : 0);
   for (pthread_t &caller : callers) pthread_create(&caller, nullptr, call, &wrong);
-  if (callers.empty()) call(&wrong);
   for (pthread_t &caller : callers) pthread_join(caller, nullptr);
+  if (!threads) wrong = wrong_results(1);
   printf("%zu problems, %d wrong\n", tried.size(), wrong);
   return wrong != 0;
 }
