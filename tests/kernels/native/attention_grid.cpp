@@ -38,6 +38,7 @@ struct Case {
   int threads = 1;
   int64_t milliseconds = 0; /* after which the call comes back; 0: when all is done */
   bool sums = true;         /* whether log-sum-exp is asked for */
+  double dropout = 0;
 };
 
 /* ---- what is tried ---------------------------------------------------------------------------------------------- */
@@ -81,6 +82,11 @@ const Case table[] = {
     {.name = "one batch for all", .length = 20, .keys = 30, .layout = ONE_BATCH},
     {.name = "by steps", .length = 130, .keys = 300, .width = 32, .masking = CAUSAL, .threads = 2, .milliseconds = 1},
     {.name = "no scale", .length = 20, .keys = 9, .scale = 0},
+    /* Weights that are dropped. */
+    {.name = "dropout", .length = 40, .keys = 270, .heads = 4, .masking = BOOLEAN, .dropout = 0.3},
+    {.name = "dropout, few rows", .length = 3, .keys = 131, .masking = CAUSAL, .dropout = 0.5},
+    {.name = "dropout, split", .length = 2, .keys = 1101, .heads = 4, .dropout = 0.3},
+    {.name = "everything dropped", .length = 20, .keys = 9, .dropout = 1},
     /* Nothing to do, or nearly. */
     {.name = "no key", .length = 20, .keys = 0},
     {.name = "no key for few rows", .length = 2, .keys = 0},
@@ -221,7 +227,22 @@ struct Inputs {
 
 /* ---- the plain computation -------------------------------------------------------------------------------------- */
 
-/* Of one row: whether and how much each key counts, the log of the sum of exponentials, the result. */
+constexpr uint64_t seed_of_dropout = 0x9e3779b97f4a7c15;
+
+/* Tell whether dropout keeps a weight; see kernels/tensors/dropping.py, which says it in Python. */
+bool is_kept(const Case &c, int64_t batch, int64_t head, int64_t row, int64_t key) {
+  uint32_t word[4] = {(uint32_t)(key / 4), (uint32_t)row, (uint32_t)head, (uint32_t)batch};
+  uint32_t low = (uint32_t)seed_of_dropout, high = (uint32_t)(seed_of_dropout >> 32);
+  for (int round = 0; round < 10; round++) {
+    const uint64_t first = (uint64_t)word[0] * 0xd2511f53, second = (uint64_t)word[2] * 0xcd9e8d57;
+    const uint32_t next[4] = {(uint32_t)(second >> 32) ^ word[1] ^ low, (uint32_t)second, (uint32_t)(first >> 32) ^ word[3] ^ high, (uint32_t)first};
+    memcpy(word, next, sizeof word);
+    low += 0x9e3779b9, high += 0xbb67ae85;
+  }
+  return (double)word[key % 4] >= floor(c.dropout * 4294967296.0);
+}
+
+/* Of one row: how much each value counts, the log of the sum of exponentials, the result. */
 struct Row {
   std::vector<double> weights, result;
   double sum = 0;
@@ -245,6 +266,7 @@ struct Row {
     sum = largest + log(total);
     for (int64_t k = 0; k < c.keys; k++) {
       weights[(size_t)k] /= total;
+      if (c.dropout > 0) weights[(size_t)k] *= is_kept(c, batch, head, row, k) ? 1 / (1 - c.dropout) : 0;
       for (int64_t v = 0; v < c.value_width; v++) result[(size_t)v] += weights[(size_t)k] * read(in.value.element, in.value.at(batch, value_head, k, v));
     }
   }
@@ -296,6 +318,7 @@ bool forward_is_right(const Case &c, const Inputs &in, int level, const std::vec
   set_strides(p.value_strides, in.value), set_strides(p.output_strides, out);
   memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
   p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT, p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
+  p.dropout = c.dropout, p.seed = seed_of_dropout;
   p.scale = c.scale, p.element = element, p.mask_element = in.mask.element, p.level = level, p.threads = c.threads;
   std::unique_ptr<char[]> workspace(new char[mlbackends_attention_workspace(&p)]);
   p.workspace = workspace.get();
