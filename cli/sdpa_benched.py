@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mlbackends.cli.sdpa_checked import BACKWARD, mark, name_of, why, wrapped
-from mlbackends.cli.sdpa_tables import ROOMY, duration, lines, speed, styled
+from mlbackends.cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
@@ -50,14 +50,18 @@ def _problem(problem: BenchedProblem, benched: Benched, base: str, page: Page) -
     yield styled(problem.checked.text, "1", page)
     if problem.checked.failure:
         yield from wrapped(f"    {problem.checked.failure}", 4, page)
-    ran = [each for each in problem.checked.results if each.ended is Ended.RAN]
-    rows = [(mark(each, page), cells(problem, each, benched, base)) for each in ran]
-    yield from lines(columns(base, changed=_changed(benched)), rows, _SPARED, page)
+    head, rows = columns(base, changed=_changed(benched)), _rows(problem, benched, base, page)
+    yield from lines(head, rows, _SPARED, page)
     for result in problem.checked.results:
         # Who cannot take a problem is `check`'s to tell; here it would hide the numbers.
         if result.ended is not Ended.CANNOT or result.required or result.peer:
             yield from why(result, page)
     yield ""
+
+
+def _rows(problem: BenchedProblem, benched: Benched, base: str, page: Page) -> list[Row]:
+    ran = [each for each in problem.checked.results if each.ended is Ended.RAN]
+    return [(mark(each, page), cells(problem, each, benched, base)) for each in ran]
 
 
 def cells(problem: BenchedProblem, result: Result, benched: Benched, base: str) -> tuple[str, ...]:
@@ -86,12 +90,14 @@ def _changed(benched: Benched) -> bool:
 
 
 def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
-    yield f"{benched.processor or 'this processor'}, {benched.threads} threads, {benched.rounds} rounds"
+    rounds = "1 round" if benched.rounds == 1 else f"{benched.rounds} rounds"
+    yield f"{benched.processor or 'this processor'}, {benched.threads} threads, {rounds}"
     peaks = [each.checked.peak_gflops for each in benched.problems if each.checked.peak_gflops]
     notes = []
     if peaks:
         by = next(each.checked.peak_by for each in benched.problems if each.checked.peak_by)
-        notes.append(f"peak: {speed(min(peaks))} to {speed(max(peaks))} GFLOP/s, {by}")
+        ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
+        notes.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
     if any(each.checked.problem.wants_gradient for each in benched.problems):
         notes.append(BACKWARD)
     if benched.bandwidth_bytes_per_second:
@@ -103,7 +109,8 @@ def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
         notes.append(f"× {base}: times as fast in the same round, the median and the middle half")
     if _changed(benched):
         notes.append("× saved: times as fast as then; by peak: of the peak beside it, then and now")
-    if page.width < ROOMY:
+    head = columns(base, changed=_changed(benched))
+    if not all(fits(head, _rows(each, benched, base, page), page) for each in benched.problems):
         notes.append(f"a wider page, such as with COLUMNS={ROOMY}, has more columns")
     for note in notes:
         yield from (styled(line, "2", page) for line in wrapped(note, 2, page))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mlbackends.cli.catalogue import binary_size
 from mlbackends.cli.plain import one_line
-from mlbackends.cli.sdpa_tables import ROOMY, duration, lines, speed, styled
+from mlbackends.cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 
@@ -63,7 +63,7 @@ def _problem(problem: CheckedProblem, page: Page) -> Iterator[str]:
     if problem.failure:
         sign = styled("✗" if page.unicode else "x", "31", page)
         yield from wrapped(f"  {sign} {one_line(problem.failure)}", 4, page)
-    yield from _table(problem, page)
+    yield from lines(COLUMNS, _rows(problem, page), _SPARED, page)
     for result in problem.results:
         yield from why(result, page)
     if problem.peak_gflops:
@@ -71,10 +71,9 @@ def _problem(problem: CheckedProblem, page: Page) -> Iterator[str]:
     yield ""
 
 
-def _table(problem: CheckedProblem, page: Page) -> Iterator[str]:
+def _rows(problem: CheckedProblem, page: Page) -> list[Row]:
     ran = [each for each in problem.results if each.ended is Ended.RAN]
-    rows = [(mark(each, page), cells(each)) for each in ran]
-    return lines(COLUMNS, rows, _SPARED, page)
+    return [(mark(each, page), cells(each)) for each in ran]
 
 
 def cells(result: Result) -> tuple[str, ...]:
@@ -146,7 +145,7 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
     if any(each.problem.wants_gradient for each in checked.problems):
         notes += [_GRADIENT_ERRORS, BACKWARD]
     notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
-    if page.width < ROOMY:
+    if not all(fits(COLUMNS, _rows(each, page), page) for each in checked.problems):
         notes.append(f"a wider page, such as with COLUMNS={ROOMY}, has more columns")
     if any(each.results for each in checked.problems):
         for note in notes:

@@ -4,26 +4,28 @@ from collections.abc import Iterator, Sequence
 
 from mlbackends.cli.terminal import Page
 
-ROOMY = 120
-"""So many columns of text show every column of a table."""
+ROOMY = 200
+"""So many columns of text have room for every column of a table."""
+
+Row = tuple[str, tuple[str, ...]]
+"""A mark and the cells."""
 
 
 def lines(
     columns: Sequence[str],
-    rows: Sequence[tuple[str, tuple[str, ...]]],
+    rows: Sequence[Row],
     spared: Sequence[tuple[str, ...]],
     page: Page,
 ) -> Iterator[str]:
-    """Yield the lines of a table. rows: a mark and the cells. spared: the columns that go first, together.
+    """Yield the lines of a table. spared: the columns that go first, together.
 
     Columns that no row has anything in are left out.
     """
     if not rows:
         return
-    used = [at for at in range(len(columns)) if not at or any(row[at] for _, row in rows)]
-    widths = {at: max(len(columns[at]), *(len(row[at]) for _, row in rows)) for at in used}
+    widths = _widths(columns, rows)
     for names in spared:
-        if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
+        if _taken(widths) <= page.width:
             break
         for name in names:
             widths.pop(columns.index(name), None)
@@ -32,6 +34,21 @@ def lines(
     for mark, row in rows:
         told = "  ".join(_cell(row[at], width, at) for at, width in widths.items())
         yield f"  {mark} {told}".rstrip()
+
+
+def fits(columns: Sequence[str], rows: Sequence[Row], page: Page) -> bool:
+    """Tell whether the page has room for every column of a table."""
+    return not rows or _taken(_widths(columns, rows)) <= page.width
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Row]) -> dict[int, int]:
+    """Return how wide each column is that has something in it, by its place."""
+    used = [at for at in range(len(columns)) if not at or any(row[at] for _, row in rows)]
+    return {at: max(len(columns[at]), *(len(row[at]) for _, row in rows)) for at in used}
+
+
+def _taken(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + 2 * len(widths) + 2
 
 
 def duration(seconds: float) -> str:

@@ -144,6 +144,7 @@ def test_a_narrow_page_shows_fewer_columns(width: int) -> None:
 
     assert all(len(line) <= max(width, 56) for line in table if not line.startswith("×"))
     assert ("of memory" in " ".join(table)) is (width == 200)
+    assert ("a wider page" in " ".join(lines)) is (width != 200)
 
 
 def test_what_changed_is_told_by_time_and_by_share_of_the_peak() -> None:
