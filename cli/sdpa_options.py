@@ -49,9 +49,11 @@ def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
     if not files:
         return problem_text.wordings(words)
     usual = {name: texts for name, texts in words.items() if name != "shape"}
+    from mlbackends.sdpa import problem_file
+
     found = list(problem_text.wordings(words)) if "shape" in words else []
     for path in files:
-        found += problem_text.read_file(path, usual)
+        found += problem_file.read_file(path, usual)
     unique = tuple(dict.fromkeys(found))
     if not unique:
         raise BadInput("no problem is given")

@@ -4,25 +4,25 @@ The same words are options of `backends sdpa` and lines of a file, one problem a
 A list with commas stands for each of its members, so that a line may be a whole grid.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import isfinite, prod
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from mlbackends.model.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName, shown
+from mlbackends.model.errors import BadInput, InvalidProblem, UnknownName, shown
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices
 
 LAYOUTS = ("bhsd", "bshd")
 MASKS = ("none", "causal", "lower-right", "bool", "float")
+MOST_PROBLEMS = 10_000
+"""So many at once."""
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
-_MOST_PROBLEMS = 10_000
-_MOST_TEXT = 1 << 20
 
 
 class Wording(Struct, frozen=True, kw_only=True):
@@ -307,8 +307,8 @@ def wordings(given: Given) -> tuple[Wording, ...]:
             )
         axes[word.field] = list(dict.fromkeys(values))
     count = prod(map(len, axes.values()))
-    if count > _MOST_PROBLEMS:
-        raise BadInput(f"these are {count} problems; {_MOST_PROBLEMS} are the most at once")
+    if count > MOST_PROBLEMS:
+        raise BadInput(f"these are {count} problems; {MOST_PROBLEMS} are the most at once")
     found = [
         Wording(**dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
         for values in product(*axes.values())
@@ -351,48 +351,6 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
     return wordings({**others, **given})
 
 
-def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
-    """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
-    text = _text(path)
-    path = "standard input" if path == "-" else path
-    found: list[Wording] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        try:
-            found += parse(line, usual)
-        except MlBackendsError as error:
-            raise BadInput(f"{path}:{number}: {error}", error.hint) from None
-        if len(found) > _MOST_PROBLEMS:
-            raise BadInput(f"{path} has more than {_MOST_PROBLEMS} problems")
-    if not found:
-        raise BadInput(f"{path} has no problem in it", "one a line: --shape 2,8,1024,64 --causal")
-    return tuple(found)
-
-
-def _text(path: str) -> str:
-    import os
-    import sys
-
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
-        else:
-            if not os.path.isfile(path):
-                why = "it is no file" if os.path.exists(path) else "there is no such file"
-                raise BadInput(f"{path} cannot be read: {why}")
-            with open(path, "rb") as file:
-                data = file.read(_MOST_TEXT + 1)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
-    if len(data) > _MOST_TEXT:
-        raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
-
-
 def _written(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
@@ -433,8 +391,3 @@ def _refuse_gradients(wording: Wording) -> None:
         raise InvalidProblem(
             "--mask-gradient needs a mask of numbers", "say --mask float or a shape"
         )
-
-
-def lines(wordings: Iterable[Wording]) -> str:
-    """Return the text of a file that stands for problems."""
-    return "".join(f"{each.text}\n" for each in wordings)

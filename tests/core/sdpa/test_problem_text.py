@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +9,7 @@ from hypothesis import strategies as st
 from mlbackends.model.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName
 from mlbackends.model.records import Device
 from mlbackends.sdpa.named_devices import NAMES
-from mlbackends.sdpa.problem_text import Wording, lines, parse, read_file, wordings
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from mlbackends.sdpa.problem_text import Wording, parse, wordings
 
 CPU = Device("cpu", 0)
 SIZES = st.integers(0, 64)
@@ -52,16 +47,6 @@ def wordings_that_hold(draw: st.DrawFn) -> Wording:
 @given(wordings_that_hold())
 def test_a_problem_is_read_as_it_was_written(wording: Wording) -> None:
     assert parse(wording.text) == (wording,)
-
-
-@given(st.lists(wordings_that_hold(), min_size=1, max_size=4))
-def test_a_file_of_problems_is_read_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, found: list[Wording]
-) -> None:
-    path = tmp_path_factory.mktemp("problems") / "list.txt"
-    path.write_text(lines(found))
-
-    assert read_file(str(path)) == tuple(found)
 
 
 TRICKY = [
@@ -128,15 +113,6 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
     assert problem.mask is not None and problem.mask.requires_grad
 
 
-def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> None:
-    path = tmp_path / "list.txt"
-    path.write_text("# two\n\n--shape 1,1,4,4 --dtype float64  # this one\n--shape 1,1,4,8\n")
-
-    found = read_file(str(path), {"dtype": ["float16"], "seed": ["3"]})
-
-    assert [(each.dtype, each.seed) for each in found] == [("float64", 3), ("float16", 3)]
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
@@ -178,31 +154,6 @@ def test_grouped_heads_are_advised_in_the_words_that_are_typed() -> None:
     with pytest.raises(InvalidProblem) as caught:
         parse("--shape 1,8,3,4 --kv-heads 2")
     assert caught.value.hint == "for grouped heads, add --gqa"
-
-
-def test_a_bad_line_is_told_with_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "list.txt"
-    path.write_text("--shape 1,1,4,4\n--shape 1,1,4,4 --sed 3\n")
-
-    with pytest.raises(BadInput, match=r"list\.txt:2: .*'sed'") as caught:
-        read_file(str(path))
-    assert caught.value.hint == "did you mean 'seed'?"
-
-
-@pytest.mark.parametrize("data", [b"", b"# nothing\n", b"\xff\xfe", b"--shape 1,1,1,1\n" * 100_000])
-def test_a_file_that_is_no_list_is_refused(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "list.txt"
-    path.write_bytes(data)
-
-    with pytest.raises(BadInput):
-        read_file(str(path))
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no such file"):
-        read_file(str(tmp_path / "none.txt"))
-    with pytest.raises(BadInput, match="it is no file"):
-        read_file(str(tmp_path))
 
 
 def test_a_grid_without_end_is_refused() -> None:

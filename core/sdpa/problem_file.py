@@ -1,0 +1,55 @@
+"""Lists of attention problems in files: one a line, in the words of `problem_text`."""
+
+from collections.abc import Iterable
+
+from mlbackends.model.errors import BadInput, MlBackendsError
+from mlbackends.sdpa.problem_text import MOST_PROBLEMS, Given, Wording, parse
+
+_MOST_TEXT = 1 << 20
+
+
+def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
+    """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
+    text = _text(path)
+    path = "standard input" if path == "-" else path
+    found: list[Wording] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            found += parse(line, usual)
+        except MlBackendsError as error:
+            raise BadInput(f"{path}:{number}: {error}", error.hint) from None
+        if len(found) > MOST_PROBLEMS:
+            raise BadInput(f"{path} has more than {MOST_PROBLEMS} problems")
+    if not found:
+        raise BadInput(f"{path} has no problem in it", "one a line: --shape 2,8,1024,64 --causal")
+    return tuple(found)
+
+
+def _text(path: str) -> str:
+    import os
+    import sys
+
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
+        else:
+            if not os.path.isfile(path):
+                why = "it is no file" if os.path.exists(path) else "there is no such file"
+                raise BadInput(f"{path} cannot be read: {why}")
+            with open(path, "rb") as file:
+                data = file.read(_MOST_TEXT + 1)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    if len(data) > _MOST_TEXT:
+        raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
+
+
+def lines(wordings: Iterable[Wording]) -> str:
+    """Return the text of a file that stands for problems."""
+    return "".join(f"{each.text}\n" for each in wordings)

@@ -1,0 +1,68 @@
+"""Lists of problems in files: read as written, and refused with file and line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.model.errors import BadInput
+from mlbackends.sdpa.problem_file import lines, read_file
+from mlbackends.sdpa.problem_text import Wording
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDINGS = st.builds(
+    Wording,
+    shape=st.tuples(*[st.integers(0, 64)] * 4),
+    mask=st.sampled_from(["none", "causal", "bool", "float"]),
+    backward=st.booleans(),
+    seed=st.integers(0, 9),
+)
+
+
+@given(st.lists(WORDINGS, min_size=1, max_size=4))
+def test_a_file_of_problems_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, found: list[Wording]
+) -> None:
+    path = tmp_path_factory.mktemp("problems") / "list.txt"
+    path.write_text(lines(found))
+
+    assert read_file(str(path)) == tuple(found)
+
+
+def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("# two\n\n--shape 1,1,4,4 --dtype float64  # this one\n--shape 1,1,4,8\n")
+
+    found = read_file(str(path), {"dtype": ["float16"], "seed": ["3"]})
+
+    assert [(each.dtype, each.seed) for each in found] == [("float64", 3), ("float16", 3)]
+
+
+def test_a_bad_line_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("--shape 1,1,4,4\n--shape 1,1,4,4 --sed 3\n")
+
+    with pytest.raises(BadInput, match=r"list\.txt:2: .*'sed'") as caught:
+        read_file(str(path))
+    assert caught.value.hint == "did you mean 'seed'?"
+
+
+@pytest.mark.parametrize("data", [b"", b"# nothing\n", b"\xff\xfe", b"--shape 1,1,1,1\n" * 100_000])
+def test_a_file_that_is_no_list_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(data)
+
+    with pytest.raises(BadInput):
+        read_file(str(path))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no such file"):
+        read_file(str(tmp_path / "none.txt"))
+    with pytest.raises(BadInput, match="it is no file"):
+        read_file(str(tmp_path))
