@@ -82,6 +82,8 @@ const Case table[] = {
     {.name = "one batch for all", .length = 20, .keys = 30, .layout = ONE_BATCH},
     {.name = "by steps", .length = 130, .keys = 300, .width = 32, .masking = CAUSAL, .threads = 2, .milliseconds = 1},
     {.name = "no scale", .length = 20, .keys = 9, .scale = 0},
+    {.name = "large scores", .length = 40, .keys = 300, .batch = 1, .scale = 1e13},
+    {.name = "large scores, few rows", .length = 3, .keys = 300, .batch = 1, .masking = CAUSAL, .scale = -1e13},
     /* Weights that are dropped. */
     {.name = "dropout", .length = 40, .keys = 270, .heads = 4, .masking = BOOLEAN, .dropout = 0.3},
     {.name = "dropout, few rows", .length = 3, .keys = 131, .masking = CAUSAL, .dropout = 0.5},
@@ -333,7 +335,7 @@ bool forward_is_right(const Case &c, const Inputs &in, int level, const std::vec
     }
     if (!c.sums || !c.value_width) continue;
     const double seen = read(wide, sums.get() + i * bytes_of(wide));
-    if (!(fabs(seen - row.sum) <= (wide == element && bytes_of(wide) == 8 ? 1e-12 : 1e-4))) return complain("the sum of row", i, seen, row.sum);
+    if (!(fabs(seen - row.sum) <= (bytes_of(wide) == 8 ? 1e-12 : 1e-4) * fmax(1, fabs(row.sum)))) return complain("the sum of row", i, seen, row.sum);
   }
   return true;
 }
