@@ -65,7 +65,7 @@ def test_the_easy_problem_is_one_partition_and_tells_its_kernel(python: str) -> 
     assert result.ended is Ended.RAN
     assert result.told["partitions"] == "1"
     assert result.told["kernel"].endswith("_kernel_t")
-    assert result.told["runtime"] == "OpenMP"
+    assert result.told["runtime"]
 
 
 def test_a_release_that_does_not_fuse_is_refused() -> None:
