@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 
 NEEDS_MORE = {
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
-    "tests.compat.test_sdpa_onednn": ("a wheel of", "wheels of oneDNN and of what brings it, 234 MB"),
+    "tests.compat.test_sdpa_onednn": ("a wheel of", "two wheels that bring oneDNN, 234 MB"),
     "tests.compat.test_trace_mpi": ("mpirun is not here", "a wheel of MPI, 37 MB"),
     "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
     "tests.compat.test_verbose_agree": ("is installed", "wheels of oneDNN and MKL, 300 MB"),
