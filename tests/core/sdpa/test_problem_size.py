@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.sdpa.checking.problem_size import flops, seen_scores
+from mlbackends.model.records import Device
+from mlbackends.sdpa.checking.problem_size import (
+    flops,
+    gradient_bytes,
+    least_bytes,
+    needed_bytes,
+    seen_scores,
+)
+from mlbackends.sdpa.problem_text import parse
 
 SIZES = st.integers(0, 9)
 
@@ -34,3 +43,28 @@ def test_operations_are_of_both_products_and_all_heads() -> None:
     problem = AttentionProblem(query=query, key=key, value=value, enable_gqa=True)
 
     assert flops(problem) == 2 * 8 * 16 * 24 * 2 * (32 + 8)
+
+
+def test_a_backward_pass_has_five_products() -> None:
+    (forward, backward) = (
+        parse(f"--shape 2,4,16,32 --causal{words}")[0].problem(Device("cpu", 0))
+        for words in ("", " --backward")
+    )
+    (wide,) = parse("--shape 1,1,8,4 --kv-len 6 --value-dim 16 --backward")
+
+    assert 2 * flops(backward) == 5 * flops(forward)
+    assert flops(wide.problem(Device("cpu", 0))) == 2 * 8 * 6 * (3 * 4 + 2 * 16)
+
+
+def test_what_a_backward_pass_must_move() -> None:
+    words = "--shape 1,1,8,4 --kv-len 6 --dtype bfloat16 --mask 8,6 --backward"
+    plain, masked = (
+        parse(words + more)[0].problem(Device("cpu", 0)) for more in ("", " --mask-gradient")
+    )
+    tensors = 2 * (8 * 4 + 2 * 6 * 4)
+
+    assert gradient_bytes(plain) == tensors
+    assert gradient_bytes(masked) == tensors + 2 * 8 * 6
+    # the inputs, the result and its gradient, a float32 for each row, and the gradients
+    assert least_bytes(plain) == tensors + 2 * 48 + 2 * 64 + 4 * 8 + gradient_bytes(plain)
+    assert needed_bytes(masked) > needed_bytes(replace(masked, mask=None))

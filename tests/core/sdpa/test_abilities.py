@@ -1,0 +1,41 @@
+"""What a backend can, by trying its constraints."""
+
+from __future__ import annotations
+
+from mlbackends.sdpa.abilities import ABILITIES, abilities
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.constraints import (
+    capability_between,
+    dtype_in,
+    no_dropout,
+    no_mask,
+    on_device,
+    unmet,
+)
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+
+class OnHopper(AttentionBackend):
+    name, answers_to = "on_hopper", SDPBackend.FLASH_ATTENTION
+    constraints = (
+        on_device("cuda"),
+        capability_between((9, 0), (9, 0)),
+        dtype_in("bfloat16"),
+        no_mask(),
+        no_dropout(),
+    )
+    takes = frozenset({"gradient"})
+
+
+def test_a_backend_of_one_type_on_one_gpu_is_asked_there() -> None:
+    assert set(abilities(OnHopper().unsupported_reasons)) == {
+        "causal masks", "grouped heads", "values of another width", "(B, L, H, E) in memory", "gradients",
+    }  # fmt: skip
+
+
+def test_who_refuses_nothing_can_all() -> None:
+    assert abilities(lambda problem: unmet((), problem)) == tuple(ABILITIES)
+
+
+def test_who_takes_nothing_can_nothing() -> None:
+    assert abilities(lambda problem: unmet((on_device("xpu"),), problem)) == ()
