@@ -39,7 +39,8 @@ def refuse_unwritable(*paths: str) -> None:
             raise BadInput(f"{path} cannot be written: it is a folder")
         if not os.path.isdir(folder):
             raise BadInput(f"{path} cannot be written: there is no folder {folder}")
-        if not os.path.exists(path) and not os.access(folder, os.W_OK):
+        replaced = os.path.isfile(path) or not os.path.exists(path)  # and no device or FIFO
+        if replaced and not os.access(folder, os.W_OK):
             raise BadInput(f"{path} cannot be written: nothing may be written in {folder}")
 
 

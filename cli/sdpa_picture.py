@@ -9,7 +9,7 @@ from mlbackends.cli.plots.lengths import lengths, speeds
 from mlbackends.cli.plots.machine_roof import machine_roof
 from mlbackends.cli.plots.scale import notes
 from mlbackends.model.benched import Benched, BenchedProblem
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, shown
 
 _WIDTH = 960.0
 _GAP = 20.0
@@ -46,7 +46,7 @@ def drawing(path: str) -> Callable[[Benched], str | bytes]:
             raise reason
         return photograph
     if ending != ".svg" and path != "-":
-        raise BadInput(f"{path} names no kind of picture", "say FILE.svg or FILE.png")
+        raise BadInput(f"{shown(path)} names no kind of picture", "say FILE.svg or FILE.png")
     return picture
 
 

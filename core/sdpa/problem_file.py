@@ -31,13 +31,13 @@ def _text(path: str) -> str:
     import os
     import sys
 
+    if path != "-" and not os.path.isfile(path):
+        why = "it is no file" if os.path.exists(path) else "there is no such file"
+        raise BadInput(f"{path} cannot be read: {why}")
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
         else:
-            if not os.path.isfile(path):
-                why = "it is no file" if os.path.exists(path) else "there is no such file"
-                raise BadInput(f"{path} cannot be read: {why}")
             with open(path, "rb") as file:
                 data = file.read(_MOST_TEXT + 1)
     except (OSError, ValueError) as error:
