@@ -31,8 +31,8 @@ def _text(path: str) -> str:
     import os
     import sys
 
-    if path != "-" and not os.path.isfile(path):
-        why = "it is no file" if os.path.exists(path) else "there is no such file"
+    if path != "-" and (os.path.isdir(path) or not os.path.exists(path)):
+        why = "it is a folder" if os.path.isdir(path) else "there is no such file"
         raise BadInput(f"{path} cannot be read: {why}")
     try:
         if path == "-":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,5 +66,16 @@ def test_a_file_that_is_no_list_is_refused(tmp_path: Path, data: bytes) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"none\.txt cannot be read: there is no such file$"):
         read_file(str(tmp_path / "none.txt"))
-    with pytest.raises(BadInput, match="^[^:]* cannot be read: it is no file$"):
+    with pytest.raises(BadInput, match=r"^[^:]* cannot be read: it is a folder$"):
         read_file(str(tmp_path))
+
+
+def test_what_another_program_writes_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("--shape 1,1,4,4\n",))
+    writer.start()
+    found = read_file(str(pipe))
+    writer.join()
+
+    assert [each.shape for each in found] == [(1, 1, 4, 4)]
