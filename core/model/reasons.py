@@ -74,6 +74,7 @@ CODES = {
     "not-asked": "No process could be started in which it would be opened.",
     "timed-out": "It did not answer within the time limit, and the child was killed.",
     "probe-error": "The probe itself failed: a bug of ours; the traceback is in the report.",
+    "unknown-probe": "The probe is not installed here, so that nothing declares which of its facts identify.",
     # what is wrong although it is there
     "override-exceeds-hardware": "A variable asks for more than the hardware has.",
     "override-invalid": "A variable holds a value that is ignored or refused.",

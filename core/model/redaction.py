@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
 from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID, pattern
+from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Report
 
 _CONTAINER_LETTERS = 32
@@ -22,6 +24,10 @@ _CONTAINER = pattern(
 )
 _HOMES = pattern(
     r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)(?!USER\b)[^/\\\s:;,\"']+"
+)
+_IDENTIFYING = pattern(
+    r"(?i)(?:^|[_\W])(?:serial|uuid|guid|host_?name|host|node_name|user|user_?name|login|owner|e?mail"
+    r"|mac|address|boot_id|machine_id|job|job_name|token|secret|password)(?:$|[_\W])"
 )
 _PATH = re.compile(r"(?:^|(?<=[\s:;,\"'=<>()\[\]{}\0@|]))(?:-[IL])?/[^\s:;,\"'=<>()\[\]{}\0@|]*")
 """A path, after what may stand before one; a compiler's -I and -L are part of it."""
@@ -72,19 +78,48 @@ def redacted(report: Report, names: Names) -> Report:
     hide = _Replacer(names)
     tree = msgspec.to_builtins(report)
     for name, probe in tree["probes"].items():
-        roles = {
-            fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())
-        }
+        declared = facts_of(name)
         for fact, value in probe.get("facts", {}).items():
-            if roles.get(fact) == "identity":
+            if fact in declared and declared[fact].role == "identity":
                 probe["facts"][fact] = hide.whole(value)
         for device in probe.get("devices", ()):
             for field in _DEVICE_IDENTITY:
                 if device.get(field):
                     device[field] = hide.whole(device[field])
+        if name not in registry.names("probes"):
+            _hide_by_name(probe, hide)
+            probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(_foreign(name))]
     tree = hide.inside(tree)
     tree["redacted"] = True
     return msgspec.convert(tree, Report)
+
+
+def _foreign(name: str) -> Reason:
+    return Reason(
+        "unknown-probe",
+        f"there is no probe {name} here that would declare which of its facts identify:"
+        " what their names or a pattern show was replaced",
+        "install what brings the probe, or read these facts before you pass them on",
+    )
+
+
+def _hide_by_name(probe: dict[str, Any], hide: "_Replacer") -> None:
+    """Replace the facts of a probe that nobody here knows, and of what it found, that sound identifying."""
+    for holder in (probe, *probe.get("libraries", ()), *probe.get("devices", ())):
+        for field in ("facts", "volatile"):
+            if field in holder:
+                holder[field] = _without_identifying(holder[field], hide)
+
+
+def _without_identifying(value: Any, hide: "_Replacer") -> Any:
+    if isinstance(value, list):
+        return [_without_identifying(each, hide) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: hide.whole(each) if _IDENTIFYING.search(key) else _without_identifying(each, hide)
+        for key, each in value.items()
+    }
 
 
 class _Replacer:

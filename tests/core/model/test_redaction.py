@@ -97,3 +97,32 @@ def test_a_redacted_report_is_still_a_report(value: object) -> None:
     assert msgspec.json.decode(msgspec.json.encode(after), type=Report) == after
     again = redacted(after, NAMES)
     assert again == after
+
+
+def test_a_probe_that_is_not_here_is_hidden_by_names_and_patterns_and_says_so() -> None:
+    """A report of a machine with another package's probe, read where that is not installed."""
+    probe = ProbeReport(
+        Presence.FOUND,
+        facts={
+            "host_name": "node-17",
+            "Serial": 5171,
+            "numa_node": 1,
+            "links": [{"mac_address": "?", "speed": 100, "at": "/home/grace/x"}],
+        },
+        libraries=(Library("fast", "/opt/fast.so", found_by="path", facts={"user": "ada"}),),
+        devices=(Device("npu", 0, volatile={"owner": "ada", "clock": 1}),),
+    )
+
+    found = hidden(probe, "frobnicator")
+
+    assert found.facts == {
+        "host_name": "redacted-1",
+        "Serial": "redacted-2",
+        "numa_node": 1,
+        "links": [{"mac_address": "redacted-3", "speed": 100, "at": "~/x"}],
+    }
+    assert found.libraries[0].facts == {"user": "redacted-4"}
+    assert found.devices[0].volatile == {"owner": "redacted-4", "clock": 1}
+    (warning,) = found.warnings
+    assert warning.code == "unknown-probe"
+    assert "there is no probe frobnicator here" in warning.message
