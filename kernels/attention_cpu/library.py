@@ -1,7 +1,7 @@
 """The compiled library: where it lies, which instruction set it uses, and the layout of a problem.
 
-ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2 or avx512, in lower case, read
-once. A value that torch would ignore is ignored, and so is one beyond what this CPU has.
+ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2, avx512 or, on AArch64, sve256, in
+lower case, read once. A value that torch would ignore is ignored, and so is one beyond what this CPU has.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ ABI = 2
 PROBLEM = struct.Struct("=7Q 8q 16q q d d Q 5i 4x")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
-_HIGHEST = {"default": ("baseline",), "avx2": ("baseline", "avx2")}
+#: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
+_LEFT = {
+    "default": ("baseline", "neon"),
+    "avx2": ("baseline", "avx2"),
+    "sve256": ("neon", "neon_bf16", "sve256"),
+}
 
-UNTRIED = frozenset({"avx512_bf16"})
-"""What has run by emulation only, and on no CPU yet: it is used where it is asked for by name."""
+UNTRIED = frozenset({"avx512_bf16", "amx_bf16"})
+"""What ran with other instructions in the place of its own only: it is used where it is asked for by name."""
 
 _chosen: int | None = None
 
@@ -79,13 +84,14 @@ def usable_levels() -> tuple[str, ...]:
 
     Raises NotBuilt.
     """
-    return tuple(name for name in _running_levels() if name not in UNTRIED)
+    runs, names = library().mlbackends_attention_level_runs, compiled_levels()
+    return tuple(name for number, name in enumerate(names) if name not in UNTRIED and runs(number))
 
 
-def _running_levels() -> tuple[str, ...]:
-    """Return those that this CPU can run."""
-    runs = library().mlbackends_attention_level_runs
-    return tuple(name for number, name in enumerate(compiled_levels()) if runs(number))
+def left_by(capability: str, usable: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the instruction sets that a value of ATEN_CPU_CAPABILITY leaves of some, the least one first."""
+    left = _LEFT.get(capability, ())
+    return tuple(name for name in usable if name in left) or usable
 
 
 def level() -> int:
@@ -97,10 +103,10 @@ def level() -> int:
 def lowered(name: str) -> Iterator[None]:
     """Use another instruction set that this CPU can run, in this process. Raises ValueError."""
     global _chosen  # noqa: PLW0603  a switch of the whole process, like the variable that it stands for
-    running = _running_levels()
-    if name not in running:
-        raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(running)}")
-    before, _chosen = _chosen, compiled_levels().index(name)
+    names = compiled_levels()
+    if name not in names or not library().mlbackends_attention_level_runs(names.index(name)):
+        raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(usable_levels())}")
+    before, _chosen = _chosen, names.index(name)
     try:
         yield
     finally:
@@ -109,6 +115,5 @@ def lowered(name: str) -> Iterator[None]:
 
 @cache
 def _default_level() -> int:
-    usable, names = usable_levels(), compiled_levels()
-    wanted = _HIGHEST.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), names)
-    return max(names.index(name) for name in usable if name in wanted)
+    left = left_by(os.environ.get("ATEN_CPU_CAPABILITY", ""), usable_levels())
+    return compiled_levels().index(left[-1])

@@ -158,15 +158,18 @@ def compile_shim(output: Path, root: Path = ROOT) -> None:
         _try(part)
 
 
-def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] = ()) -> None:
+def compile_attention(
+    output: Path, root: Path = ROOT, *, extra: Sequence[str] = (), machine: str = ""
+) -> None:
     """Compile the library of attention on the CPU, its kernels once for each instruction set.
 
-    extra: more flags, as a sanitizer's. Raises NotCompiled.
+    extra: more flags, as a sanitizer's. machine: another processor, for which CC compiles; the library
+    is then not tried. Raises NotCompiled.
     """
     _require_platform("the library of attention")
     folder = root / "kernels" / "native" / "attention"
     compiler = [*_compiler(), "-pthread"]
-    levels = LEVELS.get(platform.machine(), PORTABLE)
+    levels = LEVELS.get(machine or platform.machine(), PORTABLE)
     units = {f"level_{name}": (folder / "kernel.cpp", flags) for name, flags in levels.items()}
     rest = sorted(file for file in folder.glob("*.cpp") if file.stem != "kernel")
     units |= {file.stem: (file, ()) for file in rest}
@@ -175,17 +178,33 @@ def compile_attention(output: Path, root: Path = ROOT, *, extra: Sequence[str] =
         def compiled(name: str) -> str:
             source, flags = units[name]
             made = str(Path(objects, f"{name}.o"))
-            _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
+            try:
+                _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
+            except NotCompiled:
+                if source.stem != "kernel" or _knows(compiler, [*CPP_FLAGS, *flags]):
+                    raise
+                return ""  # an instruction set that came after the compiler
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            made = list(pool.map(compiled, units))
+            made = [file for file in pool.map(compiled, units) if file]
         defined = () if extra else ("-Wl,-z,defs,-s",)  # a sanitizer's symbols are the program's
         _run(
             [*compiler, *extra, "-shared", "-Wl,-z,now,-z,relro", *defined, "-o", str(part), *made]
         )
-        if not extra:  # a sanitizer's library loads only into a process that has the sanitizer
+        if (
+            not extra and not machine
+        ):  # a sanitizer's library loads only into a process that has the sanitizer
             _run([sys.executable, "-c", ASKED, str(part)])
+
+
+def _knows(compiler: list[str], flags: Sequence[str]) -> bool:
+    """Tell whether a compiler takes flags, by a source that holds nothing."""
+    try:
+        _run([*compiler, *flags, "-fsyntax-only", os.devnull])
+    except NotCompiled:
+        return False
+    return True
 
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
@@ -196,7 +215,7 @@ CPP_FLAGS = shlex.split(
 )
 _AVX2 = "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c"
 _AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
-_BFLOAT16 = "-DMLBACKENDS_LEVEL=avx512_bf16 -DMLBACKENDS_BFLOAT16_PAIRS"
+_PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
 PORTABLE = {"baseline": ("-DMLBACKENDS_LEVEL=baseline",)}
 #: The instruction sets of each processor; what runs where stands in dispatch.cpp.
 LEVELS: dict[str, dict[str, Sequence[str]]] = {
@@ -204,7 +223,23 @@ LEVELS: dict[str, dict[str, Sequence[str]]] = {
     | {
         "avx2": shlex.split(_AVX2),
         "avx512": shlex.split(f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}"),
-        "avx512_bf16": shlex.split(f"{_BFLOAT16} {_AVX512} -mavx512bf16"),
+        "avx512_bf16": shlex.split(
+            f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_AVX512} -mavx512bf16"
+        ),
+        "amx_bf16": shlex.split(
+            f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_AVX512} -mavx512bf16"
+            " -mamx-tile -mamx-bf16"
+        ),
+    },
+    "aarch64": {
+        "neon": ("-DMLBACKENDS_LEVEL=neon",),
+        "neon_bf16": shlex.split(f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} -march=armv8.2-a+bf16"),
+        "sve256": shlex.split(
+            f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -march=armv8.2-a+sve+bf16 -msve-vector-bits=256"
+        ),
+        "sve512": shlex.split(
+            "-DMLBACKENDS_LEVEL=sve512 -march=armv8.2-a+sve -msve-vector-bits=512"
+        ),
     },
 }
 ASKED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"

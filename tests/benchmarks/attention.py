@@ -151,7 +151,8 @@ class Machine:
     """What this machine reaches at best, from a small C program."""
 
     def __init__(self, folder: Path) -> None:
-        wide = {"baseline": 16, "avx2": 32}.get(library.usable_levels()[-1], 64)
+        bytes_of = {"baseline": 16, "neon": 16, "neon_bf16": 16, "avx2": 32, "sve256": 32}
+        wide = bytes_of.get(library.usable_levels()[-1], 64)
         source, made = folder / "peak.c", folder / "peak.so"
         source.write_text(PEAK)
         flags = [

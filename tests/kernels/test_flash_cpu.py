@@ -581,15 +581,48 @@ def test_the_affinity_counts() -> None:
 # ---- instruction sets -----------------------------------------------------------------
 
 
-@built
+def built_by_hook() -> Any:
+    """Return the build hook's module."""
+    found = spec_from_file_location("hook", HOOK)
+    assert found and found.loader
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+X86 = ("baseline", "avx2", "avx512")
+ARM = ("neon", "neon_bf16", "sve256")
+
+
 @pytest.mark.parametrize(
-    ("value", "wanted"),
-    [("default", 1), ("avx2", 2), ("avx512", 4), ("AVX2", 4), ("nonsense", 4)],
+    ("usable", "capability", "wanted"),
+    [
+        (X86, "", "avx512"),
+        (X86, "default", "baseline"),
+        (X86, "avx2", "avx2"),
+        (X86, "avx512", "avx512"),
+        (X86, "AVX2", "avx512"),
+        (X86, "sve256", "avx512"),
+        (X86[:2], "avx512", "avx2"),
+        (ARM, "", "sve256"),
+        (ARM, "default", "neon"),
+        (ARM, "sve256", "sve256"),
+        (ARM, "avx2", "sve256"),
+        (("neon", "neon_bf16"), "sve256", "neon_bf16"),
+        (("neon", "sve512"), "sve256", "neon"),
+        (("baseline",), "sve256", "baseline"),
+    ],
 )
-def test_the_variable_lowers_the_instruction_set(value: str, wanted: int) -> None:
+def test_a_capability_leaves_the_levels_up_to_its_own(
+    usable: tuple[str, ...], capability: str, wanted: str
+) -> None:
+    assert library.left_by(capability, usable)[-1] == wanted
+
+
+@built
+@pytest.mark.parametrize("value", ["default", "avx2", "sve256", "nonsense"])
+def test_the_variable_lowers_the_instruction_set(value: str) -> None:
     program = "print(library.compiled_levels()[library.level()])"
-    names = library.compiled_levels()[:wanted]
-    possible = [name for name in library.usable_levels() if name in names]
     done = subprocess.run(
         [sys.executable, "-c", BEFORE + program],
         capture_output=True,
@@ -597,7 +630,34 @@ def test_the_variable_lowers_the_instruction_set(value: str, wanted: int) -> Non
         check=True,
         env={**os.environ, "ATEN_CPU_CAPABILITY": value},
     )
-    assert done.stdout.strip() == possible[-1]
+    assert done.stdout.strip() == library.left_by(value, library.usable_levels())[-1]
+
+
+def test_every_level_that_is_compiled_is_in_the_librarys_table() -> None:
+    declared = (HOOK.parents[1] / "native" / "attention" / "levels.cpp").read_text("utf-8")
+    for names in (built_by_hook().PORTABLE, *built_by_hook().LEVELS.values()):
+        assert [name for name in names if f"DECLARED({name});" not in declared] == []
+        places = [declared.index(f"{{&mlbackends_attention_level_{name}, ") for name in names]
+        assert places == sorted(places)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the library is for Linux")
+def test_a_level_that_came_after_the_compiler_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that takes no flag but those of old, and writes down which files it compiled."""
+    compiler, seen = tmp_path / "cc", tmp_path / "seen"
+    compiler.write_text(
+        f'#!/bin/sh\necho "$*" >>{seen}\n'
+        'case "$*" in *-march=* | *-mavx* | *-mamx*) exit 1 ;; esac\n'
+        'for word; do [ "$last" = -o ] && : >"$word"; last=$word; done\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    for machine, least in (("x86_64", "baseline"), ("aarch64", "neon")):
+        built_by_hook().compile_attention(tmp_path / f"{machine}.so", machine=machine)
+        linked = seen.read_text().splitlines()[-1]
+        assert f"/level_{least}.o" in linked and linked.count("/level_") == 1
 
 
 @built
@@ -612,46 +672,48 @@ def test_a_level_that_is_not_there_is_refused() -> None:
         pass
 
 
+def are_pairs_right() -> None:
+    for seed, (length, keys, width, value_width) in enumerate(
+        [(70, 131, 64, 64), (33, 300, 33, 40), (200, 47, 16, 7), (1, 900, 64, 64)]
+    ):
+        shapes = (2, 4, length, width), (2, 2, keys, width), (2, 2, keys, value_width)
+        arrays = random_arrays(*shapes, dtype="bfloat16", seed=seed)
+        mask = np.random.default_rng(seed).random((length, keys)) < 0.7
+        options: list[tuple[Any, dict[str, Any]]] = [
+            (None, {}),
+            (None, {"is_causal": True}),
+            (mask, {"scale": -0.2}),
+            (None, {"scale": 0.0}),
+            (None, {"dropout": 0.3, "seed": 5}),
+        ]
+        for seen, more in options:
+            more = {**more, "enable_gqa": True}
+            out = both(arrays, "bfloat16", seen, "bool", **more)[0]
+            wanted = by_formula(arrays, "bfloat16", seen, "bool", "float64", more)
+            # Weights are rounded to bfloat16, as in torch, and so is the result.
+            assert np.abs(out - wanted).max() < 2.0**-8 * np.abs(wanted).max() + 2.0**-9
+    nan = arrays[1].copy()
+    nan[0, 0, 3, 2] = 0x7FC0
+    out = run([arrays[0], nan, arrays[2]], "bfloat16", enable_gqa=True)
+    assert np.isnan(out[0, :2]).all() and np.isfinite(out[0, 2:]).all()
+
+
 @built
 @pytest.mark.slow
-def test_pairs_of_bfloat16_are_right_where_they_are_emulated(
+def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The dot products of AVX-512 BF16, computed by other instructions, on a CPU that lacks them."""
+    """What AVX-512 BF16 and AMX multiply, computed by other instructions, on a CPU that lacks them."""
     if "avx512" not in LEVELS:
         pytest.skip("it is emulated by AVX-512")
-    found = spec_from_file_location("hook", HOOK)
-    assert found and found.loader
-    hook: Any = module_from_spec(found)
-    found.loader.exec_module(hook)
+    hook = built_by_hook()
     file = tmp_path / "attention.so"
     hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS",))
     monkeypatch.setattr(library, "path", lambda: str(file))
     library.library.cache_clear()
     try:
-        with library.lowered("avx512_bf16"):
-            for seed, (length, keys, width, value_width) in enumerate(
-                [(70, 131, 64, 64), (33, 300, 33, 40), (200, 47, 16, 7), (1, 900, 64, 64)]
-            ):
-                shapes = (2, 4, length, width), (2, 2, keys, width), (2, 2, keys, value_width)
-                arrays = random_arrays(*shapes, dtype="bfloat16", seed=seed)
-                mask = np.random.default_rng(seed).random((length, keys)) < 0.7
-                options: list[tuple[Any, dict[str, Any]]] = [
-                    (None, {}),
-                    (None, {"is_causal": True}),
-                    (mask, {"scale": -0.2}),
-                    (None, {"scale": 0.0}),
-                    (None, {"dropout": 0.3, "seed": 5}),
-                ]
-                for seen, more in options:
-                    more = {**more, "enable_gqa": True}
-                    out = both(arrays, "bfloat16", seen, "bool", **more)[0]
-                    wanted = by_formula(arrays, "bfloat16", seen, "bool", "float64", more)
-                    # Weights are rounded to bfloat16, as in torch, and so is the result.
-                    assert np.abs(out - wanted).max() < 2.0**-8 * np.abs(wanted).max() + 2.0**-9
-            nan = arrays[1].copy()
-            nan[0, 0, 3, 2] = 0x7FC0
-            out = run([arrays[0], nan, arrays[2]], "bfloat16", enable_gqa=True)
-            assert np.isnan(out[0, :2]).all() and np.isfinite(out[0, 2:]).all()
+        for name in ("avx512_bf16", "amx_bf16"):
+            with library.lowered(name):
+                are_pairs_right()
     finally:
         library.library.cache_clear()

@@ -28,9 +28,11 @@ struct Block {
     while (keys > 32 && keys * width * (int64_t)sizeof(Real) > 131072) keys /= 2;
     return keys;
   }
-  static int64_t depth(const mlbackends_attention_problem &p) { return P::pairs ? (p.head_dim + 1) / 2 : p.head_dim; }
+  static int64_t depth(const mlbackends_attention_problem &p) {
+    return P::tiles ? (p.head_dim + 31) / 32 * 16 : P::pairs ? (p.head_dim + 1) / 2 : p.head_dim;
+  }
   static bool key_is_read_as_it_lies(const mlbackends_attention_problem &p) {
-    return !widens || (P::pairs && p.head_dim % 2 == 0);
+    return !widens || (P::pairs && p.head_dim % (P::tiles ? 32 : 2) == 0);
   }
 
   struct Memory {
@@ -50,7 +52,8 @@ struct Block {
       output = scratch.take<Real>(rows * p.value_dim);
       scores = scratch.take<Real>(keys * most_rows);
       key = scratch.take<Unit>(key_is_read_as_it_lies(p) ? 0 : keys * depth(p));
-      value = scratch.take<Unit>(widens ? keys / (P::pairs ? 2 : 1) * p.value_dim : 0);
+      const int64_t columns = P::tiles ? (p.value_dim + 15) / 16 * 16 : p.value_dim;
+      value = scratch.take<Unit>(widens ? keys / (P::pairs ? 2 : 1) * columns : 0);
       largest = scratch.take<Real>(rows);
       sum = scratch.take<Real>(rows);
       limits = scratch.take<int64_t>(rows);
@@ -98,6 +101,7 @@ struct Block {
       if (group_limit[g] > last) last = group_limit[g];
     }
     if (last > task.last_key) last = task.last_key;
+    if constexpr (P::tiles) P::begin();
     const int64_t keys = keys_at_once(p);
     for (int64_t first = task.first_key; first < last; first += keys) {
       const int64_t count = last - first < keys ? last - first : keys;
@@ -105,6 +109,7 @@ struct Block {
       for (int64_t g = 0; g < groups; g++)
         if (group_limit[g] > first) with_vectors<Step>(g, tile);
     }
+    if constexpr (P::tiles) P::end();
     for (int64_t g = 0; g < groups; g++) with_vectors<Finish>(g);
   }
 
@@ -120,6 +125,8 @@ struct Block {
   void with_vectors(int64_t group, const More &...more) {
     const int64_t vectors = vectors_in(group);
     if (vectors == 1) return Action::template call<1>(*this, group, more...);
+    if constexpr (most_vectors >= 4)
+      if (vectors == 4) return Action::template call<4>(*this, group, more...);
     if constexpr (most_vectors >= 3)
       if (vectors == 3) return Action::template call<3>(*this, group, more...);
     if constexpr (most_vectors >= 2) return Action::template call<2>(*this, group, more...);
@@ -211,23 +218,25 @@ struct Block {
     Tile tile = {first, count, key_row(task, first), value_row(task, first), p.key_strides[2] * size, p.value_strides[2] * size};
     if constexpr (widens) {
       if (!key_is_read_as_it_lies(p)) {
-        for (int64_t k = 0; k < count; k++) widen_row(tile.key + k * tile.key_stride, p.head_dim, memory.key + k * depth(p));
+        for (int64_t k = 0; k < count; k++) widen_row(tile.key + k * tile.key_stride, memory.key + k * depth(p), p.head_dim);
         tile.key = (const char *)memory.key;
         tile.key_stride = depth(p) * (int64_t)sizeof(Unit);
       }
-      if constexpr (P::pairs)
+      if constexpr (P::tiles)
+        P::bring_values(tile.value, tile.value_stride, count, p.value_dim, memory.value, keys_at_once(p) / 2);
+      else if constexpr (P::pairs)
         pair_rows(tile.value, tile.value_stride, count);
       else
-        for (int64_t k = 0; k < count; k++) widen_row(tile.value + k * tile.value_stride, p.value_dim, memory.value + k * p.value_dim);
+        for (int64_t k = 0; k < count; k++) widen_row(tile.value + k * tile.value_stride, memory.value + k * p.value_dim, p.value_dim);
       tile.value = (const char *)memory.value;
-      tile.value_stride = p.value_dim * (int64_t)sizeof(Unit);
+      tile.value_stride = (P::tiles ? keys_at_once(p) / 2 : p.value_dim) * (int64_t)sizeof(Unit);
     }
     return tile;
   }
 
-  static void widen_row(const char *row, int64_t width, Unit *to) {
+  void widen_row(const char *row, Unit *to, int64_t width) const {
     if constexpr (P::pairs) {
-      to[width / 2] = 0; /* an odd row ends with a zero */
+      for (int64_t pair = width / 2; pair < depth(p); pair++) to[pair] = 0; /* behind the row, and beside an odd end */
       memcpy(to, row, (size_t)width * 2);
     } else {
       int64_t c = 0;
@@ -251,6 +260,13 @@ struct Block {
         const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(lower + 2 * c)));
         const __m512i high = upper ? _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(upper + 2 * c))) : _mm512_setzero_si512();
         _mm512_storeu_si512(to + c, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+      }
+#else
+      for (; c + T::lanes <= p.value_dim; c += T::lanes) {
+        const typename T::Wholes low = (typename T::Wholes)load_elements(Brain{}, lower + 2 * c) >> 16 & 0xffff;
+        const typename T::Wholes high = upper ? (typename T::Wholes)load_elements(Brain{}, upper + 2 * c) : typename T::Wholes{};
+        const typename T::Wholes both = low | high;
+        memcpy(to + c, &both, sizeof both);
       }
 #endif
       for (; c < p.value_dim; c++) {
@@ -291,8 +307,12 @@ struct Block {
     const bool hidden = p.causal && is_hiding<vectors>(limits, tile.first + keys);
     Real ignored[most_rows];
     memcpy(memory.found, largest, sizeof(Real) * vectors * T::lanes);
-    score_all<P, vectors>(tile.key, tile.key_stride, keys, memory.query + first_of(group) * depth(p), depth(p),
-                          memory.scores, masked || hidden ? ignored_maxima(ignored) : memory.found);
+    Real *maxima = masked || hidden ? ignored_maxima(ignored) : memory.found;
+    const Unit *query = memory.query + first_of(group) * depth(p);
+    if constexpr (P::tiles)
+      P::template score<vectors>(tile.key, tile.key_stride, keys, query, depth(p), memory.scores, maxima);
+    else
+      score_all<P, vectors>(tile.key, tile.key_stride, keys, query, depth(p), memory.scores, maxima);
     if (masked) {
       add_mask<T, vectors>(mask, tile.first, keys, memory.scores, (Real)scaling.scale, memory.found);
     } else if (hidden) {
@@ -306,8 +326,12 @@ struct Block {
       const Counted<T, vectors> counted(task, task.first_row + first_of(group), rows_in(group));
       drop<P, vectors>(dropping, counted, task.batch, tile.first, keys, (Unit *)memory.scores);
     }
-    weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
-                          P::pairs ? (keys + 1) / 2 : keys, memory.factor, memory.output + first_of(group) * p.value_dim);
+    Real *output = memory.output + first_of(group) * p.value_dim;
+    if constexpr (P::tiles)
+      P::template weigh<vectors>(tile.value, tile.value_stride, p.value_dim, (Unit *)memory.scores, (keys + 1) / 2, memory.factor, output);
+    else
+      weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
+                            P::pairs ? (keys + 1) / 2 : keys, memory.factor, output);
   }
 
   static Real *ignored_maxima(Real *ignored) {

@@ -1,5 +1,5 @@
 /* What the library offers: which instruction sets run here, how a problem is cut, and its computation. */
-#include "plan.h"
+#include "levels.h"
 #include "scratch_pool.h"
 #include "threads.h"
 
@@ -8,43 +8,7 @@
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-extern "C" {
-extern const Level mlbackends_attention_level_baseline;
-#if defined(__x86_64__)
-extern const Level mlbackends_attention_level_avx2, mlbackends_attention_level_avx512, mlbackends_attention_level_avx512_bf16;
-#endif
-}
-
 namespace {
-
-const Level *const levels[] = {
-    &mlbackends_attention_level_baseline,
-#if defined(__x86_64__)
-    &mlbackends_attention_level_avx2,
-    &mlbackends_attention_level_avx512,
-    &mlbackends_attention_level_avx512_bf16,
-#endif
-};
-constexpr int32_t level_count = sizeof levels / sizeof *levels;
-
-#if defined(MLBACKENDS_EMULATED_PAIRS)
-#define HAS_PAIRS true
-#else
-#define HAS_PAIRS __builtin_cpu_supports("avx512bf16")
-#endif
-
-bool runs(int32_t level) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (level == 1) return avx2;
-  if (level == 2) return avx512;
-  if (level == 3) return avx512 && HAS_PAIRS;
-#endif
-  return level == 0;
-}
 
 int64_t divided(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
@@ -61,7 +25,7 @@ int64_t common_divisor(int64_t a, int64_t b) {
 constexpr int64_t short_query = 64, fewest_tasks = 32, split_tasks = 64, shortest_chunk = 512, most_split_rows = 32;
 
 Plan planned(const mlbackends_attention_problem &p) {
-  const Level &level = *levels[p.level];
+  const Level &level = *level_of(p.level);
   const int64_t lanes = level.vector_bytes / (p.element == MLBACKENDS_ATTENTION_FLOAT64 ? 8 : 4);
   const int64_t shared = common_divisor(p.key_group, p.value_group);
   Plan plan;
@@ -140,10 +104,11 @@ void work(void *given) {
 EXPORTED int32_t mlbackends_attention_abi(void) { return MLBACKENDS_ATTENTION_ABI; }
 
 EXPORTED const char *mlbackends_attention_level_name(int32_t level) {
-  return level >= 0 && level < level_count ? levels[level]->name : nullptr;
+  const Level *found = level_of(level);
+  return found ? found->name : nullptr;
 }
 
-EXPORTED int32_t mlbackends_attention_level_runs(int32_t level) { return level >= 0 && level < level_count && runs(level); }
+EXPORTED int32_t mlbackends_attention_level_runs(int32_t level) { return level_runs(level); }
 
 EXPORTED int64_t mlbackends_attention_workspace(const mlbackends_attention_problem *problem) {
   return is_empty(*problem) ? 0 : workspace_bytes(planned(*problem));
@@ -152,14 +117,14 @@ EXPORTED int64_t mlbackends_attention_workspace(const mlbackends_attention_probl
 EXPORTED int64_t mlbackends_attention_scratch(const mlbackends_attention_problem *problem) {
   if (is_empty(*problem)) return 0;
   const Plan plan = planned(*problem);
-  return levels[problem->level]->scratch_bytes(&plan);
+  return level_of(problem->level)->scratch_bytes(&plan);
 }
 
 EXPORTED int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem, int64_t first, int64_t milliseconds) {
   if (is_empty(*problem)) return -1;
   const Plan plan = planned(*problem);
   if (plan.splits > 1 && first == 0) memset(problem->workspace, 0, (size_t)counters_bytes(plan));
-  Job job = {&plan, levels[problem->level], first, milliseconds ? microseconds() + 1000 * milliseconds : 0, 0};
+  Job job = {&plan, level_of(problem->level), first, milliseconds ? microseconds() + 1000 * milliseconds : 0, 0};
   const int64_t left = plan.tasks - first;
   const int64_t threads = problem->threads < left ? problem->threads : left;
   with_helpers((int)threads - 1, work, &job);

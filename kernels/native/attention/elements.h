@@ -83,6 +83,9 @@ INLINED uint16_t narrowed(Half, float number) {
 INLINED Single::Vector load_elements(Float, const char *at) { return load<Single>(at); }
 INLINED Double::Vector load_elements(Wide, const char *at) { return load<Double>(at); }
 
+#if defined(__aarch64__)
+#include "elements_arm.h"
+#else
 typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 INLINED Single::Vector load_elements(Brain, const char *at) {
@@ -96,10 +99,6 @@ INLINED Single::Vector load_elements(Half, const char *at) {
   return (Single::Vector)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at));
 #elif defined(__AVX2__)
   return (Single::Vector)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at));
-#elif defined(__aarch64__)
-  float16x4_t stored;
-  memcpy(&stored, at, sizeof stored);
-  return (Single::Vector)vcvt_f32_f16(stored);
 #else
   uint16_t stored[Single::lanes];
   memcpy(stored, at, sizeof stored);
@@ -109,9 +108,32 @@ INLINED Single::Vector load_elements(Half, const char *at) {
 #endif
 }
 
+/* Rounded to the nearest, halfway to the even one; a NaN stays one. */
+INLINED void store_elements(Brain, char *at, Single::Vector numbers) {
+  const Single::Wholes bits = (Single::Wholes)numbers;
+  const Single::Wholes rounded = bits + 0x7fff + (bits >> 16 & 1);
+  const Single::Wholes kept = numbers == numbers ? rounded : (bits | 0x400000);
+  const Halves stored = __builtin_convertvector(kept >> 16, Halves);
+  memcpy(at, &stored, sizeof stored);
+}
+
+INLINED void store_elements(Half, char *at, Single::Vector numbers) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256((__m256i *)at, _mm512_cvtps_ph((__m512)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__AVX2__)
+  _mm_storeu_si128((__m128i *)at, _mm256_cvtps_ph((__m256)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+  uint16_t stored[Single::lanes];
+  for (int i = 0; i < Single::lanes; i++) stored[i] = narrowed(Half{}, numbers[i]);
+  memcpy(at, stored, sizeof stored);
+#endif
+}
+
+#endif
+
 template <class T>
 INLINED typename T::Vector load_elements(Seen<T>, const char *at) {
-#if VECTOR_BYTES == 64
+#if defined(__AVX512F__)
   if constexpr (T::lanes == 16) {
     const __m128i stored = _mm_loadu_si128((const __m128i *)at);
     const __mmask16 unseen = _mm_cmpeq_epi8_mask(stored, _mm_setzero_si128());
@@ -133,30 +155,6 @@ INLINED typename E::Inner::Vector load_some(E element, const char *at, int64_t c
 
 INLINED void store_elements(Float, char *at, Single::Vector numbers) { store<Single>(at, numbers); }
 INLINED void store_elements(Wide, char *at, Double::Vector numbers) { store<Double>(at, numbers); }
-
-/* Rounded to the nearest, halfway to the even one; a NaN stays one. */
-INLINED void store_elements(Brain, char *at, Single::Vector numbers) {
-  const Single::Wholes bits = (Single::Wholes)numbers;
-  const Single::Wholes rounded = bits + 0x7fff + (bits >> 16 & 1);
-  const Single::Wholes kept = numbers == numbers ? rounded : (bits | 0x400000);
-  const Halves stored = __builtin_convertvector(kept >> 16, Halves);
-  memcpy(at, &stored, sizeof stored);
-}
-
-INLINED void store_elements(Half, char *at, Single::Vector numbers) {
-#if defined(__AVX512F__)
-  _mm256_storeu_si256((__m256i *)at, _mm512_cvtps_ph((__m512)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#elif defined(__AVX2__)
-  _mm_storeu_si128((__m128i *)at, _mm256_cvtps_ph((__m256)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#elif defined(__aarch64__)
-  const float16x4_t stored = vcvt_f16_f32((float32x4_t)numbers);
-  memcpy(at, &stored, sizeof stored);
-#else
-  uint16_t stored[Single::lanes];
-  for (int i = 0; i < Single::lanes; i++) stored[i] = narrowed(Half{}, numbers[i]);
-  memcpy(at, stored, sizeof stored);
-#endif
-}
 
 template <class E>
 INLINED void store_some(E element, char *at, typename E::Inner::Vector numbers, int64_t count) {

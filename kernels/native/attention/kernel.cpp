@@ -50,7 +50,9 @@ int64_t bytes(const Plan &plan) {
   return needed > joining ? needed : joining;
 }
 
-#if defined(MLBACKENDS_BFLOAT16_PAIRS)
+#if defined(MLBACKENDS_TILES)
+typedef Tiles BrainProduct;
+#elif defined(MLBACKENDS_BFLOAT16_PAIRS)
 typedef Pairs BrainProduct;
 #else
 typedef Plain<Single> BrainProduct;

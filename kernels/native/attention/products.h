@@ -14,7 +14,7 @@ struct Plain {
   typedef T Inner;
   typedef typename T::Real Unit;
   typedef typename T::Vector Units;
-  static constexpr bool pairs = false;
+  static constexpr bool pairs = false, tiles = false;
   INLINED Units load_units(const void *at) { return load<T>(at); }
   INLINED void accumulate(typename T::Vector &sum, Unit number, Units units) { sum += number * units; }
 };
@@ -22,12 +22,20 @@ struct Plain {
 #if defined(MLBACKENDS_BFLOAT16_PAIRS)
 #include "pairs.h"
 #endif
+#if defined(__aarch64__) && VECTOR_BYTES == 16
+#include "by_lane.h"
+#endif
 
 /* sums[i][v] += number i at each step, times the units of all rows at that step. The strides are in bytes. */
 template <class P, int vectors, int count>
 INLINED void multiply(typename P::Inner::Vector (&sums)[count][vectors], const char *numbers, int64_t stride,
                       int64_t step, const typename P::Unit *units, int64_t depth) {
-  for (int64_t d = 0; d < depth; d++) {
+  int64_t d = 0;
+#if defined(__aarch64__) && VECTOR_BYTES == 16
+  d = multiply_by_lane<P, vectors, count>(sums, numbers, stride, step, units, depth);
+  numbers += d * step;
+#endif
+  for (; d < depth; d++) {
     typename P::Units loaded[vectors];
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) loaded[v] = P::load_units(units + (d * vectors + v) * P::Inner::lanes);
@@ -83,7 +91,9 @@ static __attribute__((noinline)) void weigh(const char *value, int64_t step, con
 }
 
 /* Numbers on one side at a time, by the vectors on the other: as many sums as the registers hold. */
-#if VECTOR_BYTES == 16
+#if VECTOR_BYTES == 16 && defined(__aarch64__)
+constexpr int vectors_at_once = 4;
+#elif VECTOR_BYTES == 16
 constexpr int vectors_at_once = 2;
 #else
 constexpr int vectors_at_once = 3;
@@ -91,7 +101,9 @@ constexpr int vectors_at_once = 3;
 
 template <int vectors>
 constexpr int at_once() {
-#if VECTOR_BYTES == 64 || defined(__aarch64__)
+#if defined(__aarch64__) && VECTOR_BYTES == 16
+  return vectors > 2 ? 4 : 8;
+#elif VECTOR_BYTES == 64 || defined(__aarch64__)
   return 8;
 #else
   return vectors == 3 ? 4 : vectors == 2 ? (VECTOR_BYTES == 16 ? 4 : 6) : 8;
@@ -125,3 +137,7 @@ INLINED void weigh_all(const char *value, int64_t step, int64_t columns, const t
 }
 
 }  // namespace
+
+#if defined(MLBACKENDS_TILES)
+#include "amx.h"
+#endif

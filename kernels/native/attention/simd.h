@@ -5,14 +5,19 @@
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
-#if defined(__ARM_NEON)
+#if defined(__aarch64__)
 #include <arm_neon.h>
+#endif
+#if defined(__ARM_FEATURE_SVE)
+#include <arm_sve.h>
 #endif
 
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX2__)
 #define VECTOR_BYTES 32
+#elif defined(__ARM_FEATURE_SVE)
+#define VECTOR_BYTES (__ARM_FEATURE_SVE_BITS / 8)
 #else
 #define VECTOR_BYTES 16
 #endif
@@ -54,7 +59,7 @@ INLINED typename T::Vector splat(typename T::Real number) {
   return number - typename T::Vector{};
 }
 
-/* The larger one of each lane; `second` where either is NaN. */
+/* The larger one of each lane; `second` where `first` is NaN. */
 INLINED Single::Vector maximum(Single::Vector first, Single::Vector second) {
 #if defined(__AVX512F__)
   return (Single::Vector)_mm512_max_ps((__m512)first, (__m512)second);
@@ -62,6 +67,10 @@ INLINED Single::Vector maximum(Single::Vector first, Single::Vector second) {
   return (Single::Vector)_mm256_max_ps((__m256)first, (__m256)second);
 #elif defined(__SSE2__)
   return (Single::Vector)_mm_max_ps((__m128)first, (__m128)second);
+#elif defined(__ARM_FEATURE_SVE)
+  return svmaxnm_f32_x(svptrue_b32(), first, second);
+#elif defined(__aarch64__)
+  return vmaxnmq_f32(first, second);
 #else
   return first > second ? first : second;
 #endif
@@ -74,6 +83,10 @@ INLINED Double::Vector maximum(Double::Vector first, Double::Vector second) {
   return (Double::Vector)_mm256_max_pd((__m256d)first, (__m256d)second);
 #elif defined(__SSE2__)
   return (Double::Vector)_mm_max_pd((__m128d)first, (__m128d)second);
+#elif defined(__ARM_FEATURE_SVE)
+  return svmaxnm_f64_x(svptrue_b64(), first, second);
+#elif defined(__aarch64__)
+  return vmaxnmq_f64(first, second);
 #else
   return first > second ? first : second;
 #endif

@@ -26,8 +26,10 @@ INLINED typename T::Vector rounded(typename T::Vector product) {
   __asm__("" : "+"
 #if defined(__SSE2__)
           "x"
-#else
+#elif defined(__aarch64__)
           "w"
+#else
+          "m"
 #endif
           (product));
   return product;
@@ -69,7 +71,6 @@ static __attribute__((noinline)) void fold(typename P::Inner::Real *scores, int6
     for (int v = 0; v < vectors; v++) scaled[v] = Vector{};
   }
   if constexpr (P::pairs) {
-#if defined(MLBACKENDS_BFLOAT16_PAIRS)
     for (int64_t k = 0; k < keys; k += 2) {
 #pragma GCC unroll 8
       for (int v = 0; v < vectors; v++) {
@@ -77,10 +78,10 @@ static __attribute__((noinline)) void fold(typename P::Inner::Real *scores, int6
         const Vector lower = power_of_two<degree>(load<T>(at) * c - scaled[v]);
         const Vector upper = k + 1 < keys ? power_of_two<degree>(load<T>(at + width) * c - scaled[v]) : Vector{};
         sum[v] += lower + upper;
-        _mm512_storeu_si512((char *)scores + (k / 2 * vectors + v) * VECTOR_BYTES, paired((__m512)lower, (__m512)upper));
+        const typename P::Units pair = P::paired(lower, upper);
+        memcpy((char *)scores + (k / 2 * vectors + v) * VECTOR_BYTES, &pair, sizeof pair);
       }
     }
-#endif
   } else {
     for (int64_t k = 0; k < keys; k++) {
 #pragma GCC unroll 8

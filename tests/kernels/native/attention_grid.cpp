@@ -1,9 +1,11 @@
 /* Calls the attention library with a table of problems, and holds each result against a plain computation in double.
    Every tensor lies in memory of its own that ends where it ends, so that a sanitizer sees what is read beyond it.
 
-   attention_grid [address | thread] [every]
+   attention_grid [address | thread | levels] [every | small [LEVEL]]
      address: all problems at every level that runs, one caller. thread: the same by several callers at once.
-     every: more sizes with every kind of mask; left out, the table, which takes every path once. */
+     levels: name those that were compiled and run here, the least first, and compute nothing.
+     every: more sizes with every kind of mask; left out, the table, which takes every path once.
+     small: of the table what an emulator computes soon, one batch of each; at one level alone where it is named. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -355,6 +357,7 @@ struct Tried {
   Tried(const Case &c_, int element) : c(c_), in(c_, element), rows(computed(c_, in)) {}
 };
 std::vector<std::unique_ptr<const Tried>> tried;
+std::string only; /* a level's name; empty for all that run */
 
 int highest_level() {
   int level = 0;
@@ -363,17 +366,31 @@ int highest_level() {
   return level;
 }
 
+bool is_asked_for(int level) {
+  return mlbackends_attention_level_runs(level) && (only.empty() || only == mlbackends_attention_level_name(level));
+}
+
 /* Try every problem at every so many of the levels that run, the highest first, and return how many were wrong. */
 int wrong_results(int step) {
   int wrong = 0;
   for (const std::unique_ptr<const Tried> &each : tried)
     for (int level = highest_level(); level >= 0; level -= step)
       for (const Check check : checks)
-        if (mlbackends_attention_level_runs(level) && !check(each->c, each->in, level, each->rows)) {
+        if (is_asked_for(level) && !check(each->c, each->in, level, each->rows)) {
           fprintf(stderr, "%s: %s, element type %d\n", each->c.name, mlbackends_attention_level_name(level), each->in.query.element);
           wrong++;
         }
   return wrong;
+}
+
+/* Leave the problems of up to a million products, and one batch of each. */
+std::vector<Case> small_ones(const std::vector<Case> &cases) {
+  std::vector<Case> small;
+  for (Case c : cases) {
+    c.batch = 1;
+    if (c.heads * c.length * c.keys * (c.width + c.value_width) <= 1000000) small.push_back(c);
+  }
+  return small;
 }
 
 /* Threads meet in what all levels and element types have in common. */
@@ -385,10 +402,18 @@ void *call(void *wrong) {
 }  // namespace
 
 int main(int count, char **words) {
-  const bool threads = count > 1 && !strcmp(words[1], "thread"), every = count > 2 && !strcmp(words[2], "every");
+  const std::string kind = count > 1 ? words[1] : "address", which = count > 2 ? words[2] : "";
+  if (kind == "levels") {
+    for (int level = 0; level <= highest_level(); level++)
+      if (mlbackends_attention_level_runs(level)) puts(mlbackends_attention_level_name(level));
+    return 0;
+  }
+  const bool threads = kind == "thread", every = which == "every";
+  only = count > 3 ? words[3] : "";
   std::vector<Case> cases(table, table + sizeof table / sizeof *table);
   if (every)
     for (const Case &c : more_cases()) cases.push_back(c);
+  if (which == "small") cases = small_ones(cases);
   for (const Case &c : cases)
     for (int element = MLBACKENDS_ATTENTION_FLOAT32; element <= MLBACKENDS_ATTENTION_FLOAT64; element++) {
       const bool apart = element == MLBACKENDS_ATTENTION_FLOAT16 || element == MLBACKENDS_ATTENTION_FLOAT64;

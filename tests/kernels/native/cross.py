@@ -1,0 +1,131 @@
+"""Run the attention library on emulated processors: ``python tests/kernels/native/cross.py [PROCESSOR]...``.
+
+Each CPU that qemu-user plays must be given the levels that it has, and no other; one of them computes the
+problems of attention_grid.cpp, which compares what it gets with a plain computation.
+
+Ends with 0 where all is right, 1 where something is not; a processor without its compiler or emulator is
+said to be skipped. ``--every-problem``: those too that an emulator takes minutes for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+
+class Cpu(NamedTuple):
+    """What qemu is told to be, the levels that run there, and the one that computes; "" for none."""
+
+    name: str
+    levels: tuple[str, ...]
+    computes: str = ""
+
+
+#: SVE's vectors are as long as sve-max-vq times 16 bytes.
+PROCESSORS = {
+    "aarch64": (
+        Cpu("cortex-a57", ("neon",), "neon"),
+        Cpu("max,sve=off", ("neon", "neon_bf16"), "neon_bf16"),
+        Cpu("max,sve-max-vq=1", ("neon", "neon_bf16")),
+        Cpu("max,sve-max-vq=2", ("neon", "neon_bf16", "sve256"), "sve256"),
+        Cpu("max,sve-max-vq=4", ("neon", "neon_bf16", "sve512")),
+        Cpu("a64fx", ("neon", "sve512"), "sve512"),
+    ),
+    "riscv64": (Cpu("rv64", ("baseline",), "baseline"),),
+}
+
+
+def hook() -> Any:
+    """Return the build hook, which knows the flags."""
+    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def lacking(processor: str) -> str:
+    """Return which tool is not here; "" where all are."""
+    tools = (f"{processor}-linux-gnu-gcc", f"{processor}-linux-gnu-g++", f"qemu-{processor}")
+    return ", ".join(tool for tool in tools if not shutil.which(tool))
+
+
+def build(processor: str, folder: Path) -> Path:
+    """Compile the library and the program that calls it. Raises where either does not compile."""
+    library, program = folder / "attention.so", folder / "grid"
+    os.environ["CC"] = f"{processor}-linux-gnu-gcc"
+    hook().compile_attention(library, machine=processor)
+    include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
+    compiler = [f"{processor}-linux-gnu-g++", "-std=c++20", "-O2", "-pthread", include]
+    linked = [str(library), f"-Wl,-rpath,{folder}", "-o", str(program)]
+    subprocess.run([*compiler, str(HERE / "attention_grid.cpp"), *linked], check=True)
+    return program
+
+
+def wrong_with(processor: str, cpu: Cpu, program: Path, problems: str) -> str:
+    """Return what is wrong on this CPU; "" where all is right."""
+    command = [f"qemu-{processor}", "-L", f"/usr/{processor}-linux-gnu", "-cpu", cpu.name]
+    told = subprocess.run(
+        [*command, str(program), "levels"], check=False, capture_output=True, text=True, timeout=60
+    )
+    if tuple(told.stdout.split()) != cpu.levels:
+        return f"it runs {told.stdout.split()}, not {list(cpu.levels)}; {told.stderr.strip()}"
+    if not cpu.computes:
+        return ""
+    done = subprocess.run(
+        [*command, str(program), "address", problems, cpu.computes],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    return "" if not done.returncode else f"ended with {done.returncode}: {done.stderr.strip()}"
+
+
+def found_on(processor: str, problems: str) -> Iterator[tuple[Cpu, str]]:
+    """Yield each CPU of a processor with what is wrong on it."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        program = build(processor, Path(folder))
+
+        def tried(cpu: Cpu) -> tuple[Cpu, str]:
+            return cpu, wrong_with(processor, cpu, program, problems)
+
+        yield from pool.map(tried, PROCESSORS[processor])
+
+
+def main(words: list[str]) -> int:
+    """Build for each processor and run on each of its CPUs; say what was found."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split(": ", maxsplit=1)[0])
+    parser.add_argument("processors", nargs="*", help=f"of {', '.join(PROCESSORS)}")
+    parser.add_argument("--every-problem", action="store_true", help="those that take long too")
+    asked = parser.parse_args(words)
+    if unknown := set(asked.processors) - PROCESSORS.keys():
+        parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(PROCESSORS)}")
+    found = 0
+    for processor in asked.processors or PROCESSORS:
+        if tools := lacking(processor):
+            print(f"skipped: {processor} is not emulated: {tools} cannot be found", flush=True)
+            continue
+        for cpu, why in found_on(processor, "table" if asked.every_problem else "small"):
+            did = f"computes with {cpu.computes}" if cpu.computes else f"has {cpu.levels[-1]}"
+            print(f"{processor}, {cpu.name}: {why or f'{did}, right'}", flush=True)
+            found |= int(bool(why))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
