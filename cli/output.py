@@ -29,6 +29,13 @@ def write(text: str | bytes, path: str = "") -> None:
         file.write(data)
 
 
+def indented(record: object) -> str:
+    """Return a record, or what is made of dicts and lists, as JSON to read: two blanks a level."""
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode()
+
+
 def refuse_unwritable(*paths: str) -> None:
     """Raise BadInput for a file that plainly cannot be written, before hours are spent on what goes there."""
     for path in paths:

@@ -31,10 +31,8 @@ def report(
     progress: "ProgressLine",
 ) -> str:
     """Write a report, and return what there is to say of it."""
-    import msgspec
-
     from mlbackends.audit.subjects import report_of
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import indented, write
 
     made = report_of(
         root or "-",
@@ -44,7 +42,7 @@ def report(
         redact=not keep_identity,
         progress=progress,
     )
-    data = msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
+    data = indented(made).encode() + b"\n"
     write(data, target)
     variables = made.probes["environment"].facts.get("variables", {})
     names = tuple(variables) if isinstance(variables, dict) else ()

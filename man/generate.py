@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from mlbackends import __version__
 from mlbackends.audit import device_limits
 from mlbackends.cli import device_pages, exits, prose, topics
 from mlbackends.cli.commands import completion
 from mlbackends.cli.main import main as group
+from mlbackends.cli.output import indented
 from mlbackends.deviations import DEVIATIONS
 from mlbackends.flag_table import FLAGS, of_module
 from mlbackends.model import policy, registry
@@ -316,7 +316,7 @@ def files() -> dict[str, str]:
     made["docs/deviations.md"] = deviations_markdown()
     made["docs/device-limits.md"] = device_limits_markdown()
     for name, schema in SCHEMAS.items():
-        text = msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
+        text = indented(schema())
         made[f"man/{name}.schema.json"] = text + "\n"
     for shell in completion.SHELLS:
         made[f"cli/completions/backends.{shell}"] = completion.script(shell)

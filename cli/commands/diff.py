@@ -54,13 +54,11 @@ def command(
     memory, clocks, host names, serial numbers, and the folder in which the environment lies. Exit 1
     where they differ.
     """
-    import msgspec
-
     from mlbackends.audit.comparing import check_globs, compare, kept
     from mlbackends.audit.differing import outcome_of
     from mlbackends.audit.subjects import name_of, reports_of
     from mlbackends.cli.differences import listing, printed
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import indented, write
     from mlbackends.cli.terminal import ProgressLine, page
 
     progress = ProgressLine()
@@ -73,8 +71,7 @@ def command(
     difference = kept(difference, only, ignore)
     style = page(color, to_file=output not in ("", "-"))
     if form == "json":
-        text = msgspec.json.format(msgspec.json.encode(difference), indent=2).decode()
-        write(text, output)
+        write(indented(difference), output)
     elif form == "table":
         write(printed(difference, style), output)
     elif form == "markdown":

@@ -124,10 +124,9 @@ def _pages(kinds: tuple[str, ...], subject: str | None) -> "list[KindPage]":
 
 def _json(kinds: tuple[str, ...], subject: str | None) -> str:
     """Return the pages of kinds as JSON; of no kind, those of all, and no machine is looked at."""
-    import msgspec
-
     from mlbackends import __version__
     from mlbackends.audit import device_limits
+    from mlbackends.cli.output import indented
     from mlbackends.model.device_kinds import SCHEMA, KindPages
 
     if kinds:
@@ -135,4 +134,4 @@ def _json(kinds: tuple[str, ...], subject: str | None) -> str:
     else:
         pages = [device_limits.page_of(kind) for kind in device_limits.kinds()]
     record = KindPages(SCHEMA, f"backends {__version__}", tuple(pages))
-    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode()
+    return indented(record)

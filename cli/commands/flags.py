@@ -178,16 +178,14 @@ def env(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: st
     """
     import shlex
 
-    import msgspec
-
     from mlbackends import flag_store
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import indented, write
     from mlbackends.model.errors import BadInput, shown
 
     _take(files, settings)
     variables = flag_store.environment()
     if form == "json":
-        write(msgspec.json.format(msgspec.json.encode(variables), indent=2).decode(), output)
+        write(indented(variables), output)
     elif form == "shell":
         lines = [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
         write("\n".join(lines), output)
@@ -269,9 +267,11 @@ def _take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
 def _json(switches: "Switches", form: str) -> str:
     import msgspec
 
+    from mlbackends.cli.output import indented
+
     if form == "jsonl":
         return "\n".join(msgspec.json.encode(each).decode() for each in switches.flags)
-    return msgspec.json.format(msgspec.json.encode(switches), indent=2).decode()
+    return indented(switches)
 
 
 _SPLIT_K = "_split_k"

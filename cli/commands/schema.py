@@ -3,7 +3,7 @@
 import click
 
 from mlbackends.cli.options import OUTPUT
-from mlbackends.cli.output import write
+from mlbackends.cli.output import indented, write
 
 _RECORDS = [
     "report",
@@ -40,8 +40,6 @@ def command(record: str, output: str) -> None:
     Within a major version of the schema, which is the number after the slash in "backends.report/1",
     fields and facts are only added.
     """
-    import msgspec
-
     from mlbackends.model.schema import SCHEMAS
 
-    write(msgspec.json.format(msgspec.json.encode(SCHEMAS[record]()), indent=2).decode(), output)
+    write(indented(SCHEMAS[record]()), output)

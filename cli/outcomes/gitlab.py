@@ -3,10 +3,9 @@
 What is accepted, does not apply or could not be told is no finding there; JUnit has all of that.
 """
 
-import msgspec
-
 from mlbackends.cli import checks
 from mlbackends.cli.checkout import location
+from mlbackends.cli.output import indented
 from mlbackends.cli.terminal import Page
 from mlbackends.model.audit import Check, Outcome, Severity
 
@@ -17,7 +16,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
     """Return the list, the worst first."""
     del page
     found = [_finding(outcome, *each) for each in checks.numbered(outcome.failed())]
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    return indented(found)
 
 
 def _finding(outcome: Outcome, check: Check, number: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.cli.output import indented
 from mlbackends.cli.terminal import Page
 from mlbackends.model.audit import Outcome
 
@@ -15,8 +16,7 @@ _HALVES = re.compile("[\ud800-\udfff]")
 def outcome(outcome: Outcome, page: Page) -> str:
     """Return the outcome as JSON."""
     del page
-    data = msgspec.json.encode(_fit(msgspec.to_builtins(outcome)))
-    return msgspec.json.format(data, indent=2).decode()
+    return indented(_fit(msgspec.to_builtins(outcome)))
 
 
 def _fit(value: Any) -> Any:

@@ -7,10 +7,9 @@ What could not be told is a notification of the run.
 import re
 from typing import Any
 
-import msgspec
-
 from mlbackends.cli import checks, markdown
 from mlbackends.cli.checkout import location
+from mlbackends.cli.output import indented
 from mlbackends.cli.plain import shortened
 from mlbackends.cli.terminal import Page
 from mlbackends.model.audit import Check, Outcome, Severity, Status
@@ -63,7 +62,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         },
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
+    return indented(log)
 
 
 def _id(check: Check) -> str:

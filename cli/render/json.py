@@ -1,7 +1,6 @@
 """JSON: the whole report as one object, indented."""
 
-import msgspec
-
+from mlbackends.cli.output import indented
 from mlbackends.cli.terminal import Page
 from mlbackends.model.records import Report
 
@@ -9,4 +8,4 @@ from mlbackends.model.records import Report
 def report(report: Report, page: Page) -> str:
     """Return the report; it validates against `backends schema report`."""
     del page
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    return indented(report)
