@@ -4,8 +4,12 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Page(Struct, frozen=True):
@@ -81,7 +85,8 @@ def can_redraw(environment: Mapping[str, str]) -> bool:
 class ProgressLine:
     """One line on standard error that says how far a survey is; on a terminal only, after half a second.
 
-    It is drawn by a thread of its own, since a library that hangs lets nobody else speak.
+    It is drawn by a thread of its own, since a library that hangs lets nobody else speak, and is gone
+    at the end of its `with`.
     """
 
     DELAY_SECONDS = 0.5
@@ -93,6 +98,12 @@ class ProgressLine:
         self._thread = threading.Thread(target=self._draw, daemon=True)
         if is_terminal(sys.stderr) and can_redraw(os.environ):
             self._thread.start()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
         """Say that `done` of `total` libraries have answered, and which probe is waited for."""

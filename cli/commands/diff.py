@@ -61,11 +61,8 @@ def command(
     from mlbackends.cli.output import indented, write
     from mlbackends.cli.terminal import ProgressLine, page
 
-    progress = ProgressLine()
-    try:
+    with ProgressLine() as progress:
         reports = reports_of(before, after, progress=progress)
-    finally:
-        progress.clear()
     check_globs((*only, *ignore), *reports)
     difference = compare(*reports, names=(name_of(before), name_of(after)))
     difference = kept(difference, only, ignore)

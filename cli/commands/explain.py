@@ -114,11 +114,8 @@ def _pages(kinds: tuple[str, ...], subject: str | None) -> "list[KindPage]":
     from mlbackends.cli.terminal import ProgressLine
 
     probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.probes_of(kind))
-    progress = ProgressLine()
-    try:
+    with ProgressLine() as progress:
         report = report_of(subject or _LIVE, names=tuple(probes), progress=progress)
-    finally:
-        progress.clear()
     return [device_limits.page_of(kind, report) for kind in kinds]
 
 

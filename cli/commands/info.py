@@ -153,9 +153,8 @@ def command(
         asked += [need.probe for need in needs]
     elif needs and not strict and form == "table" and not output:
         asked = [need.probe for need in needs]
-    progress = ProgressLine()
     rung = Presence(depth or ("found" if pid or root else "usable"))
-    try:
+    with ProgressLine() as progress:
         report = survey(
             tuple(dict.fromkeys(asked)),
             host,
@@ -166,8 +165,6 @@ def command(
             # an import leaves locks held for which another thread's import would wait for ever.
             meanwhile=None if wanted else lambda: registry.load("cli.render", form),
         )
-    finally:
-        progress.clear()
     missing = [reason for need in needs if (reason := unmet(report, need))]
     hide = redact if redact is not None else not wanted
     shown = redacted(report, names_of(host)) if hide else report

@@ -70,14 +70,11 @@ def command(
         raise BadInput(
             f"a recorded machine is what reading tells: --depth {depth} is for FILE.json"
         )
-    progress = ProgressLine()
-    try:
+    with ProgressLine() as progress:
         if is_report:
             told = snapshot_told.report(
                 target, root, python, Presence(depth or "usable"), timeout, keep_identity, progress
             )
         else:
             told = snapshot_told.machine(target, root, python, timeout, keep_identity, progress)
-    finally:
-        progress.clear()
     click.echo(told, nl=False)
