@@ -12,6 +12,7 @@ from mlbackends.model.audit import Outcome, Severity, Status
 
 if TYPE_CHECKING:
     from mlbackends.cli.terminal import Page
+    from mlbackends.model.records import Report
 
 FORMATS = "cli.outcomes"
 NEVER = "never"
@@ -48,6 +49,28 @@ def judging(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def report_to_judge(
+    subject: str, *, python: str, depth: str, timeout: float, redact: bool
+) -> "Report":
+    """Return the report of a saved one, a recorded machine or, by "-", the live one. Raises BadInput."""
+    from mlbackends.audit.subjects import LIVE, report_of
+    from mlbackends.cli.terminal import ProgressLine
+    from mlbackends.model.errors import BadInput
+    from mlbackends.model.records import Presence
+
+    if python and subject != LIVE:
+        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
+    with ProgressLine() as progress:
+        return report_of(
+            subject,
+            python=python,
+            depth=Presence(depth),
+            timeout=timeout,
+            redact=redact,
+            progress=progress,
+        )
 
 
 def finish(

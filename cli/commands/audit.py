@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING
 import click
 
 from mlbackends.cli import exits
-from mlbackends.cli.judging import finish, judging
+from mlbackends.cli.judging import finish, judging, report_to_judge
 from mlbackends.cli.options import DEPTH, PYTHON, REDACT, TIMEOUT
-from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
     from mlbackends.model.audit import Outcome
-    from mlbackends.model.errors import BadInput
-    from mlbackends.model.records import Report
 
 CODES = ("plain", "nagios")
 
@@ -76,12 +73,14 @@ def command(
     from mlbackends.model.errors import MlBackendsError
 
     try:
-        _check_call(subject, policies, python, write_policy=write_policy)
+        _check_call(policies, write_policy=write_policy)
         if write_policy:
             from mlbackends.audit.policy.writing import written
             from mlbackends.cli.output import write
 
-            report = _report(subject, python, depth, timeout, redact=True)
+            report = report_to_judge(
+                subject, python=python, depth=depth, timeout=timeout, redact=True
+            )
             write(written(report), output)
             return exits.YES
         outcome = _outcome(subject, policies, python, depth, timeout, redact=redact)
@@ -101,9 +100,7 @@ def command(
     return code if codes == "plain" else nagios(outcome)
 
 
-def _check_call(
-    subject: str, policies: tuple[str, ...], python: str, *, write_policy: bool
-) -> None:
+def _check_call(policies: tuple[str, ...], *, write_policy: bool) -> None:
     from mlbackends.model.errors import BadInput
 
     if write_policy and policies:
@@ -113,8 +110,6 @@ def _check_call(
             "no policy: name one with --policy FILE",
             "`backends audit --init --output policy.toml` writes one from this machine",
         )
-    if python and subject != "-":
-        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
 
 
 def _outcome(
@@ -133,38 +128,9 @@ def _outcome(
     from mlbackends.audit.subjects import name_of
 
     read_policies = [read(path) for path in policies]  # an error in one is told before asking
-    report = _report(subject, python, depth, timeout, redact=redact)
+    report = report_to_judge(subject, python=python, depth=depth, timeout=timeout, redact=redact)
     today = dt.datetime.now().astimezone().date()
-    try:
-        return audit(read_policies, report, today, name_of(subject))
-    except RecursionError:
-        raise _too_deep(subject) from None
-
-
-def _report(subject: str, python: str, depth: str, timeout: float, *, redact: bool) -> "Report":
-    from mlbackends.audit.subjects import report_of
-    from mlbackends.cli.terminal import ProgressLine
-
-    progress = ProgressLine()
-    try:
-        return report_of(
-            subject,
-            python=python,
-            depth=Presence(depth),
-            timeout=timeout,
-            redact=redact,
-            progress=progress,
-        )
-    except RecursionError:
-        raise _too_deep(subject) from None
-    finally:
-        progress.clear()
-
-
-def _too_deep(subject: str) -> "BadInput":
-    from mlbackends.model.errors import BadInput
-
-    return BadInput(f"{subject}, or a report that a policy compares with, is nested too deeply")
+    return audit(read_policies, report, today, name_of(subject))
 
 
 NAGIOS_UNKNOWN = 3

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlbackends.cli.judging import finish, judging
+from mlbackends.cli.judging import finish, judging, report_to_judge
 from mlbackends.cli.options import DEPTH, PYTHON, REDACT, TIMEOUT
-from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -68,26 +67,11 @@ def command(
     """
     from mlbackends.audit.examining import examine
     from mlbackends.audit.hazard import load
-    from mlbackends.audit.subjects import name_of, report_of
-    from mlbackends.cli.terminal import ProgressLine
-    from mlbackends.model.errors import BadInput
+    from mlbackends.audit.subjects import name_of
 
     for each in (*only, *ignore):
         load(each)  # a wrong code is told before anything is asked
-    if python and subject != "-":
-        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
-    progress = ProgressLine()
-    try:
-        report = report_of(
-            subject,
-            python=python,
-            depth=Presence(depth),
-            timeout=timeout,
-            redact=redact,
-            progress=progress,
-        )
-    finally:
-        progress.clear()
+    report = report_to_judge(subject, python=python, depth=depth, timeout=timeout, redact=redact)
     outcome = examine(report, only=only, ignored=ignore, subject=name_of(subject))
     return finish(
         outcome,
