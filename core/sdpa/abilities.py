@@ -18,7 +18,7 @@ ABILITIES = {
     "masks of numbers": "--mask float",
     "grouped heads": "--kv-heads 2 --gqa",
     "values of another width": "--value-dim 32",
-    "(B, L, H, E) in memory": "--layout bshd",
+    "bshd layout": "--layout bshd",
     "dropout": "--dropout 0.5",
     "gradients": "--backward",
     "gradients of masks": "--mask float --mask-gradient",

@@ -29,7 +29,7 @@ class OnHopper(AttentionBackend):
 
 def test_a_backend_of_one_type_on_one_gpu_is_asked_there() -> None:
     assert set(abilities(OnHopper().unsupported_reasons)) == {
-        "causal masks", "grouped heads", "values of another width", "(B, L, H, E) in memory", "gradients",
+        "causal masks", "grouped heads", "values of another width", "bshd layout", "gradients",
     }  # fmt: skip
 
 
