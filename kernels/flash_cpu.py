@@ -3,17 +3,25 @@
 Its memory does not grow with the lengths, and its result does not depend on the number of threads.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlbackends.model.problem import AttentionProblem
+
+Result = TypeVar("Result")
 
 _BUILD = (
     "install a C++ compiler, then: pip install --force-reinstall --no-cache-dir"
@@ -38,7 +46,7 @@ class FlashCpu(AttentionBackend):
         dtype_in("float16", "bfloat16", "float32", "float64"),
         last_dim_contiguous(),
     )
-    takes = frozenset({"logsumexp", "lower_right"})
+    takes = frozenset({"gradient", "logsumexp", "lower_right"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -78,6 +86,32 @@ class FlashCpu(AttentionBackend):
         out, logsumexp = self._attended(problem, query, key, value, mask, logsumexp=True)
         return out, like(query, logsumexp, logsumexp.dtype.name)
 
+    def run_backward(
+        self,
+        problem: AttentionProblem,
+        grad_out: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+    ) -> Gradients:
+        """Compute them. Raises NoBackend where a constraint is not met or its library is not there."""
+        from mlbackends.kernels.attention_cpu.gradients import differentiate
+        from mlbackends.kernels.tensors.interchange import like
+
+        self.require(problem)
+        tensors = (query, key, value, mask, out, logsumexp)
+        found = _with_library(lambda: differentiate(problem, grad_out, *tensors))
+        originals = (query, key, value, mask)
+        return Gradients(
+            *(
+                None if each is None else like(of, each)
+                for of, each in zip(originals, found, strict=True)
+            )
+        )
+
     def _attended(
         self,
         problem: AttentionProblem,
@@ -89,15 +123,21 @@ class FlashCpu(AttentionBackend):
         logsumexp: bool,
     ) -> tuple[Any, Any]:
         from mlbackends.kernels.attention_cpu.forward import attend
-        from mlbackends.kernels.attention_cpu.library import NotBuilt
         from mlbackends.kernels.tensors.interchange import drawn_seed
-        from mlbackends.model.errors import NoBackend
 
         self.require(problem)
         if 0 < problem.dropout < 1 and problem.seed is None:
             problem = replace(problem, seed=drawn_seed(query))
-        try:
-            return attend(problem, query, key, value, mask, logsumexp=logsumexp)
-        except NotBuilt as error:
-            reason = Reason("missing-part", str(error), _BUILD)
-            raise NoBackend(f"{self.name} cannot run here: {error}", (reason,), _BUILD) from None
+        return _with_library(lambda: attend(problem, query, key, value, mask, logsumexp=logsumexp))
+
+
+def _with_library(compute: Callable[[], Result]) -> Result:
+    """Compute. Raises NoBackend where the library is not there."""
+    from mlbackends.kernels.attention_cpu.library import NotBuilt
+    from mlbackends.model.errors import NoBackend
+
+    try:
+        return compute()
+    except NotBuilt as error:
+        reason = Reason("missing-part", str(error), _BUILD)
+        raise NoBackend(f"flash_cpu cannot run here: {error}", (reason,), _BUILD) from None

@@ -11,6 +11,8 @@ from mlbackends.kernels.tensors import interchange
 from mlbackends.kernels.tensors.arithmetic import numpy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from mlbackends.model.problem import AttentionProblem
 
 #: After so long Python gets to look at signals.
@@ -36,16 +38,18 @@ def attend(
     NotBuilt and MemoryError.
     """
     np = numpy()
-    arrays = tuple(_aligned(interchange.as_array(each)) for each in (query, key, value))
-    seen = None if mask is None else _aligned(interchange.as_array(mask))
-    out = _output(problem, arrays[0])
+    arrays = tuple(aligned(interchange.as_array(each)) for each in (query, key, value))
+    seen = None if mask is None else aligned(interchange.as_array(mask))
+    out = room(arrays[0], problem.output_shape)
     wide = "float64" if problem.dtype == "float64" else "float32"
     sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
-    _in_four_dimensions(problem, (*arrays, seen), out, sums)
+    columns = None if sums is None else sums[..., None]
+    for before, parts in parts_of_four((*arrays, seen, out, columns), problem.leading_shape):
+        _call(problem, before, parts)
     return interchange.like(query, out), sums
 
 
-def _aligned(array: Any) -> Any:
+def aligned(array: Any) -> Any:
     """Return the array, or a copy where its elements lie across their own size."""
     size = array.itemsize
     if array.flags.aligned and not any(stride % size for stride in array.strides):
@@ -53,65 +57,78 @@ def _aligned(array: Any) -> Any:
     return array.copy()
 
 
-def _output(problem: AttentionProblem, query: Any) -> Any:
-    """Return room for the result, laid out as the query: (B, H, L, Ev) or (B, L, H, Ev) in memory."""
-    np, shape = numpy(), problem.output_shape
-    strides = query.strides
-    if len(shape) > 2 and query.ndim == len(shape) and 0 < strides[-3] < strides[-2]:
+def room(like: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of a shape, laid out as another: (B, H, L, E) or (B, L, H, E) in memory."""
+    np = numpy()
+    if len(shape) > 2 and like.ndim == len(shape) and 0 < like.strides[-3] < like.strides[-2]:
         swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
-        return np.empty(swapped, query.dtype).swapaxes(-2, -3)
-    return np.empty(shape, query.dtype)
+        return np.empty(swapped, like.dtype).swapaxes(-2, -3)
+    return np.empty(shape, like.dtype)
 
 
-def _in_four_dimensions(
-    problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumexp: Any
-) -> None:
-    """Compute it; what lies before batch and heads is taken one after the other.
+def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
+    """Yield how many batches come before, and arrays of the same order with at most four dimensions.
 
-    Dropout counts the batches through all dimensions before the heads, so there they become one.
+    leading: what the arrays, some of which may be None, lie or are broadcast in before their last
+    two dimensions.
     """
-    if out.ndim <= 4:
-        return _call(problem, inputs, out, logsumexp)
-    if problem.dropout:
-        merged = tuple(_as_one_batch(array, out.shape[:-3]) for array in inputs)
-        count = prod(out.shape[:-3])
-        sums = None if logsumexp is None else logsumexp.reshape(count, *logsumexp.shape[-2:])
-        return _call(problem, merged, out.reshape(count, *out.shape[-3:]), sums)
 
     def part(array: Any, index: int) -> Any:
-        if array is None or array.ndim < out.ndim:
+        if array is None or array.ndim < len(leading) + 2:
             return array
         return array[index if array.shape[0] > 1 else 0]
 
-    for index in range(out.shape[0]):
-        parts = tuple(part(array, index) for array in inputs)
-        _in_four_dimensions(
-            problem, parts, out[index], None if logsumexp is None else logsumexp[index]
-        )
-    return None
+    if len(leading) <= 2:
+        yield 0, tuple(arrays)
+        return
+    each = prod(leading[1:-1])
+    for index in range(leading[0]):
+        inner = [part(array, index) for array in arrays]
+        for before, found in parts_of_four(inner, leading[1:]):
+            yield index * each + before, found
 
 
-def _as_one_batch(array: Any, batches: tuple[int, ...]) -> Any:
-    """Return an array (..., H, L, E) with all that is before its heads in one dimension."""
-    if array is None or array.ndim < 4 or all(size == 1 for size in array.shape[:-3]):
-        return array if array is None else array.reshape(array.shape[-3:])
-    tail = array.shape[-3:]
-    return numpy().broadcast_to(array, (*batches, *tail)).reshape(prod(batches), *tail)
+def _call(problem: AttentionProblem, before: int, arrays: tuple[Any, ...]) -> None:
+    query, key, value, mask, out, logsumexp = arrays
+    if not out.size:
+        return
+    batch_and_heads = prod(out.shape[:-2])
+    operations = 2 * batch_and_heads * out.shape[-2] * key.shape[-2]
+    moved = (key.size + value.size) * out.itemsize
+    threads = worth(operations * (key.shape[-1] + out.shape[-1]), moved)
+    packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)
+    functions = library()
+    asked = packed(0)
+    if needed := functions.mlbackends_attention_workspace(asked):
+        workspace = numpy().empty(needed, "uint8")
+        asked = packed(workspace.ctypes.data)
+    through(functions.mlbackends_attention_forward, asked)
 
 
-def _call(problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumexp: Any) -> None:
-    query, key, value, mask = inputs
+def through(function: Any, asked: bytes) -> None:
+    """Call the library until all is computed; Python handles signals in between."""
+    reached = function(asked, 0, _MILLISECONDS)
+    while reached >= 0:
+        reached = function(asked, reached, _MILLISECONDS)
+    if reached != -1:
+        raise MemoryError("attention needs under 1 MB for each thread, and there is none")
+
+
+def packer(
+    problem: AttentionProblem, arrays: tuple[Any, ...], before: int, threads: int
+) -> Callable[[int], bytes]:
+    """Return what packs a problem, given the address of its workspace.
+
+    arrays: query, key, value, mask, output and log-sum-exp, of at most four dimensions; there may be no
+    mask and no log-sum-exp. before: the batches before these.
+    """
+    query, key, value, mask, out, logsumexp = arrays
     rows, keys, width, value_width = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
     batch = out.shape[-4] if out.ndim > 3 else 1
     heads = out.shape[-3] if out.ndim > 2 else 1
-    if not out.size:
-        return
     scale = problem.scale
     if scale is None:
         scale = (width or 1) ** -0.5
-    size = out.itemsize
-    operations = 2 * batch * heads * rows * keys * (width + value_width)
-    threads = worth(operations, (key.size + value.size) * size)
     offset = keys - rows if problem.lower_right else 0
 
     def packed(workspace: int) -> bytes:
@@ -121,24 +138,15 @@ def _call(problem: AttentionProblem, inputs: tuple[Any, ...], out: Any, logsumex
             *(out.ctypes.data, 0 if logsumexp is None else logsumexp.ctypes.data, workspace),
             *(batch, heads, rows, keys, width, value_width),
             *(_group(key, heads), _group(value, heads)),
-            *(*_strides(query, 3), *_strides(key, 3), *_strides(value, 3), *_strides(out, 3)),
-            *((0, 0, 0, 0) if mask is None else _strides(mask, 4)),
-            *(offset, scale, problem.dropout, (problem.seed or 0) & _WORD, ELEMENTS[problem.dtype]),
+            *(*strides(query, 3), *strides(key, 3), *strides(value, 3), *strides(out, 3)),
+            *((0, 0, 0, 0) if mask is None else strides(mask, 4)),
+            *(offset, scale, problem.dropout, (problem.seed or 0) & _WORD, before),
+            ELEMENTS[problem.dtype],
             0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
             *(int(problem.is_causal), level(), threads),
         )
 
-    functions = library()
-    asked = packed(0)
-    needed = functions.mlbackends_attention_workspace(asked)
-    if needed:
-        workspace = numpy().empty(needed, "uint8")
-        asked = packed(workspace.ctypes.data)
-    first = functions.mlbackends_attention_forward(asked, 0, _MILLISECONDS)
-    while first >= 0:  # Python handles signals here
-        first = functions.mlbackends_attention_forward(asked, first, _MILLISECONDS)
-    if first != -1:
-        raise MemoryError("attention needs under 1 MB for each thread, and there is none")
+    return packed
 
 
 def _group(array: Any, heads: int) -> int:
@@ -146,7 +154,7 @@ def _group(array: Any, heads: int) -> int:
     return heads // array.shape[-3] if array.ndim > 2 else heads
 
 
-def _strides(array: Any, count: int) -> list[int]:
+def strides(array: Any, count: int) -> list[int]:
     """Return strides in elements of batch, heads and rows, for a mask also of keys; 0 to broadcast."""
     size, ndim = array.itemsize, array.ndim
     return [

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 FILE = "attention.so"
 #: MLBACKENDS_ATTENTION_ABI of problem.h.
-ABI = 2
+ABI = 3
 #: The fields of mlbackends_attention_problem, in its order; see problem.h.
-PROBLEM = struct.Struct("=7Q 8q 16q q d d Q 5i 4x")
+PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
+#: What mlbackends_attention_gradients has behind its problem.
+GRADIENTS = struct.Struct("=5Q 16q")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
 #: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
@@ -63,9 +65,10 @@ def library() -> ctypes.CDLL:
     found.mlbackends_attention_level_name.restype = ctypes.c_char_p
     found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
-    for name in ("workspace", "scratch", "forward"):
+    asking = ("workspace", "scratch", "gradients_workspace", "gradients_scratch")
+    for name in (*asking, "forward", "backward"):
         function = getattr(found, f"mlbackends_attention_{name}")
-        more = (ctypes.c_int64, ctypes.c_int64) if name == "forward" else ()
+        more = () if name in asking else (ctypes.c_int64, ctypes.c_int64)
         function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_char_p, *more)
     return found
 

@@ -170,8 +170,14 @@ def compile_attention(
     folder = root / "kernels" / "native" / "attention"
     compiler = [*_compiler(), "-pthread"]
     levels = LEVELS.get(machine or platform.machine(), PORTABLE)
-    units = {f"level_{name}": (folder / "kernel.cpp", flags) for name, flags in levels.items()}
-    rest = sorted(file for file in folder.glob("*.cpp") if file.stem != "kernel")
+    kernels = {"kernel": folder / "kernel.cpp", "gradients": folder / "gradients_kernel.cpp"}
+    units = {
+        f"{stem}_{name}": (file, flags)
+        for stem, file in kernels.items()
+        for name, flags in levels.items()
+        if stem == "kernel" or not any(_SHARED in flag for flag in flags)
+    }
+    rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
     units |= {file.stem: (file, ()) for file in rest}
     with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
 
@@ -181,7 +187,7 @@ def compile_attention(
             try:
                 _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
             except NotCompiled:
-                if source.stem != "kernel" or _knows(compiler, [*CPP_FLAGS, *flags]):
+                if source not in kernels.values() or _knows(compiler, [*CPP_FLAGS, *flags]):
                     raise
                 return ""  # an instruction set that came after the compiler
             return made
@@ -216,6 +222,7 @@ CPP_FLAGS = shlex.split(
 _AVX2 = "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c"
 _AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
 _PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
+_SHARED = "-DMLBACKENDS_GRADIENTS"  # whose gradients a level has, where not its own
 PORTABLE = {"baseline": ("-DMLBACKENDS_LEVEL=baseline",)}
 #: The instruction sets of each processor; what runs where stands in dispatch.cpp.
 LEVELS: dict[str, dict[str, Sequence[str]]] = {
@@ -224,16 +231,18 @@ LEVELS: dict[str, dict[str, Sequence[str]]] = {
         "avx2": shlex.split(_AVX2),
         "avx512": shlex.split(f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}"),
         "avx512_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_AVX512} -mavx512bf16"
+            f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_SHARED}=avx512 {_AVX512} -mavx512bf16"
         ),
         "amx_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_AVX512} -mavx512bf16"
-            " -mamx-tile -mamx-bf16"
+            f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_SHARED}=avx512 {_AVX512}"
+            " -mavx512bf16 -mamx-tile -mamx-bf16"
         ),
     },
     "aarch64": {
         "neon": ("-DMLBACKENDS_LEVEL=neon",),
-        "neon_bf16": shlex.split(f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} -march=armv8.2-a+bf16"),
+        "neon_bf16": shlex.split(
+            f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_SHARED}=neon -march=armv8.2-a+bf16"
+        ),
         "sve256": shlex.split(
             f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -march=armv8.2-a+sve+bf16 -msve-vector-bits=256"
         ),

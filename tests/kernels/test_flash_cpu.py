@@ -332,6 +332,7 @@ TAKEN = {
     "grouped": asked(key=spec_of((2, 2, 9, 64)), value=spec_of((2, 4, 9, 64)), enable_gqa=True),
     "dropout": asked(dropout=0.5),
     "boolean mask": asked(mask=spec_of((100, 100), "bool")),
+    "gradient": asked(query=spec_of((2, 8, 100, 64), requires_grad=True)),
     "rows backwards": asked(query=spec_of((2, 8, 100, 64), strides=(51200, 6400, -64, 1))),
     "nothing to see": asked(key=spec_of((2, 8, 0, 64)), value=spec_of((2, 8, 0, 64))),
 }
@@ -339,7 +340,6 @@ REFUSED = {
     "wrong-device": asked(device=Device("cuda", 0, capability="9.0")),
     "wrong-dtype": asked(dtype="int32"),
     "rows-not-contiguous": asked(query=spec_of((2, 8, 100, 64), strides=(51200, 6400, 1, 100))),
-    "gradient": asked(query=spec_of((2, 8, 100, 64), requires_grad=True)),
     "inner-dtype": asked(inner_dtype="float64"),
     "nested": asked(query=spec_of((2, 8, 100, 64), nested=True)),
 }
@@ -409,7 +409,7 @@ def test_a_thread_needs_little_memory_at_any_length(name: str, dtype: str) -> No
             needed = []
             for keys in (1 << 10, 1 << 16, 1 << 22):
                 numbers = (
-                    [0] * 7 + [1, 16, 4096, keys, width, width, 1, 1] + [0] * 16 + [0, 1.0, 0.0, 0]
+                    [0] * 7 + [1, 16, 4096, keys, width, width, 1, 1] + [0] * 16 + [0, 1.0, 0.0, 0, 0]
                 )
                 asked = wanted.pack(*numbers, library.ELEMENTS[dtype], 5, 0, library.level(), 1)
                 needed.append(library.library().mlbackends_attention_scratch(asked))

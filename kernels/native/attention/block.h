@@ -296,7 +296,7 @@ struct Block {
     const bool is_added = p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL;
     bool masked = is_added;
     if (p.mask_element) {
-      find_mask(group, mask);
+      find_mask<T, vectors>(task, task.first_row + first_of(group), rows_in(group), mask);
       if (!is_added) {
         const Sight seen = sight(mask, tile.first, keys);
         if (seen == NOTHING) return;
@@ -324,7 +324,7 @@ struct Block {
     fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running, memory.factor);
     if (p.dropout) {
       const Counted<T, vectors> counted(task, task.first_row + first_of(group), rows_in(group));
-      drop<P, vectors>(dropping, counted, task.batch, tile.first, keys, (Unit *)memory.scores);
+      drop<P, vectors>(dropping, counted, p.first_batch + task.batch, tile.first, keys, (Unit *)memory.scores);
     }
     Real *output = memory.output + first_of(group) * p.value_dim;
     if constexpr (P::tiles)
@@ -344,18 +344,6 @@ struct Block {
     for (int i = 0; i < vectors * T::lanes; i++)
       if (limits[i] < end) return true;
     return false;
-  }
-
-  template <int vectors>
-  void find_mask(int64_t group, MaskRows<T, vectors> &mask) const {
-    const int64_t first = task.first_row + first_of(group), rows = rows_in(group), bytes = mask_bytes(p.mask_element);
-    mask.element = p.mask_element;
-    mask.stride = p.mask_strides[3] * bytes;
-    mask.alike = true;
-    for (int lane = 0; lane < mask.width; lane++) {
-      mask.row[lane] = mask_row(task, first + (lane < rows ? lane : 0), bytes);
-      mask.alike &= mask.row[lane] == mask.row[0];
-    }
   }
 
   /* ---- the output, transposed back --------------------------------------------------------------------------- */

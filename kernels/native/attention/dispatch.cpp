@@ -69,12 +69,6 @@ int64_t workspace_bytes(const Plan &plan) {
   return counters_bytes(plan) + plan.tasks * plan.block_rows * partial_stride(*plan.problem) * number;
 }
 
-int64_t microseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 struct Job {
   const Plan *plan;
   const Level *level;
@@ -100,6 +94,12 @@ void work(void *given) {
 }
 
 }  // namespace
+
+int64_t microseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
 
 EXPORTED int32_t mlbackends_attention_abi(void) { return MLBACKENDS_ATTENTION_ABI; }
 

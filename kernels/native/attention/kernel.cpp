@@ -84,5 +84,12 @@ int64_t scratch_bytes(const Plan *plan) {
 #define QUOTED(level) #level
 #define TEXT(level) QUOTED(level)
 
+/* Instead of its own, a level may have the gradients of one whose vectors are the same. */
+#if !defined(MLBACKENDS_GRADIENTS)
+#define MLBACKENDS_GRADIENTS MLBACKENDS_LEVEL
+#endif
+#define GRADIENTS_NAMED(level) JOINED(mlbackends_attention_gradients_level_, level)
+
+extern "C" const GradientsLevel GRADIENTS_NAMED(MLBACKENDS_GRADIENTS);
 extern "C" const Level NAMED(MLBACKENDS_LEVEL);
-const Level NAMED(MLBACKENDS_LEVEL) = {TEXT(MLBACKENDS_LEVEL), VECTOR_BYTES, scratch_bytes, run};
+const Level NAMED(MLBACKENDS_LEVEL) = {TEXT(MLBACKENDS_LEVEL), VECTOR_BYTES, &GRADIENTS_NAMED(MLBACKENDS_GRADIENTS), scratch_bytes, run};

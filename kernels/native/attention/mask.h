@@ -2,6 +2,7 @@
 #pragma once
 #include "products.h"
 #include "problem.h"
+#include "task.h"
 
 namespace {
 
@@ -125,6 +126,19 @@ INLINED int64_t mask_bytes(int element) {
     case MLBACKENDS_ATTENTION_FLOAT32: return 4;
     case MLBACKENDS_ATTENTION_FLOAT64: return 8;
     default: return 2;
+  }
+}
+
+/* The mask of `rows` rows of a task from `first` on. */
+template <class T, int vectors>
+static void find_mask(const Task &task, int64_t first, int64_t rows, MaskRows<T, vectors> &mask) {
+  const int64_t bytes = mask_bytes(task.p->mask_element);
+  mask.element = task.p->mask_element;
+  mask.stride = task.p->mask_strides[3] * bytes;
+  mask.alike = true;
+  for (int lane = 0; lane < mask.width; lane++) {
+    mask.row[lane] = mask_row(task, first + (lane < rows ? lane : 0), bytes);
+    mask.alike &= mask.row[lane] == mask.row[0];
   }
 }
 

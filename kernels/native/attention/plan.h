@@ -14,13 +14,19 @@ struct Plan {
   bool few_rows; /* lanes hold elements of a row, and not rows */
 };
 
+struct GradientsLevel;
+
 /* What the compilation for one instruction set offers. */
 struct Level {
   const char *name;
   int64_t vector_bytes;
+  const GradientsLevel *gradients;
   int64_t (*scratch_bytes)(const Plan *);
   void (*run)(const Plan *, int64_t task, char *scratch);
 };
 
 /* A task whose keys are split keeps, for each row, its maximum, its sum and its unfinished output. */
 inline int64_t partial_stride(const mlbackends_attention_problem &problem) { return problem.value_dim + 2; }
+
+/* On a clock that only goes forward. */
+int64_t microseconds();

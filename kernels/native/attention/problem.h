@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 2
+#define MLBACKENDS_ATTENTION_ABI 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,8 +34,21 @@ typedef struct mlbackends_attention_problem {
   double scale;
   double dropout; /* the probability that a weight is dropped: 0 for none, 1 for all */
   uint64_t seed;  /* says which are; see kernels/tensors/dropping.py */
+  int64_t first_batch; /* for what is dropped: how many batches there are before those of this call */
   int32_t element, mask_element, causal, level, threads;
 } mlbackends_attention_problem;
+
+/* The gradients of one call, given that of its output. Of `forward`, the output and the log-sum-exp are what the call
+   gave, and are read; the workspace is of the size that the plan of the gradients tells. Shapes and strides are those of
+   the tensors that the gradients are of, with strides of their own; the last dimension is contiguous. That of key and of
+   value is summed over the heads that share one. That of the mask, which has numbers, is float64 for float64, else
+   float32, null where none is wanted, and is summed over each dimension of which it has a stride of 0. */
+typedef struct mlbackends_attention_gradients {
+  mlbackends_attention_problem forward;
+  const void *of_output;
+  void *query, *key, *value, *mask;
+  int64_t of_output_strides[3], query_strides[3], key_strides[3], value_strides[3], mask_strides[4];
+} mlbackends_attention_gradients;
 
 /* MLBACKENDS_ATTENTION_ABI of the library. */
 int32_t mlbackends_attention_abi(void);
@@ -56,6 +69,11 @@ int64_t mlbackends_attention_scratch(const mlbackends_attention_problem *problem
    computed; -1 when all are, -2 when memory lacks. Call it again with what it returned, so that its caller can look
    at signals in between. The result does not depend on the threads or on the interruptions. */
 int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem, int64_t first, int64_t milliseconds);
+
+/* The same for gradients. What `backward` returns is what it is to be called with again; 0 begins. */
+int64_t mlbackends_attention_gradients_workspace(const mlbackends_attention_gradients *problem);
+int64_t mlbackends_attention_gradients_scratch(const mlbackends_attention_gradients *problem);
+int64_t mlbackends_attention_backward(const mlbackends_attention_gradients *problem, int64_t from, int64_t milliseconds);
 
 #ifdef __cplusplus
 }

@@ -175,7 +175,7 @@ struct Rows {
     for (int64_t k = 0; k < keys; k += 4 * T::lanes) {
       Wholes quad, kept[4];
       for (int lane = 0; lane < T::lanes; lane++) quad[lane] = (Whole)((first + k) / 4 + lane);
-      find_kept<T>(dropping, quad, place, head, task.batch, kept);
+      find_kept<T>(dropping, quad, place, head, p.first_batch + task.batch, kept);
       Whole found[4][T::lanes];
       memcpy(found, kept, sizeof found);
       for (int64_t i = 0; i < 4 * T::lanes && k + i < keys; i++)

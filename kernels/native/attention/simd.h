@@ -92,6 +92,31 @@ INLINED Double::Vector maximum(Double::Vector first, Double::Vector second) {
 #endif
 }
 
+/* The smaller one of each lane; `second` where either is NaN. */
+INLINED Single::Vector minimum(Single::Vector first, Single::Vector second) {
+#if defined(__AVX512F__)
+  return (Single::Vector)_mm512_min_ps((__m512)first, (__m512)second);
+#elif defined(__AVX2__)
+  return (Single::Vector)_mm256_min_ps((__m256)first, (__m256)second);
+#elif defined(__SSE2__)
+  return (Single::Vector)_mm_min_ps((__m128)first, (__m128)second);
+#else
+  return first < second ? first : second;
+#endif
+}
+
+INLINED Double::Vector minimum(Double::Vector first, Double::Vector second) {
+#if defined(__AVX512F__)
+  return (Double::Vector)_mm512_min_pd((__m512d)first, (__m512d)second);
+#elif defined(__AVX2__)
+  return (Double::Vector)_mm256_min_pd((__m256d)first, (__m256d)second);
+#elif defined(__SSE2__)
+  return (Double::Vector)_mm_min_pd((__m128d)first, (__m128d)second);
+#else
+  return first < second ? first : second;
+#endif
+}
+
 template <class T>
 INLINED typename T::Vector absolute(typename T::Vector x) {
   return (typename T::Vector)((typename T::Wholes)x & ~((typename T::Wholes){} + ((typename T::Whole)1 << (sizeof(typename T::Real) * 8 - 1))));
