@@ -409,7 +409,10 @@ def test_a_thread_needs_little_memory_at_any_length(name: str, dtype: str) -> No
             needed = []
             for keys in (1 << 10, 1 << 16, 1 << 22):
                 numbers = (
-                    [0] * 7 + [1, 16, 4096, keys, width, width, 1, 1] + [0] * 16 + [0, 1.0, 0.0, 0, 0]
+                    [0] * 7
+                    + [1, 16, 4096, keys, width, width, 1, 1]
+                    + [0] * 16
+                    + [0, 1.0, 0.0, 0, 0]
                 )
                 asked = wanted.pack(*numbers, library.ELEMENTS[dtype], 5, 0, library.level(), 1)
                 needed.append(library.library().mlbackends_attention_scratch(asked))
