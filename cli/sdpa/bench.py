@@ -116,10 +116,8 @@ def command(
     whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1 where one
     is wrong, a backend crashed, or --fail-below says so.
     """
-    import msgspec
-
     from mlbackends.cli import sdpa_benched
-    from mlbackends.cli.output import refuse_unwritable, write
+    from mlbackends.cli.output import indented, refuse_unwritable, write
     from mlbackends.cli.sdpa_picture import drawing
     from mlbackends.cli.terminal import page
     from mlbackends.model.errors import BadInput
@@ -135,15 +133,12 @@ def command(
     named = (*names, against) if names and against else names
     plan = Plan(names=named, peers=peers, python=python, rounds=rounds, timeout=timeout)
     wanted(Plan(names=(against,) if against else ()))  # a wrong name is told before anything runs
-    progress = _Progress()
-    try:
+    with _Progress() as progress:
         run = benching.benched(wordings, plan, progress)
-    finally:
-        progress.clear()
     run = benching.compared(run, before) if before else run
     base = against or sdpa_benched.baseline(run)
     if form == "json":
-        write(msgspec.json.format(msgspec.json.encode(run), indent=2).decode(), output)
+        write(indented(run), output)
     elif form == "markdown":
         write(sdpa_benched.markdown(run, base), output)
     else:

@@ -95,10 +95,8 @@ def command(
     is compared as well, and what is timed is the backward pass alone: five products to the forward's two.
     Exit 0 where all that ran are within their tolerance and those that are required ran, else 1.
     """
-    import msgspec
-
     from mlbackends.cli import sdpa_checked
-    from mlbackends.cli.output import refuse_unwritable, write
+    from mlbackends.cli.output import indented, refuse_unwritable, write
     from mlbackends.cli.terminal import page
     from mlbackends.sdpa.checking.outcome import outcome_of
     from mlbackends.sdpa.checking.plan import Plan
@@ -109,14 +107,11 @@ def command(
     plan = Plan(
         names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
     )
-    progress = _Progress()
-    try:
+    with _Progress() as progress:
         checked = check(wordings, plan, progress)
-    finally:
-        progress.clear()
     style = page(color, to_file=output not in ("", "-"))
     if form == "json":
-        write(msgspec.json.format(msgspec.json.encode(checked), indent=2).decode(), output)
+        write(indented(checked), output)
     elif form == "table":
         write(sdpa_checked.printed(checked, style), output)
     elif form == "markdown":

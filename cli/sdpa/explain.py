@@ -55,9 +55,7 @@ def command(
     one that is not here: its rules are data. Switches of torch.backends hold as they are set in this
     environment. Exit 0 where one of ours can take every problem, else 1.
     """
-    import msgspec
-
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import indented, write
     from mlbackends.cli.terminal import page
     from mlbackends.sdpa import explaining
 
@@ -66,7 +64,7 @@ def command(
     asked = (*names, *required) if names else ()
     told = explaining.explain(wordings, asked)
     if form == "json":
-        write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode(), output)
+        write(indented(told), output)
     else:
         from mlbackends.cli import sdpa_explained
 

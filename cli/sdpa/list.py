@@ -27,10 +27,8 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     What a backend takes is told by the conditions that refuse a problem, so that the list is never wrong
     about them. Peers are other people's, which `backends sdpa check --peers` runs.
     """
-    import msgspec
-
     from mlbackends.cli import sdpa_listed
-    from mlbackends.cli.output import write
+    from mlbackends.cli.output import indented, write
     from mlbackends.cli.terminal import page
     from mlbackends.model.errors import BadInput
 
@@ -44,7 +42,7 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
 
     listed = listing(python)
     if form == "json":
-        write(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode(), output)
+        write(indented(listed), output)
     elif form == "markdown":
         write(sdpa_listed.markdown(listed), output)
     else:
