@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.cli.options import Seconds
 from mlbackends.model.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.problem_text import WORDS, Wording
@@ -123,3 +124,27 @@ def complete_backend(
 
     names = [each.name for each in backends()]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def backends_to_run(told: str) -> Callable[[Command], Command]:
+    """Return --backend, which may be given again."""
+    return click.option(
+        "--backend",
+        "names",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=complete_backend,
+        help=told,
+    )
+
+
+def time_limit(seconds: float) -> Callable[[Command], Command]:
+    """Return --timeout, whose default is so many seconds."""
+    return click.option(
+        "--timeout",
+        type=Seconds(min=0.01, max=86400),
+        default=seconds,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a backend may take for one answer before it is stopped.",
+    )

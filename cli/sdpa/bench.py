@@ -5,12 +5,14 @@ from typing import Any
 import click
 
 from mlbackends.cli import exits
-from mlbackends.cli.options import COLOR, OUTPUT, Seconds
+from mlbackends.cli.options import COLOR, OUTPUT
 from mlbackends.cli.sdpa_options import (
     PEOPLE,
     PYTHON,
+    backends_to_run,
     complete_backend,
     problem_options,
+    time_limit,
     wordings_of,
 )
 from mlbackends.cli.terminal import ProgressLine
@@ -37,14 +39,7 @@ Examples:
 """,
 )
 @problem_options
-@click.option(
-    "--backend",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_backend,
-    help="Time this one, or this peer; may be given again.",
-)
+@backends_to_run("Time this one, or this peer; may be given again.")
 @click.option("--peers", is_flag=True, help="Time other people's too, each in its own process.")
 @PYTHON
 @click.option(
@@ -62,14 +57,7 @@ Examples:
     metavar="N",
     help="How often each takes its turn.",
 )
-@click.option(
-    "--timeout",
-    type=Seconds(min=0.01, max=86400),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a backend may take for one answer before it is stopped.",
-)
+@time_limit(120.0)
 @click.option(
     "--plot",
     "plots",

@@ -6,8 +6,15 @@ import click
 
 from mlbackends.cli import exits
 from mlbackends.cli.judging import FORMATS, write_outcome
-from mlbackends.cli.options import COLOR, OUTPUT, Seconds
-from mlbackends.cli.sdpa_options import PYTHON, complete_backend, problem_options, wordings_of
+from mlbackends.cli.options import COLOR, OUTPUT
+from mlbackends.cli.sdpa_options import (
+    PYTHON,
+    backends_to_run,
+    complete_backend,
+    problem_options,
+    time_limit,
+    wordings_of,
+)
 from mlbackends.cli.terminal import ProgressLine
 from mlbackends.model import registry
 
@@ -31,14 +38,7 @@ Examples:
 """,
 )
 @problem_options
-@click.option(
-    "--backend",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_backend,
-    help="Run this one alone, or this peer; may be given again.",
-)
+@backends_to_run("Run this one alone, or this peer; may be given again.")
 @click.option(
     "--require",
     "required",
@@ -57,14 +57,7 @@ Examples:
     metavar="N",
     help="How often each takes its turn to be timed; 0 for not at all.",
 )
-@click.option(
-    "--timeout",
-    type=Seconds(min=0.01, max=86400),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a backend may take for one answer before it is stopped.",
-)
+@time_limit(60.0)
 @click.option(
     "--format",
     "form",

@@ -6,7 +6,13 @@ import click
 
 from mlbackends.cli import exits
 from mlbackends.cli.options import COLOR, OUTPUT
-from mlbackends.cli.sdpa_options import PEOPLE, complete_backend, problem_options, wordings_of
+from mlbackends.cli.sdpa_options import (
+    PEOPLE,
+    backends_to_run,
+    complete_backend,
+    problem_options,
+    wordings_of,
+)
 
 
 @click.command(
@@ -20,14 +26,7 @@ Examples:
 """,
 )
 @problem_options
-@click.option(
-    "--backend",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_backend,
-    help="Ask this one of ours alone; may be given again.",
-)
+@backends_to_run("Ask this one of ours alone; may be given again.")
 @click.option(
     "--require",
     "required",
