@@ -153,6 +153,25 @@ INLINED typename E::Inner::Vector load_some(E element, const char *at, int64_t c
   return load_elements(element, (const char *)stored);
 }
 
+/* What the processor masks need not take the way over memory, where a narrow store would delay a wide load. */
+#if defined(__AVX512F__)
+INLINED Single::Vector load_some(Float, const char *at, int64_t count) {
+  return (Single::Vector)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), at);
+}
+INLINED Double::Vector load_some(Wide, const char *at, int64_t count) {
+  return (Double::Vector)_mm512_maskz_loadu_pd((__mmask8)((1u << count) - 1), at);
+}
+#elif defined(__AVX2__)
+INLINED Single::Vector load_some(Float, const char *at, int64_t count) {
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return (Single::Vector)_mm256_maskload_ps((const float *)at, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes));
+}
+INLINED Double::Vector load_some(Wide, const char *at, int64_t count) {
+  const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+  return (Double::Vector)_mm256_maskload_pd((const double *)at, _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), lanes));
+}
+#endif
+
 INLINED void store_elements(Float, char *at, Single::Vector numbers) { store<Single>(at, numbers); }
 INLINED void store_elements(Wide, char *at, Double::Vector numbers) { store<Double>(at, numbers); }
 

@@ -122,20 +122,28 @@ INLINED typename T::Vector absolute(typename T::Vector x) {
   return (typename T::Vector)((typename T::Wholes)x & ~((typename T::Wholes){} + ((typename T::Whole)1 << (sizeof(typename T::Real) * 8 - 1))));
 }
 
+/* Half the lanes against the other half, and so on: a lane after the other would wait for each one before. */
 template <class T>
 INLINED typename T::Real largest_lane(typename T::Vector vector) {
-  typename T::Real lanes[T::lanes], largest = -__builtin_huge_val();
+  typename T::Real lanes[T::lanes];
   store<T>(lanes, vector);
-  for (int i = 0; i < T::lanes; i++) largest = lanes[i] > largest ? lanes[i] : largest;
-  return largest;
+#pragma GCC unroll 8
+  for (int half = T::lanes / 2; half; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < half; i++) /* a NaN is passed over */
+      lanes[i] = lanes[i + half] > lanes[i] || lanes[i] != lanes[i] ? lanes[i + half] : lanes[i];
+  return lanes[0] > -__builtin_huge_val() ? lanes[0] : -__builtin_huge_val();
 }
 
 template <class T>
 INLINED typename T::Real sum_of_lanes(typename T::Vector vector) {
-  typename T::Real lanes[T::lanes], sum = 0;
+  typename T::Real lanes[T::lanes];
   store<T>(lanes, vector);
-  for (int i = 0; i < T::lanes; i++) sum += lanes[i];
-  return sum;
+#pragma GCC unroll 8
+  for (int half = T::lanes / 2; half; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+  return lanes[0];
 }
 
 /* Interleave the lower halves of two vectors, and the upper halves: a0 b0 a1 b1 ... */
