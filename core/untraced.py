@@ -26,6 +26,14 @@ def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, 
         compiler: Any = sys.modules.get("torch._dynamo")
         if compiler is None or not hasattr(compiler, "disable"):
             return function(*args, **kwargs)
+        # While it looks at nothing, asking it away would only take long. It reads this, too: is_compiling()
+        # is True to it, and keeps it from what it cannot read.
+        traced: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
+        if traced is not None and not traced():
+            frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
+            idle: Any = getattr(frames, "get_eval_frame_callback", lambda: ...)
+            if idle() is None:
+                return function(*args, **kwargs)
         return _outside(compiler, whole, function)(*args, **kwargs)
 
     marked: Any = whole
