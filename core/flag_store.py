@@ -25,6 +25,8 @@ _lock = RLock()
 _cells: Cells = {}
 _problems: list[str] = []
 _frozen = False
+state = object()
+"""Another object after each change: what was decided while it was the same one still holds."""
 _lifted: ContextVar[bool] = ContextVar("mlbackends_freeze_lifted", default=False)
 
 
@@ -124,6 +126,13 @@ def _given_back(found: Cells) -> Iterator[None]:
     finally:
         with _lock:
             _cells.update(found)
+            changed()
+
+
+def changed() -> None:
+    """Say that decisions no longer hold: a switch was written, or what else they follow from is another."""
+    global state  # noqa: PLW0603  replaced as a whole: an object never comes back, as a count might
+    state = object()
 
 
 def freeze() -> None:
@@ -175,6 +184,7 @@ def forget() -> None:
         _cells.clear()
         _problems.clear()
         _frozen = False
+        changed()
 
 
 def _flag(name: str) -> Flag:
@@ -204,6 +214,7 @@ def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":
 def _put_all(checked: "list[tuple[Flag, object]]", origin: str) -> None:
     for flag, value in checked:
         put(_cells, flag, value, origin)
+    changed()
 
 
 def _checked(flag: Flag, value: object) -> object:
@@ -221,6 +232,7 @@ def _load() -> None:
         return
     cells, problems = first_cells()
     _cells.update(cells)
+    changed()
     _problems.extend(problems)
     if _problems:
         from mlbackends import caller

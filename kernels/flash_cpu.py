@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.backend import AttentionBackend, Gradients
+from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -111,6 +111,14 @@ class FlashCpu(AttentionBackend):
                 for of, each in zip(originals, found, strict=True)
             )
         )
+
+    def prepared(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any
+    ) -> Prepared | None:
+        """Return what computes the problem for other tensors that lie as these, None where none can."""
+        from mlbackends.kernels.attention_cpu.planned import prepared
+
+        return prepared(problem, query, key, value, mask, out)
 
     def _attended(
         self,

@@ -1,5 +1,6 @@
 """AttentionBackend: what a file in kernels/ must offer."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, final
 
 from mlbackends.model.errors import NoBackend
@@ -24,6 +25,9 @@ RARE = {
     "nested": not_nested(),
 }
 """What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
+
+Prepared = Callable[[Any, Any, Any, Any], Any]
+"""A problem made ready: takes query, key, value and mask; see `AttentionBackend.prepared`."""
 
 
 class Gradients(NamedTuple):
@@ -101,6 +105,18 @@ class AttentionBackend:
     ) -> Any:
         """Compute it. The tensors are the caller's own; the result is of the same kind as query."""
         raise NotImplementedError
+
+    def prepared(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any
+    ) -> Prepared | None:
+        """Return what computes the same problem for other tensors, None where it must be looked at anew.
+
+        out: what `run` returned for these tensors. What is returned is called with tensors of exactly the
+        types of these. It computes what `run` would, or returns None where they differ in anything else
+        that counts, shapes too; it must not depend on what may change, but for the switches.
+        """
+        del problem, query, key, value, mask, out
+        return None
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None

@@ -37,6 +37,7 @@ _ORIGINS = {
 @cache
 def backends() -> tuple[AttentionBackend, ...]:
     """Return one of every attention backend that kernels/ and other distributions bring, by name."""
+    flag_store.changed()  # what was decided among others is decided anew
     taken = map(_taken, registry.names("kernels"))
     return tuple(each for each in taken if isinstance(each, AttentionBackend))
 
@@ -79,6 +80,18 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
         if not _reasons(backend, problem, here=True):
             return backend
     raise nobody(choose(problem))
+
+
+def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
+    """Return `chosen_backend` if that stays so for this problem until a switch is written.
+
+    None where a backend before it is missing a part only, or is kept out by python_native.
+    """
+    for backend in in_order(problem, backends()):
+        if backend.unsupported_reasons(problem) or switch_reasons(backend.answers_to):
+            continue
+        return None if _reasons(backend, problem, here=True) else backend
+    return None
 
 
 def nobody(decision: Decision) -> NoBackend:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.kernels.attention_cpu.library import ELEMENTS, PROBLEM, level, library
+from mlbackends.kernels.attention_cpu.library import (
+    ELEMENTS,
+    PROBLEM,
+    WORKSPACE,
+    level,
+    library,
+    with_field,
+)
 from mlbackends.kernels.attention_cpu.threads import worth
 from mlbackends.kernels.tensors import interchange
 from mlbackends.kernels.tensors.arithmetic import numpy
@@ -96,12 +103,15 @@ def _call(problem: AttentionProblem, before: int, arrays: tuple[Any, ...]) -> No
     operations = 2 * batch_and_heads * out.shape[-2] * key.shape[-2]
     moved = (key.size + value.size) * out.itemsize
     threads = worth(operations * (key.shape[-1] + out.shape[-1]), moved)
-    packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)
+    compute(packer(problem, (query, key, value, mask, out, logsumexp), before, threads)(0))
+
+
+def compute(asked: bytes) -> None:
+    """Compute a packed problem in the workspace that it needs."""
     functions = library()
-    asked = packed(0)
     if needed := functions.mlbackends_attention_workspace(asked):
         workspace = numpy().empty(needed, "uint8")
-        asked = packed(workspace.ctypes.data)
+        asked = with_field(asked, WORKSPACE, workspace.ctypes.data)
     through(functions.mlbackends_attention_forward, asked)
 
 

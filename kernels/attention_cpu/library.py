@@ -11,18 +11,24 @@ import ctypes
 import os
 import struct
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mlbackends import flag_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FILE = "attention.so"
 #: MLBACKENDS_ATTENTION_ABI of problem.h.
 ABI = 3
 #: The fields of mlbackends_attention_problem, in its order; see problem.h.
 PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
+#: Where two of them lie, and how they are written.
+WORKSPACE, THREADS = (6 * 8, struct.Struct("=Q")), (PROBLEM.size - 8, struct.Struct("=i"))
 #: What mlbackends_attention_gradients has behind its problem.
 GRADIENTS = struct.Struct("=5Q 16q")
+#: The fields of mlbackends_attention_owner and mlbackends_attention_layout; see planned.h.
+OWNER, LAYOUT = struct.Struct("=QqQ"), struct.Struct("=4q 4q Q q")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
 #: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
@@ -73,6 +79,62 @@ def library() -> ctypes.CDLL:
     return found
 
 
+class _Method(ctypes.Structure):
+    """PyMethodDef, of Python's stable ABI."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_FASTCALL = 0x80
+
+
+@cache
+def _planned() -> _Method:
+    address = ctypes.cast(planning().mlbackends_attention_planned, ctypes.c_void_p)
+    return _Method(b"planned", address.value, _FASTCALL, None)
+
+
+def planned(plan: bytes) -> Callable[[Any, Any, Any, Any, Any], Any]:
+    """Return a function of query, key, value, mask and output that computes a plan, and returns the output.
+
+    None where they lie otherwise; it raises what their owner raises. A function of C's own, for a call
+    through ctypes takes longer than all the rest. Raises NotBuilt.
+    """
+    made = ctypes.pythonapi.PyCFunction_NewEx
+    made.restype = ctypes.py_object
+    made.argtypes = (ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p)
+    found: Callable[[Any, Any, Any, Any, Any], Any] = made(_planned(), plan, None)
+    return found
+
+
+@cache
+def planning() -> ctypes.PyDLL:
+    """Return what computes planned problems, called with the GIL held. Raises NotBuilt."""
+    library()  # which says what is wrong with it
+    found = ctypes.PyDLL(path())
+    address = ctypes.c_void_p
+    layout_of = found.mlbackends_attention_layout_of
+    layout_of.restype, layout_of.argtypes = address, (ctypes.c_char_p, address, ctypes.c_char_p)
+    placed = found.mlbackends_attention_placed
+    placed.restype, placed.argtypes = ctypes.c_int64, (ctypes.c_char_p, address, address)
+    content = bytes.__basicsize__ - 1  # which counts the zero behind it
+    take = ctypes.cast(ctypes.pythonapi.Py_IncRef, address).value
+    found.mlbackends_attention_meet.argtypes = (ctypes.c_char_p,)
+    found.mlbackends_attention_meet(struct.pack("=qQQ", content, take, id(None)))
+    return found
+
+
+def with_field(problem: bytes, field: tuple[int, struct.Struct], number: int) -> bytes:
+    """Return a packed problem with another number in one of its fields."""
+    start, form = field
+    return problem[:start] + form.pack(number) + problem[start + form.size :]
+
+
 def compiled_levels() -> tuple[str, ...]:
     """Return the instruction sets that were compiled, the least one first. Raises NotBuilt."""
     found = library()
@@ -110,10 +172,12 @@ def lowered(name: str) -> Iterator[None]:
     if name not in names or not library().mlbackends_attention_level_runs(names.index(name)):
         raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(usable_levels())}")
     before, _chosen = _chosen, names.index(name)
+    flag_store.changed()
     try:
         yield
     finally:
         _chosen = before
+        flag_store.changed()
 
 
 @cache

@@ -129,7 +129,9 @@ class Case:
     def _compute(self, name: str) -> None:
         """Have one backend compute, and judge what it says."""
         path = os.path.join(self.bench.folder, "result.bin")
-        for each in glob.glob(f"{glob.escape(path)}*"):  # of the one before: not to be taken for this one's
+        for each in glob.glob(
+            f"{glob.escape(path)}*"
+        ):  # of the one before: not to be taken for this one's
             os.unlink(each)
         problem = msgspec.to_builtins(self.problem)
         result = self.results[name]

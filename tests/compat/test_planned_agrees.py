@@ -1,0 +1,370 @@
+"""Prepared calls with torch's tensors: the same as calls that are looked at, whatever the tensors carry."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import mlbackends  # noqa: E402
+from mlbackends import flag_store  # noqa: E402
+from mlbackends.kernels.attention_cpu import library, owners  # noqa: E402
+from mlbackends.sdpa import attend as attend_module  # noqa: E402
+from mlbackends.sdpa import planned  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mlbackends.model.problem import AttentionProblem
+
+
+def is_built() -> bool:
+    try:
+        library.library()
+    except library.NotBuilt:
+        return False
+    return True
+
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not is_built(), reason="the library was not built"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+    pytest.mark.filterwarnings("ignore:.*deprecated.*:FutureWarning"),
+]
+attend: Any = mlbackends.scaled_dot_product_attention
+torch.manual_seed(3)
+Q, K, V = torch.randn(1, 2, 4, 8), torch.randn(1, 2, 6, 8), torch.randn(1, 2, 6, 8)
+
+
+@pytest.fixture(autouse=True)
+def warm() -> Iterator[None]:
+    attend(Q, K, V)  # backends and switches are there
+    planned._kept.clear()
+    for _ in range(2):
+        attend(Q, K, V)
+    yield
+    planned._kept.clear()
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+    """Return the problems that were decided anew, in a list that grows."""
+    seen: list[AttentionProblem] = []
+    real = attend_module.run
+
+    def run(problem: AttentionProblem, *tensors: Any) -> Any:
+        seen.append(problem)
+        return real(problem, *tensors)
+
+    monkeypatch.setattr(attend_module, "run", run)
+    return seen
+
+
+def anew(*tensors: Any, **options: Any) -> Any:
+    flag_store.changed()
+    return attend(*tensors, **options)
+
+
+def same(seen: Any, wanted: Any) -> None:
+    assert type(seen) is type(wanted)
+    for fact in ("dtype", "shape", "device", "requires_grad", "layout"):
+        assert getattr(seen, fact) == getattr(wanted, fact), fact
+    assert seen.stride() == wanted.stride()
+    assert (seen.is_inference(), seen.is_neg()) == (wanted.is_inference(), wanted.is_neg())
+    assert torch.equal(seen, wanted)
+
+
+def test_plain_tensors_are_computed_without_a_look(looked_at: list[AttentionProblem]) -> None:
+    seen = attend(Q.clone(), K.clone(), V.clone())
+
+    assert not looked_at
+    same(seen, anew(Q, K, V))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("mask", ["none", "causal", "bool", "number"])
+def test_of_every_type_and_mask_it_is_the_same_to_the_bit(
+    dtype: str, mask: str, looked_at: list[AttentionProblem]
+) -> None:
+    tensors = [each.to(getattr(torch, dtype)) for each in (Q, K, V)]
+    options: dict[str, Any] = {"is_causal": mask == "causal"}
+    if mask == "bool":
+        options["attn_mask"] = torch.ones(4, 6, dtype=torch.bool).tril()
+    if mask == "number":
+        options["attn_mask"] = torch.randn(1, 2, 4, 6).to(tensors[0].dtype)
+    wanted = anew(*tensors, **options)
+    attend(*tensors, **options)
+    decided = len(looked_at)
+
+    same(attend(*tensors, **options), wanted)
+    assert len(looked_at) == decided
+
+
+def test_large_ones_too(looked_at: list[AttentionProblem]) -> None:
+    large = torch.randn(1, 2, 300, 64)
+    wanted = [attend(large, large, large) for _ in range(2)][1]
+
+    same(attend(large, large, large), wanted)
+    assert len(looked_at) == 2
+
+
+@pytest.mark.parametrize(
+    "laid_out",
+    [
+        lambda tensor: tensor.transpose(1, 2).contiguous().transpose(1, 2),
+        lambda tensor: torch.cat([tensor, tensor], -1)[..., :8],
+        lambda tensor: torch.cat([tensor, tensor], 2)[:, :, ::2],
+        lambda tensor: tensor[:, :1].expand(-1, 2, -1, -1),
+        lambda tensor: torch.cat([tensor, tensor])[1:],
+        lambda tensor: tensor.transpose(-1, -2).contiguous().transpose(-1, -2),
+        torch._lazy_clone,
+        lambda tensor: torch.nn.Parameter(tensor, requires_grad=False),
+    ],
+    ids=["bshd", "part", "gaps", "expanded", "offset", "columns", "lazy", "parameter"],
+)
+def test_however_tensors_lie_it_is_the_same(laid_out: Callable[[Any], Any]) -> None:
+    tensors = [laid_out(each) for each in (Q, K, V)]
+    wanted = anew(*tensors)
+    for _ in range(3):
+        same(attend(*tensors), wanted)
+
+
+def test_a_tensor_that_requires_a_gradient_gets_one() -> None:
+    for place in range(3):
+        tensors = [each.clone().requires_grad_(place == n) for n, each in enumerate((Q, K, V))]
+        for _ in range(3):
+            out = attend(*tensors)
+            assert out.requires_grad
+        out.sum().backward()
+        assert tensors[place].grad is not None
+        with torch.no_grad():
+            same(attend(*tensors), anew(Q, K, V))
+
+
+def test_a_mask_that_requires_a_gradient_gets_one() -> None:
+    mask = torch.randn(4, 6)
+    for _ in range(3):
+        attend(Q, K, V, mask)
+    mask.requires_grad_()
+    attend(Q, K, V, mask).sum().backward()
+    assert mask.grad is not None
+
+
+def test_in_inference_mode_results_are_as_before() -> None:
+    with torch.inference_mode():
+        made = [each.clone() for each in (Q, K, V)]
+        wanted = anew(*made)
+        for _ in range(3):
+            same(attend(*made), wanted)
+    same(attend(*made), anew(*made))
+
+
+def test_a_sign_that_is_not_applied_yet_counts() -> None:
+    negative = torch._neg_view(Q)
+    assert negative.is_neg()
+    same(attend(negative, K, V), anew(-Q, K, V))
+    same(attend(Q, torch._neg_view(K), V), anew(Q, -K, V))
+    same(attend(Q, K, torch._neg_view(V)), anew(Q, K, -V))
+    mask = torch.randn(4, 6)
+    for _ in range(3):
+        attend(Q, K, V, mask)
+    same(attend(Q, K, V, torch._neg_view(mask)), anew(Q, K, V, -mask))
+
+
+def outcome(*tensors: Any) -> Any:
+    try:
+        return attend(*tensors)
+    except Exception as error:  # noqa: BLE001  it is compared
+        return type(error), str(error)
+
+
+def nested(tensor: Any) -> Any:
+    return torch.nested.nested_tensor([tensor[0]])
+
+
+class Mine(torch.Tensor):  # type: ignore[misc,unused-ignore]
+    """A subclass that changes nothing."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda tensor: tensor.to("meta"),
+        lambda tensor: tensor.to_sparse(),
+        lambda tensor: tensor.to_mkldnn(),
+        nested,
+        lambda tensor: tensor.as_subclass(Mine),
+        lambda tensor: tensor.to(torch.complex64).conj(),
+        lambda tensor: tensor.to(torch.int32),
+        lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
+        lambda tensor: tensor[:, :, :0],
+        lambda tensor: tensor[0],
+    ],
+    ids=[
+        *("meta", "sparse", "mkldnn", "nested", "mine", "complex"),
+        *("integers", "quantized", "empty", "three dimensions"),
+    ],
+)
+def test_tensors_out_of_the_ordinary_are_what_they_were(made: Callable[[Any], Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tensors = [made(each) for each in (Q, K, V)]
+        flag_store.changed()
+        wanted = outcome(*tensors)
+        first = outcome(tensors[0], K, V)
+        for _ in range(2):
+            attend(Q, K, V)
+        for _ in range(3):
+            seen = outcome(*tensors)
+        assert outcome(tensors[0], K, V)[:1] == first[:1] if isinstance(first, tuple) else True
+        if isinstance(wanted, tuple) or wanted.device.type == "meta":
+            assert str(seen) == str(wanted)
+        else:
+            assert type(seen) is type(wanted)
+            assert torch.equal(torch.as_tensor(seen), torch.as_tensor(wanted))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda tensor: torch._efficientzerotensor(tensor.shape), torch._to_functional_tensor],
+    ids=["zero", "functional"],
+)
+def test_a_tensor_without_memory_is_looked_at(
+    made: Callable[[Any], Any], looked_at: list[AttentionProblem]
+) -> None:
+    outcome(made(Q), K, V)
+    assert len(looked_at) == 1
+
+
+def test_under_autocast_it_is_as_before() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        wanted = anew(Q, K, V)
+        for _ in range(3):
+            same(attend(Q, K, V), wanted)
+
+
+def test_what_is_traced_or_transformed_is_refused_as_before() -> None:
+    def refused(call: Callable[[], Any]) -> str:
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        return str(caught.value)
+
+    assert "vmap" in refused(lambda: torch.func.vmap(lambda each: attend(each, K[0], V[0]))(Q))
+    single = torch.func.grad(lambda each: attend(each, K, V).sum())
+    assert "torch.func" in refused(lambda: single(Q))
+    assert "traced" in refused(lambda: torch.func.functionalize(lambda x: attend(x, K, V))(Q))
+    tangent = torch.autograd.forward_ad
+
+    def dual() -> Any:
+        with tangent.dual_level():
+            return attend(tangent.make_dual(Q, Q), K, V)
+
+    assert "tangent" in refused(dual)
+    from torch._subclasses import FakeTensorMode
+
+    def fake() -> Any:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            return attend(Q, K, V)
+
+    assert "traced" in refused(fake)
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    for before_autograd in (False, True):
+        graph = make_fx(lambda x: attend(x, K, V), pre_dispatch=before_autograd)
+        assert "traced" in refused(partial(graph, Q))
+    assert "traced" in refused(lambda: torch.jit.trace(lambda x: attend(x, K, V), (Q,)))
+
+
+def test_plain_tensors_inside_of_a_transform_are_as_before() -> None:
+    seen: list[Any] = []
+
+    def inside(each: Any) -> Any:
+        for _ in range(2):
+            seen.append(outcome(Q, K, V))
+            flag_store.changed()
+        return each * 2
+
+    torch.func.vmap(inside)(torch.ones(3))
+    for _ in range(3):
+        attend(Q, K, V)
+    torch.func.grad(lambda each: inside(each).sum())(torch.ones(3))
+    assert torch.equal(seen[0], seen[1])
+    assert str(seen[2])[:80] == str(seen[3])[:80]
+
+
+def test_a_mode_that_watches_functions_sees_as_much_as_before() -> None:
+    class Watching(torch.overrides.TorchFunctionMode):  # type: ignore[misc,unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Watching() as first:
+        anew(Q, K, V)
+    for _ in range(3):
+        attend(Q, K, V)
+    with Watching() as second:
+        seen = attend(Q, K, V)
+    assert {"detach"} <= {each.split("'")[1] for each in second.seen if "'detach'" in each}
+    assert second.seen and first.seen
+    assert torch.equal(seen, anew(Q, K, V))
+
+
+def test_another_default_device_or_element_type_changes_nothing() -> None:
+    wanted = anew(Q, K, V)
+    with torch.device("meta"):
+        same(attend(Q, K, V), wanted)
+    torch.set_default_dtype(torch.float64)
+    try:
+        same(attend(Q, K, V), wanted)
+        apart = torch.cat([Q, Q], -1)[..., :8]
+        for _ in range(3):
+            seen = attend(apart, K, V)
+        same(seen, anew(apart, K, V))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_inside_of_a_compiled_function_it_is_called_whole() -> None:
+    wanted = attend(Q + 1, K, V) * 2
+    compiled = torch.compile(lambda query: attend(query + 1, K, V) * 2, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for _ in range(4):
+            assert torch.equal(compiled(Q), wanted)
+    assert torch.equal(attend(Q + 1, K, V) * 2, wanted)
+
+
+def test_numpy_beside_torch_is_of_another_kind(looked_at: list[AttentionProblem]) -> None:
+    arrays = [each.numpy() for each in (Q, K, V)]
+    for _ in range(3):
+        seen = attend(*arrays)
+    assert len(looked_at) == 2
+    assert (seen == attend(Q, K, V).numpy()).all()
+    for _ in range(3):
+        assert torch.equal(attend(Q, arrays[1], V), attend(Q, K, V))
+
+
+def test_a_torch_that_cannot_tell_what_tensors_carry_prepares_nothing(
+    monkeypatch: pytest.MonkeyPatch, looked_at: list[AttentionProblem]
+) -> None:
+    owners.watched.cache_clear()
+    monkeypatch.setattr(torch.Tensor, "has_names", lambda _: False, raising=False)
+    try:
+        for _ in range(3):
+            anew(Q, K, V)
+            attend(Q, K, V)
+            attend(Q, K, V)
+        assert len(looked_at) == 9
+    finally:
+        owners.watched.cache_clear()

@@ -1,0 +1,509 @@
+"""Calls like an earlier one: the same to the bit, and never after anything that decides has changed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import mlbackends
+from mlbackends import flag_store
+from mlbackends.kernels.attention_cpu import library
+from mlbackends.kernels.attention_cpu.library import NotBuilt
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.native_overrides import filters
+from mlbackends.sdpa import attend as attend_module
+from mlbackends.sdpa import dispatch, planned
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+attend: Any = mlbackends.scaled_dot_product_attention
+RANDOM = np.random.default_rng(5)
+Q = RANDOM.standard_normal((1, 2, 4, 8)).astype("float32")
+K = RANDOM.standard_normal((1, 2, 6, 8)).astype("float32")
+
+
+def is_built() -> bool:
+    try:
+        library.library()
+    except NotBuilt:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not is_built(), reason="the library was not built")
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    attend(Q, Q, Q)  # backends and switches are there
+    planned._kept.clear()
+    yield
+    planned._kept.clear()
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+    """Return the problems that were decided anew, in a list that grows."""
+    seen: list[AttentionProblem] = []
+    real = attend_module.run
+
+    def run(problem: AttentionProblem, *tensors: Any) -> Any:
+        seen.append(problem)
+        return real(problem, *tensors)
+
+    monkeypatch.setattr(attend_module, "run", run)
+    return seen
+
+
+def anew(*tensors: Any, **options: Any) -> Any:
+    """Compute it as if nothing like it had ever been asked."""
+    flag_store.changed()
+    return attend(*tensors, **options)
+
+
+def warmed(*tensors: Any, **options: Any) -> Any:
+    """Compute it twice, so that the next call like it is prepared."""
+    attend(*tensors, **options)
+    return attend(*tensors, **options)
+
+
+def same(seen: Any, wanted: Any) -> None:
+    assert type(seen) is type(wanted)
+    assert (seen.dtype, seen.shape, seen.strides) == (wanted.dtype, wanted.shape, wanted.strides)
+    assert seen.tobytes() == wanted.tobytes()
+    assert seen.flags.writeable
+
+
+def test_from_the_third_call_of_a_kind_on_nothing_is_decided(
+    looked_at: list[AttentionProblem],
+) -> None:
+    wanted = [attend(Q, K, K) for _ in range(2)]
+    assert len(looked_at) == 2
+
+    seen = attend(Q + 0, K + 0, K + 0)
+
+    assert len(looked_at) == 2
+    same(seen, wanted[0])
+    assert not np.shares_memory(seen, attend(Q, K, K))
+
+
+@pytest.mark.parametrize("size", [1, 12, 300], ids=["at once", "in parts", "with threads"])
+def test_of_every_size_a_prepared_call_gives_the_same(
+    size: int, looked_at: list[AttentionProblem]
+) -> None:
+    query = RANDOM.standard_normal((1, 2, 4 * size, 64)).astype("float32")
+    wanted = warmed(query, query, query, is_causal=True)
+
+    same(attend(query, query, query, is_causal=True), wanted)
+    assert len(looked_at) == 2
+
+
+def test_keys_that_are_split_have_their_workspace_each_time(
+    looked_at: list[AttentionProblem],
+) -> None:
+    query, key = Q[:, :, :1], RANDOM.standard_normal((1, 2, 3000, 8)).astype("float32")
+    wanted = warmed(query, key, key)
+
+    same(attend(query, key, key), wanted)
+    assert len(looked_at) == 2
+
+
+# ---- layouts --------------------------------------------------------------------
+
+
+@st.composite
+def laid_out(draw: st.DrawFn, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return an array of a shape that lies in memory in one of many ways."""
+    seed = draw(st.integers(0, 1000))
+    way = draw(
+        st.sampled_from(["whole", "swapped", "part", "backwards", "gaps", "shared", "apart"])
+    )
+    values = np.random.default_rng(seed).standard_normal(shape)
+    array = values > 0 if dtype == "bool" else values.astype(dtype)
+    if way == "swapped":
+        return np.ascontiguousarray(array.swapaxes(-2, -3)).swapaxes(-2, -3)
+    if way == "part":
+        return np.concatenate([array, array], axis=-1)[..., : shape[-1]]
+    if way == "backwards":
+        return array[..., ::-1, :]
+    if way == "gaps":
+        return array.repeat(2, axis=-2)[..., ::2, :]
+    if way == "shared":
+        return np.broadcast_to(array[:, :1], shape)
+    if way == "apart":
+        room = np.zeros(array.nbytes + 1, "uint8")[1:]
+        room = room.view(array.dtype) if array.itemsize == 1 else room[:].view(array.dtype)
+        room[:] = array.ravel()
+        return room.reshape(shape)
+    return array
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_however_tensors_lie_it_is_the_same_to_the_bit(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["float32", "float64", "float16"]))
+    batch, heads, length, keys = (data.draw(st.integers(1, most)) for most in (2, 3, 5, 7))
+    width, value_width = (data.draw(st.sampled_from([1, 3, 8])) for _ in range(2))
+    shapes = (length, width), (keys, width), (keys, value_width)
+    options: dict[str, Any] = {"scale": data.draw(st.sampled_from([None, 0.5, -1.0, 0.0]))}
+    kind = data.draw(st.sampled_from(["none", "causal", "bool", "number"]))
+    options["is_causal"] = kind == "causal"
+    masked = kind in ("bool", "number")
+
+    def tensors() -> list[Any]:
+        found = [data.draw(laid_out((batch, heads, *shape), dtype)) for shape in shapes]
+        if masked:
+            shape = (batch, heads, length, keys)
+            found.append(data.draw(laid_out(shape, "bool" if kind == "bool" else dtype)))
+        return found
+
+    warmed(*tensors(), **options)
+    again = tensors()
+    for _ in range(3):
+        prepared = attend(*again, **options)
+    same(prepared, anew(*again, **options))
+
+
+def swapped(array: Any) -> Any:
+    return array.astype(array.dtype.newbyteorder())
+
+
+def read_only(array: Any) -> Any:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+class Mine(np.ndarray):
+    """A subclass of numpy's array that is none of numpy's own."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [swapped, read_only, np.ma.masked_array, lambda array: array.view(Mine), np.asfortranarray],
+    ids=["swapped", "read-only", "masked", "mine", "fortran"],
+)
+def test_an_array_out_of_the_ordinary_is_read_as_before(made: Callable[[Any], Any]) -> None:
+    warmed(Q, K, K)
+    query, key = made(Q), made(K)
+    for tensors in ((query, key, key), (Q, key, K), (query, K, K)):
+        for _ in range(3):
+            seen = attend(*tensors)
+        wanted = anew(*tensors)
+        warmed(Q, K, K)
+        assert type(seen) is type(wanted)
+        assert np.asarray(seen).tobytes() == np.asarray(wanted).tobytes()
+
+
+def test_a_matrix_is_no_array_of_the_kind(looked_at: list[AttentionProblem]) -> None:
+    warmed(Q[0, 0], K[0, 0], K[0, 0])
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.matrix(Q[0, 0])
+
+    assert np.array_equal(attend(matrix, K[0, 0], K[0, 0]), attend(Q[0, 0], K[0, 0], K[0, 0]))
+    assert len(looked_at) == 3
+
+
+def test_elements_across_their_own_size_are_copied_first() -> None:
+    warmed(Q, K, K)
+    across = np.zeros(Q.nbytes + 1, "uint8")[1:].view("float32").reshape(Q.shape)
+    across[...] = Q
+
+    same(attend(across, K, K), anew(Q, K, K))
+
+
+def test_an_array_whose_shape_is_set_anew_is_another() -> None:
+    flat = Q.reshape(1, 1, 8, 8).copy()
+    warmed(flat, flat, flat)
+    flat.shape = 1, 2, 4, 8
+
+    same(attend(flat, flat, flat), anew(Q, Q, Q))
+
+
+# ---- what was decided -------------------------------------------------------------
+
+
+def written() -> None:
+    flag_store.write("cudnn.benchmark", True)
+
+
+def taken() -> None:
+    flag_store.take({"cudnn.benchmark": True})
+
+
+def swapped_for() -> None:
+    flag_store.swap(("cudnn.benchmark",), {"cudnn.benchmark": True})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [written, taken, swapped_for, flag_store.forget, flag_store.changed],
+    ids=lambda change: change.__name__,
+)
+def test_a_switch_that_is_written_is_seen_by_the_next_call(
+    change: Callable[[], None], looked_at: list[AttentionProblem]
+) -> None:
+    with flag_store.restored("cudnn.benchmark"):
+        warmed(Q, K, K)
+        change()
+        attend(Q, K, K)
+        assert len(looked_at) == 3
+        attend(Q, K, K)
+        attend(Q, K, K)
+        decided = len(looked_at)
+        attend(Q, K, K)
+        assert len(looked_at) == decided
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        lambda: flag_store.restored("cudnn.benchmark"),
+        lambda: flag_store.applied({"cudnn.benchmark": True}),
+        lambda: mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
+        lambda: mlbackends.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], True),
+        lambda: library.lowered("baseline"),
+    ],
+    ids=["restored", "applied", "sdpa_kernel", "priority", "lowered"],
+)
+def test_the_end_of_a_scope_is_seen_by_the_next_call(
+    scope: Callable[[], Any], looked_at: list[AttentionProblem]
+) -> None:
+    with scope():
+        warmed(Q, K, K)
+        attend(Q, K, K)
+        assert len(looked_at) == 2
+    attend(Q, K, K)
+    assert len(looked_at) == 3
+
+
+def test_a_file_of_switches_is_seen_by_the_next_call(
+    tmp_path: Path, looked_at: list[AttentionProblem]
+) -> None:
+    file = tmp_path / "flags.toml"
+    file.write_text("[cudnn]\nbenchmark = true\n")
+    with flag_store.restored("cudnn.benchmark"):
+        warmed(Q, K, K)
+        flag_store.load_file(str(file))
+        attend(Q, K, K)
+    assert len(looked_at) == 3
+
+
+def test_what_is_switched_off_does_not_run_prepared_either() -> None:
+    wanted = warmed(Q, K, K)
+    with mlbackends.sdpa_kernel([]), pytest.raises(NoBackend):
+        attend(Q, K, K)
+    same(attend(Q, K, K), wanted)
+
+
+def test_another_order_has_another_backend_compute_it(looked_at: list[AttentionProblem]) -> None:
+    with mlbackends.sdpa_kernel([SDPBackend.MATH], set_priority=True):
+        warmed(Q, K, K)
+        attend(Q, K, K)
+    assert len(looked_at) == 3  # the formula prepares nothing
+
+
+def test_another_instruction_set_is_used_at_once() -> None:
+    wide = RANDOM.standard_normal((1, 1, 3, 67)).astype("float32")
+    by_level = {}
+    for name in library.usable_levels():
+        with library.lowered(name):
+            by_level[name] = warmed(wide, wide, wide)
+    for name in library.usable_levels():
+        warmed(wide, wide, wide)
+        with library.lowered(name):
+            same(attend(wide, wide, wide), by_level[name])
+
+
+def test_a_backend_that_is_added_is_asked(looked_at: list[AttentionProblem]) -> None:
+    warmed(Q, K, K)
+    dispatch.backends.cache_clear()
+    dispatch.backends()
+    attend(Q, K, K)
+    assert len(looked_at) == 3
+
+
+class First(AttentionBackend):
+    """A backend of a language that comes before all others of its kind."""
+
+    name, answers_to, rank, dsl = "first", SDPBackend.FLASH_ATTENTION, 99, "triton"
+
+
+def test_what_python_native_keeps_out_may_come_back_so_nothing_is_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = TensorSpec((1, 1, 4, 8), "float32")
+    problem = AttentionProblem(query=spec, key=spec, value=spec)
+    everyone = (First(), *dispatch.backends())
+    monkeypatch.setattr(dispatch, "backends", lambda: everyone)
+
+    found = dispatch.lasting_choice(problem)
+    assert found and found.name == "first"
+    with filters.disabled(filters.DSL, ["triton"]):
+        assert dispatch.chosen_backend(problem).name == "flash_cpu"
+        assert dispatch.lasting_choice(problem) is None
+
+
+def test_what_cannot_do_a_problem_or_is_switched_off_may_stand_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = TensorSpec((1, 1, 4, 8), "float32")
+    problem = AttentionProblem(query=spec, key=spec, value=spec, is_causal=True, lower_right=True)
+    longer = TensorSpec((1, 1, 6, 8), "float32")
+    problem = replace(problem, key=longer, value=longer)
+    everyone = (First(), *dispatch.backends())
+    monkeypatch.setattr(dispatch, "backends", lambda: everyone)
+
+    assert First().unsupported_reasons(problem)
+    found = dispatch.lasting_choice(problem)
+    assert found and found.name == "flash_cpu"
+    with mlbackends.sdpa_kernel(SDPBackend.MATH):
+        found = dispatch.lasting_choice(problem)
+    assert found and found.name == "math"
+
+
+# ---- arguments --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"is_causal": 1}, TypeError),
+        ({"enable_gqa": 0}, TypeError),
+        ({"dropout_p": "0"}, TypeError),
+        ({"dropout_p": 1.5}, RuntimeError),
+        ({"scale": "1"}, TypeError),
+        ({"attn_mask": "mask"}, TypeError),
+        ({"attn_mask": np.ones((4, 6), "int64")}, RuntimeError),
+        ({"return_logsumexp": 0}, TypeError),
+        ({"seed": 1.5}, TypeError),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_misuse_is_refused_after_right_calls_as_before(
+    wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    warmed(Q, K, K)
+    warmed(Q, K, K, np.ones((4, 6), bool))
+    with pytest.raises(error):
+        attend(Q, K, K, **wrong)
+
+
+def test_tensors_of_other_types_or_shapes_are_refused_as_before() -> None:
+    warmed(Q, K, K)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        attend(Q, K.astype("float64"), K)
+    with pytest.raises(RuntimeError):
+        attend(Q, K, K[:, :, :5])
+    with pytest.raises(TypeError):
+        attend(Q, K.tolist(), K)
+
+
+def test_options_that_are_equal_but_not_the_same_mean_their_own() -> None:
+    warmed(Q, K, K, scale=1.0)
+    same(attend(Q, K, K, scale=True), anew(Q, K, K, scale=1.0))
+    warmed(Q, K, K)
+    dropped = attend(Q, K, K, dropout_p=0.5, seed=3)
+    assert not np.array_equal(dropped, attend(Q, K, K))
+    out, logsumexp = attend(Q, K, K, return_logsumexp=True)
+    assert np.allclose(out, attend(Q, K, K), atol=1e-6) and logsumexp.shape == Q.shape[:-1]
+
+
+def test_a_mask_and_none_a_causal_bias_and_a_flag_are_told_apart() -> None:
+    mask = np.tril(np.ones((4, 6), bool))
+    causal = anew(Q, K, K, is_causal=True)
+    open_ = anew(Q, K, K)
+    for _ in range(3):
+        same(attend(Q, K, K, mask), anew(Q, K, K, mask))
+        warmed(Q, K, K, mask)
+        warmed(Q, K, K)
+        same(attend(Q, K, K), open_)
+        same(attend(Q, K, K, is_causal=True), causal)
+        same(attend(Q, K, K, mlbackends.causal_upper_left(4, 6)), causal)
+
+
+# ---- threads, processes, memory ------------------------------------------------------
+
+
+def test_many_threads_use_one_plan_at_once() -> None:
+    inputs = [RANDOM.standard_normal((1, 2, 4, 8)).astype("float32") for _ in range(8)]
+    wanted = [anew(each, each, each) for each in inputs]
+    warmed(inputs[0], inputs[0], inputs[0])
+    start = threading.Barrier(8)
+
+    def work(number: int) -> bool:
+        start.wait()
+        each = inputs[number]
+        return all(np.array_equal(attend(each, each, each), wanted[number]) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_switches_that_change_in_another_thread_leave_no_plan_of_before() -> None:
+    stop = threading.Event()
+
+    def flip() -> None:
+        while not stop.is_set():
+            flag_store.write("cuda.flash_sdp", False)
+            flag_store.write("cuda.flash_sdp", True)
+
+    with flag_store.restored("cuda.flash_sdp"):
+        thread = threading.Thread(target=flip)
+        thread.start()
+        try:
+            for _ in range(50):
+                attend(Q, K, K)
+        finally:
+            stop.set()
+            thread.join()
+        flag_store.write("cuda.flash_sdp", False)
+        flag_store.write("cuda.math_sdp", False)
+        try:
+            with pytest.raises(NoBackend):
+                attend(Q, K, K)
+        finally:
+            flag_store.write("cuda.math_sdp", True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_computes_prepared_calls_too() -> None:
+    wanted = warmed(Q, K, K)
+    child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal(attend(Q, K, K), wanted) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_MOST_KINDS", 4)
+    for keys in range(1, 12):
+        warmed(Q, K[:, :, :1].repeat(keys, 2), K[:, :, :1].repeat(keys, 2))
+        assert len(planned._kept) <= 4
+
+
+def test_no_more_than_a_few_layouts_of_a_kind_are_prepared() -> None:
+    for gap in range(1, 9):
+        apart = np.repeat(Q, gap, axis=-2)[:, :, ::gap]
+        warmed(apart, K, K)
+    assert {len(found) for found in planned._kept.values()} == {planned._MOST_LAYOUTS}
+
+
+def test_a_decode_step_with_a_longer_key_each_time_prepares_nothing() -> None:
+    for keys in range(1, 6):
+        attend(Q[:, :, :1], K[:, :, :keys], K[:, :, :keys])
+    assert not any(planned._kept.values())
