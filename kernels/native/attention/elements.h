@@ -161,6 +161,12 @@ INLINED Single::Vector load_some(Float, const char *at, int64_t count) {
 INLINED Double::Vector load_some(Wide, const char *at, int64_t count) {
   return (Double::Vector)_mm512_maskz_loadu_pd((__mmask8)((1u << count) - 1), at);
 }
+INLINED void store_some(Float, char *at, Single::Vector numbers, int64_t count) {
+  _mm512_mask_storeu_ps(at, (__mmask16)((1u << count) - 1), (__m512)numbers);
+}
+INLINED void store_some(Wide, char *at, Double::Vector numbers, int64_t count) {
+  _mm512_mask_storeu_pd(at, (__mmask8)((1u << count) - 1), (__m512d)numbers);
+}
 #elif defined(__AVX2__)
 INLINED Single::Vector load_some(Float, const char *at, int64_t count) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -180,6 +186,15 @@ INLINED void store_some(E element, char *at, typename E::Inner::Vector numbers, 
   typename E::Stored stored[E::Inner::lanes];
   store_elements(element, (char *)stored, numbers);
   memcpy(at, stored, (size_t)count * sizeof *stored);
+}
+
+/* The first `count` numbers of the type that is computed with, and zeros behind. */
+template <class T>
+INLINED typename T::Vector load_rest(const typename T::Real *at, int64_t count) {
+  if constexpr (sizeof(typename T::Real) == 8)
+    return load_some(Wide{}, (const char *)at, count);
+  else
+    return load_some(Float{}, (const char *)at, count);
 }
 
 }  // namespace

@@ -104,9 +104,8 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
   for (; c + T::lanes <= p.value_dim; c += T::lanes)
     store_elements(E{}, at + c * (int64_t)sizeof(typename E::Stored), load<T>(numbers + c) * inverse);
   if (c < p.value_dim) {
-    typename T::Real rest[T::lanes] = {};
-    memcpy(rest, numbers + c, (size_t)(p.value_dim - c) * sizeof *rest);
-    store_some(E{}, at + c * (int64_t)sizeof(typename E::Stored), load<T>(rest) * inverse, p.value_dim - c);
+    const typename T::Vector rest = load_rest<T>(numbers + c, p.value_dim - c);
+    store_some(E{}, at + c * (int64_t)sizeof(typename E::Stored), rest * inverse, p.value_dim - c);
   }
   if (p.logsumexp) tell_sum<T>(task, row, largest, sum, natural);
 }
