@@ -53,7 +53,7 @@ class TensorSpec(Struct, frozen=True):
             near = " or ".join(nearest(self.dtype, tuple(ITEM_BYTES)))
             hint = f"did you mean {near}?" if near else f"known: {', '.join(ITEM_BYTES)}"
             raise InvalidProblem(f"there is no element type named {self.dtype!r}", hint)
-        if any(size < 0 for size in self.shape):
+        if min(self.shape, default=0) < 0:
             raise InvalidProblem(f"a tensor of shape {list(self.shape)} has a negative size")
         if self.storage_offset < 0:
             raise InvalidProblem(f"a storage offset of {self.storage_offset} is before the storage")
@@ -232,6 +232,8 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
     Raises InvalidProblem where two sizes differ and neither is 1.
     """
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     result = []

@@ -59,6 +59,9 @@ class AttentionBackend:
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
     dsl: ClassVar[str] = ""
+    _asked: ClassVar[tuple[Constraint, ...]] = ()
+    _fits: AttentionProblem | None = None
+    """The last problem that did: whoever chose a backend has it run the same object."""
 
     def __init_subclass__(cls) -> None:
         """Refuse a backend that switches could not reach, or that takes what nothing is called."""
@@ -69,17 +72,24 @@ class AttentionBackend:
         if unknown := cls.takes - RARE.keys():
             known = ", ".join(RARE)
             raise TypeError(f"{cls.__name__} takes {', '.join(unknown)}; it can take {known}")
+        rare = (RARE[each] for each in RARE if each not in cls.takes)
+        cls._asked = (*cls.constraints, *rare)
 
     @classmethod
     @final
     def every_constraint(cls) -> tuple[Constraint, ...]:
         """Return its constraints, and those for what it does not take."""
-        return (*cls.constraints, *(RARE[each] for each in RARE if each not in cls.takes))
+        return cls._asked
 
     @final
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
         """Return everything that speaks against the problem, from its records alone; () if it fits."""
-        return unmet(self.every_constraint(), problem)
+        if problem is self._fits:
+            return ()
+        reasons = unmet(self._asked, problem)
+        if not reasons:
+            self._fits = problem
+        return reasons
 
     @final
     def require(self, problem: AttentionProblem) -> None:

@@ -28,8 +28,8 @@ class Constraint(Struct, frozen=True):
 
 def unmet(constraints: tuple[Constraint, ...], problem: AttentionProblem) -> tuple[Reason, ...]:
     """Return a reason for every constraint that the problem does not pass."""
-    asked = (constraint.reason(problem) for constraint in constraints)
-    return tuple(reason for reason in asked if reason is not None)
+    asked = [constraint.reason(problem) for constraint in constraints]
+    return tuple([reason for reason in asked if reason is not None])
 
 
 # ---- the device ---------------------------------------------------------------

@@ -80,7 +80,7 @@ def describe(tensor: Any) -> TensorSpec:
         raise TypeError(f"{type(tensor).__name__} is no tensor: it has no shape and element type")
     if not hasattr(tensor, "dtype"):
         return _of_buffer(memoryview(tensor))
-    shape = tuple(int(size) for size in tensor.shape)
+    shape = tuple(map(int, tensor.shape))
     return TensorSpec(
         shape, dtype_name(tensor.dtype), strides=_strides(tensor, shape), device=_place(tensor)
     )
@@ -189,7 +189,7 @@ def _strides(tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     # Rounded up: in a field of packed records no two elements lie side by side.
-    return tuple(-(-stride // itemsize) for stride in strides)
+    return tuple([-(-stride // itemsize) for stride in strides])
 
 
 def _place(tensor: Any) -> str:

@@ -177,21 +177,19 @@ def _refuse_tensors(
     query: TensorSpec, key: TensorSpec, value: TensorSpec, mask: TensorSpec | None
 ) -> None:
     """Raise RuntimeError for what torch refuses before it looks whether there is anything to do."""
-    named = {"query": query, "key": key, "value": value}
-    dtypes = " and ".join(f"{name}.dtype: {spec.dtype}" for name, spec in named.items())
-    if len({spec.dtype for spec in named.values()}) > 1:
+    if not query.dtype == key.dtype == value.dtype:
+        seen = _told("dtype", query.dtype, key.dtype, value.dtype)
+        raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got {seen}")
+    if not query.device == key.device == value.device:
+        seen = _told("device", query.device, key.device, value.device)
         raise RuntimeError(
-            f"Expected query, key, and value to have the same dtype, but got {dtypes}"
+            f"Expected query, key, and value to have the same device type, but got {seen}"
         )
-    places = " and ".join(f"{name}.device: {spec.device}" for name, spec in named.items())
-    if len({spec.device for spec in named.values()}) > 1:
+    ranks = len(query.shape), len(key.shape), len(value.shape)
+    if min(ranks) < 2:
+        seen = _told("dim", *ranks)
         raise RuntimeError(
-            f"Expected query, key, and value to have the same device type, but got {places}"
-        )
-    ranks = " and ".join(f"{name}.dim: {len(spec.shape)}" for name, spec in named.items())
-    if any(len(spec.shape) < 2 for spec in named.values()):
-        raise RuntimeError(
-            f"Expected query, key, and value to all be at least 2 dimensional, but got {ranks}"
+            f"Expected query, key, and value to all be at least 2 dimensional, but got {seen}"
         )
     if mask is None:
         return
@@ -205,6 +203,11 @@ def _refuse_tensors(
         raise RuntimeError(
             f"Expected attn_mask to be on the query's device, {query.device}, but got {mask.device}"
         )
+
+
+def _told(fact: str, *facts: object) -> str:
+    named = zip(("query", "key", "value"), facts, strict=True)
+    return " and ".join(f"{name}.{fact}: {each}" for name, each in named)
 
 
 def _refuse_what_has_no_meaning(

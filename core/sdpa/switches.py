@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from mlbackends import flag_store
 from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
@@ -50,7 +51,12 @@ def priority_order() -> tuple[SDPBackend, ...]:
     """Return the kinds in the order in which they are to be tried, as it was set."""
     order = flag_store.read(ORDER)
     assert isinstance(order, tuple)
-    return tuple(SDPBackend(number) for number in order)
+    return _kinds(order)
+
+
+@lru_cache(maxsize=32)
+def _kinds(numbers: tuple[int, ...]) -> tuple[SDPBackend, ...]:
+    return tuple(map(SDPBackend, numbers))
 
 
 def _wanted(backends: object) -> list[SDPBackend]:

@@ -5,6 +5,7 @@ imported but numpy: one whose tensor we are handed is in the process already.
 """
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 from mlbackends.kernels.tensors import bfloat16
@@ -29,9 +30,14 @@ def as_array(tensor: Any) -> Any:
         found = np.asarray(tensor)
     else:
         found = np.from_dlpack(tensor)
-    if found.dtype.name == "bfloat16":
+    if _is_bfloat16(found.dtype):
         return found.view(np.uint16)
     return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+
+
+@lru_cache(maxsize=64)
+def _is_bfloat16(dtype: Any) -> bool:
+    return bool(dtype.name == "bfloat16")  # numpy makes the name up each time
 
 
 def like(original: Any, array: Any, dtype: str = "") -> Any:
