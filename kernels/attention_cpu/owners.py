@@ -71,19 +71,19 @@ def _watched_by_torch() -> Callable[..., bool]:
         core._dispatch_tls_is_dispatch_key_included,  # noqa: SLF001
         core.DispatchKey.PreDispatch,
     )
+    records = torch.is_grad_enabled
     transform, trace = core._functorch.peek_interpreter_stack, core._get_tracing_state  # noqa: SLF001
     forward = torch.autograd.forward_ad
     forward._current_level  # noqa: B018, SLF001  -1 outside of forward-mode differentiation
 
     def is_watched(query: Any, key: Any, value: Any, mask: Any) -> bool:
+        if mask is not None and ((mask.requires_grad and records()) or mask.is_neg()):
+            return True
         return (
-            query.requires_grad
-            or key.requires_grad
-            or value.requires_grad
+            ((query.requires_grad or key.requires_grad or value.requires_grad) and records())
             or query.is_neg()
             or key.is_neg()
             or value.is_neg()
-            or (mask is not None and (mask.requires_grad or mask.is_neg()))
             or dispatch_modes()
             or function_modes()
             or transform() is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -487,6 +488,15 @@ def test_a_child_computes_prepared_calls_too() -> None:
     if not child:
         os._exit(0 if np.array_equal(attend(Q, K, K), wanted) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_result_belongs_to_its_caller_alone() -> None:
+    warmed(Q, K, K)
+    nothing = sys.getrefcount(None)
+    for _ in range(200):
+        attend(Q, K, K)
+    assert sys.getrefcount(None) > nothing - 100
+    assert sys.getrefcount(attend(Q, K, K)) == sys.getrefcount(np.empty(Q.shape))
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
