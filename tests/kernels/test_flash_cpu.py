@@ -660,7 +660,7 @@ def test_a_level_that_came_after_the_compiler_is_left_out(
     for machine, least in (("x86_64", "baseline"), ("aarch64", "neon")):
         built_by_hook().compile_attention(tmp_path / f"{machine}.so", machine=machine)
         linked = seen.read_text().splitlines()[-1]
-        assert f"/level_{least}.o" in linked and linked.count("/level_") == 1
+        assert f"/kernel_{least}.o" in linked and linked.count("/kernel_") == 1
 
 
 @built
