@@ -13,7 +13,7 @@ namespace {
 typedef mlbackends_attention_gradients Problem;
 
 /* Sums of the query's gradient that are kept apart for one thread may take so much, and its other memory about as much. */
-constexpr int64_t most_sums_bytes = 512 << 10, most_block_bytes = 128 << 10;
+constexpr int64_t most_sums_bytes = 256 << 10, most_keys_bytes = 256 << 10, most_rows_bytes = 192 << 10;
 
 int64_t divided(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
@@ -38,9 +38,9 @@ GradientsPlan planned(const Problem &problem) {
   plan.units = p.batch * plan.units_per_batch;
   /* The blocks depend on the problem and its level alone: they are the order in which is summed. */
   const int64_t widths = p.head_dim + p.value_dim;
-  plan.block_keys = 256, plan.block_rows = 128;
-  while (plan.block_keys > 64 && plan.block_keys * widths * number > most_block_bytes) plan.block_keys /= 2;
-  while (plan.block_rows > 4 * lanes && plan.block_rows * 2 * widths * number > most_block_bytes) plan.block_rows /= 2;
+  plan.block_keys = 256, plan.block_rows = 96;
+  while (plan.block_keys > 64 && plan.block_keys * widths * number > most_keys_bytes) plan.block_keys /= 2;
+  while (plan.block_rows > 4 * lanes && plan.block_rows * 2 * widths * number > most_rows_bytes) plan.block_rows /= 2;
   plan.key_blocks = divided(p.key_length, plan.block_keys);
   plan.row_blocks = divided(p.query_length, plan.block_rows);
   plan.sums_apart = p.element == MLBACKENDS_ATTENTION_FLOAT16 || p.element == MLBACKENDS_ATTENTION_BFLOAT16;

@@ -211,9 +211,11 @@ struct Gradients {
     const int64_t rows = task.last_row - task.first_row;
     row_groups = Groups<T>(rows);
     const Real sign = scaling.ignored ? 0 : scaling.negated ? -1 : 1;
-    lay<false>(query_row(task, task.first_row), p.query_strides[2] * size, nullptr, 0, p.head_dim, head_groups, sign, memory.query_rows, memory.query_lanes);
-    lay<true>(place(g.of_output, g.of_output_strides, task.head, task.first_row), g.of_output_strides[2] * size,
-              output_row(task, task.first_row), p.output_strides[2] * size, p.value_dim, value_groups, 1, memory.output_rows, memory.output_lanes);
+    lay(query_row(task, task.first_row), p.query_strides[2] * size, p.head_dim, head_groups, sign, memory.query_rows, memory.query_lanes);
+    const char *of_output = place(g.of_output, g.of_output_strides, task.head, task.first_row);
+    const int64_t stride = g.of_output_strides[2] * size;
+    lay(of_output, stride, p.value_dim, value_groups, 1, memory.output_rows, memory.output_lanes);
+    dot(of_output, stride, output_row(task, task.first_row), p.output_strides[2] * size);
     const int64_t first = (task.batch * p.heads + task.head) * p.query_length + task.first_row;
     for (int64_t group = 0; group < row_groups.count; group++) group_limit[group] = 0;
     for (int64_t group = 0, row = 0; group < row_groups.count; group++)
@@ -225,33 +227,65 @@ struct Gradients {
       }
   }
 
-  /* Lay out rows (rows, width) in groups of columns as they are, and in groups of rows transposed and times `sign`. With
-     `dotted` also set each row's delta: its product with the row of `other`. */
-  template <bool dotted>
-  void lay(const char *from, int64_t stride, const char *other, int64_t other_stride, int64_t width, const Groups<T> &columns,
-           Real sign, Real *as_rows, Real *as_lanes) {
+  /* Lay out rows (rows, width) in groups of columns as they are, and in groups of rows transposed and times `sign`. */
+  void lay(const char *from, int64_t stride, int64_t width, const Groups<T> &columns, Real sign, Real *as_rows, Real *as_lanes) {
     const int64_t rows = task.last_row - task.first_row;
-    for (int64_t v = 0; v < row_groups.vectors; v++) {
-      const int64_t count = rows - v * T::lanes < T::lanes ? rows - v * T::lanes : T::lanes;
-      const int64_t group = row_groups.of(v), together = row_groups.vectors_in(group);
+    for (int64_t v = 0; v < row_groups.vectors; v++, from += T::lanes * stride) {
+      const int64_t group = row_groups.of(v), together = row_groups.width(group);
       Real *lanes = as_lanes + row_groups.first(group) * width + (v * T::lanes - row_groups.first(group));
-      Vector dots[T::lanes] = {};
       for (int64_t c = 0; c < columns.vectors; c++) {
-        const int64_t left = width - c * T::lanes, column_group = columns.of(c), beside = columns.vectors_in(column_group);
-        Real *to = as_rows + columns.first(column_group) * plan.block_rows + (c * T::lanes - columns.first(column_group));
-        Vector square[T::lanes];
-        for (int i = 0; i < T::lanes; i++) {
-          square[i] = Vector{};
-          if (i >= count) continue;
-          const int64_t at = v * T::lanes + i;
-          square[i] = elements(from + at * stride + c * T::lanes * size, left);
-          if (dotted) dots[i] += square[i] * elements(other + at * other_stride + c * T::lanes * size, left);
-          store<T>(to + at * beside * T::lanes, square[i]);
-        }
-        transpose<T>(square);
-        for (int j = 0; j < T::lanes && j < left; j++) store<T>(lanes + (c * T::lanes + j) * together * T::lanes, square[j] * sign);
+        const int64_t column_group = columns.of(c), beside = columns.width(column_group), first = columns.first(column_group);
+        Real *to = as_rows + first * plan.block_rows + (c * T::lanes - first) + v * T::lanes * beside;
+        const char *at = from + c * T::lanes * size;
+        if (rows >= (v + 1) * T::lanes && width >= (c + 1) * T::lanes)
+          lay_square(at, stride, to, beside, lanes + c * T::lanes * together, together, sign);
+        else
+          lay_some(at, stride, rows - v * T::lanes, width - c * T::lanes, to, beside, lanes + c * T::lanes * together, together, sign);
       }
-      if (dotted) store<T>(memory.delta + v * T::lanes, sums<T>(dots));
+    }
+  }
+
+  /* As many rows as there are lanes, and as many columns; the strides of what is written are in numbers. */
+  INLINED void lay_square(const char *from, int64_t stride, Real *as_rows, int64_t beside, Real *as_lanes, int64_t together, Real sign) {
+    Vector square[T::lanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < T::lanes; i++) {
+      square[i] = load_elements(E{}, from + i * stride);
+      store<T>(as_rows + i * beside, square[i]);
+      square[i] *= sign;
+    }
+    transpose<T>(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < T::lanes; i++) store<T>(as_lanes + i * together, square[i]);
+  }
+
+  /* Fewer rows or columns: what there is none of is 0. */
+  static __attribute__((noinline)) void lay_some(const char *from, int64_t stride, int64_t rows, int64_t columns, Real *as_rows,
+                                                 int64_t beside, Real *as_lanes, int64_t together, Real sign) {
+    Vector square[T::lanes] = {};
+    for (int i = 0; i < T::lanes && i < rows; i++) {
+      const Vector numbers = elements(from + i * stride, columns);
+      store<T>(as_rows + i * beside, numbers);
+      square[i] = numbers * sign;
+    }
+    transpose<T>(square);
+    for (int i = 0; i < T::lanes && i < columns; i++) store<T>(as_lanes + i * together, square[i]);
+  }
+
+  /* delta (rows) = the products of rows of `first` and of `second`, which are value_dim wide. */
+  void dot(const char *first, int64_t first_stride, const char *second, int64_t second_stride) {
+    const int64_t rows = task.last_row - task.first_row;
+    for (int64_t row = 0; row < row_groups.vectors * T::lanes; row += T::lanes) {
+      Vector dots[T::lanes] = {};
+      for (int i = 0; i < T::lanes && row + i < rows; i++) {
+        const char *a = first + (row + i) * first_stride, *b = second + (row + i) * second_stride;
+        Vector sum = {};
+        int64_t c = 0;
+        for (; c + T::lanes <= p.value_dim; c += T::lanes) sum += load_elements(E{}, a + c * size) * load_elements(E{}, b + c * size);
+        if (c < p.value_dim) sum += load_some(E{}, a + c * size, p.value_dim - c) * load_some(E{}, b + c * size, p.value_dim - c);
+        dots[i] = sum;
+      }
+      store<T>(memory.delta + row, sums<T>(dots));
     }
   }
 
@@ -383,21 +417,31 @@ struct Gradients {
       const int64_t group = row_groups.of(v), together = row_groups.vectors_in(group);
       const Real *from = memory.query_sum + row_groups.first(group) * p.head_dim + (v * T::lanes - row_groups.first(group));
       for (int64_t c = 0; c < p.head_dim; c += T::lanes) {
-        Vector square[T::lanes];
-        for (int j = 0; j < T::lanes; j++)
-          square[j] = c + j < p.head_dim ? load<T>(from + (c + j) * together * T::lanes) * (Real)p.scale : Vector{};
-        transpose<T>(square);
-        for (int i = 0; i < T::lanes && v * T::lanes + i < rows; i++) {
-          Real *at = to + (v * T::lanes + i) * stride + c;
-          if (c + T::lanes <= p.head_dim) {
-            store<T>(at, load<T>(at) + square[i]);
-            continue;
-          }
-          Real numbers[T::lanes];
-          store<T>(numbers, square[i]);
-          for (int j = 0; c + j < p.head_dim; j++) at[j] += numbers[j];
-        }
+        if (rows >= (v + 1) * T::lanes && p.head_dim >= c + T::lanes)
+          add_square(from + c * together * T::lanes, together * T::lanes, to + v * T::lanes * stride + c, stride, (Real)p.scale);
+        else
+          add_some(from + c * together * T::lanes, together * T::lanes, to + v * T::lanes * stride + c, stride, (Real)p.scale, rows - v * T::lanes, p.head_dim - c);
       }
+    }
+  }
+
+  INLINED void add_square(const Real *from, int64_t together, Real *to, int64_t stride, Real scale) {
+    Vector square[T::lanes];
+#pragma GCC unroll 16
+    for (int j = 0; j < T::lanes; j++) square[j] = load<T>(from + j * together) * scale;
+    transpose<T>(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < T::lanes; i++) store<T>(to + i * stride, load<T>(to + i * stride) + square[i]);
+  }
+
+  static __attribute__((noinline)) void add_some(const Real *from, int64_t together, Real *to, int64_t stride, Real scale, int64_t rows, int64_t columns) {
+    Vector square[T::lanes] = {};
+    for (int j = 0; j < T::lanes && j < columns; j++) square[j] = load<T>(from + j * together) * scale;
+    transpose<T>(square);
+    for (int i = 0; i < T::lanes && i < rows; i++) {
+      Real numbers[T::lanes];
+      store<T>(numbers, square[i]);
+      for (int j = 0; j < T::lanes && j < columns; j++) to[i * stride + j] += numbers[j];
     }
   }
 
