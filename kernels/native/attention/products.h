@@ -22,7 +22,7 @@ struct Plain {
 #if defined(MLBACKENDS_BFLOAT16_PAIRS)
 #include "pairs.h"
 #endif
-#if defined(__aarch64__) && VECTOR_BYTES == 16
+#if defined(__aarch64__)
 #include "by_lane.h"
 #endif
 
@@ -31,7 +31,7 @@ template <class P, int vectors, int count>
 INLINED void multiply(typename P::Inner::Vector (&sums)[count][vectors], const char *numbers, int64_t stride,
                       int64_t step, const typename P::Unit *units, int64_t depth) {
   int64_t d = 0;
-#if defined(__aarch64__) && VECTOR_BYTES == 16
+#if defined(__aarch64__)
   d = multiply_by_lane<P, vectors, count>(sums, numbers, stride, step, units, depth);
   numbers += d * step;
 #endif
@@ -93,7 +93,7 @@ static __attribute__((noinline)) void weigh(const char *value, int64_t step, con
 /* Numbers on one side at a time, by the vectors on the other: as many sums as the registers hold. */
 #if VECTOR_BYTES == 16 && defined(__aarch64__)
 constexpr int vectors_at_once = 4;
-#elif VECTOR_BYTES == 16
+#elif VECTOR_BYTES == 16 || defined(__aarch64__)
 constexpr int vectors_at_once = 2;
 #else
 constexpr int vectors_at_once = 3;
