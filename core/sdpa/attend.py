@@ -94,13 +94,13 @@ def run_with_logsumexp(
 
     from mlbackends.sdpa.dispatch import chosen_backend
 
-    problem = replace(problem, logsumexp=True)
-    backend = chosen_backend(problem)
     if not problem.wants_gradient:
-        return backend.run_with_logsumexp(problem, query, key, value, mask)
+        problem = replace(problem, logsumexp=True)
+        return chosen_backend(problem).run_with_logsumexp(problem, query, key, value, mask)
     from mlbackends.kernels.bridges.torch_gradients import attended
 
-    return attended(backend, problem, query, key, value, mask)
+    # A backend that takes "gradient" tells the logarithms, too: the backward pass needs them.
+    return attended(chosen_backend(problem), problem, query, key, value, mask)
 
 
 def _nothing(asked: Request, query: Any, key: Any, value: Any) -> tuple[Any, Any]:

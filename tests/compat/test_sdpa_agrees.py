@@ -363,17 +363,18 @@ def test_dropout_that_is_no_probability_is_none_to_torchs_formula_and_refused_he
 
 
 def test_reasons_are_warnings_in_torch_and_in_the_exception_here() -> None:
+    apart = Q.mT.contiguous().mT
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with torch_kernel(TorchKind.FLASH_ATTENTION), pytest.raises(RuntimeError) as theirs:
-            attention(Q, Q, Q, dropout_p=0.5)
-    assert "dropout" not in str(theirs.value)
+            attention(apart, Q, Q)
+    assert "stride" not in str(theirs.value)
 
     with (
         mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
-        pytest.raises(RuntimeError, match=r"dropout is 0\.5"),
+        pytest.raises(RuntimeError, match="the last dimension has the stride of query"),
     ):
-        ours(Q, Q, Q, dropout_p=0.5)
+        ours(apart, Q, Q)
 
 
 def test_gradients_of_gradients_are_refused_and_not_silently_lost() -> None:
