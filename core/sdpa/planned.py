@@ -47,14 +47,13 @@ def kind_of_call(
         or not (scale is None or type(scale) is float)
     ):
         return None
-    if mask is None:
-        seen = None
-    elif type(mask) is tensors:
-        seen = mask.nbytes
-    else:
+    if not (mask is None or type(mask) is tensors):
         return None
     # What is prepared compares the whole layout: this need only seldom be the same for two of them.
-    sizes = query.shape, key.nbytes, value.nbytes, seen
+    try:
+        sizes = query.shape, key.nbytes, value.nbytes, None if mask is None else mask.nbytes
+    except RuntimeError:  # a torch tensor that is nested or sparse
+        return None
     return (flag_store.state, tensors, query.dtype, *sizes, is_causal, scale, enable_gqa)
 
 
