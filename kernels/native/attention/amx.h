@@ -91,7 +91,7 @@ static void weigh_tiles(const char *value, int64_t stride, int64_t columns, int3
       for (int v = 0; v < vectors; v++) {
         float *at = output + (c + i) * width + v * Single::lanes;
         const Single::Vector sum = load<Single>(sums + i * width + v * Single::lanes);
-        store<Single>(at, load<Single>(at) * load<Single>(factor + v * Single::lanes) + sum);
+        store<Single>(at, factor ? load<Single>(at) * load<Single>(factor + v * Single::lanes) + sum : sum);
       }
   }
 }

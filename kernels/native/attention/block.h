@@ -69,6 +69,7 @@ struct Block {
   const Dropping dropping;
   Memory memory;
   int64_t group_limit[64];
+  bool is_begun[64]; /* whether a group has an output yet */
   int64_t vectors_of_all, groups;
 
   static int64_t scratch_bytes(const Plan &plan) {
@@ -152,7 +153,7 @@ struct Block {
         largest[lane] = -(Real)__builtin_huge_val();
         sum[lane] = 0;
       }
-      memset(self.memory.output + self.first_of(group) * self.p.value_dim, 0, sizeof(Real) * width * (size_t)self.p.value_dim);
+      self.is_begun[group] = false;
       for (int v = 0; v < vectors; v++) self.template transposed<vectors>(first + v * T::lanes, rows - v * T::lanes, query, v);
     }
   };
@@ -305,20 +306,22 @@ struct Block {
     }
     Real *largest = lanes_of(memory.largest, group);
     const bool hidden = p.causal && is_hiding<vectors>(limits, tile.first + keys);
-    Real ignored[most_rows];
     memcpy(memory.found, largest, sizeof(Real) * vectors * T::lanes);
-    Real *maxima = masked || hidden ? ignored_maxima(ignored) : memory.found;
-    const Unit *query = memory.query + first_of(group) * depth(p);
-    if constexpr (P::tiles)
-      P::template score<vectors>(tile.key, tile.key_stride, keys, query, depth(p), memory.scores, maxima);
-    else
-      score_all<P, vectors>(tile.key, tile.key_stride, keys, query, depth(p), memory.scores, maxima);
+    /* The maxima of what a mask or a limit hides are found behind it. */
+    const int64_t plain = masked ? 0 : hidden ? seen_by_all<vectors>(limits, tile.first) / 16 * 16 : keys;
+    Real *rest = memory.scores + plain * vectors * T::lanes;
+    if (plain) score_keys<vectors>(group, tile, 0, plain, memory.found);
+    if (plain < keys) {
+      Real ignored[most_rows] = {};
+      score_keys<vectors>(group, tile, plain, keys - plain, ignored);
+    }
     if (masked) {
       add_mask<T, vectors>(mask, tile.first, keys, memory.scores, (Real)scaling.scale, memory.found);
     } else if (hidden) {
       Real relative[most_rows];
-      for (int i = 0; i < vectors * T::lanes; i++) relative[i] = (Real)(limits[i] - tile.first < keys ? limits[i] - tile.first : keys);
-      hide<T, vectors>(memory.scores, keys, relative, memory.found);
+      for (int i = 0; i < vectors * T::lanes; i++)
+        relative[i] = (Real)((limits[i] - tile.first < keys ? limits[i] - tile.first : keys) - plain);
+      hide<T, vectors>(rest, keys - plain, relative, memory.found);
     }
     const Running<T> running = {largest, lanes_of(memory.sum, group)};
     fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running, memory.factor);
@@ -327,16 +330,33 @@ struct Block {
       drop<P, vectors>(dropping, counted, p.first_batch + task.batch, tile.first, keys, (Unit *)memory.scores);
     }
     Real *output = memory.output + first_of(group) * p.value_dim;
+    const Real *factor = is_begun[group] ? memory.factor : nullptr;
+    is_begun[group] = true;
     if constexpr (P::tiles)
-      P::template weigh<vectors>(tile.value, tile.value_stride, p.value_dim, (Unit *)memory.scores, (keys + 1) / 2, memory.factor, output);
+      P::template weigh<vectors>(tile.value, tile.value_stride, p.value_dim, (Unit *)memory.scores, (keys + 1) / 2, factor, output);
     else
       weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
-                            P::pairs ? (keys + 1) / 2 : keys, memory.factor, output);
+                            P::pairs ? (keys + 1) / 2 : keys, factor, output);
   }
 
-  static Real *ignored_maxima(Real *ignored) {
-    for (int i = 0; i < most_rows; i++) ignored[i] = 0;
-    return ignored;
+  /* Write the scores of `count` keys of a tile from `from` on. */
+  template <int vectors>
+  void score_keys(int64_t group, const Tile &tile, int64_t from, int64_t count, Real *maxima) const {
+    const char *key = tile.key + from * tile.key_stride;
+    const Unit *query = memory.query + first_of(group) * depth(p);
+    Real *scores = memory.scores + from * vectors * T::lanes;
+    if constexpr (P::tiles)
+      P::template score<vectors>(key, tile.key_stride, count, query, depth(p), scores, maxima);
+    else
+      score_all<P, vectors>(key, tile.key_stride, count, query, depth(p), scores, maxima);
+  }
+
+  /* How many keys from `first` on every row sees. */
+  template <int vectors>
+  static int64_t seen_by_all(const int64_t *limits, int64_t first) {
+    int64_t least = limits[0];
+    for (int i = 1; i < vectors * T::lanes; i++) least = limits[i] < least ? limits[i] : least;
+    return least < first ? 0 : least - first;
   }
 
   template <int vectors>
@@ -359,7 +379,8 @@ struct Block {
   void finish(int64_t group) {
     const int64_t first = task.first_row + first_of(group), rows = rows_in(group);
     const int64_t padded = (p.value_dim + T::lanes - 1) / T::lanes * T::lanes;
-    const Real *output = memory.output + first_of(group) * p.value_dim;
+    Real *output = memory.output + first_of(group) * p.value_dim;
+    if (!is_begun[group]) memset(output, 0, sizeof(Real) * vectors * T::lanes * (size_t)p.value_dim);
     const Real *largest = lanes_of(memory.largest, group), *sum = lanes_of(memory.sum, group);
     for (int v = 0; v < vectors; v++) {
       if (!task.partial && rows >= (v + 1) * T::lanes && p.value_dim % T::lanes == 0) {

@@ -35,6 +35,7 @@ INLINED void multiply(typename P::Inner::Vector (&sums)[count][vectors], const c
   d = multiply_by_lane<P, vectors, count>(sums, numbers, stride, step, units, depth);
   numbers += d * step;
 #endif
+#pragma GCC unroll 4 /* so few rounds that the processor foresees the last one */
   for (; d < depth; d++) {
     typename P::Units loaded[vectors];
 #pragma GCC unroll 8
@@ -70,8 +71,8 @@ static __attribute__((noinline)) void score(const char *key, int64_t stride, con
   }
 }
 
-/* Set `count` columns of the output to themselves times `factor` plus the weighted sum of these keys' values. A block
-   of keys is summed from zero: its rounding errors then do not grow with the number of keys. */
+/* Set `count` columns of the output to themselves times `factor`, which is null where there are none yet, plus the
+   weighted sum of these keys' values. A block of keys is summed from zero: its rounding errors then do not grow with the number of keys. */
 template <class P, int vectors, int count>
 static __attribute__((noinline)) void weigh(const char *value, int64_t step, const typename P::Unit *weights,
                                             int64_t keys, const typename P::Inner::Real *factor,
@@ -79,6 +80,13 @@ static __attribute__((noinline)) void weigh(const char *value, int64_t step, con
   typedef typename P::Inner T;
   typename T::Vector sums[count][vectors] = {};
   multiply<P, vectors, count>(sums, value, sizeof(typename P::Unit), step, weights, keys);
+  if (!factor) {
+#pragma GCC unroll 16
+    for (int i = 0; i < count; i++)
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; v++) store<T>(output + (i * vectors + v) * T::lanes, sums[i][v]);
+    return;
+  }
 #pragma GCC unroll 8
   for (int v = 0; v < vectors; v++) {
     const typename T::Vector shrunk = load<T>(factor + v * T::lanes);
