@@ -89,9 +89,15 @@ INLINED Double::Vector load_elements(Wide, const char *at) { return load<Double>
 typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 INLINED Single::Vector load_elements(Brain, const char *at) {
+#if defined(__AVX512F__)
+  return (Single::Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at)), 16);
+#elif defined(__AVX2__)
+  return (Single::Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)at)), 16);
+#else
   Halves stored;
   memcpy(&stored, at, sizeof stored);
   return (Single::Vector)(__builtin_convertvector(stored, Single::Wholes) << 16);
+#endif
 }
 
 INLINED Single::Vector load_elements(Half, const char *at) {

@@ -227,8 +227,11 @@ struct Rows {
     const int64_t stride = p.value_strides[2] * size, width = padded(p.value_dim);
     const char *value = value_row(task, first) + column * size;
     Vector sums_of[count][vectors] = {};
+    /* The next keys are asked for piece by piece, as many columns as are computed: more at once would have to wait. */
+    const int64_t next = first + keys_at_once, asked = column < p.head_dim ? task.last_key - next : 0;
+    const char *key = key_row(task, next) + column * size;
     for (int64_t k = 0; k < keys; k++, value += stride) {
-      if (column == 0 && first + keys_at_once + k < task.last_key) ask_for(key_row(task, first + keys_at_once + k), p.head_dim);
+      if (k < asked) ask_for(key + k * p.key_strides[2] * size, vectors * T::lanes);
 #pragma GCC unroll 16
       for (int v = 0; v < vectors; v++) {
         const Vector numbers = partly ? load_some(E{}, value, p.value_dim - column) : load_elements(E{}, value + v * T::lanes * size);
