@@ -159,12 +159,17 @@ def compile_shim(output: Path, root: Path = ROOT) -> None:
 
 
 def compile_attention(
-    output: Path, root: Path = ROOT, *, extra: Sequence[str] = (), machine: str = ""
+    output: Path,
+    root: Path = ROOT,
+    *,
+    extra: Sequence[str] = (),
+    without: Sequence[str] = (),
+    machine: str = "",
 ) -> None:
     """Compile the library of attention on the CPU, its kernels once for each instruction set.
 
-    extra: more flags, as a sanitizer's. machine: another processor, for which CC compiles; the library
-    is then not tried. Raises NotCompiled.
+    extra: more flags, as a sanitizer's. without: what gets none of these, as "kernel_avx2". machine:
+    another processor, for which CC compiles; the library is then not tried. Raises NotCompiled.
     """
     _require_platform("the library of attention")
     folder = root / "kernels" / "native" / "attention"
@@ -185,7 +190,8 @@ def compile_attention(
             source, flags = units[name]
             made = str(Path(objects, f"{name}.o"))
             try:
-                _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
+                more = () if name in without else extra
+                _run([*compiler, *CPP_FLAGS, *more, *flags, "-c", "-o", made, str(source)])
             except NotCompiled:
                 if source not in kernels.values() or _knows(compiler, [*CPP_FLAGS, *flags]):
                     raise

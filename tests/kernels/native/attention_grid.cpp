@@ -180,13 +180,13 @@ struct Tensor {
 struct Mask {
   int element = MLBACKENDS_ATTENTION_NONE;
   std::unique_ptr<char[]> memory;
-  int64_t strides[4] = {0, 0, 0, 0};
+  int64_t count = 0, strides[4] = {0, 0, 0, 0};
 
   Mask(const Case &c, int elements) {
     if (c.masking < BOOLEAN) return;
     element = c.masking == BOOLEAN ? (int)MLBACKENDS_ATTENTION_BOOL : c.wide_mask && bytes_of(elements) == 2 ? (int)MLBACKENDS_ATTENTION_FLOAT32 : elements;
     const bool of_rows = c.spread != KEYS, of_keys = c.spread != ROWS;
-    int64_t count = (of_rows ? c.length : 1) * (of_keys ? c.keys : 1);
+    count = (of_rows ? c.length : 1) * (of_keys ? c.keys : 1);
     strides[2] = of_rows ? (of_keys ? c.keys : 1) : 0, strides[3] = of_keys;
     if (c.spread == TRANSPOSED) strides[2] = 1, strides[3] = c.length;
     if (c.spread == EVERYWHERE) strides[1] = count, strides[0] = count * c.heads, count *= c.heads * c.batch;
@@ -197,14 +197,17 @@ struct Mask {
       write_random(element, seed, at);
       if (c.spread == FAR_KEYS) *at = i % c.keys >= 300;
     }
-    if (c.masking == ADDITIVE) hide_some(count);
+    if (c.masking == ADDITIVE) hide_some();
+  }
+  int64_t place(int64_t batch, int64_t head, int64_t row, int64_t key) const {
+    return batch * strides[0] + head * strides[1] + row * strides[2] + key * strides[3];
   }
   double number(int64_t batch, int64_t head, int64_t row, int64_t key) const {
-    return read(element, memory.get() + (batch * strides[0] + head * strides[1] + row * strides[2] + key * strides[3]) * bytes_of(element));
+    return read(element, memory.get() + place(batch, head, row, key) * bytes_of(element));
   }
 
  private:
-  void hide_some(int64_t count) { /* every seventh number becomes -inf */
+  void hide_some() { /* every seventh number becomes -inf */
     const double wide = -INFINITY;
     const float number = -INFINITY;
     const uint16_t half = 0xfc00;
@@ -218,14 +221,18 @@ struct Mask {
   }
 };
 
+/* Where a tensor of its own for each batch lies. */
+Layout of_each_batch(const Case &c) { return c.layout == ONE_BATCH ? HEADS_FIRST : c.layout; }
+
 struct Inputs {
-  Tensor query, key, value;
+  Tensor query, key, value, of_output; /* of_output: the gradient of the output */
   Mask mask;
 
   Inputs(const Case &c, int element)
-      : query(element, c.batch, c.heads, c.length, c.width, c.layout == ONE_BATCH ? HEADS_FIRST : c.layout, 1),
+      : query(element, c.batch, c.heads, c.length, c.width, of_each_batch(c), 1),
         key(element, c.batch, c.key_heads, c.keys, c.width, c.layout, 2),
         value(element, c.batch, c.value_heads, c.keys, c.value_width, c.layout, 3),
+        of_output(element, c.batch, c.heads, c.length, c.value_width, of_each_batch(c), 6),
         mask(c, element) {}
 };
 
@@ -246,9 +253,9 @@ bool is_kept(const Case &c, int64_t batch, int64_t head, int64_t row, int64_t ke
   return (double)word[key % 4] >= floor(c.dropout * 4294967296.0);
 }
 
-/* Of one row: how much each value counts, the log of the sum of exponentials, the result. */
+/* Of one row: the share of each key, how much its value counts, the log of the sum of exponentials, the result. */
 struct Row {
-  std::vector<double> weights, result;
+  std::vector<double> shares, weights, result;
   double sum = 0;
 
   Row(const Case &c, const Inputs &in, int64_t batch, int64_t head, int64_t row) : weights((size_t)c.keys), result((size_t)c.value_width) {
@@ -270,6 +277,7 @@ struct Row {
     sum = largest + log(total);
     for (int64_t k = 0; k < c.keys; k++) {
       weights[(size_t)k] /= total;
+      shares.push_back(weights[(size_t)k]);
       if (c.dropout > 0) weights[(size_t)k] *= is_kept(c, batch, head, row, k) ? 1 / (1 - c.dropout) : 0;
       for (int64_t v = 0; v < c.value_width; v++) result[(size_t)v] += weights[(size_t)k] * read(in.value.element, in.value.at(batch, value_head, k, v));
     }
@@ -284,6 +292,52 @@ std::vector<Row> computed(const Case &c, const Inputs &in) {
       for (int64_t row = 0; row < c.length; row++) rows.emplace_back(c, in, batch, head, row);
   return rows;
 }
+
+/* A gradient, and the sum of the sizes of all that it is the sum of. */
+struct Slope {
+  double number = 0, size = 0;
+
+  void add(double by, double most) { number += by, size += fabs(most); }
+};
+
+/* The gradients, each in order of batch, head, row and column; that of the mask as its numbers lie in memory. */
+struct Slopes {
+  std::vector<Slope> query, key, value, mask;
+
+  Slopes(const Case &c, const Inputs &in, const std::vector<Row> &rows)
+      : query((size_t)(c.batch * c.heads * c.length * c.width)), key((size_t)(c.batch * c.key_heads * c.keys * c.width)),
+        value((size_t)(c.batch * c.value_heads * c.keys * c.value_width)), mask((size_t)in.mask.count) {
+    for (int64_t i = 0; i < (int64_t)rows.size(); i++)
+      if (!rows[(size_t)i].shares.empty()) add(c, in, rows[(size_t)i], i / c.length / c.heads, i / c.length % c.heads, i % c.length);
+  }
+
+ private:
+  void add(const Case &c, const Inputs &in, const Row &of, int64_t batch, int64_t head, int64_t row) {
+    const int64_t key_head = head * c.key_heads / c.heads, value_head = head * c.value_heads / c.heads;
+    const auto number = [&](const Tensor &tensor, int64_t h, int64_t r, int64_t column) { return read(tensor.element, tensor.at(batch, h, r, column)); };
+    Slope mean; /* of the gradients of the weights, as they count */
+    for (int64_t v = 0; v < c.value_width; v++) {
+      const double by = number(in.of_output, head, row, v) * of.result[(size_t)v];
+      mean.add(by, by);
+    }
+    for (int64_t k = 0; k < c.keys; k++) {
+      const double share = of.shares[(size_t)k], weight = of.weights[(size_t)k], enlarged = share > 0 ? weight / share : 0;
+      Slope of_weight;
+      for (int64_t v = 0; v < c.value_width; v++) {
+        const double coming = number(in.of_output, head, row, v), by = coming * number(in.value, value_head, k, v) * enlarged;
+        of_weight.add(by, by);
+        value[(size_t)(((batch * c.value_heads + value_head) * c.keys + k) * c.value_width + v)].add(weight * coming, weight * coming);
+      }
+      const double of_score = share * (of_weight.number - mean.number), most = share * (of_weight.size + mean.size);
+      for (int64_t d = 0; d < c.width; d++) {
+        const double of_query = c.scale * number(in.key, key_head, k, d), of_key = c.scale * number(in.query, head, row, d);
+        query[(size_t)(((batch * c.heads + head) * c.length + row) * c.width + d)].add(of_score * of_query, most * of_query);
+        key[(size_t)(((batch * c.key_heads + key_head) * c.keys + k) * c.width + d)].add(of_score * of_key, most * of_key);
+      }
+      if (c.masking == ADDITIVE) mask[(size_t)in.mask.place(batch, head, row, k)].add(of_score, most);
+    }
+  }
+};
 
 /* How far a number of the element type may be from what double gives, all inputs being below one half. */
 double allowed(int element, double number) {
@@ -304,58 +358,120 @@ bool complain(const char *what, int64_t place, double seen, double wanted) {
   return false;
 }
 
-/* Return whether the forward pass gives the rows. */
-bool forward_is_right(const Case &c, const Inputs &in, int level, const std::vector<Row> &rows) {
-  const int element = in.query.element, wide = element == MLBACKENDS_ATTENTION_FLOAT64 ? element : (int)MLBACKENDS_ATTENTION_FLOAT32;
-  Tensor out(element, c.batch, c.heads, c.length, c.value_width, c.layout == ONE_BATCH ? HEADS_FIRST : c.layout, 4);
-  std::unique_ptr<char[]> sums(new char[rows.size() * (size_t)bytes_of(wide)]);
-  memset(sums.get(), 0xff, rows.size() * (size_t)bytes_of(wide)); /* no numbers, so that one that is not written shows */
-  for (int64_t i = 0; i < (int64_t)rows.size(); i++)
-    if (c.value_width) memset(out.at(i / c.length / c.heads, i / c.length % c.heads, i % c.length, 0), 0xff, (size_t)(c.value_width * bytes_of(element)));
-  Problem p;
-  memset(&p, 0, sizeof p);
-  p.query = in.query.first, p.key = in.key.first, p.value = in.value.first, p.output = out.first;
-  p.mask = in.mask.memory.get(), p.logsumexp = c.sums ? sums.get() : nullptr;
-  p.batch = c.batch, p.heads = c.heads, p.query_length = c.length, p.key_length = c.keys, p.head_dim = c.width, p.value_dim = c.value_width;
-  p.key_group = c.heads / c.key_heads, p.value_group = c.heads / c.value_heads;
-  set_strides(p.query_strides, in.query), set_strides(p.key_strides, in.key);
-  set_strides(p.value_strides, in.value), set_strides(p.output_strides, out);
-  memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
-  p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT, p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
-  p.dropout = c.dropout, p.seed = seed_of_dropout;
-  p.scale = c.scale, p.element = element, p.mask_element = in.mask.element, p.level = level, p.threads = c.threads;
-  std::unique_ptr<char[]> workspace(new char[mlbackends_attention_workspace(&p)]);
-  p.workspace = workspace.get();
-  int64_t next = 0;
-  while (next >= 0) next = mlbackends_attention_forward(&p, next, c.milliseconds);
-  if (next != -1) return complain("what it returned,", next, (double)next, -1);
-  for (int64_t i = 0; i < (int64_t)rows.size(); i++) {
-    const Row &row = rows[(size_t)i];
-    for (int64_t v = 0; v < c.value_width; v++) {
-      const double seen = read(element, out.at(i / c.length / c.heads, i / c.length % c.heads, i % c.length, v)), wanted = row.result[(size_t)v];
-      if (!(fabs(seen - wanted) <= allowed(element, wanted))) return complain("the result of row", i, seen, wanted);
-    }
-    if (!c.sums || !c.value_width) continue;
-    const double seen = read(wide, sums.get() + i * bytes_of(wide));
-    if (!(fabs(seen - row.sum) <= (bytes_of(wide) == 8 ? 1e-12 : 1e-4) * fmax(1, fabs(row.sum)))) return complain("the sum of row", i, seen, row.sum);
+int wide_of(int element) { return element == MLBACKENDS_ATTENTION_FLOAT64 ? element : (int)MLBACKENDS_ATTENTION_FLOAT32; }
+
+/* A tensor for results, of no numbers, so that one that is not written shows. */
+struct Result : Tensor {
+  const int64_t heads, rows, columns, count;
+
+  Result(int element, int64_t batch, int64_t heads_, int64_t rows_, int64_t columns_, Layout layout)
+      : Tensor(element, batch, heads_, rows_, columns_, layout, 4), heads(heads_), rows(rows_), columns(columns_), count(batch * heads * rows * columns) {
+    for (int64_t i = 0; i < count; i++) memset(place(i), 0xff, (size_t)bytes_of(element));
   }
-  return true;
-}
+  char *place(int64_t i) const { return at(i / columns / rows / heads, i / columns / rows % heads, i / columns % rows, i % columns); }
+  double number(int64_t i) const { return read(element, place(i)); }
+};
 
-/* ---- all of it -------------------------------------------------------------------------------------------------- */
+/* The forward pass of one problem at one level. */
+struct Forward {
+  const Result out, sums;
+  std::unique_ptr<char[]> workspace;
+  Problem p;
+  int64_t next = 0;
 
-/* What is computed for each problem, element type and level. */
-typedef bool (*Check)(const Case &, const Inputs &, int level, const std::vector<Row> &);
-const Check checks[] = {forward_is_right};
+  Forward(const Case &c, const Inputs &in, int level, bool wants_sums)
+      : out(in.query.element, c.batch, c.heads, c.length, c.value_width, of_each_batch(c)),
+        sums(wide_of(in.query.element), c.batch, c.heads, c.length, 1, HEADS_FIRST) {
+    memset(&p, 0, sizeof p);
+    p.query = in.query.first, p.key = in.key.first, p.value = in.value.first, p.output = out.first;
+    p.mask = in.mask.memory.get(), p.logsumexp = wants_sums ? sums.first : nullptr;
+    p.batch = c.batch, p.heads = c.heads, p.query_length = c.length, p.key_length = c.keys, p.head_dim = c.width, p.value_dim = c.value_width;
+    p.key_group = c.heads / c.key_heads, p.value_group = c.heads / c.value_heads;
+    set_strides(p.query_strides, in.query), set_strides(p.key_strides, in.key);
+    set_strides(p.value_strides, in.value), set_strides(p.output_strides, out);
+    memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
+    p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT, p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
+    p.dropout = c.dropout, p.seed = seed_of_dropout;
+    p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level, p.threads = c.threads;
+    workspace.reset(new char[mlbackends_attention_workspace(&p)]);
+    p.workspace = workspace.get();
+    while (next >= 0) next = mlbackends_attention_forward(&p, next, c.milliseconds);
+  }
+};
 
 /* A problem of one element type, and what comes of it. */
 struct Tried {
   const Case c;
   const Inputs in;
   const std::vector<Row> rows;
+  const Slopes slopes;
 
-  Tried(const Case &c_, int element) : c(c_), in(c_, element), rows(computed(c_, in)) {}
+  Tried(const Case &c_, int element) : c(c_), in(c_, element), rows(computed(c_, in)), slopes(c_, in, rows) {}
 };
+
+/* Return whether the forward pass gives the rows. */
+bool forward_is_right(const Tried &tried, int level) {
+  const Case &c = tried.c;
+  const Forward forward(c, tried.in, level, c.sums);
+  if (forward.next != -1) return complain("what it returned,", 0, (double)forward.next, -1);
+  for (int64_t i = 0; i < forward.out.count; i++) {
+    const double seen = forward.out.number(i), wanted = tried.rows[(size_t)(i / c.value_width)].result[(size_t)(i % c.value_width)];
+    if (!(fabs(seen - wanted) <= allowed(forward.out.element, wanted))) return complain("the result", i, seen, wanted);
+  }
+  for (int64_t i = 0; c.sums && c.value_width && i < forward.sums.count; i++) {
+    const double seen = forward.sums.number(i), wanted = tried.rows[(size_t)i].sum;
+    if (!(fabs(seen - wanted) <= (bytes_of(forward.sums.element) == 8 ? 1e-12 : 1e-4) * fmax(1, fabs(wanted)))) return complain("the sum", i, seen, wanted);
+  }
+  return true;
+}
+
+bool are_right(const char *what, const Result &found, const std::vector<Slope> &wanted, double allowed_of_size) {
+  for (int64_t i = 0; i < found.count; i++) {
+    const double seen = found.number(i);
+    const Slope &slope = wanted[(size_t)i];
+    if (!(fabs(seen - slope.number) <= allowed_of_size * slope.size + 1e-7)) return complain(what, i, seen, slope.number);
+  }
+  return true;
+}
+
+/* Return whether the backward pass gives the gradients. */
+bool gradients_are_right(const Tried &tried, int level) {
+  const Case &c = tried.c;
+  const Inputs &in = tried.in;
+  const int element = in.query.element;
+  /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of nothing. */
+  if (!c.keys || !c.length || !c.value_width || fabs(c.scale) > 1e6) return true;
+  const Forward forward(c, in, level, true);
+  const Layout layout = of_each_batch(c);
+  const Result query(element, c.batch, c.heads, c.length, c.width, layout), key(element, c.batch, c.key_heads, c.keys, c.width, layout);
+  const Result value(element, c.batch, c.value_heads, c.keys, c.value_width, layout);
+  const bool masked = c.masking == ADDITIVE;
+  const Result mask(wide_of(element), 1, 1, 1, masked ? in.mask.count : 0, HEADS_FIRST);
+  memset(mask.first, 0, (size_t)(mask.count * bytes_of(mask.element))); /* it is added to */
+  mlbackends_attention_gradients g;
+  memset(&g, 0, sizeof g);
+  g.forward = forward.p, g.of_output = in.of_output.first;
+  g.query = query.first, g.key = key.first, g.value = value.first, g.mask = masked ? mask.first : nullptr;
+  set_strides(g.of_output_strides, in.of_output), set_strides(g.query_strides, query);
+  set_strides(g.key_strides, key), set_strides(g.value_strides, value);
+  if (masked) memcpy(g.mask_strides, in.mask.strides, sizeof g.mask_strides);
+  std::unique_ptr<char[]> workspace(new char[mlbackends_attention_gradients_workspace(&g)]);
+  g.forward.workspace = workspace.get();
+  int64_t next = 0;
+  do next = mlbackends_attention_backward(&g, next, c.milliseconds);
+  while (next >= 0);
+  if (next != -1) return complain("what it returned,", 0, (double)next, -1);
+  const double of_size = element == MLBACKENDS_ATTENTION_FLOAT64 ? 1e-12 : element == MLBACKENDS_ATTENTION_FLOAT32 ? 1e-5 : element == MLBACKENDS_ATTENTION_FLOAT16 ? 2e-3 : 2e-2;
+  return are_right("the gradient of query", query, tried.slopes.query, of_size) && are_right("the gradient of key", key, tried.slopes.key, of_size) &&
+         are_right("the gradient of value", value, tried.slopes.value, of_size) && are_right("the gradient of the mask", mask, tried.slopes.mask, of_size);
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------------------- */
+
+/* What is computed for each problem, element type and level. */
+typedef bool (*Check)(const Tried &, int level);
+const Check checks[] = {forward_is_right, gradients_are_right};
+
 std::vector<std::unique_ptr<const Tried>> tried;
 std::string only; /* a level's name; empty for all that run */
 
@@ -376,7 +492,7 @@ int wrong_results(int step) {
   for (const std::unique_ptr<const Tried> &each : tried)
     for (int level = highest_level(); level >= 0; level -= step)
       for (const Check check : checks)
-        if (is_asked_for(level) && !check(each->c, each->in, level, each->rows)) {
+        if (is_asked_for(level) && !check(*each, level)) {
           fprintf(stderr, "%s: %s, element type %d\n", each->c.name, mlbackends_attention_level_name(level), each->in.query.element);
           wrong++;
         }

@@ -30,8 +30,8 @@ KINDS = {
     "thread": ("-fsanitize=thread",),
 }
 FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer")
-#: Of this level each path but one is avx512_bf16's too, so that only --every looks into it.
-ALIKE = "avx512"
+#: Each path of it but one is avx512_bf16's too, so that only --every looks into it.
+ALIKE = "kernel_avx512"
 #: A program that says no more than that a sanitizer's libraries are there and that it starts.
 LEAST = "int main() { return 0; }\n"
 
@@ -62,11 +62,9 @@ def lacking(kind: str, folder: Path) -> str:
 def build(kind: str, folder: Path, *, every: bool) -> Path:
     """Compile the library and the program that calls it. Raises where either does not compile."""
     library, program = folder / "attention.so", folder / "grid"
-    flags, builder = [*KINDS[kind], *FLAGS], hook()
-    for levels in builder.LEVELS.values():
-        if ALIKE in levels and not every:
-            levels[ALIKE] = (*levels[ALIKE], "-fno-sanitize=all")
-    builder.compile_attention(library, extra=[*flags, "-DMLBACKENDS_EMULATED_PAIRS"])
+    flags = [*KINDS[kind], *FLAGS]
+    extra = [*flags, "-DMLBACKENDS_EMULATED_PAIRS"]
+    hook().compile_attention(library, extra=extra, without=() if every else (ALIKE,))
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
     compiler = ["c++", "-std=c++20", "-pthread", *flags, include, str(HERE / "attention_grid.cpp")]
     linked = [str(library), f"-Wl,-rpath,{folder}", "-o", str(program)]
