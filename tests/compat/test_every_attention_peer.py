@@ -1,0 +1,56 @@
+"""Every peer of `sdpa check` that is here, on problems drawn at random: right, or refused with reasons."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mlbackends.model.checked import Ended
+from mlbackends.sdpa.checking.peer import peers
+from mlbackends.sdpa.checking.plan import Plan
+from mlbackends.sdpa.checking.running import check
+from mlbackends.sdpa.problem_text import parse
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def drawn(chance: random.Random) -> str:
+    """Return a problem in the words of the command."""
+    heads, length = chance.choice((1, 2, 6)), chance.choice((0, 1, 7, 33, 64))
+    width, keys = chance.choice((1, 8, 33, 64)), chance.choice((length, 1, 40, 130))
+    front = f"{chance.choice((1, 3))},{heads},"
+    masks = ("none", "none", "causal", "lower-right", "bool", "float", f"float:{length},{keys}")
+    words = [
+        f"--shape {front}{length},{width} --kv-len {keys} --dtype {chance.choice(DTYPES)}",
+        f"--mask {chance.choice(masks)}",
+    ]
+    if chance.random() < 0.3:
+        words.append(f"--value-dim {chance.choice((1, 8, 65))}")
+    if heads == 6 and chance.random() < 0.5:
+        words.append(f"--kv-heads {chance.choice((1, 2, 3))} --gqa")
+    if chance.random() < 0.3:
+        # Where it is causal, torch's flash attention makes NaN of a scale that is not positive.
+        words.append(f"--scale {chance.choice((0.1, 2.0))}")
+    if chance.random() < 0.3:
+        words.append("--layout bshd")
+    return " ".join(words)
+
+
+def test_each_peer_is_right_or_has_its_reasons() -> None:
+    chance = random.Random(20)
+    wordings = [each for _ in range(60) for each in parse(drawn(chance))]
+    ran = {each.name: 0 for each in peers()}
+
+    for problem in check(wordings, Plan(names=tuple(ran), rounds=0)).problems:
+        for result in problem.results:
+            assert result.ended in (Ended.RAN, Ended.CANNOT), (problem.text, result)
+            assert (result.ended is Ended.CANNOT) == bool(result.reasons), (problem.text, result)
+            if result.errors is not None:
+                ran[result.backend] += 1
+                assert not result.errors.misplaced, (problem.text, result)
+                assert result.errors.largest_absolute <= 4 * result.errors.largest_allowed
+    assert min(ran["torch_math"], ran["torch_flash"]) > 15
