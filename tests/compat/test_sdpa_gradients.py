@@ -181,6 +181,25 @@ def test_without_grad_mode_the_result_is_plain() -> None:
             assert not out.requires_grad and not logsumexp.requires_grad
 
 
+def test_a_call_like_earlier_ones_without_gradients_has_its_own() -> None:
+    plain = torch.randn(1, 2, 3, 4)
+    query = torch.randn(1, 2, 3, 4, requires_grad=True)
+    for _ in range(4):
+        ours(plain, plain, plain)
+        with torch.no_grad():
+            ours(query, query, query)
+
+    for tensors in ((query, plain, plain), (plain, query, plain), (plain, plain, query)):
+        (found,) = torch.autograd.grad(ours(*tensors).sum(), query)
+        torch.testing.assert_close(found, torch.autograd.grad(attention(*tensors).sum(), query)[0])
+    with pytest.raises(RuntimeError, match="batched by vmap"):
+        torch.vmap(lambda each: ours(each, each, each))(plain.expand(2, 1, 2, 3, 4))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(plain, plain)
+        with pytest.raises(RuntimeError, match="forward-mode"):
+            ours(dual, dual, dual)
+
+
 def test_the_logsumexp_is_a_tensor_without_a_gradient(kind: Any) -> None:
     query = drawn(1, 2, 3, 4, dtype=torch.bfloat16)
 
