@@ -407,7 +407,12 @@ def test_too_many_numbers_for_one_pass_give_the_same_in_two() -> None:
 def test_a_thread_needs_little_memory_at_any_length(dtype: str, level: str) -> None:
     with library.lowered(level):
         for width in (32, 64, 128, 256):
-            for rows, keys in ((1 << 10, 1 << 10), (1 << 16, 1 << 10), (1 << 22, 1 << 22)):
+            for rows, keys in (
+                (1 << 8, 1 << 10),
+                (1 << 10, 1 << 10),
+                (1 << 16, 1 << 10),
+                (1 << 22, 1 << 22),
+            ):
                 sizes = [1, 16, rows, keys, width, width, 1, 1]
                 numbers = [0] * 7 + sizes + [0] * 16 + [0, 1.0, 0.0, 0, 0]
                 asked = library.PROBLEM.pack(

@@ -36,14 +36,15 @@ GradientsPlan planned(const Problem &problem) {
   plan.heads_together = common_multiple(p.key_group, p.value_group);
   plan.units_per_batch = p.heads / plan.heads_together;
   plan.units = p.batch * plan.units_per_batch;
+  plan.sums_apart = p.element == MLBACKENDS_ATTENTION_FLOAT16 || p.element == MLBACKENDS_ATTENTION_BFLOAT16;
   /* The blocks depend on the problem and its level alone: they are the order in which is summed. */
   const int64_t widths = p.head_dim + p.value_dim;
-  plan.block_keys = 256, plan.block_rows = 96;
-  while (plan.block_keys > 64 && plan.block_keys * widths * number > most_keys_bytes) plan.block_keys /= 2;
+  plan.block_keys = 512, plan.block_rows = 96;
+  const int64_t copies = plan.sums_apart ? 2 : 1; /* beside the sums of a block of keys, what they are widened to */
+  while (plan.block_keys > 64 && plan.block_keys * widths * number * copies > most_keys_bytes) plan.block_keys /= 2;
   while (plan.block_rows > 4 * lanes && plan.block_rows * 2 * widths * number > most_rows_bytes) plan.block_rows /= 2;
   plan.key_blocks = divided(p.key_length, plan.block_keys);
   plan.row_blocks = divided(p.query_length, plan.block_rows);
-  plan.sums_apart = p.element == MLBACKENDS_ATTENTION_FLOAT16 || p.element == MLBACKENDS_ATTENTION_BFLOAT16;
   plan.sums_bytes = plan.sums_apart ? divided(plan.heads_together * p.query_length * p.head_dim * number, 64) * 64 : 0;
   const int64_t threads = p.threads > 1 ? p.threads : 1;
   const int64_t in_turn = divided(plan.units, threads) * threads; /* threads without a unit wait in the last turn */
