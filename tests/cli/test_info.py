@@ -6,14 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from running import PLAIN, backends, machine
 
+from mlbackends.audit.subjects import report_of
+from mlbackends.cli.terminal import Page
+from mlbackends.model import registry
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from mlbackends.model.records import Report
 
     FakeLibrary = Callable[..., Path]
 
@@ -260,11 +267,22 @@ def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
     assert done.stdout.startswith("? Memory  could not tell: KeyError: 'boom'")
 
 
+@cache
+def reports_of_recorded_machines() -> tuple[Report, ...]:
+    hosts = sorted((Path(__file__).parents[1] / "hosts").glob("*/host.json"))
+    return tuple(report_of(str(host.parent)) for host in hosts)
+
+
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])
 def test_every_format_takes_every_recorded_machine(form: str) -> None:
-    hosts = sorted((Path(__file__).parents[1] / "hosts").glob("*/host.json"))
-    assert hosts
-    for host in hosts:
-        done = backends("info", "--root", str(host.parent), "--format", form)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout
+    assert reports_of_recorded_machines()
+    for report in reports_of_recorded_machines():
+        assert registry.load("cli.render", form).report(report, Page())
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])
+def test_the_command_writes_each_format(form: str) -> None:
+    host = Path(__file__).parents[1] / "hosts" / "wsl1-laptop"
+    done = backends("info", "--root", str(host), "--format", form)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
