@@ -204,9 +204,8 @@ def compile_attention(
         _run(
             [*compiler, *extra, "-shared", "-Wl,-z,now,-z,relro", *defined, "-o", str(part), *made]
         )
-        if (
-            not extra and not machine
-        ):  # a sanitizer's library loads only into a process that has the sanitizer
+        # A sanitizer's library loads only into a process that has the sanitizer.
+        if not extra and not machine:
             _run([sys.executable, "-c", ASKED, str(part)])
 
 
@@ -230,7 +229,7 @@ _AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vect
 _PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
 _SHARED = "-DMLBACKENDS_GRADIENTS"  # whose gradients a level has, where not its own
 PORTABLE = {"baseline": ("-DMLBACKENDS_LEVEL=baseline",)}
-#: The instruction sets of each processor; what runs where stands in dispatch.cpp.
+#: The instruction sets of each processor; what runs where stands in levels.cpp.
 LEVELS: dict[str, dict[str, Sequence[str]]] = {
     "x86_64": PORTABLE
     | {
