@@ -109,6 +109,8 @@ def _of_torch(tensor: Any) -> Any:
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
     tensor = tensor.resolve_conj().resolve_neg()
+    if tensor._is_zerotensor():
+        tensor = tensor.clone()  # until then it has no memory
     if tensor.dtype == torch.bfloat16:
         return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
     return np.from_dlpack(tensor)
