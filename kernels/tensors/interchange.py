@@ -109,7 +109,7 @@ def _of_torch(tensor: Any) -> Any:
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
     tensor = tensor.resolve_conj().resolve_neg()
-    if tensor._is_zerotensor():
+    if tensor._is_zerotensor():  # noqa: SLF001  it has no other name
         tensor = tensor.clone()  # until then it has no memory
     if tensor.dtype == torch.bfloat16:
         return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
