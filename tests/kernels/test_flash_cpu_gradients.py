@@ -95,7 +95,7 @@ def folded(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> Any:
-    """Return result, log-sum-exp and gradients by the closed formula, all in float64."""
+    """Return result and log-sum-exp, gradients, and the sums of the sizes of what these add up."""
     leading = problem.leading_shape
     query, key, value = (repeated(array, leading) for array in arrays)
     scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
@@ -105,27 +105,33 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
         rows = range(problem.query_length)
         kept = dropping.kept(problem.seed, problem.dropout, leading, rows, problem.key_length)
         factor = kept / (1 - problem.dropout)
-    out = (weights * factor) @ value
-    for_weights = grad_out @ value.swapaxes(-1, -2) * factor
-    for_scores = weights * (for_weights - (for_weights * weights).sum(-1, keepdims=True))
-    for_mask = None
-    if mask is not None and mask.dtype != bool:
-        for_mask = folded(for_scores, mask.shape)
-    return (
-        (out, sums),
-        (
+    used = weights * factor
+
+    def products(query: Any, key: Any, value: Any, grad_out: Any, scale: float, sign: int) -> Any:
+        along = (grad_out * (used @ value)).sum(-1, keepdims=True)
+        for_scores = used * (grad_out @ value.swapaxes(-1, -2)) + sign * weights * along
+        for_mask = None
+        if mask is not None and mask.dtype != bool:
+            for_mask = folded(for_scores, mask.shape)
+        return (
             folded(for_scores @ key * scale, arrays[0].shape),
             folded(for_scores.swapaxes(-1, -2) @ query * scale, arrays[1].shape),
-            folded((weights * factor).swapaxes(-1, -2) @ grad_out, arrays[2].shape),
+            folded(used.swapaxes(-1, -2) @ grad_out, arrays[2].shape),
             for_mask,
-        ),
+        )
+
+    given = (query, key, value, grad_out, scale)
+    return (
+        (used @ value, sums),
+        products(*given, -1),
+        products(*map(abs, given), 1),  # what errors are in proportion to: nothing cancels
     )
 
 
 def errors(
     arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any
 ) -> list[float]:
-    """Return each gradient's largest error, in steps of its element type at the size that it has."""
+    """Return each gradient's largest error, in steps of its element type at the size of its sums."""
     arrays = [stored(array, dtype) for array in arrays]
     if mask is not None and mask.dtype != bool:
         mask = stored(mask, mask_dtype or dtype)
@@ -136,17 +142,17 @@ def errors(
     wide = [exact(array, dtype) for array in arrays]
     wide_mask = mask if mask is None or mask.dtype == bool else exact(mask, mask_dtype or dtype)
     grad_out = stored(drawn(9, problem.output_shape)[0], dtype)
-    (out, sums), want = wanted(problem, exact(grad_out, dtype), wide, wide_mask)
+    (out, sums), want, sizes = wanted(problem, exact(grad_out, dtype), wide, wide_mask)
     sums = sums.astype("float64" if dtype == "float64" else "float32")
     found = gradients.differentiate(problem, grad_out, *arrays, mask, stored(out, dtype), sums)
     dtypes = (dtype, dtype, dtype, mask_dtype or dtype)
     assert (found[3] is None) == (want[3] is None)
     told_errors = []
-    for array, other, kind in zip(found, want, dtypes, strict=True):
+    for array, other, sum_of, kind in zip(found, want, sizes, dtypes, strict=True):
         if other is None or not other.size:
             continue
         assert array.shape == other.shape
-        size = max(1.0, float(np.abs(other).max()))
+        size = max(0.01, float(sum_of.max()))
         told_errors.append(float(np.abs(exact(array, kind) - other).max()) / size / STEP[kind])
     return told_errors
 
