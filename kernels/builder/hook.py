@@ -180,7 +180,7 @@ def compile_attention(
         f"{stem}_{name}": (file, flags)
         for stem, file in kernels.items()
         for name, flags in levels.items()
-        if stem == "kernel" or not any(_SHARED in flag for flag in flags)
+        if stem == "kernel" or not any(_REST in flag for flag in flags)
     }
     rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
     units |= {file.stem: (file, ()) for file in rest}
@@ -227,7 +227,7 @@ CPP_FLAGS = shlex.split(
 _AVX2 = "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c"
 _AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
 _PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
-_SHARED = "-DMLBACKENDS_GRADIENTS"  # whose gradients a level has, where not its own
+_REST = "-DMLBACKENDS_REST"  # from whom a level has all but its products of bfloat16
 PORTABLE = {"baseline": ("-DMLBACKENDS_LEVEL=baseline",)}
 #: The instruction sets of each processor; what runs where stands in levels.cpp.
 LEVELS: dict[str, dict[str, Sequence[str]]] = {
@@ -236,17 +236,17 @@ LEVELS: dict[str, dict[str, Sequence[str]]] = {
         "avx2": shlex.split(_AVX2),
         "avx512": shlex.split(f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}"),
         "avx512_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_SHARED}=avx512 {_AVX512} -mavx512bf16"
+            f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_REST}=avx512 {_AVX512} -mavx512bf16"
         ),
         "amx_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_SHARED}=avx512 {_AVX512}"
+            f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_REST}=avx512 {_AVX512}"
             " -mavx512bf16 -mamx-tile -mamx-bf16"
         ),
     },
     "aarch64": {
         "neon": ("-DMLBACKENDS_LEVEL=neon",),
         "neon_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_SHARED}=neon -march=armv8.2-a+bf16"
+            f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_REST}=neon -march=armv8.2-a+bf16"
         ),
         "sve256": shlex.split(
             f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -march=armv8.2-a+sve+bf16 -msve-vector-bits=256"

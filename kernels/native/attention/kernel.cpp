@@ -58,6 +58,39 @@ typedef Pairs BrainProduct;
 typedef Plain<Single> BrainProduct;
 #endif
 
+#define JOINED(first, second) first##second
+#define NAMED(level) JOINED(mlbackends_attention_level_, level)
+#define GRADIENTS_NAMED(level) JOINED(mlbackends_attention_gradients_level_, level)
+#define QUOTED(level) #level
+#define TEXT(level) QUOTED(level)
+
+}  // namespace
+
+/* A level that differs from another one, of the same vectors, in its products of bfloat16 alone has the rest from it. */
+#if defined(MLBACKENDS_REST)
+
+extern "C" const Level NAMED(MLBACKENDS_REST);
+
+namespace {
+
+bool is_own(const Plan *plan) { return plan->problem->element == MLBACKENDS_ATTENTION_BFLOAT16; }
+
+void run(const Plan *plan, int64_t number, char *memory) {
+  if (!is_own(plan)) return NAMED(MLBACKENDS_REST).run(plan, number, memory);
+  compute<Brain, BrainProduct>(*plan, number, memory);
+}
+
+int64_t scratch_bytes(const Plan *plan) {
+  return is_own(plan) ? bytes<Brain, BrainProduct>(*plan) : NAMED(MLBACKENDS_REST).scratch_bytes(plan);
+}
+
+}  // namespace
+
+#else
+#define MLBACKENDS_REST MLBACKENDS_LEVEL
+
+namespace {
+
 void run(const Plan *plan, int64_t number, char *memory) {
   switch (plan->problem->element) {
     case MLBACKENDS_ATTENTION_FLOAT32: return compute<Float, Plain<Single>>(*plan, number, memory);
@@ -79,17 +112,8 @@ int64_t scratch_bytes(const Plan *plan) {
 
 }  // namespace
 
-#define JOINED(first, second) first##second
-#define NAMED(level) JOINED(mlbackends_attention_level_, level)
-#define QUOTED(level) #level
-#define TEXT(level) QUOTED(level)
-
-/* Instead of its own, a level may have the gradients of one whose vectors are the same. */
-#if !defined(MLBACKENDS_GRADIENTS)
-#define MLBACKENDS_GRADIENTS MLBACKENDS_LEVEL
 #endif
-#define GRADIENTS_NAMED(level) JOINED(mlbackends_attention_gradients_level_, level)
 
-extern "C" const GradientsLevel GRADIENTS_NAMED(MLBACKENDS_GRADIENTS);
+extern "C" const GradientsLevel GRADIENTS_NAMED(MLBACKENDS_REST);
 extern "C" const Level NAMED(MLBACKENDS_LEVEL);
-const Level NAMED(MLBACKENDS_LEVEL) = {TEXT(MLBACKENDS_LEVEL), VECTOR_BYTES, &GRADIENTS_NAMED(MLBACKENDS_GRADIENTS), scratch_bytes, run};
+const Level NAMED(MLBACKENDS_LEVEL) = {TEXT(MLBACKENDS_LEVEL), VECTOR_BYTES, &GRADIENTS_NAMED(MLBACKENDS_REST), scratch_bytes, run};
