@@ -499,12 +499,12 @@ int wrong_results(int step) {
   return wrong;
 }
 
-/* Leave the problems of up to a million products, and one batch of each. */
+/* Leave the problems of up to 300,000 products, and one batch of each. */
 std::vector<Case> small_ones(const std::vector<Case> &cases) {
   std::vector<Case> small;
   for (Case c : cases) {
     c.batch = 1;
-    if (c.heads * c.length * c.keys * (c.width + c.value_width) <= 1000000) small.push_back(c);
+    if (c.heads * c.length * c.keys * (c.width + c.value_width) <= 300000) small.push_back(c);
   }
   return small;
 }
