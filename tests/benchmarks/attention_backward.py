@@ -66,7 +66,7 @@ def calls(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     out, sums = aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, 0.0, case.causal
     )
-    arrays = [as_numpy(each) for each in (query, key, value)]
+    arrays = (as_numpy(query), as_numpy(key), as_numpy(value))
     spec = TensorSpec(shape, case.dtype, requires_grad=True)
     problem = AttentionProblem(query=spec, key=spec, value=spec, is_causal=case.causal)
     of_output, result = as_numpy(grad_out), as_numpy(out)

@@ -42,7 +42,7 @@ def exact(array: Any, dtype: str) -> Any:
 
 
 def spec(array: Any, dtype: str) -> TensorSpec:
-    strides = None
+    strides: tuple[int, ...] = ()
     if array.size:  # numpy says 0 where there is nothing
         strides = tuple(stride // array.itemsize for stride in array.strides)
     return TensorSpec(array.shape, dtype, strides=strides, requires_grad=dtype != "bool")
@@ -57,6 +57,18 @@ def told(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more
     query, key, value = (spec(array, dtype) for array in arrays)
     given_mask = None if mask is None else spec(mask, mask_dtype or dtype)
     return AttentionProblem(query=query, key=key, value=value, mask=given_mask, **more)
+
+
+def attended(problem: AttentionProblem, arrays: Any, mask: Any) -> tuple[Any, Any]:
+    query, key, value = arrays
+    return forward.attend(problem, query, key, value, mask, logsumexp=True)
+
+
+def differentiated(
+    problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any, out: Any, sums: Any
+) -> tuple[Any, Any, Any, Any]:
+    query, key, value = arrays
+    return gradients.differentiate(problem, grad_out, query, key, value, mask, out, sums)
 
 
 def weights_of(problem: AttentionProblem, query: Any, key: Any, mask: Any) -> tuple[Any, Any]:
@@ -102,12 +114,13 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
     weights, sums = weights_of(problem, query, key, mask)
     factor = 1.0
     if problem.dropout:
+        assert problem.seed is not None
         rows = range(problem.query_length)
         kept = dropping.kept(problem.seed, problem.dropout, leading, rows, problem.key_length)
         factor = kept / (1 - problem.dropout)
     used = weights * factor
 
-    def products(query: Any, key: Any, value: Any, grad_out: Any, scale: float, sign: int) -> Any:
+    def products(sign: int, query: Any, key: Any, value: Any, grad_out: Any, scale: float) -> Any:
         along = (grad_out * (used @ value)).sum(-1, keepdims=True)
         for_scores = used * (grad_out @ value.swapaxes(-1, -2)) + sign * weights * along
         for_mask = None
@@ -123,8 +136,8 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
     given = (query, key, value, grad_out, scale)
     return (
         (used @ value, sums),
-        products(*given, -1),
-        products(*map(abs, given), 1),  # what errors are in proportion to: nothing cancels
+        products(-1, *given),
+        products(1, *map(abs, given)),  # what errors are in proportion to: nothing cancels
     )
 
 
@@ -144,7 +157,7 @@ def errors(
     grad_out = stored(drawn(9, problem.output_shape)[0], dtype)
     (out, sums), want, sizes = wanted(problem, exact(grad_out, dtype), wide, wide_mask)
     sums = sums.astype("float64" if dtype == "float64" else "float32")
-    found = gradients.differentiate(problem, grad_out, *arrays, mask, stored(out, dtype), sums)
+    found = differentiated(problem, grad_out, arrays, mask, stored(out, dtype), sums)
     dtypes = (dtype, dtype, dtype, mask_dtype or dtype)
     assert (found[3] is None) == (want[3] is None)
     told_errors = []
@@ -215,7 +228,7 @@ def test_where_everything_is_dropped_nothing_has_a_gradient() -> None:
     problem = told(arrays, "float32", dropout=1.0, seed=1)
     out = np.zeros(problem.output_shape, "float32")
     sums = np.ones(problem.output_shape[:-1], "float32")
-    found = gradients.differentiate(problem, out + 1, *arrays, None, out, sums)
+    found = differentiated(problem, out + 1, arrays, None, out, sums)
     assert not any(array.any() for array in found[:3])
 
 
@@ -265,20 +278,14 @@ def test_gradients_are_the_slopes_of_the_forward_pass() -> None:
     """By central differences of the library's own forward pass, one element after the other."""
     arrays = drawn(4, (1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 2))
     mask, grad_out = drawn(5, (3, 5), (1, 2, 3, 2))
-    more = {"dropout": 0.4, "seed": 11, "scale": 0.8}
-
-    def through(mask: Any, *tensors: Any) -> Any:
-        problem = told(tensors, "float64", mask, **more)
-        return forward.attend(problem, *tensors, mask, logsumexp=True)
-
-    problem = told(arrays, "float64", mask, **more)
-    found = gradients.differentiate(problem, grad_out, *arrays, mask, *through(mask, *arrays))
+    problem = told(arrays, "float64", mask, dropout=0.4, seed=11, scale=0.8)
+    found = differentiated(problem, grad_out, arrays, mask, *attended(problem, arrays, mask))
     for tensor, gradient in zip((*arrays, mask), found, strict=True):
         for place in np.ndindex(tensor.shape):
             before, ends = tensor[place], []
             for step in (1e-5, -1e-5):
                 tensor[place] = before + step
-                ends.append((through(mask, *arrays)[0] * grad_out).sum())
+                ends.append((attended(problem, arrays, mask)[0] * grad_out).sum())
             tensor[place] = before
             assert gradient[place] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-8)
 
@@ -290,7 +297,7 @@ def test_rows_may_lie_as_they_like() -> None:
     plain = [array.astype("float32") for array in drawn(1, *[(2, 3, 30, 8)] * 5)]
     problem = told(plain[:3], "float32")
     sums = np.zeros((2, 3, 30), "float32") + 4
-    want = gradients.differentiate(problem, plain[3], *plain[:3], None, plain[4], sums)
+    want = differentiated(problem, plain[3], plain[:3], None, plain[4], sums)
     swapped = [np.ascontiguousarray(each.swapaxes(1, 2)).swapaxes(1, 2) for each in plain]
     backwards = [np.ascontiguousarray(each[:, :, ::-1])[:, :, ::-1] for each in plain]
     apart = [np.pad(each, ((0, 0), (0, 0), (0, 0), (0, 5)))[..., :8] for each in plain]
@@ -298,9 +305,9 @@ def test_rows_may_lie_as_they_like() -> None:
         asked = told((query, key, value), "float32")
         found = gradients.differentiate(asked, grad_out, query, key, value, None, out, sums)
         assert all(map(np.array_equal, found[:3], want[:3]))
-    assert gradients.differentiate(
-        told(swapped[:3], "float32"), swapped[3], *swapped[:3], None, swapped[4], sums
-    )[0].strides == (swapped[0].strides)
+    asked = told(swapped[:3], "float32")
+    found = differentiated(asked, swapped[3], swapped[:3], None, swapped[4], sums)
+    assert found[0].strides == swapped[0].strides
 
 
 def test_a_gradient_that_is_one_number_for_all_is_read_as_one() -> None:
@@ -308,8 +315,8 @@ def test_a_gradient_that_is_one_number_for_all_is_read_as_one() -> None:
     arrays = [array.astype("float32") for array in drawn(1, *[(1, 2, 9, 8)] * 4)]
     problem, sums = told(arrays[:3], "float32"), np.zeros((1, 2, 9), "float32") + 3
     ones = np.broadcast_to(np.float32(1), (1, 2, 9, 8))
-    found = gradients.differentiate(problem, ones, *arrays[:3], None, arrays[3], sums)
-    want = gradients.differentiate(problem, ones.copy(), *arrays[:3], None, arrays[3], sums)
+    found = differentiated(problem, ones, arrays[:3], None, arrays[3], sums)
+    want = differentiated(problem, ones.copy(), arrays[:3], None, arrays[3], sums)
     assert all(map(np.array_equal, found[:3], want[:3]))
 
 
@@ -318,7 +325,7 @@ def test_without_rows_or_keys_gradients_are_zeros(shape: tuple[int, int]) -> Non
     rows, keys = shape
     arrays = [np.ones((1, 2, length, 4), "float32") for length in (rows, keys, keys)]
     out, sums = np.zeros((1, 2, rows, 4), "float32"), np.zeros((1, 2, rows), "float32")
-    found = gradients.differentiate(told(arrays, "float32"), out, *arrays, None, out, sums)
+    found = differentiated(told(arrays, "float32"), out, arrays, None, out, sums)
     for array, gradient in zip(arrays, found, strict=False):
         assert gradient.shape == array.shape and not gradient.any()
 
@@ -374,12 +381,12 @@ def test_the_result_does_not_depend_on_threads_or_interruptions(
     arrays = [stored(array, dtype) for array in drawn(1, *shapes)]
     mask = stored(drawn(2, (300, 700))[0], dtype)
     problem = told(arrays, dtype, mask, enable_gqa=True, dropout=0.2, seed=5)
-    out, sums = forward.attend(problem, *arrays, mask, logsumexp=True)
+    out, sums = attended(problem, arrays, mask)
 
     def computed(threads: int, milliseconds: int) -> Any:
         any_threads(threads)
         monkeypatch.setattr(forward, "_MILLISECONDS", milliseconds)
-        return gradients.differentiate(problem, out, *arrays, mask, out, sums)
+        return differentiated(problem, out, arrays, mask, out, sums)
 
     want = computed(1, 50)
     for threads, milliseconds in ((1, 1), (2, 50), (2, 1), (3, 50), (16, 1)):
