@@ -163,13 +163,12 @@ def compile_attention(
     root: Path = ROOT,
     *,
     extra: Sequence[str] = (),
-    without: Sequence[str] = (),
     machine: str = "",
 ) -> None:
     """Compile the library of attention on the CPU, its kernels once for each instruction set.
 
-    extra: more flags, as a sanitizer's. without: what gets none of these, as "kernel_avx2". machine:
-    another processor, for which CC compiles; the library is then not tried. Raises NotCompiled.
+    extra: more flags, as a sanitizer's. machine: another processor, for which CC compiles; the library
+    is then not tried. Raises NotCompiled.
     """
     _require_platform("the library of attention")
     folder = root / "kernels" / "native" / "attention"
@@ -190,8 +189,7 @@ def compile_attention(
             source, flags = units[name]
             made = str(Path(objects, f"{name}.o"))
             try:
-                more = () if name in without else extra
-                _run([*compiler, *CPP_FLAGS, *more, *flags, "-c", "-o", made, str(source)])
+                _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
             except NotCompiled:
                 if source not in kernels.values() or _knows(compiler, [*CPP_FLAGS, *flags]):
                     raise

@@ -30,8 +30,6 @@ KINDS = {
     "thread": ("-fsanitize=thread",),
 }
 FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer")
-#: Each path of it but one is avx512_bf16's too, so that only --every looks into it.
-ALIKE = "kernel_avx512"
 #: A program that says no more than that a sanitizer's libraries are there and that it starts.
 LEAST = "int main() { return 0; }\n"
 
@@ -59,12 +57,11 @@ def lacking(kind: str, folder: Path) -> str:
     return ""
 
 
-def build(kind: str, folder: Path, *, every: bool) -> Path:
+def build(kind: str, folder: Path) -> Path:
     """Compile the library and the program that calls it. Raises where either does not compile."""
     library, program = folder / "attention.so", folder / "grid"
     flags = [*KINDS[kind], *FLAGS]
-    extra = [*flags, "-DMLBACKENDS_EMULATED_PAIRS"]
-    hook().compile_attention(library, extra=extra, without=() if every else (ALIKE,))
+    hook().compile_attention(library, extra=[*flags, "-DMLBACKENDS_EMULATED_PAIRS"])
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
     compiler = ["c++", "-std=c++20", "-pthread", *flags, include, str(HERE / "attention_grid.cpp")]
     linked = [str(library), f"-Wl,-rpath,{folder}", "-o", str(program)]
@@ -87,11 +84,8 @@ def main(words: list[str]) -> int:
             if why := lacking(kind, Path(folder)):
                 print(f"skipped: no {kind} sanitizer works here: {why}", flush=True)
                 continue
-            command = [
-                str(build(kind, Path(folder), every=asked.every)),
-                kind,
-                *(["every"] * asked.every),
-            ]
+            program = build(kind, Path(folder))
+            command = [str(program), kind, *(["every"] * asked.every)]
             done = subprocess.run(command, env={**os.environ, **options}, check=False, timeout=1800)
             ended = "clean" if not done.returncode else f"ended with {done.returncode}"
             print(f"{kind}: {ended}", flush=True)
