@@ -22,6 +22,10 @@ from mlbackends.kernels.tensors.arithmetic import numpy
 if TYPE_CHECKING:
     from mlbackends.model.problem import AttentionProblem
 
+#: The largest log-sum-exp whose last place, in float32, is fine enough for weights of this element type;
+#: above, weights are computed an additional time.
+_FINE = {"float64": 12.0, "float32": 12.0, "float16": 256.0, "bfloat16": 2048.0}
+
 
 def differentiate(
     problem: AttentionProblem,
@@ -69,16 +73,29 @@ def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> Non
     operations = 4 * prod(out.shape[:-2]) * rows * keys * (key.shape[-1] + out.shape[-1])
     threads = worth(operations, 2 * (key.size + value.size) * out.itemsize)
     packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)
+    refined = (
+        numpy().empty((3, logsumexp.size), logsumexp.dtype) if _coarse(problem, logsumexp) else None
+    )
     gradients = GRADIENTS.pack(
         *(each.ctypes.data for each in (grad_out, for_query, for_key, for_value)),
-        0 if for_mask is None else for_mask.ctypes.data,
+        *(0 if each is None else each.ctypes.data for each in (for_mask, refined)),
         *(*strides(grad_out, 3), *strides(for_query, 3), *strides(for_key, 3)),
         *(*strides(for_value, 3), *((0,) * 4 if for_mask is None else strides(for_mask, 4))),
     )
     functions = library()
     needed = functions.mlbackends_attention_gradients_workspace(packed(0) + gradients)
     workspace = numpy().empty(needed, "uint8")
-    through(functions.mlbackends_attention_backward, packed(workspace.ctypes.data) + gradients)
+    asked = packed(workspace.ctypes.data) + gradients
+    if refined is not None:
+        through(functions.mlbackends_attention_refine, asked)
+    through(functions.mlbackends_attention_backward, asked)
+
+
+def _coarse(problem: AttentionProblem, logsumexp: Any) -> bool:
+    """Tell whether a log-sum-exp is so large that it tells the weights of its row no better than roughly."""
+    np = numpy()
+    largest = np.abs(logsumexp, where=np.isfinite(logsumexp), out=np.zeros_like(logsumexp)).max()
+    return bool(largest > _FINE[problem.dtype])
 
 
 def _along_rows(array: Any) -> Any:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 FILE = "attention.so"
 #: MLBACKENDS_ATTENTION_ABI of problem.h.
-ABI = 3
+ABI = 4
 #: The fields of mlbackends_attention_problem, in its order; see problem.h.
 PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
 #: Where two of them lie, and how they are written.
 WORKSPACE, THREADS = (6 * 8, struct.Struct("=Q")), (PROBLEM.size - 8, struct.Struct("=i"))
 #: What mlbackends_attention_gradients has behind its problem.
-GRADIENTS = struct.Struct("=5Q 16q")
+GRADIENTS = struct.Struct("=6Q 16q")
 #: The fields of mlbackends_attention_owner and mlbackends_attention_layout; see planned.h.
 OWNER, LAYOUT = struct.Struct("=QqQ"), struct.Struct("=4q 4q Q q")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
@@ -72,7 +72,7 @@ def library() -> ctypes.CDLL:
     found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
     asking = ("workspace", "scratch", "gradients_workspace", "gradients_scratch")
-    for name in (*asking, "forward", "backward"):
+    for name in (*asking, "forward", "refine", "backward"):
         function = getattr(found, f"mlbackends_attention_{name}")
         more = () if name in asking else (ctypes.c_int64, ctypes.c_int64)
         function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_char_p, *more)

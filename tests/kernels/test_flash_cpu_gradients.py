@@ -348,6 +348,61 @@ def test_large_scores_make_nothing_infinite(scale: float) -> None:
     assert all(np.isfinite(array).all() for array in found[:3])
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [4, 16, 203])
+@pytest.mark.parametrize("scale", [10.0, -30.0])
+@pytest.mark.parametrize("kind", ["plain", "causal", "float", "dropout"])
+def test_large_scores_are_as_exact_as_in_the_plain_formula(
+    dtype: str, rows: int, scale: float, kind: str, level: str
+) -> None:
+    """One number for each row tells its weights no better than its own last place, here too coarse."""
+    shapes = [(1, 2, rows, 16), (1, 2, 203, 16), (1, 2, 203, 16), (1, 2, rows, 16)]
+    *arrays, grad_out = (array.astype(dtype) for array in drawn(4, *shapes))
+    more: dict[str, Any] = {"is_causal": kind == "causal"}
+    mask = drawn(5, (rows, 203))[0].astype(dtype) if kind == "float" else None
+    if kind == "dropout":
+        more.update(dropout=0.3, seed=11)
+    problem = told(arrays, dtype, mask, scale=scale, **more)
+    with library.lowered(level):
+        out, sums = forward.attend(problem, *arrays, mask, logsumexp=True)
+        found = gradients.differentiate(problem, grad_out, *arrays, mask, out, sums)
+    wide = np.longdouble if dtype == "float64" else np.float64
+    inputs = [[array.astype(kind) for array in (grad_out, *arrays)] for kind in (wide, dtype)]
+    masks = [None if mask is None else mask.astype(kind) for kind in (wide, dtype)]
+    want, plain = (
+        wanted(problem, each[0], each[1:], one)[1] for each, one in zip(inputs, masks, strict=True)
+    )
+    for array, right, other in zip(found, want, plain, strict=True):
+        if right is None:
+            continue
+        allowed = np.abs(other - right).max() + 4 * STEP[dtype] * np.abs(right).max()
+        assert np.abs(array - right).max() <= 4 * allowed
+
+
+@pytest.mark.parametrize("scale", [0.25, 30.0])
+def test_gradients_of_parts_of_the_keys_add_up(scale: float) -> None:
+    """As where each of several machines has a part of the keys, and all know result and log-sum-exp."""
+    query, key, value, grad_out = (
+        array.astype("float32") for array in drawn(1, *[(1, 2, 64, 16)] * 4)
+    )
+    problem = told((query, key, value), "float32", scale=scale)
+    out, sums = forward.attend(problem, query, key, value, logsumexp=True)
+    whole = gradients.differentiate(problem, grad_out, query, key, value, None, out, sums)
+    parts = []
+    for keys in (slice(0, 24), slice(24, 64)):
+        some = [array[:, :, keys].copy() for array in (key, value)]
+        part = told((query, *some), "float32", scale=scale)
+        parts.append(gradients.differentiate(part, grad_out, query, *some, None, out, sums))
+    together = (
+        parts[0][0] + parts[1][0],
+        *(np.concatenate([part[place] for part in parts], axis=-2) for place in (1, 2)),
+    )
+    allowed = 1e-3 if scale > 1 else 1e-5  # scores of some hundreds are no finer themselves
+    for found, right in zip(together, whole, strict=False):
+        assert np.abs(found - right).max() <= allowed * np.abs(right).max()
+
+
 def test_a_row_of_nan_does_not_reach_other_rows_of_the_query() -> None:
     query, key, value = (array.astype("float32") for array in drawn(1, *[(1, 1, 40, 8)] * 3))
     query[0, 0, 3] = np.nan
@@ -430,7 +485,7 @@ def test_a_thread_needs_little_memory_at_any_length(dtype: str, level: str) -> N
                 numbers = [0] * 7 + sizes + [0] * 16 + [0, 1.0, 0.0, 0, 0]
                 asked = library.PROBLEM.pack(
                     *numbers, library.ELEMENTS[dtype], 0, 0, library.level(), 1
-                ) + library.GRADIENTS.pack(*[0] * 21)
+                ) + library.GRADIENTS.pack(*[0] * 22)
                 needed = library.library().mlbackends_attention_gradients_scratch(asked)
                 assert needed < 1 << 20, (width, rows, needed)
 

@@ -5,10 +5,12 @@
 
 namespace {
 
-/* What is known of each row: its log-sum-exp in powers of two, and delta; c is what scores are multiplied by. */
+/* What is known of each row: its log-sum-exp in powers of two; what is still to be taken from the exponents and what the
+   weights are still to be multiplied by, where the log-sum-exp is too coarse; and delta. c is what scores are multiplied
+   by. */
 template <class Real>
 struct Known {
-  const Real *exponent, *delta;
+  const Real *exponent, *shift, *factor, *delta;
   Real c;
 };
 
@@ -24,11 +26,13 @@ template <class T, int vectors, int degree, bool drops>
 static __attribute__((noinline)) void differentiate(typename T::Real *weights, typename T::Real *changes, int64_t keys,
                                                     const Known<typename T::Real> &known, const Dropped &where) {
   typedef typename T::Vector Vector;
-  Vector exponent[vectors], delta[vectors], factors[vectors][4];
+  Vector exponent[vectors], shift[vectors], rest[vectors], delta[vectors], factors[vectors][4];
   typename T::Wholes row[vectors];
 #pragma GCC unroll 8
   for (int v = 0; v < vectors; v++) {
     exponent[v] = load<T>(known.exponent + v * T::lanes);
+    shift[v] = load<T>(known.shift + v * T::lanes);
+    rest[v] = load<T>(known.factor + v * T::lanes);
     delta[v] = load<T>(known.delta + v * T::lanes);
     if (drops)
       for (int i = 0; i < T::lanes; i++) row[v][i] = (typename T::Whole)(where.row + v * T::lanes + i);
@@ -37,8 +41,8 @@ static __attribute__((noinline)) void differentiate(typename T::Real *weights, t
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) {
       typename T::Real *weight_at = weights + (k * vectors + v) * T::lanes, *change_at = changes + (k * vectors + v) * T::lanes;
-      const Vector power = load<T>(weight_at) * known.c - exponent[v];
-      const Vector weight = power_of_two<degree>(minimum(Vector{}, power));
+      const Vector power = load<T>(weight_at) * known.c - exponent[v] - shift[v];
+      const Vector weight = power_of_two<degree>(minimum(Vector{}, power)) * rest[v];
       if constexpr (drops) {
         typedef typename T::Wholes Wholes;
         typedef typename T::Whole Whole;
@@ -52,6 +56,54 @@ static __attribute__((noinline)) void differentiate(typename T::Real *weights, t
         store<T>(weight_at, weight);
       }
     }
+  }
+}
+
+/* Of each row so far: the largest exponent; the sum of weights, and of weights times their gradients, less that; and the
+   largest size of its scores. */
+template <class Real>
+struct Found {
+  Real *shift, *sum, *delta, *size;
+};
+
+/* Fold a tile into what was found of its rows. changes: the gradients of the weights. */
+template <class T, int vectors, int degree, bool drops>
+static __attribute__((noinline)) void refine(const typename T::Real *scores, const typename T::Real *changes, int64_t keys,
+                                             const typename T::Real *exponents, typename T::Real c, const Dropped &where,
+                                             const Found<typename T::Real> &found) {
+  typedef typename T::Vector Vector;
+  typedef typename T::Wholes Wholes;
+  typedef typename T::Whole Whole;
+  const Vector nothing = splat<T>(-(typename T::Real)__builtin_huge_val());
+  for (int v = 0; v < vectors; v++) {
+    const int64_t at = v * T::lanes;
+    const Vector exponent = load<T>(exponents + at), before = load<T>(found.shift + at);
+    Vector largest = before, size = load<T>(found.size + at), sum = {}, delta = {}, factors[4];
+    for (int64_t k = 0; k < keys; k++) {
+      const Vector score = load<T>(scores + (k * vectors + v) * T::lanes);
+      largest = maximum(score * c - exponent, largest);
+      size = maximum(score == nothing ? Vector{} : absolute<T>(score), size); /* not of the product: it is to be fused as in `differentiate` */
+    }
+    const Vector from = largest == nothing ? Vector{} : largest;
+    for (int64_t k = 0; k < keys; k++) {
+      const Vector weight = power_of_two<degree>(load<T>(scores + (k * vectors + v) * T::lanes) * c - exponent - from);
+      Vector change = load<T>(changes + (k * vectors + v) * T::lanes);
+      if constexpr (drops) {
+        if (k % 4 == 0) {
+          Wholes row;
+          for (int i = 0; i < T::lanes; i++) row[i] = (Whole)(where.row + at + i);
+          dropped<T>(where.dropping, Wholes{} + (Whole)((where.key + k) / 4), row, Wholes{} + (Whole)where.head, where.batch, factors);
+        }
+        change *= factors[k % 4];
+      }
+      sum += weight;
+      delta += weight * change;
+    }
+    const Vector kept = power_of_two<degree>(before - from);
+    store<T>(found.shift + at, largest);
+    store<T>(found.size + at, size);
+    store<T>(found.sum + at, load<T>(found.sum + at) * kept + sum);
+    store<T>(found.delta + at, load<T>(found.delta + at) * kept + delta);
   }
 }
 

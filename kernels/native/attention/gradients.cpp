@@ -117,6 +117,7 @@ void work_at(Job *job, int64_t number, char *scratch) {
 }
 
 GradientsTask numbered(const GradientsPlan &plan, int64_t number) {
+  if (plan.refine_tasks) return {REFINE, number / plan.row_blocks, number % plan.row_blocks, nullptr};
   if (number < plan.key_tasks) return {KEYS, number / plan.key_blocks, number % plan.key_blocks, nullptr};
   number -= plan.key_tasks;
   if (number < plan.row_tasks) return {ROWS, number / plan.row_blocks, plan.row_blocks - 1 - number % plan.row_blocks, nullptr};
@@ -164,9 +165,8 @@ EXPORTED int64_t mlbackends_attention_gradients_scratch(const Problem *problem) 
   return level_of(problem->forward.level)->gradients->scratch_bytes(&plan) + (plan.one_pass ? plan.sums_bytes : 0);
 }
 
-EXPORTED int64_t mlbackends_attention_backward(const Problem *problem, int64_t from, int64_t milliseconds) {
-  if (is_empty(problem->forward)) return -1;
-  const GradientsPlan plan = planned(*problem);
+static int64_t advance(const GradientsPlan &plan, int64_t from, int64_t milliseconds) {
+  const Problem *problem = plan.problem;
   Job job = {};
   job.plan = &plan;
   job.level = level_of(problem->forward.level)->gradients;
@@ -184,4 +184,16 @@ EXPORTED int64_t mlbackends_attention_backward(const Problem *problem, int64_t f
   bool done = job.state->next_unit >= plan.units && job.state->next_task >= plan.tasks;
   for (int64_t i = 0; i < job.slot_count; i++) done &= job.slots[i].unit < 0;
   return done ? -1 : job.began ? 1 : -2;
+}
+
+EXPORTED int64_t mlbackends_attention_refine(const Problem *problem, int64_t from, int64_t milliseconds) {
+  if (is_empty(problem->forward)) return -1;
+  GradientsPlan plan = planned(*problem);
+  plan.one_pass = false;
+  plan.tasks = plan.refine_tasks = problem->forward.batch * problem->forward.heads * plan.row_blocks;
+  return advance(plan, from, milliseconds);
+}
+
+EXPORTED int64_t mlbackends_attention_backward(const Problem *problem, int64_t from, int64_t milliseconds) {
+  return is_empty(problem->forward) ? -1 : advance(planned(*problem), from, milliseconds);
 }

@@ -38,7 +38,7 @@ struct Gradients {
     Real *key_sum, *value_sum;        /* (groups of columns, keys, columns) */
     Real *key, *value;                /* (keys, head_dim or value_dim), widened */
     Real *mask_sum;                   /* (keys, rows) */
-    Real *exponent, *delta;           /* (rows) */
+    Real *exponent, *shift, *factor, *delta, *sum_of_changes, *size_of_scores; /* (rows) */
     int64_t *limits;                  /* (rows): how many keys a row sees */
 
     Memory(const GradientsPlan &plan, Scratch &scratch) {
@@ -58,7 +58,11 @@ struct Gradients {
       value = scratch.take<Real>(widens ? keys * p.value_dim : 0);
       mask_sum = scratch.take<Real>(plan.mask_tasks ? keys * rows : 0);
       exponent = scratch.take<Real>(rows);
+      shift = scratch.take<Real>(rows);
+      factor = scratch.take<Real>(rows);
       delta = scratch.take<Real>(rows);
+      sum_of_changes = scratch.take<Real>(rows);
+      size_of_scores = scratch.take<Real>(rows);
       limits = scratch.take<int64_t>(rows);
     }
   };
@@ -99,6 +103,7 @@ struct Gradients {
       case KEYS: return add_keys(asked.block, nullptr, false);
       case ROWS: return add_rows(asked.unit, asked.block);
       case MASK: return add_mask_block(asked.unit);
+      case REFINE: return refine_rows(asked.unit, asked.block);
     }
   }
 
@@ -168,6 +173,44 @@ struct Gradients {
     write_mask(batch, head, row_block, key_block);
   }
 
+  /* What one number for each row cannot tell of its weights; see problem.h. */
+  void refine_rows(int64_t number, int64_t block) {
+    task.batch = number / p.heads;
+    task.head = number % p.heads;
+    bring_rows(block, false);
+    for (int64_t row = 0; row < row_groups.vectors * T::lanes; row++) {
+      memory.shift[row] = -(Real)__builtin_huge_val();
+      memory.factor[row] = memory.sum_of_changes[row] = memory.size_of_scores[row] = 0;
+    }
+    int64_t last = 0;
+    for (int64_t group = 0; group < row_groups.count; group++) last = group_limit[group] > last ? group_limit[group] : last;
+    for (int64_t first = 0; first < last; first += plan.block_keys) {
+      const int64_t count = p.key_length - first < plan.block_keys ? p.key_length - first : plan.block_keys;
+      refine_tile(bring_keys(first, count, true, true));
+    }
+    Real *shifts = (Real *)g.refined + first_place(), *factors = shifts + all_rows(), *deltas = factors + all_rows();
+    for (int64_t row = 0; row < task.last_row - task.first_row; row++) {
+      const Real sum = memory.factor[row];
+      const bool whole = is_whole(row, sum);
+      shifts[row] = whole ? memory.shift[row] : 0;
+      factors[row] = whole ? 1 / sum : 1;
+      deltas[row] = whole ? memory.sum_of_changes[row] / sum : memory.delta[row];
+    }
+  }
+
+  /* Tell whether the weights of a row would have the sum of 1 but for the rounding of its scores and its log-sum-exp. Else
+     that is of more keys than these, and is right as it is. */
+  bool is_whole(int64_t row, Real sum) const {
+    if (!(sum > 0)) return false;
+    const double off = (double)memory.shift[row] + logarithm(sum) * 1.4426950408889634;
+    const double place = sizeof(Real) == 8 ? 0x1p-52 : 0x1p-23;
+    return (off < 0 ? -off : off) <= 4 * place * (1 + scaling.power() * memory.size_of_scores[row]);
+  }
+
+  /* Where the rows at hand stand among those of all heads and batches, and how many those are. */
+  int64_t first_place() const { return (task.batch * p.heads + task.head) * p.query_length + task.first_row; }
+  int64_t all_rows() const { return p.batch * p.heads * p.query_length; }
+
   /* The rows from which on something is seen of the keys from `first` on. */
   int64_t first_block_that_sees(int64_t first) const {
     const int64_t row = first - p.diagonal;
@@ -205,7 +248,7 @@ struct Gradients {
     }
   }
 
-  void bring_rows(int64_t block) {
+  void bring_rows(int64_t block, bool refined_too = true) {
     task.first_row = block * plan.block_rows;
     task.last_row = p.query_length < task.first_row + plan.block_rows ? p.query_length : task.first_row + plan.block_rows;
     const int64_t rows = task.last_row - task.first_row;
@@ -216,12 +259,17 @@ struct Gradients {
     const int64_t stride = g.of_output_strides[2] * size;
     lay(of_output, stride, p.value_dim, value_groups, 1, memory.output_rows, memory.output_lanes);
     dot(of_output, stride, output_row(task, task.first_row), p.output_strides[2] * size);
-    const int64_t first = (task.batch * p.heads + task.head) * p.query_length + task.first_row;
+    const int64_t first = first_place();
+    const Real *refined = (const Real *)g.refined + first;
     for (int64_t group = 0; group < row_groups.count; group++) group_limit[group] = 0;
     for (int64_t group = 0, row = 0; group < row_groups.count; group++)
       for (int64_t i = 0; i < row_groups.width(group); i++, row++) {
         const double sum = row >= rows ? 0 : sizeof(Real) == 8 ? ((const double *)p.logsumexp)[first + row] : (double)((const float *)p.logsumexp)[first + row];
         memory.exponent[row] = (Real)(sum * 1.4426950408889634);
+        const bool is_refined = refined_too && g.refined && row < rows;
+        memory.shift[row] = is_refined ? refined[row] : 0;
+        memory.factor[row] = is_refined ? refined[all_rows() + row] : 1;
+        if (is_refined) memory.delta[row] = refined[2 * all_rows() + row];
         memory.limits[row] = row < rows ? task.limit(task.first_row + row) : group_limit[group];
         if (memory.limits[row] > group_limit[group]) group_limit[group] = memory.limits[row];
       }
@@ -309,16 +357,12 @@ struct Gradients {
   bool add_tile(const Tile &tile, bool with_keys, bool with_query) {
     bool any = false;
     for (int64_t first = 0; first < tile.count; first += strip_keys) {
-      const int64_t count = tile.count - first < strip_keys ? tile.count - first : strip_keys;
-      const Tile strip = {tile.first + first, count, tile.key + first * tile.key_stride, tile.value + first * tile.value_stride,
-                          tile.key_stride, tile.value_stride};
+      const Tile strip = strip_of(tile, first);
       Part<Real> parts[64];
       int64_t seen = 0;
       for (int64_t group = 0; group < row_groups.count; group++) {
-        const int64_t at = row_groups.first(group), left = task.last_row - task.first_row - at;
         Part<Real> &part = parts[group];
-        part = {memory.weights + at * strip_keys, memory.changes + at * strip_keys, row_groups.width(group), at,
-                left < row_groups.width(group) ? left : row_groups.width(group), 0};
+        part = part_of(group);
         with_vectors<Score>(row_groups.vectors_in(group), *this, group, strip, part);
         if (part.keys > seen) seen = part.keys;
       }
@@ -341,6 +385,51 @@ struct Gradients {
     return any;
   }
 
+  Tile strip_of(const Tile &tile, int64_t first) const {
+    const int64_t count = tile.count - first < strip_keys ? tile.count - first : strip_keys;
+    return {tile.first + first, count, tile.key + first * tile.key_stride, tile.value + first * tile.value_stride,
+            tile.key_stride, tile.value_stride};
+  }
+
+  Part<Real> part_of(int64_t group) const {
+    const int64_t at = row_groups.first(group), left = task.last_row - task.first_row - at;
+    return {memory.weights + at * strip_keys, memory.changes + at * strip_keys, row_groups.width(group), at,
+            left < row_groups.width(group) ? left : row_groups.width(group), 0};
+  }
+
+  void refine_tile(const Tile &tile) {
+    for (int64_t first = 0; first < tile.count; first += strip_keys) {
+      const Tile strip = strip_of(tile, first);
+      for (int64_t group = 0; group < row_groups.count; group++) {
+        Part<Real> part = part_of(group);
+        with_vectors<Refine>(row_groups.vectors_in(group), *this, group, strip, part);
+      }
+    }
+  }
+
+  struct Refine {
+    template <int vectors>
+    static void call(Gradients &self, int64_t group, const Tile &strip, Part<Real> &part) {
+      self.template refine_group<vectors>(group, strip, part);
+    }
+  };
+
+  template <int vectors>
+  void refine_group(int64_t group, const Tile &strip, Part<Real> &part) {
+    if (!score<vectors>(group, strip, part)) return;
+    const Real *exponents = memory.exponent + part.first_row, c = (Real)scaling.power();
+    const Found<Real> found = {memory.shift + part.first_row, memory.factor + part.first_row, memory.sum_of_changes + part.first_row, memory.size_of_scores + part.first_row};
+    const Dropped where = dropped_of(part, strip);
+    if (p.dropout > 0)
+      refine<T, vectors, degree, true>(part.weights, part.changes, part.keys, exponents, c, where, found);
+    else
+      refine<T, vectors, degree, false>(part.weights, part.changes, part.keys, exponents, c, where, found);
+  }
+
+  Dropped dropped_of(const Part<Real> &part, const Tile &strip) const {
+    return {dropping, p.first_batch + task.batch, task.head, task.first_row + part.first_row, strip.first};
+  }
+
   struct Score {
     template <int vectors>
     static void call(Gradients &self, int64_t group, const Tile &strip, Part<Real> &part) {
@@ -348,13 +437,13 @@ struct Gradients {
     }
   };
 
-  /* The weights and changes of a group; `part.keys` is how many keys of the strip it sees, in whole steps of a product
-     whose rows behind are zeros. */
+  /* Scores and the gradients of weights, where those and changes are to be; `part.keys` is how many keys of the strip
+     the group sees. Tell whether it is any. */
   template <int vectors>
-  void score_group(int64_t group, const Tile &strip, Part<Real> &part) {
+  bool score(int64_t group, const Tile &strip, Part<Real> &part) {
     const int64_t *limits = memory.limits + part.first_row;
     const int64_t left = group_limit[group] - strip.first, keys = left < strip.count ? left : strip.count;
-    if (keys <= 0) return;
+    if (keys <= 0) return false;
     Real ignored[vectors * T::lanes] = {};
     Real *weights = (Real *)part.weights, *changes = (Real *)part.changes;
     MaskRows<T, vectors> mask;
@@ -364,7 +453,7 @@ struct Gradients {
       find_mask<T, vectors>(task, task.first_row + part.first_row, part.rows, mask);
       if (!is_added) {
         const Sight found = sight(mask, strip.first, keys);
-        if (found == NOTHING) return;
+        if (found == NOTHING) return false;
         masked = found == SOME;
       }
     }
@@ -379,14 +468,21 @@ struct Gradients {
       hide<T, vectors>(weights, keys, relative, ignored);
     }
     score_all<P, vectors>(strip.value, strip.value_stride, keys, memory.output_lanes + part.first_row * p.value_dim, p.value_dim, changes, ignored);
-    const Known<Real> known = {memory.exponent + part.first_row, memory.delta + part.first_row, (Real)scaling.power()};
-    if (p.dropout > 0) {
-      const Dropped where = {dropping, p.first_batch + task.batch, task.head, task.first_row + part.first_row, strip.first};
+    return true;
+  }
+
+  /* The weights and changes of a group, in whole steps of a product whose rows behind are zeros. */
+  template <int vectors>
+  void score_group(int64_t group, const Tile &strip, Part<Real> &part) {
+    if (!score<vectors>(group, strip, part)) return;
+    Real *weights = (Real *)part.weights, *changes = (Real *)part.changes;
+    const int64_t at = part.first_row, keys = part.keys;
+    const Known<Real> known = {memory.exponent + at, memory.shift + at, memory.factor + at, memory.delta + at, (Real)scaling.power()};
+    const Dropped where = dropped_of(part, strip);
+    if (p.dropout > 0)
       differentiate<T, vectors, degree, true>(weights, changes, keys, known, where);
-    } else {
-      const Dropped nowhere = {dropping, 0, 0, 0, 0};
-      differentiate<T, vectors, degree, false>(weights, changes, keys, known, nowhere);
-    }
+    else
+      differentiate<T, vectors, degree, false>(weights, changes, keys, known, where);
     const int64_t behind = strip.count - keys < 8 ? strip.count - keys : 8;
     memset(weights + keys * vectors * T::lanes, 0, sizeof(Real) * (size_t)(behind * vectors * T::lanes));
     memset(changes + keys * vectors * T::lanes, 0, sizeof(Real) * (size_t)(behind * vectors * T::lanes));

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 3
+#define MLBACKENDS_ATTENTION_ABI 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,6 +47,7 @@ typedef struct mlbackends_attention_gradients {
   mlbackends_attention_problem forward;
   const void *of_output;
   void *query, *key, *value, *mask;
+  void *refined; /* what `refine` found; null where the log-sum-exp is exact enough */
   int64_t of_output_strides[3], query_strides[3], key_strides[3], value_strides[3], mask_strides[4];
 } mlbackends_attention_gradients;
 
@@ -70,9 +71,15 @@ int64_t mlbackends_attention_scratch(const mlbackends_attention_problem *problem
    at signals in between. The result does not depend on the threads or on the interruptions. */
 int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem, int64_t first, int64_t milliseconds);
 
-/* The same for gradients. What `backward` returns is what it is to be called with again; 0 begins. */
+/* The same for gradients. What `backward` and `refine` return is what they are to be called with again; 0 begins.
+
+   A log-sum-exp of one number tells weights no better than its own last place, which is coarse where scores are large.
+   Where it is of no more keys than these, `refine` computes, from the scores as `backward` will see them, what the weights
+   must be shifted and multiplied by to have the sum of 1, and delta from such weights: three arrays of (batch, heads, query_length) in `refined`, float64 for
+   float64, else float32. */
 int64_t mlbackends_attention_gradients_workspace(const mlbackends_attention_gradients *problem);
 int64_t mlbackends_attention_gradients_scratch(const mlbackends_attention_gradients *problem);
+int64_t mlbackends_attention_refine(const mlbackends_attention_gradients *problem, int64_t from, int64_t milliseconds);
 int64_t mlbackends_attention_backward(const mlbackends_attention_gradients *problem, int64_t from, int64_t milliseconds);
 
 #ifdef __cplusplus
