@@ -365,8 +365,9 @@ def test_large_scores_are_as_exact_as_in_the_plain_formula(
         more.update(dropout=0.3, seed=11)
     problem = told(arrays, dtype, mask, scale=scale, **more)
     with library.lowered(level):
-        out, sums = forward.attend(problem, *arrays, mask, logsumexp=True)
-        found = gradients.differentiate(problem, grad_out, *arrays, mask, out, sums)
+        query, key, value = arrays
+        out, sums = forward.attend(problem, query, key, value, mask, logsumexp=True)
+        found = differentiated(problem, grad_out, arrays, mask, out, sums)
     wide = np.longdouble if dtype == "float64" else np.float64
     inputs = [[array.astype(kind) for array in (grad_out, *arrays)] for kind in (wide, dtype)]
     masks = [None if mask is None else mask.astype(kind) for kind in (wide, dtype)]
@@ -393,7 +394,7 @@ def test_gradients_of_parts_of_the_keys_add_up(scale: float) -> None:
     for keys in (slice(0, 24), slice(24, 64)):
         some = [array[:, :, keys].copy() for array in (key, value)]
         part = told((query, *some), "float32", scale=scale)
-        parts.append(gradients.differentiate(part, grad_out, query, *some, None, out, sums))
+        parts.append(differentiated(part, grad_out, (query, *some), None, out, sums))
     together = (
         parts[0][0] + parts[1][0],
         *(np.concatenate([part[place] for part in parts], axis=-2) for place in (1, 2)),
