@@ -381,6 +381,20 @@ def test_large_scores_are_as_exact_as_in_the_plain_formula(
         assert np.abs(array - right).max() <= 4 * allowed
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("fill", [-1e4, float(np.finfo("float32").min), 1e30])
+def test_a_row_filled_with_one_large_number_is_a_mean(fill: float, dtype: str, level: str) -> None:
+    """As masks have it for what is padded. (At -1e9 float64 still sees scores that float32 does not.)"""
+    mask = np.zeros((70, 70))
+    mask[5], mask[9, :40] = fill, min(fill, -1e9)
+    with library.lowered(level):
+        arrays = drawn(6, *[(1, 2, 70, 16)] * 3)
+        assert (
+            max(errors(arrays, dtype, mask, "float64" if dtype == "float64" else "float32")) < 600
+        )
+
+
 @pytest.mark.parametrize("scale", [0.25, 30.0])
 def test_gradients_of_parts_of_the_keys_add_up(scale: float) -> None:
     """As where each of several machines has a part of the keys, and all know result and log-sum-exp."""

@@ -5,12 +5,11 @@
 
 namespace {
 
-/* What is known of each row: its log-sum-exp in powers of two; what is still to be taken from the exponents and what the
-   weights are still to be multiplied by, where the log-sum-exp is too coarse; and delta. c is what scores are multiplied
-   by. */
+/* What is known of each row: its log-sum-exp in powers of two; or, where that is too coarse, nothing of it (0), its largest
+   score and one divided by the sum of its weights less that; and delta. c is what scores are multiplied by. */
 template <class Real>
 struct Known {
-  const Real *exponent, *shift, *factor, *delta;
+  const Real *exponent, *largest, *factor, *delta;
   Real c;
 };
 
@@ -26,12 +25,12 @@ template <class T, int vectors, int degree, bool drops>
 static __attribute__((noinline)) void differentiate(typename T::Real *weights, typename T::Real *changes, int64_t keys,
                                                     const Known<typename T::Real> &known, const Dropped &where) {
   typedef typename T::Vector Vector;
-  Vector exponent[vectors], shift[vectors], rest[vectors], delta[vectors], factors[vectors][4];
+  Vector exponent[vectors], largest[vectors], rest[vectors], delta[vectors], factors[vectors][4];
   typename T::Wholes row[vectors];
 #pragma GCC unroll 8
   for (int v = 0; v < vectors; v++) {
     exponent[v] = load<T>(known.exponent + v * T::lanes);
-    shift[v] = load<T>(known.shift + v * T::lanes);
+    largest[v] = load<T>(known.largest + v * T::lanes);
     rest[v] = load<T>(known.factor + v * T::lanes);
     delta[v] = load<T>(known.delta + v * T::lanes);
     if (drops)
@@ -41,7 +40,7 @@ static __attribute__((noinline)) void differentiate(typename T::Real *weights, t
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) {
       typename T::Real *weight_at = weights + (k * vectors + v) * T::lanes, *change_at = changes + (k * vectors + v) * T::lanes;
-      const Vector power = load<T>(weight_at) * known.c - exponent[v] - shift[v];
+      const Vector power = (load<T>(weight_at) - largest[v]) * known.c - exponent[v];
       const Vector weight = power_of_two<degree>(minimum(Vector{}, power)) * rest[v];
       if constexpr (drops) {
         typedef typename T::Wholes Wholes;
@@ -59,34 +58,34 @@ static __attribute__((noinline)) void differentiate(typename T::Real *weights, t
   }
 }
 
-/* Of each row so far: the largest exponent; the sum of weights, and of weights times their gradients, less that; and the
-   largest size of its scores. */
+/* Of each row so far: the largest score; the sum of weights, and of weights times their gradients, less that; and the size
+   of its scores. */
 template <class Real>
 struct Found {
-  Real *shift, *sum, *delta, *size;
+  Real *largest, *sum, *delta, *size;
 };
 
 /* Fold a tile into what was found of its rows. changes: the gradients of the weights. */
 template <class T, int vectors, int degree, bool drops>
 static __attribute__((noinline)) void refine(const typename T::Real *scores, const typename T::Real *changes, int64_t keys,
-                                             const typename T::Real *exponents, typename T::Real c, const Dropped &where,
-                                             const Found<typename T::Real> &found) {
+                                             typename T::Real c, const Dropped &where, const Found<typename T::Real> &found) {
   typedef typename T::Vector Vector;
   typedef typename T::Wholes Wholes;
   typedef typename T::Whole Whole;
   const Vector nothing = splat<T>(-(typename T::Real)__builtin_huge_val());
+  const typename T::Real fill = -65536; /* what is less is no score, but a mask's */
   for (int v = 0; v < vectors; v++) {
     const int64_t at = v * T::lanes;
-    const Vector exponent = load<T>(exponents + at), before = load<T>(found.shift + at);
+    const Vector before = load<T>(found.largest + at);
     Vector largest = before, size = load<T>(found.size + at), sum = {}, delta = {}, factors[4];
     for (int64_t k = 0; k < keys; k++) {
       const Vector score = load<T>(scores + (k * vectors + v) * T::lanes);
-      largest = maximum(score * c - exponent, largest);
-      size = maximum(score == nothing ? Vector{} : absolute<T>(score), size); /* not of the product: it is to be fused as in `differentiate` */
+      largest = maximum(score, largest);
+      size = maximum(score < fill ? Vector{} : absolute<T>(score), size);
     }
     const Vector from = largest == nothing ? Vector{} : largest;
     for (int64_t k = 0; k < keys; k++) {
-      const Vector weight = power_of_two<degree>(load<T>(scores + (k * vectors + v) * T::lanes) * c - exponent - from);
+      const Vector weight = power_of_two<degree>((load<T>(scores + (k * vectors + v) * T::lanes) - from) * c);
       Vector change = load<T>(changes + (k * vectors + v) * T::lanes);
       if constexpr (drops) {
         if (k % 4 == 0) {
@@ -99,8 +98,8 @@ static __attribute__((noinline)) void refine(const typename T::Real *scores, con
       sum += weight;
       delta += weight * change;
     }
-    const Vector kept = power_of_two<degree>(before - from);
-    store<T>(found.shift + at, largest);
+    const Vector kept = power_of_two<degree>((before - from) * c);
+    store<T>(found.largest + at, largest);
     store<T>(found.size + at, size);
     store<T>(found.sum + at, load<T>(found.sum + at) * kept + sum);
     store<T>(found.delta + at, load<T>(found.delta + at) * kept + delta);

@@ -38,7 +38,7 @@ struct Gradients {
     Real *key_sum, *value_sum;        /* (groups of columns, keys, columns) */
     Real *key, *value;                /* (keys, head_dim or value_dim), widened */
     Real *mask_sum;                   /* (keys, rows) */
-    Real *exponent, *shift, *factor, *delta, *sum_of_changes, *size_of_scores; /* (rows) */
+    Real *exponent, *largest, *factor, *delta, *sum_of_changes, *size_of_scores; /* (rows) */
     int64_t *limits;                  /* (rows): how many keys a row sees */
 
     Memory(const GradientsPlan &plan, Scratch &scratch) {
@@ -58,7 +58,7 @@ struct Gradients {
       value = scratch.take<Real>(widens ? keys * p.value_dim : 0);
       mask_sum = scratch.take<Real>(plan.mask_tasks ? keys * rows : 0);
       exponent = scratch.take<Real>(rows);
-      shift = scratch.take<Real>(rows);
+      largest = scratch.take<Real>(rows);
       factor = scratch.take<Real>(rows);
       delta = scratch.take<Real>(rows);
       sum_of_changes = scratch.take<Real>(rows);
@@ -179,7 +179,7 @@ struct Gradients {
     task.head = number % p.heads;
     bring_rows(block, false);
     for (int64_t row = 0; row < row_groups.vectors * T::lanes; row++) {
-      memory.shift[row] = -(Real)__builtin_huge_val();
+      memory.largest[row] = -(Real)__builtin_huge_val();
       memory.factor[row] = memory.sum_of_changes[row] = memory.size_of_scores[row] = 0;
     }
     int64_t last = 0;
@@ -188,23 +188,28 @@ struct Gradients {
       const int64_t count = p.key_length - first < plan.block_keys ? p.key_length - first : plan.block_keys;
       refine_tile(bring_keys(first, count, true, true));
     }
-    Real *shifts = (Real *)g.refined + first_place(), *factors = shifts + all_rows(), *deltas = factors + all_rows();
+    Real *largest = (Real *)g.refined + first_place(), *factors = largest + all_rows(), *deltas = factors + all_rows();
     for (int64_t row = 0; row < task.last_row - task.first_row; row++) {
       const Real sum = memory.factor[row];
-      const bool whole = is_whole(row, sum);
-      shifts[row] = whole ? memory.shift[row] : 0;
-      factors[row] = whole ? 1 / sum : 1;
-      deltas[row] = whole ? memory.sum_of_changes[row] / sum : memory.delta[row];
+      largest[row] = memory.largest[row];
+      factors[row] = is_whole(row, sum) ? 1 / sum : 0;
+      deltas[row] = memory.sum_of_changes[row] / sum;
     }
   }
 
-  /* Tell whether the weights of a row would have the sum of 1 but for the rounding of its scores and its log-sum-exp. Else
-     that is of more keys than these, and is right as it is. */
+  /* Tell whether the log-sum-exp of a row is that of these keys but for the rounding of scores. Else it is of more keys, and
+     right as it is. */
   bool is_whole(int64_t row, Real sum) const {
     if (!(sum > 0)) return false;
-    const double off = (double)memory.shift[row] + logarithm(sum) * 1.4426950408889634;
-    const double place = sizeof(Real) == 8 ? 0x1p-52 : 0x1p-23;
-    return (off < 0 ? -off : off) <= 4 * place * (1 + scaling.power() * memory.size_of_scores[row]);
+    const double largest = scaling.natural * memory.largest[row], size = scaling.natural * memory.size_of_scores[row];
+    const double off = largest + logarithm(sum) - given_sum(row), rounding = sizeof(Real) == 8 ? 0x1p-50 : 0x1p-21;
+    return (off < 0 ? -off : off) <= rounding * (1 + size + (largest < 0 ? -largest : largest));
+  }
+
+  /* The log-sum-exp that was given of a row at hand. */
+  double given_sum(int64_t row) const {
+    const int64_t place = first_place() + row;
+    return sizeof(Real) == 8 ? ((const double *)p.logsumexp)[place] : (double)((const float *)p.logsumexp)[place];
   }
 
   /* Where the rows at hand stand among those of all heads and batches, and how many those are. */
@@ -259,15 +264,13 @@ struct Gradients {
     const int64_t stride = g.of_output_strides[2] * size;
     lay(of_output, stride, p.value_dim, value_groups, 1, memory.output_rows, memory.output_lanes);
     dot(of_output, stride, output_row(task, task.first_row), p.output_strides[2] * size);
-    const int64_t first = first_place();
-    const Real *refined = (const Real *)g.refined + first;
+    const Real *refined = (const Real *)g.refined + first_place();
     for (int64_t group = 0; group < row_groups.count; group++) group_limit[group] = 0;
     for (int64_t group = 0, row = 0; group < row_groups.count; group++)
       for (int64_t i = 0; i < row_groups.width(group); i++, row++) {
-        const double sum = row >= rows ? 0 : sizeof(Real) == 8 ? ((const double *)p.logsumexp)[first + row] : (double)((const float *)p.logsumexp)[first + row];
-        memory.exponent[row] = (Real)(sum * 1.4426950408889634);
-        const bool is_refined = refined_too && g.refined && row < rows;
-        memory.shift[row] = is_refined ? refined[row] : 0;
+        const bool is_refined = refined_too && g.refined && row < rows && refined[all_rows() + row] != 0;
+        memory.exponent[row] = is_refined || row >= rows ? 0 : (Real)(given_sum(row) * 1.4426950408889634);
+        memory.largest[row] = is_refined ? refined[row] : 0;
         memory.factor[row] = is_refined ? refined[all_rows() + row] : 1;
         if (is_refined) memory.delta[row] = refined[2 * all_rows() + row];
         memory.limits[row] = row < rows ? task.limit(task.first_row + row) : group_limit[group];
@@ -417,13 +420,13 @@ struct Gradients {
   template <int vectors>
   void refine_group(int64_t group, const Tile &strip, Part<Real> &part) {
     if (!score<vectors>(group, strip, part)) return;
-    const Real *exponents = memory.exponent + part.first_row, c = (Real)scaling.power();
-    const Found<Real> found = {memory.shift + part.first_row, memory.factor + part.first_row, memory.sum_of_changes + part.first_row, memory.size_of_scores + part.first_row};
+    const int64_t at = part.first_row;
+    const Found<Real> found = {memory.largest + at, memory.factor + at, memory.sum_of_changes + at, memory.size_of_scores + at};
     const Dropped where = dropped_of(part, strip);
     if (p.dropout > 0)
-      refine<T, vectors, degree, true>(part.weights, part.changes, part.keys, exponents, c, where, found);
+      refine<T, vectors, degree, true>(part.weights, part.changes, part.keys, (Real)scaling.power(), where, found);
     else
-      refine<T, vectors, degree, false>(part.weights, part.changes, part.keys, exponents, c, where, found);
+      refine<T, vectors, degree, false>(part.weights, part.changes, part.keys, (Real)scaling.power(), where, found);
   }
 
   Dropped dropped_of(const Part<Real> &part, const Tile &strip) const {
@@ -477,7 +480,7 @@ struct Gradients {
     if (!score<vectors>(group, strip, part)) return;
     Real *weights = (Real *)part.weights, *changes = (Real *)part.changes;
     const int64_t at = part.first_row, keys = part.keys;
-    const Known<Real> known = {memory.exponent + at, memory.shift + at, memory.factor + at, memory.delta + at, (Real)scaling.power()};
+    const Known<Real> known = {memory.exponent + at, memory.largest + at, memory.factor + at, memory.delta + at, (Real)scaling.power()};
     const Dropped where = dropped_of(part, strip);
     if (p.dropout > 0)
       differentiate<T, vectors, degree, true>(weights, changes, keys, known, where);

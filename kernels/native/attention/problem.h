@@ -74,8 +74,8 @@ int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem
 /* The same for gradients. What `backward` and `refine` return is what they are to be called with again; 0 begins.
 
    A log-sum-exp of one number tells weights no better than its own last place, which is coarse where scores are large.
-   Where it is of no more keys than these, `refine` computes, from the scores as `backward` will see them, what the weights
-   must be shifted and multiplied by to have the sum of 1, and delta from such weights: three arrays of (batch, heads, query_length) in `refined`, float64 for
+   Where it is of no more keys than these, `refine` computes, from the scores as `backward` will see them, their largest,
+   what weights less that must be multiplied by to have the sum of 1 (0 elsewhere), and delta from such weights: three arrays of (batch, heads, query_length) in `refined`, float64 for
    float64, else float32. */
 int64_t mlbackends_attention_gradients_workspace(const mlbackends_attention_gradients *problem);
 int64_t mlbackends_attention_gradients_scratch(const mlbackends_attention_gradients *problem);
