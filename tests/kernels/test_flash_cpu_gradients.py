@@ -385,7 +385,7 @@ def test_large_scores_are_as_exact_as_in_the_plain_formula(
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("fill", [-1e4, float(np.finfo("float32").min), 1e30])
 def test_a_row_filled_with_one_large_number_is_a_mean(fill: float, dtype: str, level: str) -> None:
-    """As masks have it for what is padded. (At -1e9 float64 still sees scores that float32 does not.)"""
+    """As masks have it for what is padded; at -1e9 float64 still sees scores that float32 does not."""
     mask = np.zeros((70, 70))
     mask[5], mask[9, :40] = fill, min(fill, -1e9)
     with library.lowered(level):
