@@ -29,8 +29,8 @@ def gradients(
     """Return the gradients in the inner type, each of its tensor's shape.
 
     Takes arrays as `interchange.as_array` gives them. out and logsumexp may be of more keys than are
-    given here, whose gradients are then the whole's. They may be None where float64 is asked for inside a
-    narrower problem: they would be rounded, and are computed again.
+    given here, whose gradients are then the whole's; rows that they say nothing more of do without them.
+    They may be None where float64 is asked for inside a narrower problem: they would be rounded.
     """
     np = numpy()
     given = Rows(problem, query, key, value, mask)
@@ -45,15 +45,16 @@ def gradients(
     with np.errstate(all="ignore"):
         for rows in given.blocks():
             coming, scores = grad_out[..., rows, :], given.scores(rows)
-            if rounded:
-                weights = softmax(scores)[0]
-            else:
-                weights = np.exp(scores - logsumexp[..., rows, None].astype(inner))
-            weights = given.keep(weights)
+            weights, own = softmax(scores)
+            share = None if rounded else _share(scores, own, logsumexp[..., rows])
+            weights = given.keep(weights if share is None else weights * share.astype(inner))
             for_value += _transposed(given.dropped(weights, rows)) @ coming
             for_weights = given.dropped(given.keep(coming @ _transposed(given.value)), rows)
-            along = for_weights * weights if rounded else coming * out[..., rows, :]
-            for_scores = given.keep(weights * (for_weights - along.sum(-1, keepdims=True)))
+            along = (for_weights * weights).sum(-1, keepdims=True)
+            if share is not None:
+                whole = (coming * out[..., rows, :]).sum(-1, keepdims=True)
+                along = np.where(share == 1, along, whole)
+            for_scores = given.keep(weights * (for_weights - along))
             for_query[..., rows, :] = for_scores @ given.key
             for_key += _transposed(for_scores) @ given.query[..., rows, :]
             if for_mask is not None:
@@ -67,6 +68,21 @@ def gradients(
         summed(for_value, problem.value.shape),
         for_mask,
     )
+
+
+def _share(scores: Any, own: Any, logsumexp: Any) -> Any:
+    """Return how much of each row's weight (..., rows, 1) is on keys given here, None if all of every row's.
+
+    A share that rounded scores alone could make is all: a logsumexp as large as a mask's -1e9 has lost
+    the logarithm of the sum, and weights by it would be too large by a factor, such as the number of keys.
+    """
+    np = numpy()
+    apart = own - logsumexp.astype("float64")
+    # A large negative number that masks a key has no part in the sum, nor has its rounding.
+    lowest = scores.min(-1, initial=0, where=scores > -65536)
+    near = 8 * np.finfo(scores.dtype).eps * (1 + np.maximum(np.abs(own), -lowest))
+    whole = apart >= -near
+    return None if whole.all() else np.where(whole, 1, np.exp(apart))[..., None]
 
 
 def summed(array: Any, shape: tuple[int, ...]) -> Any:

@@ -86,14 +86,14 @@ class Rows:
 def softmax(scores: Any) -> tuple[Any, Any]:
     """Return the weights of each row, and the logarithm of the sum of its exponentials (..., rows).
 
-    Both are 0 where every score is -inf, NaN where one is.
+    The logarithm is in float64. Both are 0 where every score is -inf, NaN where one is.
     """
     np = numpy()
     largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     blind = largest == -np.inf
     weights = np.exp(scores - np.where(blind, 0, largest))
     total = weights.sum(axis=-1, keepdims=True)
-    logsumexp = np.where(blind, 0, largest + np.log(total))
+    logsumexp = np.where(blind, 0, largest.astype("float64") + np.log(total))
     return np.where(blind, 0, weights / total), logsumexp[..., 0]
 
 
