@@ -36,7 +36,7 @@ class FlashCpu(AttentionBackend):
              last two broadcasts. Returns (..., H, L, Ev), laid out in memory as the query.
     Numbers: 16-bit elements are summed in float32; with AVX-512 BF16, weights of bfloat16 are rounded
              to it. That level has run by emulation only, and is used where it is asked for by name.
-             A row that sees no key is 0.
+             A row that sees no key is 0. A mask of float32 beside float64 is copied.
     Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
     """
 
@@ -99,11 +99,14 @@ class FlashCpu(AttentionBackend):
     ) -> Gradients:
         """Compute them. Raises NoBackend where a constraint is not met or its library is not there."""
         from mlbackends.kernels.attention_cpu.gradients import differentiate
-        from mlbackends.kernels.tensors.interchange import like
+        from mlbackends.kernels.tensors.interchange import like, narrowed
 
         self.require(problem)
-        tensors = (query, key, value, mask, out, logsumexp)
-        found = _with_library(lambda: differentiate(problem, grad_out, *tensors))
+        wide, wide_mask = _with_wide_mask(problem, mask)
+        tensors = (query, key, value, wide_mask, out, logsumexp)
+        found = _with_library(lambda: differentiate(wide, grad_out, *tensors))
+        if wide is not problem and found[3] is not None:
+            found = (*found[:3], narrowed(found[3], "float32"))
         originals = (query, key, value, mask)
         return Gradients(
             *(
@@ -118,6 +121,8 @@ class FlashCpu(AttentionBackend):
         """Return what computes the problem for other tensors that lie as these, None where none can."""
         from mlbackends.kernels.attention_cpu.planned import prepared
 
+        if _is_mask_narrow(problem):
+            return None
         return prepared(problem, query, key, value, mask, out)
 
     def _attended(
@@ -136,7 +141,28 @@ class FlashCpu(AttentionBackend):
         self.require(problem)
         if 0 < problem.dropout < 1 and problem.seed is None:
             problem = replace(problem, seed=drawn_seed(query))
+        problem, mask = _with_wide_mask(problem, mask)
         return _with_library(lambda: attend(problem, query, key, value, mask, logsumexp=logsumexp))
+
+
+def _is_mask_narrow(problem: AttentionProblem) -> bool:
+    """Tell whether the mask is of float32 beside float64, which the library does not read."""
+    return (
+        problem.mask is not None and problem.mask.dtype == "float32" and problem.dtype == "float64"
+    )
+
+
+def _with_wide_mask(problem: AttentionProblem, mask: Any) -> tuple[AttentionProblem, Any]:
+    """Return problem and mask as the library takes them: a mask that is too narrow as a wider copy."""
+    if problem.mask is None or not _is_mask_narrow(problem):
+        return problem, mask
+    from mlbackends.kernels.tensors.arithmetic import numpy
+    from mlbackends.kernels.tensors.interchange import as_array
+
+    given = as_array(mask)
+    once = tuple(slice(None) if stride else slice(1) for stride in given.strides)
+    wide = numpy().broadcast_to(given[once].astype("float64"), given.shape)
+    return replace(problem, mask=replace(problem.mask, dtype="float64")), wide
 
 
 def _with_library(compute: Callable[[], Result]) -> Result:

@@ -317,8 +317,7 @@ def _leading(problem: AttentionProblem) -> tuple[tuple[int, ...], ...]:
 
 
 def _refuse_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
-    wide = ("float32",) if problem.dtype in REDUCED else ()
-    if mask.dtype not in ("bool", problem.dtype, *wide):
+    if mask.dtype not in ("bool", "float32", problem.dtype):
         raise InvalidProblem(
             "Expected attn_mask dtype to be bool or float or to match query dtype,"
             f" but got {mask.dtype} and query {problem.dtype}"

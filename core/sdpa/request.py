@@ -193,8 +193,7 @@ def _refuse_tensors(
         )
     if mask is None:
         return
-    wide = ("float32",) if query.dtype in REDUCED else ()
-    if mask.dtype not in ("bool", query.dtype, *wide):
+    if mask.dtype not in ("bool", "float32", query.dtype):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got"
             f" attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}"

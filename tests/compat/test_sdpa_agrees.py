@@ -97,9 +97,8 @@ def calls(draw: Any) -> tuple[tuple[Any, Any, Any], dict[str, Any]]:
     elif masking != "none":
         shape = [draw(st.sampled_from((1, size))) for size in (*front, length, keys)]
         mask = drawn(*shape[draw(st.integers(0, len(front))) :], seed=seed)
-        wide = dtype in ("float16", "bfloat16") and masking == "wide"
         options["attn_mask"] = mask > 0 if masking == "bool" else mask
-        if masking != "bool" and not wide:
+        if masking == "float":  # "wide" is float32 whatever the others are, as torch takes it
             options["attn_mask"] = mask.to(query.dtype)
     return (query, key, value), options
 
@@ -232,6 +231,7 @@ BAD_CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "a mask of half numbers": ((Q, Q, Q, torch.ones(3, 3).half()), {}),
     "a mask of doubles": ((Q, Q, Q, torch.ones(3, 3).double()), {}),
     "a mask of the other half": ((*[Q.half()] * 3, torch.ones(3, 3).bfloat16()), {}),
+    "a mask of half numbers for doubles": ((*[Q.double()] * 3, torch.ones(3, 3).half()), {}),
     "a number for a mask": ((Q, Q, Q, 3), {}),
     "a mask that is too long": ((Q, Q, Q, torch.ones(3, 4)), {}),
     "a mask for other heads": ((Q, Q, Q, torch.ones(2, 3, 3, 3)), {}),

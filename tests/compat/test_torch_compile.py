@@ -148,6 +148,27 @@ def test_gradients_of_the_mask_and_of_grouped_heads_are_right(calls: list[Any]) 
     assert calls
 
 
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("mask_shape", [(5, 7), (2, 1, 5, 1)])
+def test_a_mask_of_float32_beside_doubles_is_ours(
+    mask_shape: tuple[int, ...], grad: bool, calls: list[Any]
+) -> None:
+    def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, mask.expand(*mask.shape[:-1], 7))
+
+    shapes = ((2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 8))
+    inputs = [torch.randn(*s, dtype=torch.float64, requires_grad=grad) for s in shapes]
+    inputs.append(torch.randn(mask_shape, requires_grad=grad))
+
+    for _ in range(4):  # planned ones too
+        ours, theirs = compiled(masked)(*inputs), masked(*inputs)
+        close(ours, theirs)
+    assert calls
+    if grad:
+        found, wanted = (torch.autograd.grad(each.sum(), inputs) for each in (ours, theirs))
+        torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("needed", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)])
 def test_only_what_needs_a_gradient_gets_one(needed: tuple[int, ...], calls: list[Any]) -> None:
     ours = [each.requires_grad_(bool(n)) for each, n in zip(qkv(1, 2, 4, 8), needed, strict=True)]

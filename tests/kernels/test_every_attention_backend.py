@@ -132,7 +132,7 @@ def masks(draw: Any, scores: tuple[int, ...], dtype: str, random: Any) -> tuple[
     if draw(st.booleans()):
         kind, made = "bool", random.random(shape) < draw(st.sampled_from((0.1, 0.9)))
     else:
-        kind = draw(st.sampled_from((dtype, "float32" if dtype in NARROW else dtype)))
+        kind = draw(st.sampled_from((dtype, "float32")))
         values = random.standard_normal(shape)
         values[random.random(shape) < draw(st.sampled_from((0.0, 0.3)))] = -np.inf
         made = stored(values, kind)
