@@ -55,7 +55,12 @@ def _write(folder: Path, file: str, *present: str) -> str:
         [*command, f"--rootdir={folder}", folder],
         cwd=folder,
         # Other packages' plugins take longer to import than all else.
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **dict.fromkeys(present, "1")},
+        env={
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_ADDOPTS": "",
+            **dict.fromkeys(present, "1"),
+        },
         stdout=subprocess.DEVNULL,
         check=False,
     )
