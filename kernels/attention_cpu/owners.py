@@ -55,8 +55,9 @@ def layout_of(owner: bytes, tensor: Any) -> tuple[bytes, int] | None:
 def watched(kind: type) -> Callable[..., bool] | None:
     """Return what tells, of query, key, value and mask, that more than numbers is at stake.
 
-    That is: a gradient or a tangent, a sign that is not applied yet, or anybody who looks on. None where
-    a type knows nothing of the kind. Raises AttributeError for a torch that cannot tell.
+    That is: a gradient or a tangent, a sign that is not applied yet, storage that was freed below a tensor
+    with an offset (without one, the library sees a null pointer), or anybody who looks on. None where a
+    type knows nothing of the kind. Raises AttributeError for a torch that cannot tell.
     """
     return _watched_by_torch() if kind is not numpy().ndarray else None
 
@@ -77,13 +78,20 @@ def _watched_by_torch() -> Callable[..., bool]:
     forward._current_level  # noqa: B018, SLF001  -1 outside of forward-mode differentiation
 
     def is_watched(query: Any, key: Any, value: Any, mask: Any) -> bool:
-        if mask is not None and ((mask.requires_grad and records()) or mask.is_neg()):
+        if mask is not None and (
+            (mask.requires_grad and records())
+            or mask.is_neg()
+            or (mask.storage_offset() and not mask.untyped_storage().nbytes())
+        ):
             return True
         return (
             ((query.requires_grad or key.requires_grad or value.requires_grad) and records())
             or query.is_neg()
             or key.is_neg()
             or value.is_neg()
+            or (query.storage_offset() and not query.untyped_storage().nbytes())
+            or (key.storage_offset() and not key.untyped_storage().nbytes())
+            or (value.storage_offset() and not value.untyped_storage().nbytes())
             or dispatch_modes()
             or function_modes()
             or transform() is not None

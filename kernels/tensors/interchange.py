@@ -17,7 +17,7 @@ def as_array(tensor: Any) -> Any:
     """Return the values of a tensor as an array of the same shape, in native byte order.
 
     It shares memory with a tensor on the CPU; one on a GPU is copied. Raises TypeError for what is
-    no tensor.
+    no tensor, RuntimeError for one of torch whose storage has been freed.
     """
     np = numpy()
     if is_torch(tensor):
@@ -111,6 +111,8 @@ def _of_torch(tensor: Any) -> Any:
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor._is_zerotensor():  # noqa: SLF001  it has no other name
         tensor = tensor.clone()  # until then it has no memory
+    if tensor.numel() and not tensor.untyped_storage().nbytes():
+        raise RuntimeError("a tensor's storage has been freed: it has elements, and no memory")
     if tensor.dtype == torch.bfloat16:
         return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
     return np.from_dlpack(tensor)

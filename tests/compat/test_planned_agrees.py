@@ -199,6 +199,26 @@ def test_a_tensor_without_memory_is_looked_at(looked_at: list[AttentionProblem])
     assert len(looked_at) == 1
 
 
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize("length", [4, 64])
+def test_a_tensor_whose_storage_was_freed_is_refused(length: int, offset: int, place: int) -> None:
+    def tensors() -> list[Any]:
+        shapes = [*[(3, 1, 4, length, 8)] * 3, (3, 1, 1, length, length)]
+        return [torch.rand(shape)[offset] for shape in shapes]
+
+    for _ in range(4):
+        attend(*tensors())
+        attend(*tensors()[:3])
+    given = tensors()
+    given[place].untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="storage has been freed"):
+        attend(*given)
+    if place < 3:
+        with pytest.raises(RuntimeError, match="storage has been freed"):
+            attend(*given[:3])
+
+
 def test_a_tensor_of_zeros_without_memory_is_one_of_zeros() -> None:
     zeros = torch.zeros(Q.shape)
     same(attend(torch._efficientzerotensor(Q.shape), K, V), attend(zeros, K, V))
