@@ -147,6 +147,12 @@ static void print_all(void) {
     while (oldest) print(&oldest);
 }
 
+/* Whether there is one thread: another one's text may come into the buffer between a look and the lock. */
+static int is_alone(void) {
+    const char *told = shim_next("__libc_single_threaded"); /* glibc's, from 2.32 on */
+    return !told || *told;
+}
+
 /* Take what came into the buffer unseen as the rest of the newest piece. */
 static void take_unseen(void) {
 #ifdef __GLIBC__
@@ -160,7 +166,7 @@ static void take_unseen(void) {
     memcpy(text, stdout->_IO_write_ptr, length);
     struct piece **newest = &oldest;
     while ((*newest)->next) newest = &(*newest)->next;
-    if (shim_is_trace(text, length) || !take_rest(newest, text, length)) {
+    if (!is_alone() || shim_is_trace(text, length) || !take_rest(newest, text, length)) {
         print_all();
         shim_next_fwrite(text, 1, length, stdout);
     }
