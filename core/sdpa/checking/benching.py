@@ -11,7 +11,7 @@ from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ra
 from mlbackends.model.checked import CheckedProblem
 from mlbackends.model.errors import BadInput
 from mlbackends.sdpa.checking.bench import BANDWIDTH, PEAK, VALUES, Bench, bench
-from mlbackends.sdpa.checking.case import Case
+from mlbackends.sdpa.checking.case import Case, quarters
 from mlbackends.sdpa.checking.plan import Plan, wanted
 from mlbackends.sdpa.checking.problem_size import least_bytes
 from mlbackends.sdpa.checking.running import Progress, place, processor, threads
@@ -75,8 +75,8 @@ def _ratios(rounds: dict[str, list[list[float]]]) -> Iterator[Ratio]:
         for other, theirs in medians.items():
             found = [b / a for a, b in zip(own, theirs, strict=False) if a > 0]
             if name != other and found:
-                quarters = statistics.quantiles(found, n=4) if len(found) > 1 else found * 3
-                yield Ratio(name, other, statistics.median(found), quarters[0], quarters[2])
+                lower, upper = quarters(found)
+                yield Ratio(name, other, statistics.median(found), lower, upper)
 
 
 def _bandwidth(processes: Bench) -> tuple[float | None, str]:

@@ -203,7 +203,7 @@ class Case:
             return result
         seconds = [each for samples in rounds for each in samples]
         median = statistics.median(seconds)
-        quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [median] * 3
+        lower, upper = quarters(seconds)
         count = flops(self.problem)
         # Of each round with its own peak: the speed of a shared machine moves from one to the next.
         pairs = zip(rounds, self.peaks, strict=False)
@@ -211,8 +211,8 @@ class Case:
         timing = Timing(
             calls=len(seconds),
             median_seconds=median,
-            lower_seconds=quarters[0],
-            upper_seconds=quarters[2],
+            lower_seconds=lower,
+            upper_seconds=upper,
             gflops=count / median / 1e9,
             share_of_peak=statistics.median(shares) if shares else None,
         )
@@ -222,3 +222,11 @@ class Case:
         self.results[result.backend] = msgspec.structs.replace(
             self.results[result.backend], **changes
         )
+
+
+def quarters(values: Sequence[float]) -> tuple[float, float]:
+    """Return the lower and the upper quartile of what was measured, never beyond it."""
+    if len(values) < 2:
+        return values[0], values[0]
+    lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return lower, upper
