@@ -39,6 +39,10 @@ BACKWARD = (
 _ERRORS = (
     "max error, relative: against float64; of plain: in units of the same type's plain formula's"
 )
+_ALLOWED = (
+    "allowed: the backend's tolerance times the plain formula's error, and beside it 4 units in the last"
+    " place of the largest number in float32 and float64, 1 in float16 and bfloat16"
+)
 _GRADIENT_ERRORS = "of the result and its gradients, they are of the one nearest to its limit"
 _MARKS = {
     "good": ("✓", "+", "32"),
@@ -141,7 +145,7 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
         for each in problem.results
         if each.memory
     }
-    notes = [_ERRORS]
+    notes = [_ERRORS, _ALLOWED]
     if any(each.problem.wants_gradient for each in checked.problems):
         notes += [_GRADIENT_ERRORS, BACKWARD]
     notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]

@@ -38,7 +38,8 @@ def _kind(entry: BackendEntry) -> str:
 
 def _tolerance(entry: BackendEntry) -> str:
     """Return how far a result may be off, in units of the plain computation's error."""
-    return ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
+    told = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
+    return f"{told} the plain formula's error, and a few units in the last place beside it"
 
 
 def markdown(listed: BackendList) -> str:

@@ -284,6 +284,11 @@ def test_check_tells_error_time_and_memory() -> None:
     assert problem["flops"] == 2 * 2 * 8 * 8 * 32
 
 
+@pytest.mark.parametrize("words", [("check", *QUICK, "--backend", "math"), ("list",)])
+def test_the_units_beside_the_tolerance_are_told(words: tuple[str, ...]) -> None:
+    assert "units in the last place" in " ".join(backends("sdpa", *words).stdout.split())
+
+
 def test_every_feature_is_right() -> None:
     # The plain formula is what others are held to: where there is another, that one is enough.
     (flash,) = [each for each in told("list")["backends"] if each["name"] == "flash_cpu"]
