@@ -29,6 +29,8 @@ _LAZY = {
     "__allow_nonbracketed_mutation": "mlbackends.flag_store:freeze_lifted",
     "get_float32_matmul_precision": "mlbackends.precision:get_float32_matmul_precision",
     "set_float32_matmul_precision": "mlbackends.precision:set_float32_matmul_precision",
+    "get_num_threads": "mlbackends.kernels.attention_cpu.threads:get_num_threads",
+    "set_num_threads": "mlbackends.kernels.attention_cpu.threads:set_num_threads",
     "load_flags": "mlbackends.flag_store:load_file",
     "trace": "mlbackends.tracing.session:trace",
     **{

@@ -32,6 +32,8 @@ from mlbackends.flag_modules import FP32Precision as FP32Precision
 from mlbackends.flag_modules import PropModule as PropModule
 from mlbackends.flag_store import freeze_lifted as freeze_lifted
 from mlbackends.flag_store import load_file as load_file
+from mlbackends.kernels.attention_cpu.threads import get_num_threads as get_num_threads
+from mlbackends.kernels.attention_cpu.threads import set_num_threads as set_num_threads
 from mlbackends.operations import einsum as einsum
 from mlbackends.operations import matmul as matmul
 from mlbackends.operations import multi_head_attention as multi_head_attention

@@ -20,18 +20,22 @@ _wanted: int | None = None
 
 
 def set_num_threads(count: int) -> None:
-    """Use at most so many threads. Raises RuntimeError for less than one, TypeError for no int."""
+    """Use at most so many threads for attention on the CPU, in the whole process.
+
+    Raises RuntimeError for less than one, and as torch does for what is no int.
+    """
     global _wanted  # noqa: PLW0603  a switch of the whole process, as in torch
     given: object = count
     if not isinstance(given, int) or isinstance(given, bool):
-        raise TypeError(f"set_num_threads expects an int, but got {type(count).__name__}")
+        said = f"set_num_threads expects an int, but got {type(count).__name__}"
+        raise RuntimeError(said)  # noqa: TRY004  torch's type
     if count < 1:
         raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
     _wanted = count
 
 
 def get_num_threads() -> int:
-    """Return how many threads a large problem gets now."""
+    """Return how many threads a large problem of attention on the CPU gets now."""
     limits = [_affinity(), _quota()]
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if asked.isascii() and asked.isdigit():
