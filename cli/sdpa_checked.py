@@ -76,8 +76,11 @@ def _problem(problem: CheckedProblem, page: Page) -> Iterator[str]:
 
 
 def _rows(problem: CheckedProblem, page: Page) -> list[Row]:
-    ran = [each for each in problem.results if each.ended is Ended.RAN]
-    return [(mark(each, page), cells(each)) for each in ran]
+    return [(mark(each, page), cells(each)) for each in _ran(problem)]
+
+
+def _ran(problem: CheckedProblem) -> list[Result]:
+    return [each for each in problem.results if each.ended is Ended.RAN]
 
 
 def cells(result: Result) -> tuple[str, ...]:
@@ -136,7 +139,12 @@ def why(result: Result, page: Page) -> Iterator[str]:
 def _notes(checked: Checked, page: Page) -> Iterator[str]:
     count = len(checked.problems)
     bad = sum(not each.good for each in checked.problems)
+    idle = sum(not each.failure and not _ran(each) for each in checked.problems)
     ending = f"{bad} of {count} with something wrong" if bad else "nothing wrong"
+    if idle and not bad:
+        ending = "no backend ran" if idle == count else f"{ending} in what ran"
+    if 0 < idle < count:
+        ending += f"; no backend ran for {idle} of {count}"
     problems = f"{count} problem{'s' if count != 1 else ''}"
     yield f"{problems} on {checked.processor or 'this processor'}, {checked.threads} threads: {ending}"
     measured = {
@@ -151,7 +159,7 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
     notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
     if not all(fits(COLUMNS, _rows(each, page), page) for each in checked.problems):
         notes.append(f"a wider page, such as with COLUMNS={ROOMY}, has more columns")
-    if any(each.results for each in checked.problems):
+    if any(map(_ran, checked.problems)):
         for note in notes:
             yield from (styled(line, "2", page) for line in wrapped(note, 2, page))
 
@@ -166,9 +174,9 @@ def markdown(checked: Checked) -> str:
         parts.append(f"### {code(problem.text, in_table=False)}\n")
         if problem.failure:
             parts.append(f"{literal(problem.failure)}\n")
-        rows = [
-            tuple(map(literal, cells(each))) for each in problem.results if each.ended is Ended.RAN
-        ]
+        rows = [tuple(map(literal, cells(each))) for each in _ran(problem)]
+        if not rows and not problem.failure:
+            parts.append("No backend ran.\n")
         if rows:
             parts.append(table(COLUMNS, rows) + "\n")
         others = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.constraints import Constraint, unmet
+from mlbackends.sdpa.constraints import Constraint, dtype_in, unmet
 from mlbackends.sdpa.rules import cpu, cuda_cudnn, cuda_efficient, cuda_flash, rocm
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
@@ -33,13 +33,14 @@ def rules(
 ) -> tuple[Constraint, ...] | None:
     """Return what torch asks before it takes a kind of backend on a platform, None if it never does.
 
-    The formula (MATH) takes everything: (). What torch has for other platforms than CPU, CUDA and ROCm
+    The formula (MATH) takes every problem of floating-point numbers: torch 2.13 raises for integers, and
+    for complex numbers, of which it has no softmax. What torch has for other platforms than CPU, CUDA and ROCm
     is not written down here.
     """
     if platform not in _FUSED:
         return None
     if kind is SDPBackend.MATH:
-        return ()
+        return (dtype_in("float64", "float32", "bfloat16", "float16"),)
     found = _FUSED[platform].get(kind)
     return found(environment) if found else None
 

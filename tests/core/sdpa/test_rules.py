@@ -218,6 +218,14 @@ def test_what_torch_would_choose_on_a_device_that_is_not_here(
     assert torch_would_choose(asked(**question), NEWEST, DEFAULT) is wanted
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bool", "complex64"])
+def test_torchs_formula_takes_floating_point_numbers_alone(dtype: str) -> None:
+    spec = TensorSpec((2, 8, 16, 64), dtype)
+    here = AttentionProblem(query=spec, key=spec, value=spec)
+    assert torch_would_choose(here, Environment(), DEFAULT) is None
+    assert torch_would_choose(asked(dtype=dtype), NEWEST, DEFAULT) is None
+
+
 def test_the_order_counts_on_cuda_and_not_on_the_cpu() -> None:
     first = (CUDNN, *(kind for kind in DEFAULT if kind is not CUDNN))
     assert torch_would_choose(asked(), NEWEST, first) is CUDNN
