@@ -23,6 +23,7 @@ MOST_PROBLEMS = 10_000
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
+_TAKEN = f"it takes L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
 
 
 class Wording(Struct, frozen=True, kw_only=True):
@@ -149,7 +150,7 @@ def _one_of(kind: str, known: tuple[str, ...]) -> Callable[[str, str], str]:
 def _one_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        raise BadInput(f"--{name} {shown(text)} has {len(shape)} sizes; it needs B,H,L,E")
+        raise BadInput(f"--{name} {shown(text)} has {len(shape)} sizes; {_TAKEN}")
     return shape
 
 
@@ -224,7 +225,8 @@ class Word(Struct, frozen=True):
 WORDS = {
     "shape": Word(
         "shape",
-        "Batch, heads, length and width of the query; several --shape are several problems.",
+        "Batch, heads, length and width of the query, or L,E or H,L,E, or more batches before (8 sizes at"
+        " most); several --shape are several problems.",
         "B,H,L,E",
         _one_shape,
         _whole_text,

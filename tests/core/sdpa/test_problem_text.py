@@ -118,7 +118,8 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
     [
         ("--dtype float32", BadInput, "no problem is given"),
         ("--shape 2,8,1024", BadInput, ""),
-        ("--shape 8", BadInput, "needs B,H,L,E"),
+        ("--shape 8", BadInput, "has 1 sizes; it takes L,E or H,L,E or B,H,L,E, and more batches"),
+        ("--shape 1,1,1,1,1,1,1,2,3", BadInput, "2 to 8 sizes"),
         ("--shape 1,2,x,4", BadInput, "'x' is no whole number"),
         ("--shape 1,2,3,4 --dtpe float32", UnknownName, "'dtpe'"),
         ("--shape 1,2,3,4 --dtype float3", UnknownName, "'float3'"),
