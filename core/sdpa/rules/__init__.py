@@ -34,8 +34,8 @@ def rules(
     """Return what torch asks before it takes a kind of backend on a platform, None if it never does.
 
     The formula (MATH) takes every problem of floating-point numbers: torch 2.13 raises for integers, and
-    for complex numbers, of which it has no softmax. What torch has for other platforms than CPU, CUDA and ROCm
-    is not written down here.
+    for complex numbers, of which it has no softmax. What torch has for other platforms than CPU, CUDA
+    and ROCm is not written down here.
     """
     if platform not in _FUSED:
         return None
