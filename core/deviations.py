@@ -271,6 +271,18 @@ DEVIATIONS = (
         "It is a mistake, and the other kernels refuse it.",
     ),
     Deviation(
+        "attention-keeps-nan", ("scaled_dot_product_attention",),
+        "On the CPU flash attention gives 0 for a row of the query that has NaN; the formula gives NaN.",
+        "Every backend gives NaN.",
+        "A mistake in the input should not look like a row that sees no key.",
+    ),
+    Deviation(
+        "attention-leaves-types-to-the-caller", ("scaled_dot_product_attention",),
+        "Under torch.autocast the inputs are cast to its type, and so is the result.",
+        "A direct call computes in the type of its inputs; torch.compile(backend='mlbackends') casts.",
+        "What is called without torch is the same function, and knows no autocast.",
+    ),
+    Deviation(
         "attention-takes-no-nested-tensors", ("scaled_dot_product_attention",),
         "The plain formula takes nested tensors on the CPU.",
         "They are refused with RuntimeError.",

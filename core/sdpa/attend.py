@@ -34,6 +34,7 @@ def scaled_dot_product_attention(
     and of the same kind as query: a numpy array for a numpy array, a torch tensor for a torch tensor,
     whose gradients are ours where query, key, value or a mask of numbers requires one; gradients of
     gradients are refused.
+    The mask of a numpy.ma.MaskedArray is ignored: all its numbers count.
     attn_mask: a CausalBias; or booleans, False where a key is not seen; or numbers that are added to
     the scores; of a shape that broadcasts to (..., H, L, S). A row that sees no key is 0.
     dropout_p: the probability, 0 to 1, that a weight is dropped; it counts whenever it is above 0, and

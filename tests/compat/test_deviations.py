@@ -31,6 +31,8 @@ ELSEWHERE = {
         "attention-lengths-checked": "test_lengths_that_differ_are_refused_where_torchs_flash",
         "attention-gradients-once": "test_gradients_of_gradients_are_refused_and_not_silently_lost",
         "attention-dropout-is-a-probability": "test_dropout_that_is_no_probability_is_none_to",
+        "attention-keeps-nan": "test_nan_in_the_query_is_zero_to_torchs_flash_and_nan_here",
+        "attention-leaves-types-to-the-caller": "test_autocast_casts_torchs_attention_and_not_ours",
         "attention-takes-no-nested-tensors": "test_nested_tensors_are_computed_by_torchs_formula",
         "attention-tells-all-reasons": "test_reasons_are_warnings_in_torch_and_in_the_exception",
         "priority-order-restored": "test_the_whole_order_comes_back_where_torchs_leaks",

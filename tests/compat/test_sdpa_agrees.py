@@ -332,6 +332,23 @@ def test_what_is_not_finite_goes_where_torchs_goes(bad: float, where: str) -> No
     assert_close(ours(*tensors.values()), wanted, "float32")
 
 
+def test_nan_in_the_query_is_zero_to_torchs_flash_and_nan_here() -> None:
+    query = Q.clone()
+    query[0, 0, 1, 0] = math.nan
+    with torch_kernel(TorchKind.FLASH_ATTENTION):
+        assert not attention(query, Q, Q)[0, 0, 1].any()
+
+    for kind in (mlbackends.SDPBackend.MATH, mlbackends.SDPBackend.FLASH_ATTENTION):
+        with mlbackends.sdpa_kernel([kind, mlbackends.SDPBackend.MATH], set_priority=True):
+            assert ours(query, Q, Q)[0, 0, 1].isnan().all()
+
+
+def test_autocast_casts_torchs_attention_and_not_ours() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention(Q, Q, Q).dtype is torch.bfloat16
+        assert ours(Q, Q, Q).dtype is torch.float32
+
+
 def test_no_width_gives_the_mean_of_the_values_as_in_torch() -> None:
     query, key, value = drawn(1, 1, 2, 0), drawn(1, 1, 3, 0), drawn(1, 1, 3, 2)
 

@@ -80,6 +80,11 @@ def test_masks_of_either_kind_and_biases_mean_what_they_say() -> None:
     assert np.allclose(attend(Q, KV, KV, bias), formula(Q, KV, KV, lower), atol=1e-6)
 
 
+def test_the_mask_of_a_masked_array_is_ignored() -> None:
+    hidden = np.ma.masked_array(Q, mask=np.ones(Q.shape, bool))
+    assert np.array_equal(np.asarray(attend(hidden, KV, KV)), attend(Q, KV, KV))
+
+
 def test_grouped_heads_are_heads_repeated() -> None:
     few = KV[:, :2]
 
