@@ -55,11 +55,11 @@ def _kind_reason(torch: Any, tensor: Any) -> str:
 
 
 def _transform_reason(torch: Any, tensor: Any) -> str:
-    if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
-        return f"is being traced by functionalization, and has no storage to read: {_INSIDE}"
     functorch: Any = getattr(getattr(torch, "_C", None), "_functorch", None)
     is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda _: False)
     if not is_wrapped(tensor):
+        if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
+            return f"is being traced by functionalization, and has no storage to read: {_INSIDE}"
         return ""
     if functorch.is_batchedtensor(tensor):
         return (
