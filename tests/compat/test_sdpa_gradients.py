@@ -264,7 +264,7 @@ def test_numbers_that_are_none_go_where_those_of_torch_go(
     tensors = [named[name].requires_grad_() for name in ("query", "key", "value")]
 
     mine = torch.autograd.grad(ours(*tensors, named["mask"]), tensors, named["grad_out"])
-    # In the formula's sum of weights times their gradients infinities of both signs meet; flash has another sum.
+    # In the formula's sum of weights times gradients infinities of both signs meet.
     plain = where == "grad_out" and kind.name == "MATH"
     peer = getattr(torch.nn.attention.SDPBackend, "MATH" if plain else "FLASH_ATTENTION")
     with torch.nn.attention.sdpa_kernel(peer):
