@@ -336,7 +336,9 @@ def test_a_failure_prints_the_command_that_repeats_it(additions: dict[str, str])
     assert done.returncode == again.returncode == 1
     assert "wrong is wrong: the largest error is" in done.stdout
     assert "--seed 7" in line and "--mask bool:8,1" in line
-    assert done.stdout.splitlines()[3] == again.stdout.splitlines()[3]
+    row, again_row = (each.stdout.splitlines()[3] for each in (done, again))
+    # Without its last column, the memory that was seen, which varies by a page.
+    assert row.rpartition("+")[0] == again_row.rpartition("+")[0] != ""
 
 
 def test_where_no_backend_ran_that_is_said() -> None:
