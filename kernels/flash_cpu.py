@@ -116,14 +116,21 @@ class FlashCpu(AttentionBackend):
         )
 
     def prepared(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any = None,
     ) -> Prepared | None:
-        """Return what computes the problem for other tensors that lie as these, None where none can."""
+        """Return what computes calls like this one that are read in place, None where none can."""
         from mlbackends.kernels.attention_cpu.planned import prepared
 
         if _is_mask_narrow(problem):
             return None
-        return prepared(problem, query, key, value, mask, out)
+        return prepared(problem, query, key, value, mask, out, logsumexp)
 
     def _attended(
         self,

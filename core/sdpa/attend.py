@@ -50,15 +50,14 @@ def scaled_dot_product_attention(
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does;
     NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons.
     """
-    kind = None
-    if return_logsumexp is False and seed is None:
-        kind = planned.kind_of_call(
-            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        )
-        if kind is not None:
-            out = planned.attended(kind, query, key, value, attn_mask)
-            if out is not None:
-                return out
+    kind = planned.kind_of_call(
+        *(query, key, value, attn_mask),
+        *(dropout_p, is_causal, scale, enable_gqa, return_logsumexp, seed),
+    )
+    if kind is not None:
+        found = planned.attended(kind, query, key, value, attn_mask, seed)
+        if found is not None:
+            return found
     options = Options(dropout_p, is_causal, scale, enable_gqa, seed)
     if not isinstance(return_logsumexp, bool):
         raise _OPERATION.wrong("return_logsumexp", "bool", return_logsumexp)
@@ -67,12 +66,14 @@ def scaled_dot_product_attention(
         out, logsumexp = _nothing(asked, query, key, value)
         return (out, logsumexp) if return_logsumexp else out
     problem = _frozen(asked.problem) if without_gradients() else asked.problem
+    tensors = query, key, value, asked.mask
     if return_logsumexp:
-        return run_with_logsumexp(problem, query, key, value, asked.mask)
-    out = run(problem, query, key, value, asked.mask)
+        out, logsumexp = run_with_logsumexp(problem, *tensors)
+    else:
+        out, logsumexp = run(problem, *tensors), None
     if kind is not None:
-        planned.keep(kind, problem, query, key, value, asked.mask, out)
-    return out
+        planned.keep(kind, problem, *tensors, out, logsumexp)
+    return (out, logsumexp) if return_logsumexp else out
 
 
 def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:

@@ -26,8 +26,8 @@ RARE = {
 }
 """What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
 
-Prepared = Callable[[Any, Any, Any, Any], Any]
-"""A problem made ready: takes query, key, value and mask; see `AttentionBackend.prepared`."""
+Prepared = Callable[[Any, Any, Any, Any, int | None], Any]
+"""A kind of calls made ready: takes query, key, value, mask and seed; see `AttentionBackend.prepared`."""
 
 
 class Gradients(NamedTuple):
@@ -92,6 +92,11 @@ class AttentionBackend:
         return reasons
 
     @final
+    def refuses_every_size(self, problem: AttentionProblem) -> bool:
+        """Tell whether it would not fit with other sizes and strides either."""
+        return any(not asked.sizes and asked.test(problem) for asked in self._asked)
+
+    @final
     def require(self, problem: AttentionProblem) -> None:
         """Raise NoBackend, with all reasons, unless the problem fits. `run` begins with it."""
         reasons = self.unsupported_reasons(problem)
@@ -117,15 +122,25 @@ class AttentionBackend:
         raise NotImplementedError
 
     def prepared(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any = None,
     ) -> Prepared | None:
-        """Return what computes the same problem for other tensors, None where it must be looked at anew.
+        """Return what computes calls like this one, None where each must be looked at.
 
-        out: what `run` returned for these tensors. What is returned is called with tensors of exactly the
-        types of these. It computes what `run` would, or returns None where they differ in anything else
-        that counts, shapes too; it must not depend on what may change, but for the switches.
+        out: what `run` returned for these tensors; or out and logsumexp what `run_with_logsumexp` did.
+        What is returned is called with tensors of exactly the types of these and of the same element
+        types, a query of the same width, and the call's seed; all other options are the problem's. It
+        returns what `run` would, with logsumexp a pair; or None, with nothing done, where it does not
+        know, and where sizes or strides are such as this backend or the operation itself refuses. It
+        must not depend on what may change, but for the switches.
         """
-        del problem, query, key, value, mask, out
+        del problem, query, key, value, mask, out, logsumexp
         return None
 
     def run_with_logsumexp(

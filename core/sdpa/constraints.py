@@ -13,12 +13,16 @@ from mlbackends.model.reasons import Reason
 
 
 class Constraint(Struct, frozen=True):
-    """One condition. code: from `reasons.CODES`. sentence: what it asks for. test: see above."""
+    """One condition. code: from `reasons.CODES`. sentence: what it asks for. test: see above.
+
+    sizes: whether the test may look at sizes and strides. Where not, what it says holds for all of them.
+    """
 
     code: str
     sentence: str
     test: Callable[[AttentionProblem], str]
     hint: str = ""
+    sizes: bool = True
 
     def reason(self, problem: AttentionProblem) -> Reason | None:
         """Return why the problem does not pass, None if it does."""
@@ -43,7 +47,7 @@ def on_device(*platforms: str) -> Constraint:
             return ""
         return f"the tensors are on {problem.platform}; it needs {_either(platforms)}"
 
-    return Constraint("wrong-device", f"tensors on {_either(platforms)}", test)
+    return Constraint("wrong-device", f"tensors on {_either(platforms)}", test, sizes=False)
 
 
 def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Constraint:
@@ -63,7 +67,7 @@ def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Con
             return ""
         return f"the device is sm{_sm(capability)}; it needs {wanted}"
 
-    return Constraint("wrong-capability", f"a GPU of {wanted}", test)
+    return Constraint("wrong-capability", f"a GPU of {wanted}", test, sizes=False)
 
 
 def device_has(*features: str) -> Constraint:
@@ -75,7 +79,7 @@ def device_has(*features: str) -> Constraint:
             return ""
         return f"the device lacks {', '.join(missing)}; it needs {', '.join(features)}"
 
-    return Constraint("missing-feature", f"a device with {', '.join(features)}", test)
+    return Constraint("missing-feature", f"a device with {', '.join(features)}", test, sizes=False)
 
 
 # ---- element types ------------------------------------------------------------
@@ -89,7 +93,7 @@ def dtype_in(*dtypes: str) -> Constraint:
             return ""
         return f"the element type is {problem.dtype}; it takes {', '.join(dtypes)}"
 
-    return Constraint("wrong-dtype", f"element type {_either(dtypes)}", test)
+    return Constraint("wrong-dtype", f"element type {_either(dtypes)}", test, sizes=False)
 
 
 # ---- shapes -------------------------------------------------------------------
@@ -257,7 +261,7 @@ def mask_fixed() -> Constraint:
         wanted = problem.mask is not None and problem.mask.requires_grad
         return "the mask requires a gradient; it gives none" if wanted else ""
 
-    return Constraint("mask-gradient", "a mask that requires no gradient", test)
+    return Constraint("mask-gradient", "a mask that requires no gradient", test, sizes=False)
 
 
 def mask_ranks(*ranks: int) -> Constraint:
@@ -277,7 +281,7 @@ def no_dropout() -> Constraint:
     def test(problem: AttentionProblem) -> str:
         return f"dropout is {problem.dropout}; it takes none" if problem.dropout else ""
 
-    return Constraint("dropout", "no dropout", test)
+    return Constraint("dropout", "no dropout", test, sizes=False)
 
 
 def no_gradient() -> Constraint:
@@ -292,7 +296,7 @@ def no_gradient() -> Constraint:
         return f"{_listed(wanting)} {verb} a gradient; it computes none" if wanting else ""
 
     hint = "call it under torch.no_grad(), or give it tensor.detach()"
-    return Constraint("gradient", "inputs that require no gradient", test, hint)
+    return Constraint("gradient", "inputs that require no gradient", test, hint, sizes=False)
 
 
 def no_logsumexp() -> Constraint:
@@ -301,7 +305,7 @@ def no_logsumexp() -> Constraint:
     def test(problem: AttentionProblem) -> str:
         return "the logsumexp of each row is asked for; it tells none" if problem.logsumexp else ""
 
-    return Constraint("logsumexp", "no demand for the logsumexp of each row", test)
+    return Constraint("logsumexp", "no demand for the logsumexp of each row", test, sizes=False)
 
 
 def not_nested() -> Constraint:
@@ -311,7 +315,7 @@ def not_nested() -> Constraint:
         nested = any(spec.nested for spec in _inputs(problem))
         return "the tensors are nested; it takes plain ones" if nested else ""
 
-    return Constraint("nested", "tensors that are not nested", test)
+    return Constraint("nested", "tensors that are not nested", test, sizes=False)
 
 
 def no_lower_right() -> Constraint:
@@ -333,7 +337,7 @@ def no_float64_inside() -> Constraint:
             return ""
         return f"float64 is asked for inside; it computes {problem.dtype} in float32"
 
-    return Constraint("inner-dtype", "no demand for float64 inside", test)
+    return Constraint("inner-dtype", "no demand for float64 inside", test, sizes=False)
 
 
 def _inputs(problem: AttentionProblem) -> tuple[TensorSpec, TensorSpec, TensorSpec]:

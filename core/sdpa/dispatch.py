@@ -83,12 +83,13 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
 
 
 def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
-    """Return `chosen_backend` if that stays so for this problem until a switch is written.
+    """Return `chosen_backend` if until a switch is written no other can be, whatever the sizes.
 
-    None where a backend before it is missing a part only, or is kept out by python_native.
+    None where a backend before it might take other sizes, is missing a part, or is kept out by
+    python_native.
     """
     for backend in in_order(problem, backends()):
-        if backend.unsupported_reasons(problem) or switch_reasons(backend.answers_to):
+        if switch_reasons(backend.answers_to) or backend.refuses_every_size(problem):
             continue
         return None if _reasons(backend, problem, here=True) else backend
     return None

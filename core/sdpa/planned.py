@@ -1,20 +1,21 @@
-"""Calls like an earlier one: what was decided for that computes them at once.
+"""Calls like an earlier one: what was decided for that computes them at once, whatever their lengths.
 
-The second call of a kind, for tensors of the same types and sizes with the same options while every
-switch is as it was, has its backend prepare the problem; from the third one on that is used. So a decode
-step, whose key is longer each time, prepares nothing that is not used.
+The second call of a kind, for tensors of the same types with the same options while every switch is as it
+was, has its backend prepare what they have in common; from the third one on that is used.
 """
 
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from mlbackends import flag_store
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Prepared
 from mlbackends.sdpa.dispatch import lasting_choice
 
-#: How many kinds of calls are kept, and how many layouts of each: to pass one over costs time, too.
-_MOST_KINDS, _MOST_LAYOUTS = 256, 4
+#: How many kinds of calls are kept, and of each how often it is prepared: to pass one over costs time, too.
+_MOST_KINDS, _MOST_FORMS = 256, 8
 _TYPES = frozenset({("numpy", "ndarray"), ("torch", "Tensor")})
 
 _kept: dict[object, tuple[Prepared, ...]] = {}
@@ -30,6 +31,8 @@ def kind_of_call(
     is_causal: Any,
     scale: Any,
     enable_gqa: Any,
+    logsumexp: Any,
+    seed: Any,
 ) -> object:
     """Return what calls have in common that are decided alike, None for one that is looked at by itself.
 
@@ -42,54 +45,65 @@ def kind_of_call(
         or type(value) is not tensors
         or type(is_causal) is not bool
         or type(enable_gqa) is not bool
+        or type(logsumexp) is not bool
         or type(dropout) not in (float, int)
-        or dropout
         or not (scale is None or type(scale) is float)
+        or not (seed is None or type(seed) is int)
+        or not (mask is None or type(mask) is tensors)
     ):
         return None
-    if not (mask is None or type(mask) is tensors):
-        return None
-    # What is prepared compares the whole layout: this need only seldom be the same for two of them.
+    # The rest is left to what is prepared: this need only seldom be the same for what that tells apart.
     try:
-        sizes = query.shape, key.nbytes, value.nbytes, None if mask is None else mask.nbytes
-    except RuntimeError:  # a torch tensor that is nested or sparse
+        width = query.shape[-1]
+    except (IndexError, RuntimeError):  # no dimension; a torch tensor that is nested
         return None
-    return (flag_store.state, tensors, query.dtype, *sizes, is_causal, scale, enable_gqa)
+    elements = query.dtype, None if mask is None else mask.dtype
+    options = dropout, is_causal, scale, enable_gqa, logsumexp
+    return flag_store.state, tensors, width, elements, options
 
 
-def attended(kind: object, query: Any, key: Any, value: Any, mask: Any) -> Any:
+def attended(kind: object, query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
     """Return the result of a call of a kind that is prepared, None where it is not."""
     for call in _kept.get(kind, ()):
-        out = call(query, key, value, mask)
+        out = call(query, key, value, mask, seed)
         if out is not None:
             return out
     return None
 
 
 def keep(
-    kind: object, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any
+    kind: object,
+    problem: AttentionProblem,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    out: Any,
+    logsumexp: Any = None,
 ) -> None:
-    """Note a call that was computed, and have it prepared if it is not the first of its kind.
+    """Note a call that was computed, and have its kind prepared if it is not the first.
 
-    out: what was returned for it.
+    out, logsumexp: what was returned for it.
     """
-    specs = (problem.query, problem.key, problem.value, problem.mask)
-    if any(spec is not None and spec.requires_grad for spec in specs):
+    if problem.wants_gradient:
         return
     found = _kept.get(kind)
     if found is None:
         if len(_kept) >= _MOST_KINDS:
             _kept.clear()
         _kept[kind] = ()
-    elif len(found) < _MOST_LAYOUTS:
+    elif len(found) < _MOST_FORMS:
+        if logsumexp is not None:
+            problem = replace(problem, logsumexp=True)
         backend = lasting_choice(problem)
-        call = backend.prepared(problem, query, key, value, mask, out) if backend else None
+        tensors = query, key, value, mask, out, logsumexp
+        call = backend.prepared(problem, *tensors) if backend else None
         _kept[kind] = (*found, call or _nothing)
 
 
-def _nothing(query: Any, key: Any, value: Any, mask: Any) -> None:
+def _nothing(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> None:
     """Stand for a call that cannot be prepared, so that this is not tried for ever."""
-    del query, key, value, mask
+    del query, key, value, mask, seed
 
 
 @lru_cache(maxsize=64)

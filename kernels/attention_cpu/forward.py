@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MILLISECONDS = 50
 
 #: Of a seed, the lower 64 bits count.
-_WORD = (1 << 64) - 1
+SEEDS = (1 << 64) - 1
 
 
 def attend(
@@ -150,7 +150,7 @@ def packer(
             *(_group(key, heads), _group(value, heads)),
             *(*strides(query, 3), *strides(key, 3), *strides(value, 3), *strides(out, 3)),
             *((0, 0, 0, 0) if mask is None else strides(mask, 4)),
-            *(offset, scale, problem.dropout, (problem.seed or 0) & _WORD, before),
+            *(offset, scale, problem.dropout, (problem.seed or 0) & SEEDS, before),
             ELEMENTS[problem.dtype],
             0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
             *(int(problem.is_causal), level(), threads),

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 
 FILE = "attention.so"
 #: MLBACKENDS_ATTENTION_ABI of problem.h.
-ABI = 4
+ABI = 5
 #: The fields of mlbackends_attention_problem, in its order; see problem.h.
 PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
-#: Where two of them lie, and how they are written.
+#: Where some of them lie, and how they are written.
 WORKSPACE, THREADS = (6 * 8, struct.Struct("=Q")), (PROBLEM.size - 8, struct.Struct("=i"))
+SEED = ((7 + 8 + 16 + 3) * 8, struct.Struct("=Q"))
 #: What mlbackends_attention_gradients has behind its problem.
 GRADIENTS = struct.Struct("=6Q 16q")
 #: The fields of mlbackends_attention_owner and mlbackends_attention_layout; see planned.h.
 OWNER, LAYOUT = struct.Struct("=QqQ"), struct.Struct("=4q 4q Q q")
+#: What mlbackends_attention_plan has behind its owner, and mlbackends_attention_call behind its problem.
+PLAN, CALL = struct.Struct("=3Q 6q"), struct.Struct("=2d")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
 #: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
@@ -99,16 +102,17 @@ def _planned() -> _Method:
     return _Method(b"planned", address.value, _FASTCALL, None)
 
 
-def planned(plan: bytes) -> Callable[[Any, Any, Any, Any, Any], Any]:
-    """Return a function of query, key, value, mask and output that computes a plan, and returns the output.
+def planned(plan: bytes) -> Callable[[Any, Any, Any, Any, Any, Any], Any]:
+    """Return a function of query, key, value, mask, output and logsumexp that computes a call of a plan.
 
-    None where they lie otherwise; it raises what their owner raises. A function of C's own, for a call
-    through ctypes takes longer than all the rest. Raises NotBuilt.
+    It returns the output; None where these tensors are none of the plan, False where they are and it was
+    left to be computed without the GIL; it raises what their owner raises. A function of C's own, for a
+    call through ctypes takes longer than all the rest. Raises NotBuilt.
     """
     made = ctypes.pythonapi.PyCFunction_NewEx
     made.restype = ctypes.py_object
     made.argtypes = (ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p)
-    found: Callable[[Any, Any, Any, Any, Any], Any] = made(_planned(), plan, None)
+    found: Callable[[Any, Any, Any, Any, Any, Any], Any] = made(_planned(), plan, None)
     return found
 
 
@@ -125,7 +129,7 @@ def planning() -> ctypes.PyDLL:
     content = bytes.__basicsize__ - 1  # which counts the zero behind it
     take = ctypes.cast(ctypes.pythonapi.Py_IncRef, address).value
     found.mlbackends_attention_meet.argtypes = (ctypes.c_char_p,)
-    found.mlbackends_attention_meet(struct.pack("=qQQ", content, take, id(None)))
+    found.mlbackends_attention_meet(struct.pack("=qQQQ", content, take, id(None), id(False)))
     return found
 
 

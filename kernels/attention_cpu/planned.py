@@ -1,23 +1,26 @@
-"""A call that is like an earlier one: only addresses are new, and the library reads those itself.
+"""Calls like an earlier one: the library finds by itself where tensors lie, how, and how long they are.
 
-The slow part of a small call is to look at tensors from Python. A plan holds the problem as the library
-takes it, and the exact layouts for which it holds; the library compares them with what it is given.
+The slow part of a small call is to look at tensors from Python. A plan holds what calls of a kind have in
+common (element types, widths, options); the library reads the rest, and refuses what it cannot compute in
+place.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.kernels.attention_cpu.forward import compute, packer
+from mlbackends.kernels.attention_cpu.forward import SEEDS, compute
 from mlbackends.kernels.attention_cpu.library import (
+    CALL,
+    ELEMENTS,
     LAYOUT,
+    PLAN,
     PROBLEM,
+    SEED,
     THREADS,
-    library,
+    level,
     planned,
     planning,
     with_field,
@@ -25,7 +28,7 @@ from mlbackends.kernels.attention_cpu.library import (
 from mlbackends.kernels.attention_cpu.owners import layout_of, owner_of, watched
 from mlbackends.kernels.attention_cpu.threads import worth
 from mlbackends.kernels.tensors.arithmetic import numpy
-from mlbackends.kernels.tensors.interchange import as_array
+from mlbackends.kernels.tensors.interchange import as_array, drawn_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,23 +37,23 @@ if TYPE_CHECKING:
 
 #: Up to so many operations, some microseconds, it takes longer to give the GIL away and get it back.
 _AT_ONCE = 1 << 17
-_ADDRESSES = 7 * 8
-_TENSORS = ctypes.py_object * 5
+_TENSORS = ctypes.py_object * 6
 
 
 def prepared(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any
-) -> Callable[[Any, Any, Any, Any], Any] | None:
-    """Return what computes the problem for other tensors that lie as these; None where that is not known.
+    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
+) -> Callable[[Any, Any, Any, Any, int | None], Any] | None:
+    """Return what computes calls of the same options, of any lengths; None where that is not known.
 
-    out: what `run` returned for them. What is returned takes query, key, value and mask of exactly the
-    types of these; it returns None, with nothing done, for tensors that lie otherwise, or that carry
-    more than numbers. Raises NotBuilt.
+    out and logsumexp: what was returned for these; the latter is None where it is not asked for. What is
+    returned takes query, key, value and mask of exactly the types and widths of these, and a seed. It
+    returns None, with nothing done, for tensors that it cannot compute in place, that do not go together,
+    or that carry more than numbers. Raises NotBuilt.
     """
     kind: Any = type(query)
-    tensors = [query, key, value, out, *(() if mask is None else (mask,))]
-    owner = owner_of(kind) if all(type(each) is kind for each in tensors) else None
-    if owner is None or problem.dropout or len(problem.output_shape) > 4:
+    given = [each for each in (query, key, value, out, mask, logsumexp) if each is not None]
+    owner = owner_of(kind) if all(type(each) is kind for each in given) else None
+    if owner is None:
         return None
     try:
         is_watched = watched(kind)
@@ -58,90 +61,107 @@ def prepared(
         return None
     if is_watched is not None and is_watched(query, key, value, mask):
         return None
-    arrays = [as_array(each) for each in tensors]
-    layouts = [_layout(owner, *pair) for pair in zip(tensors, arrays, strict=True)]
-    make = _maker(query, out)
-    if make is None or None in layouts:
+    elements = [_element(owner, each) for each in (query, mask, logsumexp)]
+    if None in elements:
         return None
-    inputs = (*arrays[:3], arrays[4] if mask is not None else None)
-    asked = packer(problem, (*inputs, arrays[3], None), 0, 1)(0)
-    asked = bytes(_ADDRESSES) + asked[_ADDRESSES:]
-    plan = b"".join([asked, owner, *filter(None, layouts)])
-    if mask is None:
-        plan += bytes(LAYOUT.size)
-    plan += arrays[0].itemsize.to_bytes(8, sys.byteorder)
-    plan += (0 if mask is None else arrays[4].itemsize).to_bytes(8, sys.byteorder)
-    rows = prod(problem.output_shape[:-1])
-    operations = 2 * rows * problem.key_length * (problem.head_dim + problem.value_dim)
-    if operations <= _AT_ONCE and not library().mlbackends_attention_workspace(asked):
-        return _at_once(plan, make, is_watched)
-    moved = (arrays[1].size + arrays[2].size) * arrays[0].itemsize
-    return _in_parts(plan, make, is_watched, partial(worth, operations, moved))
+    plan = _plan(problem, owner, elements, [_itemsize(each) for each in (query, mask, logsumexp)])
+    at_once, make, make_sums = planned(plan), _maker(query, out), _sums_maker(logsumexp)
+    draws = 0 < problem.dropout < 1
+
+    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
+        if is_watched is not None and is_watched(query, key, value, mask):
+            return None
+        try:
+            out = make(query)
+            sums = None if make_sums is None else make_sums(query)
+            found = at_once(query, key, value, mask, out, sums)
+            asked = _asked(plan, query, key, value, mask, out, sums) if found is False else None
+        except Exception:  # noqa: BLE001  whatever their owner says of them, it will say again
+            return None
+        if not (found is out or asked):
+            return None
+        if asked:
+            if draws and seed is None:
+                seed = drawn_seed(query)
+            compute(with_field(asked, SEED, (seed or 0) & SEEDS))
+        return out if sums is None else (out, sums)
+
+    return call
 
 
-def _layout(owner: bytes, tensor: Any, array: Any) -> bytes | None:
-    """Return how a tensor lies if it is read where it is, and not from a copy."""
-    found = layout_of(owner, tensor)
+def _element(owner: bytes, tensor: Any) -> int | None:
+    """Return the library's word for the elements of a tensor, None where it does not read them in place."""
+    if tensor is None:
+        return 0
+    np = numpy()
+    if isinstance(tensor, np.ndarray) and tensor.dtype is not np.dtype(tensor.dtype.type):
+        return None  # the library knows types by their addresses: those of numpy's own stay
+    found, array = layout_of(owner, tensor), as_array(tensor)
     if found is None or not array.flags.aligned or array.ctypes.data != found[1]:
         return None
-    return None if any(stride % array.itemsize for stride in array.strides) else found[0]
+    element: int = LAYOUT.unpack(found[0])[-2]
+    return element
 
 
-def _maker(query: Any, out: Any) -> Callable[[Any], Any] | None:
-    """Return what makes, from a query, room for a result like `out`."""
-    np = numpy()
-    if not isinstance(out, np.ndarray):
-        torch: Any = sys.modules["torch"]
+def _itemsize(tensor: Any) -> int:
+    return 0 if tensor is None else int(as_array(tensor).itemsize)
+
+
+def _plan(
+    problem: AttentionProblem, owner: bytes, elements: list[Any], itemsizes: list[int]
+) -> bytes:
+    """Pack a plan. elements and itemsizes: of query, mask and logsumexp, 0 for what there is not."""
+    width = problem.head_dim
+    scale = width**-0.5 if problem.scale is None else problem.scale
+    asked = PROBLEM.pack(
+        *(0,) * 11,
+        *(width, problem.value_dim),
+        *(0,) * 19,
+        *(scale, problem.dropout, 0, 0),
+        ELEMENTS[problem.dtype],
+        0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
+        *(int(problem.is_causal), level(), 1),
+    )
+    options = int(problem.lower_right), int(problem.enable_gqa)
+    most_at_once = -1 if problem.dropout else _AT_ONCE  # a seed has to be written first
+    return asked + owner + PLAN.pack(*elements, *itemsizes, *options, most_at_once)
+
+
+def _asked(plan: bytes, *tensors: Any) -> bytes | None:
+    """Return the problem of a call as the library takes it, None where these are none of the plan."""
+    found = ctypes.create_string_buffer(PROBLEM.size + CALL.size)
+    if planning().mlbackends_attention_placed(plan, _TENSORS(*tensors), found):
+        return None
+    operations, moved = CALL.unpack_from(found, PROBLEM.size)
+    return with_field(found.raw[: PROBLEM.size], THREADS, worth(int(operations), int(moved)))
+
+
+def _maker(query: Any, out: Any) -> Callable[[Any], Any]:
+    """Return what makes, from a query, room for a result like `out`; the library looks whether it fits."""
+    is_torch = not isinstance(out, numpy().ndarray)
+    torch: Any = sys.modules.get("torch")
+    if is_torch:
         like = torch.empty_like(query)
         if (like.shape, like.stride(), like.dtype) == (out.shape, out.stride(), out.dtype):
             return torch.empty_like  # type: ignore[no-any-return]  # cheaper by far than with a shape
-        shape, strides, dtype = out.shape, out.stride(), out.dtype
-        return lambda _: torch.empty_strided(shape, strides, dtype=dtype)
-    empty, shape, dtype = np.empty, out.shape, out.dtype
-    if out.flags.c_contiguous:
-        return lambda _: empty(shape, dtype)
-    swapped = out.swapaxes(-2, -3)
-    if not swapped.flags.c_contiguous:
+    dtype, width = out.dtype, out.shape[-1]
+    empty = torch.empty if is_torch else numpy().empty
+    if len(out.shape) < 3 or as_array(out).flags.c_contiguous:
+        if width == query.shape[-1]:
+            return lambda query: empty(query.shape, dtype=dtype)
+        return lambda query: empty((*query.shape[:-1], width), dtype=dtype)
+
+    def rows_first(query: Any) -> Any:
+        *batch, heads, rows, _ = query.shape
+        return empty((*batch, rows, heads, width), dtype=dtype).swapaxes(-2, -3)
+
+    return rows_first
+
+
+def _sums_maker(logsumexp: Any) -> Callable[[Any], Any] | None:
+    """Return what makes, from a query, room for the logarithms, None where they are not asked for."""
+    if logsumexp is None:
         return None
-    shape = swapped.shape
-    return lambda _: empty(shape, dtype).swapaxes(-2, -3)
-
-
-def _at_once(
-    plan: bytes, make: Callable[[Any], Any], is_watched: Callable[..., bool] | None
-) -> Callable[[Any, Any, Any, Any], Any]:
-    computed = planned(plan)
-
-    def call(query: Any, key: Any, value: Any, mask: Any) -> Any:
-        if is_watched is not None and is_watched(query, key, value, mask):
-            return None
-        try:
-            return computed(query, key, value, mask, make(query))
-        except Exception:  # noqa: BLE001  whatever their owner says of them, it will say again
-            return None
-
-    return call
-
-
-def _in_parts(
-    plan: bytes,
-    make: Callable[[Any], Any],
-    is_watched: Callable[..., bool] | None,
-    threads: Callable[[], int],
-) -> Callable[[Any, Any, Any, Any], Any]:
-    placed = planning().mlbackends_attention_placed
-
-    def call(query: Any, key: Any, value: Any, mask: Any) -> Any:
-        if is_watched is not None and is_watched(query, key, value, mask):
-            return None
-        asked = ctypes.create_string_buffer(PROBLEM.size)
-        try:
-            out = make(query)
-            if placed(plan, _TENSORS(query, key, value, mask, out), asked):
-                return None
-        except Exception:  # noqa: BLE001  as above
-            return None
-        compute(with_field(asked.raw, THREADS, threads()))
-        return out
-
-    return call
+    is_torch = not isinstance(logsumexp, numpy().ndarray)
+    empty, dtype = sys.modules["torch"].empty if is_torch else numpy().empty, logsumexp.dtype
+    return lambda query: empty(query.shape[:-1], dtype=dtype)

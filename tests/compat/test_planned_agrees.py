@@ -134,6 +134,64 @@ def test_however_tensors_lie_it_is_the_same(laid_out: Callable[[Any], Any]) -> N
         same(attend(*tensors), wanted)
 
 
+@pytest.mark.parametrize(
+    "cached",
+    [
+        lambda cache, keys: cache[:, :, :keys].contiguous(),
+        lambda cache, keys: cache[:, :, :keys],
+        lambda cache, keys: cache.transpose(1, 2).contiguous()[:, :keys].transpose(1, 2),
+    ],
+    ids=["joined", "part", "rows first"],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_cache_that_grows_is_looked_at_twice(
+    cached: Callable[[Any, int], Any], dtype: str, looked_at: list[AttentionProblem]
+) -> None:
+    kind = getattr(torch, dtype)
+    key, value = torch.randn(2, 2, 2, 1100, 8).to(kind)
+    queries = torch.randn(2, 1, 4, 8).to(kind).transpose(1, 2)
+    steps = [*range(1, 6), 1023, 1024, 1100]
+    found = [attend(queries, cached(key, n), cached(value, n), enable_gqa=True) for n in steps]
+
+    assert len(looked_at) == 2
+    for keys, seen in zip(steps, found, strict=True):
+        same(seen, anew(queries, cached(key, keys), cached(value, keys), enable_gqa=True))
+
+
+def test_the_logarithms_are_the_same_too() -> None:
+    for length in (1, 2, 3, 4):
+        tensors = Q[:, :, :length], K, V
+        seen = attend(*tensors, return_logsumexp=True)
+        for one, other in zip(seen, anew(*tensors, return_logsumexp=True), strict=True):
+            same(one, other)
+        attend(*tensors, return_logsumexp=True)
+
+
+def test_what_is_dropped_is_drawn_once_a_call_from_torchs_generator(
+    looked_at: list[AttentionProblem],
+) -> None:
+    torch.manual_seed(1)
+    wanted = [anew(Q, K, V, dropout_p=0.5) for _ in range(3)]
+    for _ in range(2):
+        attend(Q, K, V, dropout_p=0.5)
+    decided = len(looked_at)
+    torch.manual_seed(1)
+    for each in wanted:
+        same(attend(Q, K, V, dropout_p=0.5), each)
+    assert len(looked_at) == decided
+    same(attend(Q, K, V, dropout_p=0.5, seed=5), anew(Q, K, V, dropout_p=0.5, seed=5))
+
+
+def test_a_value_of_another_width_has_room_of_its_own() -> None:
+    value = torch.randn(1, 6, 2, 3).transpose(1, 2)
+    for query in (Q, Q.transpose(1, 2).contiguous().transpose(1, 2), Q[0]):
+        tensors = query, *(each[0] if query.dim() == 3 else each for each in (K, value))
+        for _ in range(3):
+            same(attend(*tensors), anew(*tensors))
+            attend(*tensors)
+            attend(*tensors)
+
+
 def test_a_tensor_that_requires_a_gradient_gets_one() -> None:
     for place in range(3):
         tensors = [each.clone().requires_grad_(place == n) for n, each in enumerate((Q, K, V))]

@@ -1,4 +1,4 @@
-/* A problem whose layout is known beforehand: what a call like it needs is a look at the layout and five addresses. */
+/* Calls of a kind that is known beforehand: what is left to be found is where its tensors lie, and how. */
 #pragma once
 #include "problem.h"
 
@@ -33,41 +33,54 @@ typedef struct mlbackends_attention_owner {
   int (*tell)(void *object, mlbackends_dlpack_tensor *told);
 } mlbackends_attention_owner;
 
-/* `alignment`: the bytes that an address must be a multiple of; of the mask, 0 for none. */
+/* What calls of a kind have in common: element types, widths and options. Lengths, heads, batches and strides may be any.
+   `problem`: but for its addresses, the other sizes and the strides. `bytes`, `mask_bytes`: of one element; 0 for no mask.
+   The elements are as in a layout; `logsumexp_element` counts where `logsumexp_bytes` is not 0. `lower_right`: the
+   diagonal ends in that corner. `grouped`: heads may share keys. `most_at_once`: the operations up to which a call is
+   computed without giving the GIL away; -1 for none. */
 typedef struct mlbackends_attention_plan {
-  mlbackends_attention_problem problem; /* but for its addresses */
+  mlbackends_attention_problem problem;
   mlbackends_attention_owner owner;
-  mlbackends_attention_layout query, key, value, output, mask;
-  int64_t alignment, mask_alignment;
+  uint64_t element, mask_element, logsumexp_element;
+  int64_t bytes, mask_bytes, logsumexp_bytes;
+  int64_t lower_right, grouped, most_at_once;
 } mlbackends_attention_plan;
 
-/* What must be known of the Python that runs: behind how many bytes of a `bytes` object its content begins, Py_IncRef, and
-   None. */
+/* A call of a plan. `operations`: additions and multiplications. `moved`: the bytes of key and value. Both may be more than
+   fit in 64 bits: strides of 0 make tensors of any size. */
+typedef struct mlbackends_attention_call {
+  mlbackends_attention_problem problem;
+  double operations, moved;
+} mlbackends_attention_call;
+
+/* What must be known of the Python that runs: behind how many bytes of a `bytes` object its content begins, Py_IncRef, None
+   and False. */
 typedef struct mlbackends_attention_python {
   int64_t bytes_header;
   void (*take)(void *object);
-  void *none;
+  void *none, *no;
 } mlbackends_attention_python;
 
 /* Tell it, once, before anything below is called. */
 void mlbackends_attention_meet(const mlbackends_attention_python *python);
 
-/* What follows is called with the GIL held. `tensors`: query, key, value, mask and output; the mask is not looked at where
-   the plan has none. */
+/* What follows is called with the GIL held. `tensors`: query, key, value, mask, output and logsumexp; mask and logsumexp are
+   not looked at where the plan has none. */
 
 /* Tell how a tensor on the CPU lies. Returns its address; null where it is another's, lies elsewhere or has more than
    four dimensions. An owner may have set a Python exception then. */
 const void *mlbackends_attention_layout_of(const mlbackends_attention_owner *owner, void *object,
                                            mlbackends_attention_layout *layout);
 
-/* Write the problem with these tensors' addresses. Returns 0; 1 where one of them lies otherwise than planned; -1 where an
-   owner has set an exception. */
+/* Write the problem of these tensors. Returns 0; 1 where they are of another kind, lie otherwise than this can compute in
+   place, are empty or do not go together, or the output does not lie as it should: (..., H, L, Ev) or, where the query
+   does, (..., L, H, Ev); -1 where an owner has set an exception. */
 int64_t mlbackends_attention_placed(const mlbackends_attention_plan *plan, void *const *tensors,
-                                    mlbackends_attention_problem *problem);
+                                    mlbackends_attention_call *call);
 
-/* Compute it, where no workspace is needed: a function of CPython's convention METH_FASTCALL. `plan`: a bytes object that
-   holds one. Returns a new reference to the output, or to None where a tensor lies otherwise or memory lacks; null where
-   an owner has set an exception. */
+/* Compute it: a function of CPython's convention METH_FASTCALL. `plan`: a bytes object that holds one. Returns a new
+   reference to the output; to False where it was left, for it is long or needs a workspace; to None where `placed` gives
+   1 or memory lacks; null where an owner has set an exception. */
 void *mlbackends_attention_planned(void *plan, void *const *tensors, int64_t count);
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 4
+#define MLBACKENDS_ATTENTION_ABI 5
 
 #ifdef __cplusplus
 extern "C" {

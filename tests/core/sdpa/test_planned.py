@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -362,9 +364,7 @@ def test_what_cannot_do_a_problem_or_is_switched_off_may_stand_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spec = TensorSpec((1, 1, 4, 8), "float32")
-    problem = AttentionProblem(query=spec, key=spec, value=spec, is_causal=True, lower_right=True)
-    longer = TensorSpec((1, 1, 6, 8), "float32")
-    problem = replace(problem, key=longer, value=longer)
+    problem = AttentionProblem(query=spec, key=spec, value=spec, logsumexp=True)
     everyone = (First(), *dispatch.backends())
     monkeypatch.setattr(dispatch, "backends", lambda: everyone)
 
@@ -374,6 +374,56 @@ def test_what_cannot_do_a_problem_or_is_switched_off_may_stand_before(
     with mlbackends.sdpa_kernel(SDPBackend.MATH):
         found = dispatch.lasting_choice(problem)
     assert found and found.name == "math"
+
+
+def test_what_takes_other_lengths_may_not_stand_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, longer = (TensorSpec((1, 1, length, 8), "float32") for length in (4, 6))
+    problem = AttentionProblem(
+        query=spec, key=longer, value=longer, is_causal=True, lower_right=True
+    )
+    everyone = (First(), *dispatch.backends())
+    monkeypatch.setattr(dispatch, "backends", lambda: everyone)
+
+    assert First().unsupported_reasons(problem)
+    assert not First().unsupported_reasons(replace(problem, key=spec, value=spec))
+    assert dispatch.lasting_choice(problem) is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    {
+        each.code + each.sentence: each
+        for backend in dispatch.backends()
+        for each in backend.every_constraint()
+        if not each.sizes
+    }.values(),
+    ids=lambda each: str(each.code),
+)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_what_says_that_it_looks_at_no_sizes_says_the_same_of_all(
+    asked: Any, data: st.DataObject
+) -> None:
+    dtype = data.draw(st.sampled_from(["float32", "float16", "int8"]))
+    options: dict[str, Any] = {
+        "dropout": data.draw(st.sampled_from([0.0, 0.5])),
+        "logsumexp": data.draw(st.booleans()),
+        "inner_dtype": data.draw(st.sampled_from(["", "float64"])),
+    }
+    gradient = data.draw(st.booleans())
+
+    def problem() -> AttentionProblem:
+        rank = data.draw(st.integers(2, 4))
+        heads, length, keys, width, value_width = (data.draw(st.integers(1, 9)) for _ in range(5))
+        shapes = [(length, width), (keys, width), (keys, value_width)]
+        before = (2, heads)[: rank - 2]
+        specs = [
+            TensorSpec((*before, *shape), dtype, (3,) * rank, requires_grad=gradient)
+            for shape in shapes
+        ]
+        return AttentionProblem(query=specs[0], key=specs[1], value=specs[2], **options)
+
+    assert asked.test(problem()) == asked.test(problem())
 
 
 # ---- arguments --------------------------------------------------------------------
@@ -501,19 +551,270 @@ def test_a_result_belongs_to_its_caller_alone() -> None:
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned, "_MOST_KINDS", 4)
-    for keys in range(1, 12):
-        warmed(Q, K[:, :, :1].repeat(keys, 2), K[:, :, :1].repeat(keys, 2))
+    for width in range(1, 9):
+        warmed(Q[..., :width], K[..., :width], K)
         assert len(planned._kept) <= 4
 
 
-def test_no_more_than_a_few_layouts_of_a_kind_are_prepared() -> None:
-    for gap in range(1, 9):
-        apart = np.repeat(Q, gap, axis=-2)[:, :, ::gap]
-        warmed(apart, K, K)
-    assert {len(found) for found in planned._kept.values()} == {planned._MOST_LAYOUTS}
+def test_no_more_than_a_few_forms_of_a_kind_are_prepared() -> None:
+    for width in range(1, 15):
+        value = np.ones((1, 2, 6, width), "float32")
+        warmed(Q, K, value)
+    assert {len(found) for found in planned._kept.values()} == {planned._MOST_FORMS}
 
 
-def test_a_decode_step_with_a_longer_key_each_time_prepares_nothing() -> None:
-    for keys in range(1, 6):
-        attend(Q[:, :, :1], K[:, :, :keys], K[:, :, :keys])
-    assert not any(planned._kept.values())
+def test_calls_of_ever_other_lengths_take_no_more_memory() -> None:
+    room = RANDOM.standard_normal((1, 2, 3000, 8)).astype("float32")
+
+    def pass_over(first: int) -> None:
+        for keys in range(first, first + 1400):
+            attend(Q, room[:, :, :keys], room[:, :, :keys])
+
+    pass_over(1)
+    kept = len(planned._kept)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        pass_over(1500)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(planned._kept) == kept
+    assert grown < 20_000
+
+
+# ---- lengths ----------------------------------------------------------------------
+
+
+def joined(cache: Any, keys: int) -> Any:
+    """Return what a cache that is made anew each time is: as long as it is full."""
+    return np.ascontiguousarray(cache[:, :, :keys])
+
+
+def seen_part(cache: Any, keys: int) -> Any:
+    """Return the part of a larger cache that is filled, whose strides stay the same."""
+    return cache[:, :, :keys]
+
+
+def rows_first(cache: Any, keys: int) -> Any:
+    """Return a cache of (B, S, H, E), looked at as (B, H, S, E)."""
+    return np.ascontiguousarray(cache.swapaxes(1, 2))[:, :keys].swapaxes(1, 2)
+
+
+@pytest.mark.parametrize("cached", [joined, seen_part, rows_first])
+@pytest.mark.parametrize("heads", [2, 4], ids=["alike", "grouped"])
+def test_a_cache_that_grows_is_looked_at_twice(
+    cached: Callable[[Any, int], Any], heads: int, looked_at: list[AttentionProblem]
+) -> None:
+    # So long that from some step on the keys are split and need a workspace.
+    cache = RANDOM.standard_normal((2, 2, 2, 1100, 8)).astype("float32")
+    query = RANDOM.standard_normal((2, heads, 1, 8)).astype("float32")
+    options = {"enable_gqa": heads > 2}
+    steps = [*range(1, 8), 40, 1023, 1024, 1100]
+    found = [attend(query, *(cached(each, keys) for each in cache), **options) for keys in steps]
+
+    assert len(looked_at) == 2
+    for keys, seen in zip(steps, found, strict=True):
+        same(seen, anew(query, *(cached(each, keys) for each in cache), **options))
+
+
+def test_a_switch_that_changes_while_a_cache_grows_is_obeyed_from_the_next_step_on() -> None:
+    def step(keys: int) -> Any:
+        return attend(Q[:, :, :1], K[:, :, :keys], K[:, :, :keys])
+
+    before = [step(keys) for keys in range(1, 4)]
+    with mlbackends.sdpa_kernel([]), pytest.raises(NoBackend):
+        step(4)
+    with mlbackends.sdpa_kernel(SDPBackend.MATH):
+        assert np.allclose(step(3), before[-1], atol=1e-6)
+    for keys in range(1, 4):
+        same(step(keys), before[keys - 1])
+
+
+def test_caches_that_grow_in_several_threads_share_a_plan() -> None:
+    caches = RANDOM.standard_normal((6, 1, 2, 60, 8)).astype("float32")
+    wanted = [[anew(Q[:, :, :1], *[c[:, :, :n]] * 2) for n in range(1, 60)] for c in caches]
+    warmed(Q[:, :, :1], K, K)
+    start = threading.Barrier(6)
+
+    def work(number: int) -> bool:
+        start.wait()
+        parts = [caches[number][:, :, :keys] for keys in range(1, 60)]
+        found = [attend(Q[:, :, :1], part, part) for part in parts]
+        return all(map(np.array_equal, found, wanted[number]))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
+
+
+def test_the_corner_of_a_causal_mask_moves_with_the_lengths() -> None:
+    for queries, keys in [(4, 6), (4, 6), (4, 6), (2, 6), (4, 4), (1, 5), (4, 2)]:
+        tensors = Q[:, :, :queries], K[:, :, :keys], K[:, :, :keys]
+        same(attend(*tensors, is_causal=True), anew(*tensors, is_causal=True))
+
+
+BAD = [
+    ("a longer value", (Q, K, Q)),
+    ("another width", (Q, K[..., :5], K)),
+    ("other batches", (np.concatenate([Q] * 2), np.concatenate([K] * 3), K)),
+    ("other heads", (Q, np.concatenate([K, K[:, :1]], 1), np.concatenate([K, K[:, :1]], 1))),
+    ("a mask of other keys", (Q, K, K, np.ones((4, 5), bool))),
+    ("a mask of other rows", (Q, K, K, np.ones((3, 6), bool))),
+    ("a mask of more batches", (Q, K, K, np.ones((2, 1, 4, 6), bool))),
+    ("a mask of more dimensions", (Q[0], K[0], K[0], np.ones((1, 1, 4, 6), bool))),
+    ("a mask of one dimension", (Q, K, K, np.ones(6, bool))),
+    ("one dimension", (Q[0, 0, 0], K[0, 0], K[0, 0])),
+    ("no dimension", (np.ones((), "float32"), K, K)),
+]
+
+
+@pytest.mark.parametrize("tensors", [each[1] for each in BAD], ids=[each[0] for each in BAD])
+def test_what_does_not_go_together_is_refused_as_before(tensors: tuple[Any, ...]) -> None:
+    def refusal() -> tuple[type, str]:
+        with pytest.raises((RuntimeError, IndexError)) as caught:
+            attend(*tensors)
+        return caught.type, str(caught.value)
+
+    flag_store.changed()
+    wanted = refusal()
+    warmed(Q, K, K)
+    warmed(Q, K, K, np.ones((4, 6), bool))
+    warmed(Q[0], K[0], K[0])
+    warmed(Q[0], K[0], K[0], np.ones((4, 6), bool))
+    assert refusal() == wanted
+
+
+def test_groups_that_do_not_divide_are_refused_as_before() -> None:
+    query, key = (np.ones((1, heads, 4, 8), "float32") for heads in (6, 3))
+    warmed(query, key, key, enable_gqa=True)
+    with pytest.raises(RuntimeError, match="must divide"):
+        attend(query, np.ones((1, 4, 4, 8), "float32"), key, enable_gqa=True)
+    with pytest.raises(RuntimeError, match="go together"):
+        attend(query, key, key)
+    with pytest.raises(IndexError):
+        attend(query[0, 0], key[0, 0], key[0, 0], enable_gqa=True)
+
+
+def test_what_is_empty_gives_zeros_or_nothing_as_before() -> None:
+    warmed(Q, K, K)
+    none = K[:, :, :0]
+    same(attend(Q, none, none), np.zeros_like(Q))
+    assert attend(Q[:, :, :0], K, K).shape == (1, 2, 0, 8)
+    assert attend(Q[:0], K[:0], K[:0]).shape == (0, 2, 4, 8)
+
+
+def test_batches_and_heads_that_are_broadcast_are_computed_as_before() -> None:
+    queries, keys = np.concatenate([Q, Q]), np.concatenate([K, K])
+    for tensors in [(queries, K, K), (Q, keys, keys), (Q, K[:, :1], K), (Q[:, :1], K, K)] * 3:
+        same(attend(*tensors), anew(*tensors))
+        warmed(*tensors)
+        same(attend(*tensors), anew(*tensors))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_of_any_two_calls_the_second_is_the_same_as_if_it_were_alone(data: st.DataObject) -> None:
+    """Whatever the first one had prepared: ranks, lengths, groups and masks of the second are its own."""
+    options: dict[str, Any] = {
+        "enable_gqa": data.draw(st.booleans()),
+        "return_logsumexp": data.draw(st.booleans()),
+        "dropout_p": data.draw(st.sampled_from([0.0, 0.0, 0.5])),
+        "seed": 7,
+    }
+    masked = data.draw(st.booleans())
+
+    def tensors() -> list[Any]:
+        size = st.sampled_from([1, 1, 2, 3, 4])
+        batch, heads, length, keys = (data.draw(size) for _ in range(4))
+        rank = data.draw(st.integers(2, 4))
+
+        def one(*shape: int) -> Any:
+            left = data.draw(st.integers(max(rank - 1, 2), rank))
+            before = tuple(data.draw(st.sampled_from([each, 1])) for each in (batch, heads))
+            whole = (*before, *shape)[4 - left :]
+            dtype = "bool" if len(shape) == 2 and shape[1] == keys and masked else "float32"
+            return data.draw(laid_out(whole, dtype)) if left == 4 else np.ones(whole, "float32")
+
+        found = [one(length, 8), one(keys, 8), one(keys, data.draw(st.sampled_from([8, 5])))]
+        if masked:
+            shape = tuple(data.draw(st.sampled_from([1, each])) for each in (length, keys))
+            found.append(RANDOM.standard_normal(shape) > 0)
+        return found
+
+    def outcome(call: Callable[..., Any], *given: Any) -> tuple[Any, ...]:
+        try:
+            found = call(*given, **options)
+        except (RuntimeError, IndexError) as error:
+            return type(error), str(error)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(fact for each in results for fact in (each.strides, each.tobytes()))
+
+    first, second = tensors(), tensors()
+    for _ in range(3):
+        outcome(attend, *first)
+    prepared = outcome(attend, *second)
+    assert prepared == outcome(anew, *second)
+
+
+# ---- logarithms and dropout ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (2, 4, 8), (1, 2, 4, 8)], ids=len)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_with_the_logarithms_too_nothing_is_decided_from_the_third_call_on(
+    shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = RANDOM.standard_normal(shape).astype(dtype)
+    wanted = [attend(query, query, query, return_logsumexp=True) for _ in range(2)][1]
+    monkeypatch.setattr(attend_module, "run_with_logsumexp", None)
+
+    seen = attend(query, query, query, return_logsumexp=True)
+    for one, other in zip(seen, wanted, strict=True):
+        same(one, other)
+
+
+def test_of_large_problems_the_logarithms_are_the_same() -> None:
+    large = RANDOM.standard_normal((1, 2, 300, 64)).astype("float32")
+    wanted = anew(large, large, large, return_logsumexp=True)
+    warmed(large, large, large, return_logsumexp=True)
+    for one, other in zip(attend(large, large, large, return_logsumexp=True), wanted, strict=True):
+        same(one, other)
+
+
+def test_a_seed_says_what_is_dropped_in_a_prepared_call_too(
+    looked_at: list[AttentionProblem],
+) -> None:
+    warmed(Q, K, K, dropout_p=0.5)
+    found = [attend(Q, K, K, dropout_p=0.5, seed=seed) for seed in (3, -1, 1 << 70, 0)]
+    assert len(looked_at) == 2
+
+    for seed, seen in zip((3, -1, 1 << 70, 0), found, strict=True):
+        same(seen, anew(Q, K, K, dropout_p=0.5, seed=seed))
+    with pytest.raises(TypeError):
+        attend(Q, K, K, dropout_p=0.5, seed=True)
+
+
+def test_without_a_seed_each_call_draws_once_from_numpys_generator(
+    looked_at: list[AttentionProblem],
+) -> None:
+    state = np.random.get_state()  # noqa: NPY002  what numpy.random.seed seeds
+    try:
+        np.random.seed(4)  # noqa: NPY002
+        wanted = [anew(Q, K, K, dropout_p=0.5) for _ in range(4)]
+        warmed(Q, K, K, dropout_p=0.5)
+        decided = len(looked_at)
+        np.random.seed(4)  # noqa: NPY002
+        for each in wanted:
+            same(attend(Q, K, K, dropout_p=0.5), each)
+        assert len(looked_at) == decided
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+def test_everything_dropped_draws_nothing() -> None:
+    warmed(Q, K, K, dropout_p=1.0)
+    state = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
+    assert not attend(Q, K, K, dropout_p=1.0).any()
+    assert np.array_equal(np.random.get_state()[1], state)  # type: ignore[index]  # noqa: NPY002
