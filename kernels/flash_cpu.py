@@ -132,6 +132,31 @@ class FlashCpu(AttentionBackend):
             return None
         return prepared(problem, query, key, value, mask, out, logsumexp)
 
+    def prepared_backward(
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+    ) -> Prepared | None:
+        """Return what computes the gradients of such calls in place, None where none can."""
+        from mlbackends.kernels.attention_cpu.planned_gradients import prepared
+
+        if _is_mask_narrow(problem):
+            return None
+        found = prepared(problem, query, key, value, mask, out, logsumexp)
+        if found is None:
+            return None
+
+        def differentiate(*given: Any) -> Gradients | None:
+            gradients = found(*given)
+            return None if gradients is None else Gradients(*gradients)
+
+        return differentiate
+
     def _attended(
         self,
         problem: AttentionProblem,

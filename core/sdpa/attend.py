@@ -4,6 +4,7 @@ from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import planned
+from mlbackends.sdpa.backend import Prepared
 from mlbackends.sdpa.describe import without_gradients
 from mlbackends.sdpa.request import Operation, Options, Request, requested
 from mlbackends.untraced import untraced
@@ -67,13 +68,33 @@ def scaled_dot_product_attention(
         return (out, logsumexp) if return_logsumexp else out
     problem = _frozen(asked.problem) if without_gradients() else asked.problem
     tensors = query, key, value, asked.mask
-    if return_logsumexp:
+    if return_logsumexp or problem.wants_gradient:
         out, logsumexp = run_with_logsumexp(problem, *tensors)
     else:
         out, logsumexp = run(problem, *tensors), None
     if kind is not None:
-        planned.keep(kind, problem, *tensors, out, logsumexp)
+        results = out, logsumexp
+        planned.keep(kind, lambda: _prepared(problem, return_logsumexp, *tensors, *results))
     return (out, logsumexp) if return_logsumexp else out
+
+
+def _prepared(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
+    """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
+    from mlbackends.sdpa.dispatch import lasting_choice
+
+    if problem.wants_gradient:
+        backend = lasting_choice(problem)
+        if backend is None:
+            return None
+        from mlbackends.kernels.bridges.torch_gradients import prepared
+
+        return prepared(backend, problem, return_logsumexp, *tensors)
+    if return_logsumexp:
+        from msgspec.structs import replace
+
+        problem = replace(problem, logsumexp=True)
+    backend = lasting_choice(problem)
+    return backend.prepared(problem, *tensors) if backend else None
 
 
 def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:

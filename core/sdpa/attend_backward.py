@@ -3,7 +3,8 @@
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.sdpa.backend import Gradients
+from mlbackends.sdpa import planned
+from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.sdpa.describe import is_tensor, without_gradients
 from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.sdpa.request import Operation, Options, Request, requested
@@ -51,6 +52,18 @@ def scaled_dot_product_attention_backward(
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
+    kind = planned.kind_of_call(
+        *(query, key, value, attn_mask),
+        *(dropout_p, is_causal, scale, enable_gqa, True, seed),
+    )
+    if kind is not None:
+        ours = attn_mask_gradient is False and not (dropout_p and seed is None)
+        kind = planned.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
+    tensors = query, key, value, attn_mask, out, logsumexp
+    if kind is not None:
+        found: Gradients | None = planned.attended(kind, grad_out, *tensors, seed)
+        if found is not None:
+            return found
     results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
     for name, tensor in results.items():
         if not is_tensor(tensor):
@@ -68,7 +81,17 @@ def scaled_dot_product_attention_backward(
     problem = _wanting(asked.problem, mask=attn_mask_gradient)
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
-    return run_backward(problem, grad_out, query, key, value, asked.mask, out, logsumexp)
+    gradients = run_backward(problem, grad_out, query, key, value, asked.mask, out, logsumexp)
+    if kind is not None:
+        planned.keep(kind, lambda: _prepared(problem, *tensors))
+    return gradients
+
+
+def _prepared(problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+    from mlbackends.sdpa.dispatch import lasting_choice
+
+    backend = lasting_choice(problem)
+    return backend.prepared_backward(problem, *tensors) if backend else None
 
 
 def run_backward(

@@ -26,8 +26,8 @@ RARE = {
 }
 """What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
 
-Prepared = Callable[[Any, Any, Any, Any, int | None], Any]
-"""A kind of calls made ready: takes query, key, value, mask and seed; see `AttentionBackend.prepared`."""
+Prepared = Callable[..., Any]
+"""A kind of calls made ready; see `AttentionBackend.prepared` and `prepared_backward`."""
 
 
 class Gradients(NamedTuple):
@@ -135,10 +135,29 @@ class AttentionBackend:
 
         out: what `run` returned for these tensors; or out and logsumexp what `run_with_logsumexp` did.
         What is returned is called with tensors of exactly the types of these and of the same element
-        types, a query of the same width, and the call's seed; all other options are the problem's. It
-        returns what `run` would, with logsumexp a pair; or None, with nothing done, where it does not
-        know, and where sizes or strides are such as this backend or the operation itself refuses. It
-        must not depend on what may change, but for the switches.
+        types, a query of the same width, and the call's seed: None to draw one, or what is called for one
+        when it is certain to be needed; all other options are the problem's. It returns what `run` would,
+        with logsumexp a pair; or None, with nothing done, where it does not know, and where sizes or
+        strides are such as this backend or the operation itself refuses. It must not depend on what may
+        change, but for the switches.
+        """
+        del problem, query, key, value, mask, out, logsumexp
+        return None
+
+    def prepared_backward(
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+    ) -> Prepared | None:
+        """Return what computes the gradients of calls like this one, None where each must be looked at.
+
+        As `prepared`; what is returned is called with the gradient of the output, then these and the
+        seed, and returns Gradients or None. No mask has a gradient.
         """
         del problem, query, key, value, mask, out, logsumexp
         return None

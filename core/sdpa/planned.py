@@ -4,19 +4,17 @@ The second call of a kind, for tensors of the same types with the same options w
 was, has its backend prepare what they have in common; from the third one on that is used.
 """
 
+import sys
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from msgspec.structs import replace
-
 from mlbackends import flag_store
-from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Prepared
-from mlbackends.sdpa.dispatch import lasting_choice
 
 #: How many kinds of calls are kept, and of each how often it is prepared: to pass one over costs time, too.
 _MOST_KINDS, _MOST_FORMS = 256, 8
-_TYPES = frozenset({("numpy", "ndarray"), ("torch", "Tensor")})
+_TYPES = {("numpy", "ndarray"): "numpy", ("torch", "Tensor"): "torch"}
 
 _kept: dict[object, tuple[Prepared, ...]] = {}
 """By `kind_of_call`. Entries are replaced, never changed, so no lock is needed; a lost one is made again."""
@@ -39,8 +37,9 @@ def kind_of_call(
     It holds the state of the switches: ask before anything is decided by them.
     """
     tensors: Any = type(query)
+    home = _home(tensors)
     if (
-        not _is_plain(tensors)
+        not home
         or type(key) is not tensors
         or type(value) is not tensors
         or type(is_causal) is not bool
@@ -52,6 +51,9 @@ def kind_of_call(
         or not (mask is None or type(mask) is tensors)
     ):
         return None
+    records = home == "torch" and is_recorded(query, key, value)
+    if mask is not None and home == "torch" and is_recorded(mask):
+        return None
     # The rest is left to what is prepared: this need only seldom be the same for what that tells apart.
     try:
         width = query.shape[-1]
@@ -59,54 +61,59 @@ def kind_of_call(
         return None
     elements = query.dtype, None if mask is None else mask.dtype
     options = dropout, is_causal, scale, enable_gqa, logsumexp
-    return flag_store.state, tensors, width, elements, options
+    return flag_store.state, tensors, width, elements, options, records
 
 
-def attended(kind: object, query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
-    """Return the result of a call of a kind that is prepared, None where it is not."""
-    for call in _kept.get(kind, ()):
-        out = call(query, key, value, mask, seed)
-        if out is not None:
-            return out
+def kind_of_backward(kind: object, grad_out: Any, out: Any, logsumexp: Any) -> object:
+    """Return what calls for the gradients of calls of a kind have in common, None as `kind_of_call`."""
+    if not isinstance(kind, tuple):
+        return None
+    tensors, records = kind[1], kind[-1]
+    is_torch = _home(tensors) == "torch"
+    if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
+        return None
+    if is_torch and is_recorded(grad_out, out, logsumexp):
+        return None
+    return "backward", kind
+
+
+def attended(kind: object, *call: Any) -> Any:
+    """Return the result of a call of a kind that is prepared, None where it is not.
+
+    call: what a Prepared of that kind takes.
+    """
+    for prepared in _kept.get(kind, ()):
+        found = prepared(*call)
+        if found is not None:
+            return found
     return None
 
 
-def keep(
-    kind: object,
-    problem: AttentionProblem,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    out: Any,
-    logsumexp: Any = None,
-) -> None:
-    """Note a call that was computed, and have its kind prepared if it is not the first.
-
-    out, logsumexp: what was returned for it.
-    """
-    if problem.wants_gradient:
-        return
+def keep(kind: object, prepare: Callable[[], Prepared | None]) -> None:
+    """Note a call that was computed, and have its kind prepared if it is not the first."""
     found = _kept.get(kind)
     if found is None:
         if len(_kept) >= _MOST_KINDS:
             _kept.clear()
         _kept[kind] = ()
     elif len(found) < _MOST_FORMS:
-        if logsumexp is not None:
-            problem = replace(problem, logsumexp=True)
-        backend = lasting_choice(problem)
-        tensors = query, key, value, mask, out, logsumexp
-        call = backend.prepared(problem, *tensors) if backend else None
-        _kept[kind] = (*found, call or _nothing)
+        _kept[kind] = (*found, prepare() or _nothing)
 
 
-def _nothing(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> None:
+def is_recorded(*tensors: Any) -> bool:
+    """Tell whether torch records what is done with one of its tensors, to differentiate it."""
+    for tensor in tensors:
+        if tensor.requires_grad:
+            return bool(sys.modules["torch"].is_grad_enabled())
+    return False
+
+
+def _nothing(*call: Any) -> None:
     """Stand for a call that cannot be prepared, so that this is not tried for ever."""
-    del query, key, value, mask, seed
+    del call
 
 
 @lru_cache(maxsize=64)
-def _is_plain(tensors: type) -> bool:
-    """Tell whether it is a type whose shape and element type may be asked for without a second thought."""
-    return (tensors.__module__, tensors.__qualname__) in _TYPES
+def _home(tensors: type) -> str:
+    """Return whose a type is if its shape and element type may be asked for without a second thought."""
+    return _TYPES.get((tensors.__module__, tensors.__qualname__), "")

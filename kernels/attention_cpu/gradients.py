@@ -13,7 +13,13 @@ from mlbackends.kernels.attention_cpu.forward import (
     strides,
     through,
 )
-from mlbackends.kernels.attention_cpu.library import GRADIENTS, library
+from mlbackends.kernels.attention_cpu.library import (
+    GRADIENTS,
+    REFINED,
+    WORKSPACE,
+    library,
+    with_field,
+)
 from mlbackends.kernels.attention_cpu.threads import worth
 from mlbackends.kernels.attention_math.backward import summed
 from mlbackends.kernels.tensors import interchange
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 #: The largest log-sum-exp whose last place, in float32, is fine enough for weights of this element type;
 #: above, weights are computed an additional time.
-_FINE = {"float64": 12.0, "float32": 12.0, "float16": 256.0, "bfloat16": 2048.0}
+FINE = {"float64": 12.0, "float32": 12.0, "float16": 256.0, "bfloat16": 2048.0}
 
 
 def differentiate(
@@ -72,21 +78,28 @@ def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> Non
     rows, keys = out.shape[-2], key.shape[-2]
     operations = 4 * prod(out.shape[:-2]) * rows * keys * (key.shape[-1] + out.shape[-1])
     threads = worth(operations, 2 * (key.size + value.size) * out.itemsize)
-    packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)
-    refined = (
-        numpy().empty((3, logsumexp.size), logsumexp.dtype) if _coarse(problem, logsumexp) else None
-    )
+    packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)(0)
     gradients = GRADIENTS.pack(
         *(each.ctypes.data for each in (grad_out, for_query, for_key, for_value)),
-        *(0 if each is None else each.ctypes.data for each in (for_mask, refined)),
+        *(0 if for_mask is None else for_mask.ctypes.data, 0),
         *(*strides(grad_out, 3), *strides(for_query, 3), *strides(for_key, 3)),
         *(*strides(for_value, 3), *((0,) * 4 if for_mask is None else strides(for_mask, 4))),
     )
-    functions = library()
-    needed = functions.mlbackends_attention_gradients_workspace(packed(0) + gradients)
-    workspace = numpy().empty(needed, "uint8")
-    asked = packed(workspace.ctypes.data) + gradients
-    if refined is not None:
+    coarse_rows = logsumexp.size if _coarse(problem, logsumexp) else 0
+    compute(packed + gradients, coarse_rows, logsumexp.dtype.name)
+
+
+def compute(asked: bytes, coarse_rows: int, wide: str) -> None:
+    """Compute packed gradients in the workspace that they need.
+
+    coarse_rows: how many rows there are if the log-sum-exp of one is coarse, else 0. wide: its type.
+    """
+    np, functions = numpy(), library()
+    workspace = np.empty(functions.mlbackends_attention_gradients_workspace(asked), "uint8")
+    asked = with_field(asked, WORKSPACE, workspace.ctypes.data)
+    if coarse_rows:
+        refined = np.empty((3, coarse_rows), wide)
+        asked = with_field(asked, REFINED, refined.ctypes.data)
         through(functions.mlbackends_attention_refine, asked)
     through(functions.mlbackends_attention_backward, asked)
 
@@ -95,7 +108,7 @@ def _coarse(problem: AttentionProblem, logsumexp: Any) -> bool:
     """Tell whether a log-sum-exp is so large that it tells the weights of its row no better than roughly."""
     np = numpy()
     largest = np.abs(logsumexp, where=np.isfinite(logsumexp), out=np.zeros_like(logsumexp)).max()
-    return bool(largest > _FINE[problem.dtype])
+    return bool(largest > FINE[problem.dtype])
 
 
 def _along_rows(array: Any) -> Any:

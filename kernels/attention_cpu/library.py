@@ -26,12 +26,14 @@ PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
 #: Where some of them lie, and how they are written.
 WORKSPACE, THREADS = (6 * 8, struct.Struct("=Q")), (PROBLEM.size - 8, struct.Struct("=i"))
 SEED = ((7 + 8 + 16 + 3) * 8, struct.Struct("=Q"))
+REFINED = (PROBLEM.size + 5 * 8, struct.Struct("=Q"))
 #: What mlbackends_attention_gradients has behind its problem.
 GRADIENTS = struct.Struct("=6Q 16q")
 #: The fields of mlbackends_attention_owner and mlbackends_attention_layout; see planned.h.
 OWNER, LAYOUT = struct.Struct("=QqQ"), struct.Struct("=4q 4q Q q")
-#: What mlbackends_attention_plan has behind its owner, and mlbackends_attention_call behind its problem.
-PLAN, CALL = struct.Struct("=3Q 6q"), struct.Struct("=2d")
+#: What mlbackends_attention_plan has behind its owner; mlbackends_attention_call and
+#: mlbackends_attention_gradients_call behind their problems.
+PLAN, CALL, GRADIENTS_CALL = struct.Struct("=3Q 6q"), struct.Struct("=2d"), struct.Struct("=2d q")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
 #: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
@@ -126,6 +128,9 @@ def planning() -> ctypes.PyDLL:
     layout_of.restype, layout_of.argtypes = address, (ctypes.c_char_p, address, ctypes.c_char_p)
     placed = found.mlbackends_attention_placed
     placed.restype, placed.argtypes = ctypes.c_int64, (ctypes.c_char_p, address, address)
+    gradients = found.mlbackends_attention_gradients_placed
+    gradients.restype = ctypes.c_int64
+    gradients.argtypes = (ctypes.c_char_p, address, ctypes.c_double, address)
     content = bytes.__basicsize__ - 1  # which counts the zero behind it
     take = ctypes.cast(ctypes.pythonapi.Py_IncRef, address).value
     found.mlbackends_attention_meet.argtypes = (ctypes.c_char_p,)

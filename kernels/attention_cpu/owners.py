@@ -55,9 +55,9 @@ def layout_of(owner: bytes, tensor: Any) -> tuple[bytes, int] | None:
 def watched(kind: type) -> Callable[..., bool] | None:
     """Return what tells, of query, key, value and mask, that more than numbers is at stake.
 
-    That is: a gradient or a tangent, a sign that is not applied yet, storage that was freed below a tensor
-    with an offset (without one, the library sees a null pointer), or anybody who looks on. None where a
-    type knows nothing of the kind. Raises AttributeError for a torch that cannot tell.
+    That is: a tangent, a sign that is not applied yet, storage that was freed below a tensor with an
+    offset (without one, the library sees a null pointer), or anybody who looks on; gradients are another
+    matter. None where a type knows nothing of the kind. Raises AttributeError for a torch that cannot tell.
     """
     return _watched_by_torch() if kind is not numpy().ndarray else None
 
@@ -72,21 +72,17 @@ def _watched_by_torch() -> Callable[..., bool]:
         core._dispatch_tls_is_dispatch_key_included,  # noqa: SLF001
         core.DispatchKey.PreDispatch,
     )
-    records = torch.is_grad_enabled
     transform, trace = core._functorch.peek_interpreter_stack, core._get_tracing_state  # noqa: SLF001
     forward = torch.autograd.forward_ad
     forward._current_level  # noqa: B018, SLF001  -1 outside of forward-mode differentiation
 
     def is_watched(query: Any, key: Any, value: Any, mask: Any) -> bool:
         if mask is not None and (
-            (mask.requires_grad and records())
-            or mask.is_neg()
-            or (mask.storage_offset() and not mask.untyped_storage().nbytes())
+            mask.is_neg() or (mask.storage_offset() and not mask.untyped_storage().nbytes())
         ):
             return True
         return (
-            ((query.requires_grad or key.requires_grad or value.requires_grad) and records())
-            or query.is_neg()
+            query.is_neg()
             or key.is_neg()
             or value.is_neg()
             or (query.storage_offset() and not query.untyped_storage().nbytes())

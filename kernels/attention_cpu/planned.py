@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.kernels.attention_cpu.forward import SEEDS, compute
 from mlbackends.kernels.attention_cpu.library import (
@@ -40,15 +40,19 @@ _AT_ONCE = 1 << 17
 _TENSORS = ctypes.py_object * 6
 
 
-def prepared(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
-) -> Callable[[Any, Any, Any, Any, int | None], Any] | None:
-    """Return what computes calls of the same options, of any lengths; None where that is not known.
+class Plan(NamedTuple):
+    """packed: as the library takes it. is_watched: see `owners.watched`."""
 
-    out and logsumexp: what was returned for these; the latter is None where it is not asked for. What is
-    returned takes query, key, value and mask of exactly the types and widths of these, and a seed. It
-    returns None, with nothing done, for tensors that it cannot compute in place, that do not go together,
-    or that carry more than numbers. Raises NotBuilt.
+    packed: bytes
+    is_watched: Callable[..., bool] | None
+
+
+def plan_of(
+    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
+) -> Plan | None:
+    """Return a plan for calls of a problem's options and of exactly these types, None where there is none.
+
+    Raises NotBuilt.
     """
     kind: Any = type(query)
     given = [each for each in (query, key, value, out, mask, logsumexp) if each is not None]
@@ -61,28 +65,46 @@ def prepared(
         return None
     if is_watched is not None and is_watched(query, key, value, mask):
         return None
-    elements = [_element(owner, each) for each in (query, mask, logsumexp)]
+    told = query, mask, logsumexp
+    elements = [_element(owner, each) for each in told]
     if None in elements:
         return None
-    plan = _plan(problem, owner, elements, [_itemsize(each) for each in (query, mask, logsumexp)])
-    at_once, make, make_sums = planned(plan), _maker(query, out), _sums_maker(logsumexp)
+    packed = _packed(problem, owner, elements, [_itemsize(each) for each in told])
+    return Plan(packed, is_watched)
+
+
+def prepared(
+    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
+) -> Callable[..., Any] | None:
+    """Return what computes calls of the same options, of any lengths; None where that is not known.
+
+    out and logsumexp: what was returned for these; the latter is None where it is not asked for. What is
+    returned takes query, key, value and mask of exactly the types and widths of these, and a seed. It
+    returns None, with nothing done, for tensors that it cannot compute in place, that do not go together,
+    or that carry more than numbers. Raises NotBuilt.
+    """
+    plan = plan_of(problem, query, key, value, mask, out, logsumexp)
+    if plan is None:
+        return None
+    packed, is_watched = plan
+    at_once, make, make_sums = planned(packed), _maker(query, out), _sums_maker(logsumexp)
     draws = 0 < problem.dropout < 1
 
-    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
+    def call(query: Any, key: Any, value: Any, mask: Any, seed: Any) -> Any:
         if is_watched is not None and is_watched(query, key, value, mask):
             return None
         try:
             out = make(query)
             sums = None if make_sums is None else make_sums(query)
             found = at_once(query, key, value, mask, out, sums)
-            asked = _asked(plan, query, key, value, mask, out, sums) if found is False else None
+            asked = _asked(packed, query, key, value, mask, out, sums) if found is False else None
         except Exception:  # noqa: BLE001  whatever their owner says of them, it will say again
             return None
         if not (found is out or asked):
             return None
         if asked:
-            if draws and seed is None:
-                seed = drawn_seed(query)
+            if callable(seed) or (draws and seed is None):
+                seed = seed() if seed else drawn_seed(query)
             compute(with_field(asked, SEED, (seed or 0) & SEEDS))
         return out if sums is None else (out, sums)
 
@@ -107,7 +129,7 @@ def _itemsize(tensor: Any) -> int:
     return 0 if tensor is None else int(as_array(tensor).itemsize)
 
 
-def _plan(
+def _packed(
     problem: AttentionProblem, owner: bytes, elements: list[Any], itemsizes: list[int]
 ) -> bytes:
     """Pack a plan. elements and itemsizes: of query, mask and logsumexp, 0 for what there is not."""

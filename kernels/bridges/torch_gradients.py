@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec.structs import replace
+
+from mlbackends.sdpa.describe import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mlbackends.model.problem import AttentionProblem
-    from mlbackends.sdpa.backend import AttentionBackend
+    from mlbackends.sdpa.backend import AttentionBackend, Prepared
 
 
 def attended(
@@ -25,8 +28,6 @@ def attended(
     """
     tensors = tuple(map(_torch_s, _queried(*tensors)))
     if 0 < problem.dropout < 1 and problem.seed is None:
-        from msgspec.structs import replace
-
         from mlbackends.kernels.tensors.interchange import drawn_seed
 
         problem = replace(problem, seed=drawn_seed(tensors[0]))
@@ -36,6 +37,52 @@ def attended(
 
     found = list(backend.run_with_logsumexp(problem, *tensors))
     return Attention.apply(found, differentiate, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+def prepared(
+    backend: AttentionBackend,
+    problem: AttentionProblem,
+    return_logsumexp: bool,
+    *example: Any,
+) -> Prepared | None:
+    """Return what computes calls like one, and joins them to torch's graph; None where it is not known.
+
+    example: query, key, value, mask, out and logsumexp of that call. See `AttentionBackend.prepared`.
+    """
+    forward = backend.prepared(problem, *example)
+    backward = backend.prepared_backward(problem, *example)
+    if forward is None or backward is None:
+        return None
+    draws = 0 < problem.dropout < 1
+
+    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
+        def drawn() -> int:
+            nonlocal seed
+            from mlbackends.kernels.tensors.interchange import drawn_seed
+
+            seed = drawn_seed(query)
+            return seed
+
+        def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
+            found: tuple[Any, ...] | None = backward(grad_out, *saved, seed)
+            if found is None:
+                specs = _described(*saved[:4])
+                asked = replace(problem, seed=seed, **specs)
+                found = backend.run_backward(asked, grad_out, *saved)
+            return found
+
+        found = forward(query, key, value, mask, drawn if draws and seed is None else seed)
+        if found is None:
+            return None
+        out, logsumexp = Attention.apply(list(found), differentiate, query, key, value, mask)  # type: ignore[no-untyped-call,unused-ignore]
+        return (out, logsumexp) if return_logsumexp else out
+
+    return call
+
+
+def _described(query: Any, key: Any, value: Any, mask: Any) -> dict[str, Any]:
+    named = {"query": query, "key": key, "value": value, "mask": mask}
+    return {name: None if each is None else describe(each) for name, each in named.items()}
 
 
 def connected(zeros: torch.Tensor, *tensors: Any) -> torch.Tensor:
@@ -57,7 +104,6 @@ def _torch_s(tensor: Any) -> Any:
     if tensor is None or isinstance(tensor, torch.Tensor):
         return tensor
     from mlbackends.kernels.tensors.interchange import as_array, like
-    from mlbackends.sdpa.describe import describe
 
     array = as_array(tensor)
     writable = array if array.flags.writeable else array.copy()  # torch knows no other memory

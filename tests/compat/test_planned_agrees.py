@@ -207,6 +207,157 @@ def test_a_tensor_that_requires_a_gradient_gets_one() -> None:
         assert attend(*tensors).requires_grad
 
 
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+    """Return the problems with gradients that were decided anew, in a list that grows."""
+    seen: list[AttentionProblem] = []
+    real = attend_module.run_with_logsumexp
+
+    def run(problem: AttentionProblem, *tensors: Any) -> Any:
+        seen.append(problem)
+        return real(problem, *tensors)
+
+    monkeypatch.setattr(attend_module, "run_with_logsumexp", run)
+    return seen
+
+
+def learned(*tensors: Any, **options: Any) -> list[Any]:
+    """Return the result, and the gradients of a sum that weighs it."""
+    tensors = tuple(each.detach().requires_grad_() for each in tensors)
+    found = attend(*tensors, **options)
+    out = found[0] if options.get("return_logsumexp") else found
+    assert out.requires_grad
+    weights = torch.linspace(-1, 1, out.numel()).reshape(out.shape).to(out.dtype)
+    (out * weights).sum().backward()
+    return [out.detach(), *(each.grad for each in tensors)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"is_causal": True}, {"return_logsumexp": True}, {"dropout_p": 0.5, "seed": 9}],
+    ids=["plain", "causal", "logsumexp", "dropout"],
+)
+def test_gradients_of_any_lengths_are_the_same_to_the_bit(
+    dtype: str, options: dict[str, Any], joined: list[AttentionProblem]
+) -> None:
+    calls = [
+        [torch.randn(2, 2, rows, 8).to(getattr(torch, dtype)) for rows in (length, keys, keys)]
+        for length, keys in [(4, 6), (3, 9), (4, 6), (7, 2), (1, 1), (90, 130)]
+    ]
+    found = [learned(*tensors, **options) for tensors in calls]
+    assert len(joined) == 2
+    for tensors, seen in zip(calls, found, strict=True):
+        flag_store.changed()
+        for one, other in zip(seen, learned(*tensors, **options), strict=True):
+            same(one, other)
+
+
+def test_what_is_dropped_is_the_same_forth_and_back(joined: list[AttentionProblem]) -> None:
+    torch.manual_seed(6)
+    wanted = []
+    for _ in range(3):
+        flag_store.changed()
+        wanted.append(learned(Q, K, V, dropout_p=0.5))
+    for _ in range(2):
+        learned(Q, K, V, dropout_p=0.5)
+    decided = len(joined)
+    torch.manual_seed(6)
+    for each in wanted:
+        for one, other in zip(learned(Q, K, V, dropout_p=0.5), each, strict=True):
+            same(one, other)
+    assert len(joined) == decided
+
+
+def test_the_backend_that_computed_it_differentiates_it_whatever_is_switched_since() -> None:
+    def late() -> list[Any]:
+        tensors = [each.clone().requires_grad_() for each in (Q, K, V)]
+        out = attend(*tensors)
+        with mlbackends.sdpa_kernel([]):
+            out.sum().backward()
+        return [each.grad for each in tensors]
+
+    flag_store.changed()
+    wanted = late()
+    for _ in range(3):
+        for one, other in zip(late(), wanted, strict=True):
+            same(one, other)
+        tensors = [each.clone().requires_grad_() for each in (Q, K, V)]
+        attend(*tensors).sum().backward()
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        (Q, K[:, :1], V[:, :1]),
+        (torch.cat([Q, Q]), K, V),
+        (Q[0], K[0], V[0]),
+        (Q[0, 0], K[0, 0], V[0, 0]),
+        (torch._neg_view(Q), K, V),
+    ],
+    ids=["heads", "batches", "three", "two", "negative"],
+)
+def test_whatever_is_broadcast_or_carried_the_gradients_are_the_same(
+    tensors: tuple[Any, ...],
+) -> None:
+    flag_store.changed()
+    wanted = learned(*tensors)
+    for _ in range(3):
+        learned(Q, K, V)
+    for _ in range(3):
+        for one, other in zip(learned(*tensors), wanted, strict=True):
+            same(one, other)
+
+
+def test_gradients_of_gradients_are_refused_as_before() -> None:
+    for _ in range(4):
+        query = Q.clone().requires_grad_()
+        (first,) = torch.autograd.grad(attend(query, K, V).sum(), query, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiated once already"):
+            first.sum().backward()
+
+
+def test_a_gradient_may_be_asked_for_twice_and_of_some_alone() -> None:
+    def twice() -> Any:
+        key = K.clone().requires_grad_()
+        out, logsumexp = attend(Q, key, V, return_logsumexp=True)
+        assert not logsumexp.requires_grad
+        for _ in range(2):
+            out.backward(torch.ones_like(out), retain_graph=True)
+        return key.grad
+
+    wanted = twice()
+    for _ in range(3):
+        same(twice(), wanted)
+
+
+def test_gradients_by_the_function_are_the_same_and_are_not_recorded() -> None:
+    backward: Any = mlbackends.scaled_dot_product_attention_backward
+    out, logsumexp = attend(Q, K, V, return_logsumexp=True)
+    given = torch.randn(out.shape)
+    flag_store.changed()
+    wanted = backward(given, Q, K, V, out, logsumexp)
+    for _ in range(4):
+        for one, other in zip(backward(given, Q, K, V, out, logsumexp), wanted, strict=True):
+            assert one is other is None or torch.equal(one, other)
+    for place in range(6):
+        tensors = [given, Q, K, V, out, logsumexp]
+        tensors[place] = tensors[place].clone().requires_grad_()
+        with pytest.raises(RuntimeError, match="requires a gradient"):
+            backward(*tensors)
+        with torch.no_grad():
+            same(backward(*tensors).query, wanted.query)
+    for place in (0, 4):
+        tensors = [given, Q, K, V, out, logsumexp]
+        tensors[place] = torch._neg_view(tensors[place])
+        turned = [each.resolve_neg() for each in tensors]
+        flag_store.changed()
+        expected = backward(*turned).query
+        for _ in range(3):
+            backward(*turned)
+        same(backward(*tensors).query, expected)
+
+
 def test_a_mask_that_requires_a_gradient_gets_one() -> None:
     mask = torch.randn(4, 6)
     for _ in range(3):

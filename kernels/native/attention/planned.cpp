@@ -116,10 +116,15 @@ bool has(const View &view, int64_t rank, const int64_t *sizes) {
   return view.rank == rank && !memcmp(view.size, sizes, sizeof view.size);
 }
 
-/* Whether the output is of its shape and lies as `room` of kernels/attention_cpu/forward.py makes it. */
-bool is_output(const View &output, int64_t rank, const View &query, const mlbackends_attention_problem &p) {
-  const int64_t sizes[] = {p.batch, p.heads, p.query_length, p.value_dim}, width = p.value_dim;
-  if (!has(output, rank, sizes)) return false;
+/* Whether a tensor is of the shape of the output. */
+bool is_result(const View &view, int64_t rank, const mlbackends_attention_problem &p) {
+  const int64_t sizes[] = {p.batch, p.heads, p.query_length, p.value_dim};
+  return has(view, rank, sizes);
+}
+
+/* Whether an output of its shape lies as `room` of kernels/attention_cpu/forward.py makes it. */
+bool lies_as_made(const View &output, int64_t rank, const View &query, const mlbackends_attention_problem &p) {
+  const int64_t width = p.value_dim;
   const bool rows_first = rank > 2 && query.rank == rank && 0 < query.stride[1] && query.stride[1] < query.stride[2];
   return (rank < 4 || output.stride[0] == p.heads * p.query_length * width) &&
          (rank < 3 || output.stride[1] == (rows_first ? width : p.query_length * width)) &&
@@ -130,6 +135,70 @@ bool is_logsumexp(const View &sums, int64_t rank, const mlbackends_attention_pro
   const int64_t sizes[] = {1, p.batch, p.heads, p.query_length};
   return has(sums, rank - 1, sizes) && (rank < 4 || sums.stride[1] == p.heads * p.query_length) &&
          (rank < 3 || sums.stride[2] == p.query_length) && sums.stride[3] == 1;
+}
+
+/* The tensors of a call, and of how many dimensions its result is. */
+struct Views {
+  View query, key, value, mask, output, sums;
+  int64_t rank;
+};
+
+/* Write the problem of tensors that go together, wherever the output lies. */
+int fill(const mlbackends_attention_plan &plan, void *const *tensors, Views *seen, mlbackends_attention_problem *problem) {
+  mlbackends_attention_problem &p = *problem = plan.problem;
+  View &query = seen->query, &key = seen->key, &value = seen->value, &mask = seen->mask, &sums = seen->sums;
+  int state = see_rows(plan, tensors[0], &query);
+  if (!state) state = see_rows(plan, tensors[1], &key);
+  if (!state) state = see_rows(plan, tensors[2], &value);
+  if (!state && plan.mask_bytes) state = see(plan.owner, plan.mask_element, plan.mask_bytes, tensors[3], &mask);
+  if (!state) state = see_rows(plan, tensors[4], &seen->output);
+  if (!state && plan.logsumexp_bytes) state = see(plan.owner, plan.logsumexp_element, plan.logsumexp_bytes, tensors[5], &sums);
+  if (state) return state;
+  const int64_t keys_rank = key.rank > value.rank ? key.rank : value.rank;
+  seen->rank = query.rank > keys_rank ? query.rank : keys_rank;
+  if (!measure(plan, query, key, value, &p) || !is_result(seen->output, seen->rank, p)) return differs;
+  if (plan.mask_bytes) {
+    if (!extends(mask, seen->rank, p)) return differs;
+    p.mask = mask.data;
+    write_strides(mask, p.mask_strides, 4);
+  }
+  if (plan.logsumexp_bytes) {
+    if (!is_logsumexp(sums, seen->rank, p)) return differs;
+    p.logsumexp = (void *)sums.data;
+  }
+  p.query = query.data;
+  p.key = key.data;
+  p.value = value.data;
+  p.output = (void *)seen->output.data;
+  write_strides(query, p.query_strides, 3);
+  write_strides(key, p.key_strides, 3);
+  write_strides(value, p.value_strides, 3);
+  write_strides(seen->output, p.output_strides, 3);
+  return fits;
+}
+
+mlbackends_attention_work work_of(const mlbackends_attention_plan &plan, const Views &seen,
+                                  const mlbackends_attention_problem &p) {
+  const double rows = (double)p.batch * (double)p.heads * (double)p.query_length, keys = (double)p.key_length;
+  const double of_key = (double)seen.key.size[0] * (double)seen.key.size[1] * (double)p.head_dim;
+  const double of_value = (double)seen.value.size[0] * (double)seen.value.size[1] * (double)p.value_dim;
+  return {2 * rows * keys * (double)(p.head_dim + p.value_dim), keys * (double)plan.bytes * (of_key + of_value)};
+}
+
+/* See where the gradient of a tensor goes, which is of its shape; no sum over a dimension that was broadcast is left. */
+int see_gradient(const mlbackends_attention_plan &plan, const View &of, const Views &seen, void *object, View *view) {
+  if (const int state = see_rows(plan, object, view)) return state;
+  return of.rank == seen.rank && of.size[0] == seen.output.size[0] && has(*view, of.rank, of.size) ? fits : differs;
+}
+
+/* Whether the largest logarithm of a row, of those that are finite, is above a limit. */
+template <class Real>
+bool is_above(const void *sums, int64_t count, double limit) {
+  for (int64_t i = 0; i < count; i++) {
+    const double size = __builtin_fabs((double)((const Real *)sums)[i]);
+    if (size > limit && size < __builtin_huge_val()) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -150,40 +219,40 @@ EXPORTED const void *mlbackends_attention_layout_of(const mlbackends_attention_o
 
 EXPORTED int64_t mlbackends_attention_placed(const mlbackends_attention_plan *plan, void *const *tensors,
                                              mlbackends_attention_call *call) {
-  View query, key, value, mask, output, sums;
-  mlbackends_attention_problem &p = call->problem = plan->problem;
-  int state = see_rows(*plan, tensors[0], &query);
-  if (!state) state = see_rows(*plan, tensors[1], &key);
-  if (!state) state = see_rows(*plan, tensors[2], &value);
-  if (!state && plan->mask_bytes) state = see(plan->owner, plan->mask_element, plan->mask_bytes, tensors[3], &mask);
-  if (!state) state = see_rows(*plan, tensors[4], &output);
-  if (!state && plan->logsumexp_bytes)
-    state = see(plan->owner, plan->logsumexp_element, plan->logsumexp_bytes, tensors[5], &sums);
+  Views seen;
+  if (const int state = fill(*plan, tensors, &seen, &call->problem)) return state;
+  if (!lies_as_made(seen.output, seen.rank, seen.query, call->problem)) return differs;
+  call->work = work_of(*plan, seen, call->problem);
+  return fits;
+}
+
+EXPORTED int64_t mlbackends_attention_gradients_placed(const mlbackends_attention_plan *plan, void *const *tensors,
+                                                       double fine, mlbackends_attention_gradients_call *call) {
+  mlbackends_attention_gradients &gradients = call->problem;
+  const mlbackends_attention_problem &p = gradients.forward;
+  Views seen;
+  View of_output, query, key, value;
+  gradients = {};
+  int state = fill(*plan, tensors, &seen, &gradients.forward);
+  if (!state) state = see_rows(*plan, tensors[6], &of_output);
+  if (!state) state = see_gradient(*plan, seen.query, seen, tensors[7], &query);
+  if (!state) state = see_gradient(*plan, seen.key, seen, tensors[8], &key);
+  if (!state) state = see_gradient(*plan, seen.value, seen, tensors[9], &value);
   if (state) return state;
-  const int64_t keys_rank = key.rank > value.rank ? key.rank : value.rank, rank = query.rank > keys_rank ? query.rank : keys_rank;
-  if (!measure(*plan, query, key, value, &p) || !is_output(output, rank, query, p)) return differs;
-  if (plan->mask_bytes) {
-    if (!extends(mask, rank, p)) return differs;
-    p.mask = mask.data;
-    write_strides(mask, p.mask_strides, 4);
-  }
-  if (plan->logsumexp_bytes) {
-    if (!is_logsumexp(sums, rank, p)) return differs;
-    p.logsumexp = (void *)sums.data;
-  }
-  p.query = query.data;
-  p.key = key.data;
-  p.value = value.data;
-  p.output = (void *)output.data;
-  write_strides(query, p.query_strides, 3);
-  write_strides(key, p.key_strides, 3);
-  write_strides(value, p.value_strides, 3);
-  write_strides(output, p.output_strides, 3);
-  const double rows = (double)p.batch * (double)p.heads * (double)p.query_length, keys = (double)p.key_length;
-  call->operations = 2 * rows * keys * (double)(p.head_dim + p.value_dim);
-  call->moved = keys * (double)plan->bytes *
-                ((double)key.size[0] * (double)key.size[1] * (double)p.head_dim +
-                 (double)value.size[0] * (double)value.size[1] * (double)p.value_dim);
+  if (!is_result(of_output, seen.rank, p) || seen.query.size[1] != p.heads) return differs;
+  gradients.of_output = of_output.data;
+  gradients.query = (void *)query.data;
+  gradients.key = (void *)key.data;
+  gradients.value = (void *)value.data;
+  write_strides(of_output, gradients.of_output_strides, 3);
+  write_strides(query, gradients.query_strides, 3);
+  write_strides(key, gradients.key_strides, 3);
+  write_strides(value, gradients.value_strides, 3);
+  call->work = work_of(*plan, seen, p);
+  const int64_t rows = p.batch * p.heads * p.query_length;
+  const bool wide = plan->logsumexp_bytes == 8;
+  const bool coarse = wide ? is_above<double>(p.logsumexp, rows, fine) : is_above<float>(p.logsumexp, rows, fine);
+  call->coarse_rows = coarse ? rows : 0;
   return fits;
 }
 
@@ -194,7 +263,7 @@ EXPORTED void *mlbackends_attention_planned(void *self, void *const *tensors, in
   const int64_t state = count == 6 ? mlbackends_attention_placed(&plan, tensors, &call) : differs;
   if (state == refused) return nullptr;
   if (state == fits) {
-    if (call.operations > (double)plan.most_at_once || mlbackends_attention_workspace(&call.problem))
+    if (call.work.operations > (double)plan.most_at_once || mlbackends_attention_workspace(&call.problem))
       result = python.no;
     else if (mlbackends_attention_forward(&call.problem, 0, 0) == -1)
       result = tensors[4];

@@ -46,12 +46,23 @@ typedef struct mlbackends_attention_plan {
   int64_t lower_right, grouped, most_at_once;
 } mlbackends_attention_plan;
 
-/* A call of a plan. `operations`: additions and multiplications. `moved`: the bytes of key and value. Both may be more than
-   fit in 64 bits: strides of 0 make tensors of any size. */
+/* `operations`: additions and multiplications. `moved`: the bytes of key and value. Both may be more than fit in 64 bits:
+   strides of 0 make tensors of any size. */
+typedef struct mlbackends_attention_work {
+  double operations, moved;
+} mlbackends_attention_work;
+
 typedef struct mlbackends_attention_call {
   mlbackends_attention_problem problem;
-  double operations, moved;
+  mlbackends_attention_work work;
 } mlbackends_attention_call;
+
+/* `work`: that of the forward call. `coarse_rows`: how many rows there are if `refine` is to be called first, else 0. */
+typedef struct mlbackends_attention_gradients_call {
+  mlbackends_attention_gradients problem;
+  mlbackends_attention_work work;
+  int64_t coarse_rows;
+} mlbackends_attention_gradients_call;
 
 /* What must be known of the Python that runs: behind how many bytes of a `bytes` object its content begins, Py_IncRef, None
    and False. */
@@ -77,6 +88,13 @@ const void *mlbackends_attention_layout_of(const mlbackends_attention_owner *own
    does, (..., L, H, Ev); -1 where an owner has set an exception. */
 int64_t mlbackends_attention_placed(const mlbackends_attention_plan *plan, void *const *tensors,
                                     mlbackends_attention_call *call);
+
+/* The same for gradients. `tensors`: also, after those, the gradient of the output, and room for those of query, key and
+   value, each of its tensor's shape. The plan has a logsumexp; it and the output are what the call gave, of which the
+   latter may lie anyhow. 1 also where a gradient would have to be summed over what was broadcast. `fine`: the largest
+   logarithm that needs no refinement. */
+int64_t mlbackends_attention_gradients_placed(const mlbackends_attention_plan *plan, void *const *tensors, double fine,
+                                              mlbackends_attention_gradients_call *call);
 
 /* Compute it: a function of CPython's convention METH_FASTCALL. `plan`: a bytes object that holds one. Returns a new
    reference to the output; to False where it was left, for it is long or needs a workspace; to None where `placed` gives
