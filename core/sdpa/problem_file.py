@@ -45,7 +45,7 @@ def _text(path: str) -> str:
     if len(data) > _MOST_TEXT:
         raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")  # editors on Windows begin a file with a mark
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
 

@@ -23,6 +23,16 @@ MOST_PROBLEMS = 10_000
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
+_SHORT = {
+    "fp32": "float32",
+    "float": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp64": "float64",
+    "double": "float64",
+}
+"""What people say for an element type; none is near enough to its name for a guess by spelling."""
 _TAKEN = f"it takes L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
 
 
@@ -133,7 +143,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         found = float("nan")
     if not isfinite(found):
-        raise BadInput(f"--{name}: {shown(text)} is no number")
+        raise BadInput(f"--{name}: {shown(text)} is no finite number")
     return found
 
 
@@ -147,10 +157,22 @@ def _one_of(kind: str, known: tuple[str, ...]) -> Callable[[str, str], str]:
     return read
 
 
+def _element_type(name: str, text: str) -> str:
+    del name
+    if text not in ITEM_BYTES:
+        usual = tuple(dict.fromkeys(_SHORT.values()))
+        error = UnknownName("element type", text, tuple(dict.fromkeys((*usual, *ITEM_BYTES))))
+        if meant := _SHORT.get(text.lower()):
+            error.hint = f"did you mean {meant!r}?"
+        raise error
+    return text
+
+
 def _one_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        raise BadInput(f"--{name} {shown(text)} has {len(shape)} sizes; {_TAKEN}")
+        count = "1 size" if len(shape) == 1 else f"{len(shape)} sizes"
+        raise BadInput(f"--{name} {shown(text)} has {count}; {_TAKEN}")
     return shape
 
 
@@ -238,7 +260,7 @@ WORDS = {
         "dtype",
         "Element type: float32, bfloat16, float16, float64.  [default: float32]",
         "TYPE",
-        _one_of("element type", tuple(ITEM_BYTES)),
+        _element_type,
         usual="float32",
     ),
     "causal": Word("mask", "Each row sees the keys up to its own.", flag_value="causal"),

@@ -45,6 +45,13 @@ def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> No
     assert [(each.dtype, each.seed) for each in found] == [("float64", 3), ("float16", 3)]
 
 
+def test_the_mark_at_the_head_of_a_file_from_windows_is_no_word(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(b"\xef\xbb\xbf--shape 1,1,4,4\r\n")
+
+    assert [each.shape for each in read_file(str(path))] == [(1, 1, 4, 4)]
+
+
 def test_a_bad_line_is_told_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("--shape 1,1,4,4\n--shape 1,1,4,4 --sed 3\n")

@@ -118,7 +118,7 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
     [
         ("--dtype float32", BadInput, "no problem is given"),
         ("--shape 2,8,1024", BadInput, ""),
-        ("--shape 8", BadInput, "has 1 sizes; it takes L,E or H,L,E or B,H,L,E, and more batches"),
+        ("--shape 8", BadInput, "has 1 size; it takes L,E or H,L,E or B,H,L,E, and more batches"),
         ("--shape 1,1,1,1,1,1,1,2,3", BadInput, "2 to 8 sizes"),
         ("--shape 1,2,x,4", BadInput, "'x' is no whole number"),
         ("--shape 1,2,3,4 --dtpe float32", UnknownName, "'dtpe'"),
@@ -129,7 +129,7 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
         ("--shape 1,8,3,4 --kv-heads 2", InvalidProblem, "batches and heads"),
         ("--shape 1,8,3,4 --kv-heads 3 --gqa", InvalidProblem, "must divide"),
         ("--shape 1,8,3,4 --dropout 1.5", InvalidProblem, "between 0 and 1"),
-        ("--shape 1,8,3,4 --scale nan", BadInput, "is no number"),
+        ("--shape 1,8,3,4 --scale nan", BadInput, "is no finite number"),
         ("--shape 3,4 --kv-heads 1", InvalidProblem, "dimension of heads"),
         ("--shape 3,4 --layout bshd", InvalidProblem, "dimension of heads"),
         ("--shape 1099511627776,1099511627776", InvalidProblem, "any machine"),
@@ -149,6 +149,15 @@ def test_what_makes_no_sense_is_refused(text: str, kind: type[MlBackendsError], 
     with pytest.raises(kind) as caught:
         parse(text)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("bf16", "bfloat16"), ("FP16", "float16"), ("half", "float16"), ("fp32", "float32")]
+)  # fmt: skip
+def test_short_names_of_element_types_are_understood_in_the_hint(said: str, meant: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        parse(f"--shape 1,2,3,4 --dtype {said}")
+    assert caught.value.hint == f"did you mean '{meant}'?"
 
 
 def test_grouped_heads_are_advised_in_the_words_that_are_typed() -> None:
