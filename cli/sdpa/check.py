@@ -16,6 +16,7 @@ from mlbackends.cli.sdpa_options import (
     wordings_of,
 )
 from mlbackends.cli.terminal import ProgressLine
+from mlbackends.cli.termination import cleared_up
 from mlbackends.model import registry
 
 
@@ -104,7 +105,7 @@ def command(
     plan = Plan(
         names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
     )
-    with _Progress() as progress:
+    with cleared_up(), _Progress() as progress:
         checked = check(wordings, plan, progress)
     style = page(color, to_file=output not in ("", "-"))
     if form == "json":

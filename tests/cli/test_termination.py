@@ -1,0 +1,61 @@
+"""Signals that end a command: what it has opened is cleared up, and the exit code says which one it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from running import PLAIN
+
+from mlbackends.cli.termination import cleared_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+def test_the_signal_leaves_the_block(number: signal.Signals) -> None:
+    def work() -> None:
+        with cleared_up():
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+
+    with pytest.raises(SystemExit) as caught:
+        work()
+
+    assert caught.value.code == 128 + number
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with cleared_up():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_cancelled_check_leaves_no_files_behind(tmp_path: Path) -> None:
+    words = ("sdpa", "check", "--shape", "1,2,2048,64", "--rounds", "1000", "--backend", "math")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbackends", *words],
+        env={**PLAIN, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(tmp_path.glob("backends-sdpa-*/*")) and process.poll() is None:
+        time.sleep(0.05)
+    process.terminate()
+    out, complaints = process.communicate(timeout=60)
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert (out, complaints) == ("", "")
+    assert list(tmp_path.iterdir()) == []
