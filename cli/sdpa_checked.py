@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mlbackends.cli.catalogue import binary_size
 from mlbackends.cli.plain import one_line
-from mlbackends.cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
+from mlbackends.cli.sdpa_tables import ROOMY, Row, counted, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 
@@ -139,14 +139,14 @@ def why(result: Result, page: Page) -> Iterator[str]:
 def _notes(checked: Checked, page: Page) -> Iterator[str]:
     count = len(checked.problems)
     bad = sum(not each.good for each in checked.problems)
-    idle = sum(not each.failure and not _ran(each) for each in checked.problems)
+    idle = sum(each.idle for each in checked.problems)
     ending = f"{bad} of {count} with something wrong" if bad else "nothing wrong"
     if idle and not bad:
         ending = "no backend ran" if idle == count else f"{ending} in what ran"
     if 0 < idle < count:
         ending += f"; no backend ran for {idle} of {count}"
-    problems = f"{count} problem{'s' if count != 1 else ''}"
-    yield f"{problems} on {checked.processor or 'this processor'}, {checked.threads} threads: {ending}"
+    where = f"{checked.processor or 'this processor'}, {counted(checked.threads, 'thread')}"
+    yield f"{counted(count, 'problem')} on {where}: {ending}"
     measured = {
         each.memory.measured_by
         for problem in checked.problems

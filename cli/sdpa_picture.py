@@ -8,6 +8,7 @@ from mlbackends.cli.plots.colours import Colours
 from mlbackends.cli.plots.lengths import lengths, speeds
 from mlbackends.cli.plots.machine_roof import machine_roof
 from mlbackends.cli.plots.scale import notes
+from mlbackends.cli.sdpa_tables import counted
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.errors import BadInput, shown
 
@@ -96,14 +97,14 @@ def _document(benched: Benched, style: str) -> str:
     paper = Drawing()
     paper.box(0, 0, _WIDTH, y + 8, "paper")
     paper.add(drawing)
-    said = f"{len(benched.problems)} problems, {', '.join(names)}"
+    said = f"{counted(len(benched.problems), 'problem')}, {', '.join(names)}"
     text = paper.document("sdpa", _WIDTH, y + 8, "Speed of attention backends", said)
     return text.replace("><title", f' width="{_WIDTH:.0f}"><style>{style}</style><title', 1)
 
 
 def _notes(benched: Benched, kinds: int) -> list[str]:
-    where = f"{benched.processor or 'this processor'}, {benched.threads} threads"
-    how = f"medians of {benched.rounds} rounds in turn"
+    where = f"{benched.processor or 'this processor'}, {counted(benched.threads, 'thread')}"
+    how = f"medians of {counted(benched.rounds, 'round')} in turn"
     found = [f"{where}; {benched.tool}, {benched.created}; {how}"]
     if benched.bandwidth_by:
         found.append(f"The dashed line is the measured peak, and {benched.bandwidth_by}.")

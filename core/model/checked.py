@@ -152,9 +152,14 @@ class CheckedProblem(Struct, frozen=True):
         """Whether nothing is wrong with any of them."""
         return not self.failure and all(each.good for each in self.results)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it could be computed, and no backend did."""
+        return not self.failure and all(each.ended is not Ended.RAN for each in self.results)
+
 
 class Checked(Struct, frozen=True):
-    """The answer to `backends sdpa check`. threads: as many as a process may use here."""
+    """The answer to `backends sdpa check`. threads: of attention on the CPU."""
 
     schema: str
     tool: str

@@ -24,7 +24,7 @@ class Read(serving.Prepared):
         self.source = numpy().ones(self.part * self.threads.count, "uint8")
         self.told = {
             "bytes": str(self.source.nbytes),
-            "by": f"reading {READ >> 20} MiB, {self.threads.count} threads",
+            "by": f"reading {READ >> 20} MiB, {self.threads.told}",
         }
 
     def call(self) -> None:

@@ -23,7 +23,7 @@ class MultiplyAdds(serving.Prepared):
         a_round = function(1)
         self.told = {
             "flops": str(a_round * _ROUNDS * self.threads.count),
-            "by": f"float32 multiply-adds in registers, {self.threads.count} threads",
+            "by": f"float32 multiply-adds in registers, {self.threads.told}",
         }
 
     def call(self) -> None:

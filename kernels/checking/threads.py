@@ -16,6 +16,7 @@ class Together:
         from mlbackends.kernels.attention_cpu.threads import get_num_threads
 
         self.count = get_num_threads()
+        self.told = "1 thread" if self.count == 1 else f"{self.count} threads"
         self._pool = ThreadPoolExecutor(self.count)
 
     def run(self, work: Callable[[int], Any]) -> None:

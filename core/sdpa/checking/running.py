@@ -1,6 +1,5 @@
 """`sdpa check`: every backend that can compute a problem, held to float64 and timed; see `case`."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,7 +55,7 @@ def place(name: str) -> NamedDevice:
             raise BadInput(f"{name} cannot be computed on here: no {', '.join(missing)}", hint)
         return found
     if name != "cpu":
-        raise BadInput(f"{name} cannot be computed on: check runs on the CPU of this machine", hint)
+        raise BadInput(f"{name} cannot be computed on: only the CPU of this machine is", hint)
     return device(name)
 
 
@@ -79,7 +78,7 @@ def _cpu() -> dict[str, Any]:
 
 
 def threads() -> int:
-    """Return on how many processors this process may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return how many threads attention on the CPU uses here, and so what is measured beside it."""
+    from mlbackends.kernels.attention_cpu.threads import get_num_threads
+
+    return get_num_threads()
