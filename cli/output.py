@@ -37,8 +37,17 @@ def indented(record: object) -> str:
 
 
 def refuse_unwritable(*paths: str) -> None:
-    """Raise BadInput for a file that plainly cannot be written, before hours are spent on what goes there."""
+    """Raise BadInput for a file that plainly cannot be written, before hours are spent on what goes there.
+
+    So also for one that is to be written twice, whose first content would be lost; "-" counts as one.
+    """
+    seen: set[str] = set()
     for path in paths:
+        where = path if path in ("", "-") else os.path.realpath(path)
+        if where in seen and (where == "-" or not os.path.exists(where) or os.path.isfile(where)):
+            told = "standard output" if where == "-" else path
+            raise BadInput(f"two things would be written to {told}", "name a file for each")
+        seen.add(where)
         if path in ("", "-"):
             continue
         folder = os.path.dirname(os.path.realpath(path))

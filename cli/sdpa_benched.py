@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mlbackends.cli.sdpa_checked import BACKWARD, mark, name_of, why, wrapped
-from mlbackends.cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
+from mlbackends.cli.sdpa_tables import ROOMY, Row, counted, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
@@ -52,9 +52,11 @@ def _problem(problem: BenchedProblem, benched: Benched, base: str, page: Page) -
         yield from wrapped(f"    {problem.checked.failure}", 4, page)
     head, rows = columns(base, changed=_changed(benched)), _rows(problem, benched, base, page)
     yield from lines(head, rows, _SPARED, page)
+    gone = {each.backend for each in problem.changes if not each.by_time}
     for result in problem.checked.results:
-        # Who cannot take a problem is `check`'s to tell; here it would hide the numbers.
-        if result.ended is not Ended.CANNOT or result.required or result.peer:
+        # Who cannot take a problem is `check`'s to tell; here it would hide the numbers, if there are any.
+        expected = result.required or result.peer or result.backend in gone
+        if result.ended is not Ended.CANNOT or expected or not rows:
             yield from why(result, page)
     yield ""
 
@@ -90,8 +92,11 @@ def _changed(benched: Benched) -> bool:
 
 
 def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
-    rounds = "1 round" if benched.rounds == 1 else f"{benched.rounds} rounds"
-    yield f"{benched.processor or 'this processor'}, {benched.threads} threads, {rounds}"
+    counts = counted(benched.threads, "thread"), counted(benched.rounds, "round")
+    idle, count = sum(each.checked.idle for each in benched.problems), len(benched.problems)
+    ending = f" for {idle} of {count}" if idle < count else ""
+    told = f": no backend ran{ending}" if idle else ""
+    yield ", ".join((benched.processor or "this processor", *counts)) + told
     peaks = [each.checked.peak_gflops for each in benched.problems if each.checked.peak_gflops]
     notes = []
     if peaks:
@@ -101,11 +106,11 @@ def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
     if any(each.checked.problem.wants_gradient for each in benched.problems):
         notes.append(BACKWARD)
     if benched.bandwidth_bytes_per_second:
-        told = speed(benched.bandwidth_bytes_per_second / 1e9)
+        rate = speed(benched.bandwidth_bytes_per_second / 1e9)
         notes.append(
-            f"memory: {told} GB/s, {benched.bandwidth_by}; of memory: inputs and result once"
+            f"memory: {rate} GB/s, {benched.bandwidth_by}; of memory: inputs and result once"
         )
-    if any(each.ratios for each in benched.problems):
+    if any(ratio.to == base for each in benched.problems for ratio in each.ratios):
         notes.append(f"× {base}: times as fast in the same round, the median and the middle half")
     if _changed(benched):
         notes.append("× saved: times as fast as then; by peak: of the peak beside it, then and now")

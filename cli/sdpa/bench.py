@@ -16,6 +16,7 @@ from mlbackends.cli.sdpa_options import (
     wordings_of,
 )
 from mlbackends.cli.terminal import ProgressLine
+from mlbackends.cli.termination import cleared_up
 
 _BAR = 24
 
@@ -110,18 +111,19 @@ def command(
     from mlbackends.cli.terminal import page
     from mlbackends.model.errors import BadInput
     from mlbackends.sdpa.checking import benching
-    from mlbackends.sdpa.checking.plan import Plan, wanted
+    from mlbackends.sdpa.checking.plan import Plan
 
     wordings = wordings_of(words)
     if fail_below and not saved:
         raise BadInput("--fail-below is for --compare FILE")
-    refuse_unwritable(output, *plots)
+    refuse_unwritable(output or "-", *plots)
     drawings = {path: drawing(path) for path in plots}  # what cannot be drawn is told now, too
     before = benching.read_saved(saved) if saved else None
-    named = (*names, against) if names and against else names
-    plan = Plan(names=named, peers=peers, python=python, rounds=rounds, timeout=timeout)
-    wanted(Plan(names=(against,) if against else ()))  # a wrong name is told before anything runs
-    with _Progress() as progress:
+    if before:
+        benching.refuse_incomparable(wordings, before, saved)
+    also = (against,) if against else ()
+    plan = Plan(names=names, also=also, peers=peers, python=python, rounds=rounds, timeout=timeout)
+    with cleared_up(), _Progress() as progress:
         run = benching.benched(wordings, plan, progress)
     run = benching.compared(run, before) if before else run
     base = against or sdpa_benched.baseline(run)

@@ -23,6 +23,7 @@ class Ratio(Struct, frozen=True):
 class Change(Struct, frozen=True):
     """How many times as fast a backend is as in a saved run.
 
+    Both are 0 where it was timed then, and did not run now.
     by_time: of the median times. by_share: of the shares of the peak that was measured beside them, which
     the speed of the machine at that hour changes less; None where one of them has none.
     """

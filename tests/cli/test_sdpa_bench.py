@@ -100,6 +100,10 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
         (("--plot", "speed.pdf"), "FILE.svg or FILE.png"),
         (("--plot", "/nonexistent/speed.svg"), "there is no folder /nonexistent"),
         (("--output", "/"), "it is a folder"),
+        (("--output", "x.svg", "--plot", "./x.svg"), "two things would be written to ./x.svg"),
+        (("--plot", "-"), "two things would be written to standard output"),
+        (("--python", sys.executable), "no peer is asked for"),
+        (("--device", "sm90"), "only the CPU of this machine"),
     ],
 )
 def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:
@@ -121,6 +125,58 @@ def test_a_file_that_is_no_saved_run_is_refused(tmp_path: Path, data: bytes) -> 
     assert done.returncode == 2
     assert str(path) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_saved_run_of_other_problems_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "then.json"
+    path.write_bytes(msgspec.json.encode(SAMPLE))
+    done = backends("sdpa", "bench", "--shape", "1,1,8,8", "--compare", str(path))
+
+    assert done.returncode == 2
+    assert "nothing to compare\nhint: it has --shape 1,1,64,16, --shape" in done.stderr
+
+
+def test_who_was_timed_then_and_does_not_run_now_fails_below_any_ratio(tmp_path: Path) -> None:
+    path = tmp_path / "then.json"
+    path.write_bytes(
+        msgspec.json.encode(run(problem("--shape 1,1,8,8", math=1e3, flash_triton=1.0)))
+    )
+    words = ("--shape", "1,1,8,8", "--rounds", "1", "--compare", str(path), "--fail-below", "1e-9")
+    gone = backends("sdpa", "bench", *words)
+    unasked = backends("sdpa", "bench", *words, "--backend", "math")
+
+    assert gone.returncode == 1
+    assert "flash_triton: the tensors are on cpu" in gone.stdout
+    assert unasked.returncode == 0, unasked.stdout
+
+
+def test_whom_to_compare_with_is_run_as_well() -> None:
+    done = backends(
+        "sdpa", "bench", "--shape", "1,1,8,8", "--rounds", "1", "--against", "torch_flash"
+    )
+
+    assert done.returncode == 0
+    assert "torch_flash" in done.stdout
+    if "torch_flash: " in done.stdout:  # it is not installed, which is told
+        assert "× torch_flash" not in done.stdout
+
+
+def test_where_no_backend_ran_the_reasons_are_told(tmp_path: Path) -> None:
+    words = ("--shape", "1,1,8,8", "--rounds", "1", "--plot", str(tmp_path / "speed.svg"))
+    none = backends("sdpa", "bench", *words, "--dtype", "int8")
+    some = backends("sdpa", "bench", *words, "--dtype", "int8,float32", "--backend", "math")
+
+    assert none.returncode == some.returncode == 0
+    assert "math: the element type is int8" in none.stdout
+    assert "1 round: no backend ran\n" in none.stdout
+    assert "1 round: no backend ran for 1 of 2\n" in some.stdout
+
+
+def test_threads_are_those_that_attention_uses() -> None:
+    environment = {"OMP_NUM_THREADS": "1"}
+    done = backends("sdpa", "bench", *GRID, environment=environment)
+
+    assert ", 1 thread, 1 round\n" in done.stdout
 
 
 def test_others_are_compared_with_the_first_peer() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
 from mlbackends.model.checked import CheckedProblem
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, some
 from mlbackends.sdpa.checking.bench import BANDWIDTH, PEAK, VALUES, Bench, bench
 from mlbackends.sdpa.checking.case import Case, quarters
 from mlbackends.sdpa.checking.plan import Plan, wanted
@@ -111,6 +111,16 @@ def read_saved(path: str) -> Benched:
     return found
 
 
+def refuse_incomparable(wordings: Sequence[Wording], before: Benched, path: str) -> None:
+    """Raise BadInput where a saved run has none of the problems that are to be timed."""
+    saved = [each.checked.text for each in before.problems]
+    if not {each.text for each in wordings} & set(saved):
+        raise BadInput(
+            f"{path} has none of these problems: there is nothing to compare",
+            f"it has {some(tuple(saved))}" if saved else "",
+        )
+
+
 def compared(now: Benched, before: Benched) -> Benched:
     """Return a run with what has changed since a saved one, problem by problem and by name."""
     saved = {each.checked.text: each.checked for each in before.problems}
@@ -127,7 +137,12 @@ def _changes(now: CheckedProblem, before: CheckedProblem) -> Iterator[Change]:
     timings = {each.backend: each.timing for each in before.results}
     for result in now.results:
         new, old = result.timing, timings.get(result.backend)
-        if new is None or old is None or not new.median_seconds or not old.median_seconds:
+        if old is None or not old.median_seconds:
+            continue
+        if new is None:
+            yield Change(result.backend, 0.0, 0.0)
+            continue
+        if not new.median_seconds:
             continue
         shares = new.share_of_peak, old.share_of_peak
         by_share = shares[0] / shares[1] if shares[0] and shares[1] else None
