@@ -25,8 +25,12 @@ _lock = RLock()
 _cells: Cells = {}
 _problems: list[str] = []
 _frozen = False
+_states: "dict[object, object]" = {}
+_MOST_STATES = 64
 state = object()
-"""Another object after each change: what was decided while it was the same one still holds."""
+"""The same object whenever all switches are as they were: what was decided then holds again."""
+turn = object()
+"""Another object after each change: what was found while it was the same one was found in one state."""
 _lifted: ContextVar[bool] = ContextVar("mlbackends_freeze_lifted", default=False)
 
 
@@ -126,13 +130,22 @@ def _given_back(found: Cells) -> Iterator[None]:
     finally:
         with _lock:
             _cells.update(found)
-            changed()
+            _switched()
 
 
 def changed() -> None:
-    """Say that decisions no longer hold: a switch was written, or what else they follow from is another."""
-    global state  # noqa: PLW0603  replaced as a whole: an object never comes back, as a count might
-    state = object()
+    """Say that no decision holds any more: what they follow from, beside the switches, is another."""
+    with _lock:
+        _states.clear()
+        _switched()
+
+
+def _switched() -> None:
+    """Find the state of the cells, with the lock held, after any of them was written."""
+    global state, turn  # replaced as a whole: an object never comes back, as a count might
+    if len(_states) >= _MOST_STATES:
+        _states.clear()
+    state, turn = _states.setdefault(tuple(_cells.values()), object()), object()
 
 
 def freeze() -> None:
@@ -214,7 +227,7 @@ def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":
 def _put_all(checked: "list[tuple[Flag, object]]", origin: str) -> None:
     for flag, value in checked:
         put(_cells, flag, value, origin)
-    changed()
+    _switched()
 
 
 def _checked(flag: Flag, value: object) -> object:
@@ -232,7 +245,7 @@ def _load() -> None:
         return
     cells, problems = first_cells()
     _cells.update(cells)
-    changed()
+    _switched()
     _problems.extend(problems)
     if _problems:
         from mlbackends import caller

@@ -16,7 +16,10 @@ from mlbackends.sdpa.backend import Prepared
 _MOST_KINDS, _MOST_FORMS = 256, 8
 _TYPES = {("numpy", "ndarray"): "numpy", ("torch", "Tensor"): "torch"}
 
-_kept: dict[object, tuple[Prepared, ...]] = {}
+Kind = tuple[Any, ...]
+"""What calls have in common that are decided alike; the first part is the state of the switches."""
+
+_kept: dict[Kind, tuple[Prepared, ...]] = {}
 """By `kind_of_call`. Entries are replaced, never changed, so no lock is needed; a lost one is made again."""
 
 
@@ -31,8 +34,8 @@ def kind_of_call(
     enable_gqa: Any,
     logsumexp: Any,
     seed: Any,
-) -> object:
-    """Return what calls have in common that are decided alike, None for one that is looked at by itself.
+) -> Kind | None:
+    """Return the kind of a call, None for one that is looked at by itself.
 
     It holds the state of the switches: ask before anything is decided by them.
     """
@@ -64,20 +67,18 @@ def kind_of_call(
     return flag_store.state, tensors, width, elements, options, records
 
 
-def kind_of_backward(kind: object, grad_out: Any, out: Any, logsumexp: Any) -> object:
-    """Return what calls for the gradients of calls of a kind have in common, None as `kind_of_call`."""
-    if not isinstance(kind, tuple):
-        return None
+def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
+    """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
     tensors, records = kind[1], kind[-1]
     is_torch = _home(tensors) == "torch"
     if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
         return None
     if is_torch and is_recorded(grad_out, out, logsumexp):
         return None
-    return "backward", kind
+    return *kind, "backward"
 
 
-def attended(kind: object, *call: Any) -> Any:
+def attended(kind: Kind, *call: Any) -> Any:
     """Return the result of a call of a kind that is prepared, None where it is not.
 
     call: what a Prepared of that kind takes.
@@ -89,15 +90,20 @@ def attended(kind: object, *call: Any) -> Any:
     return None
 
 
-def keep(kind: object, prepare: Callable[[], Prepared | None]) -> None:
+def keep(kind: Kind, prepare: Callable[[], Prepared | None]) -> None:
     """Note a call that was computed, and have its kind prepared if it is not the first."""
     found = _kept.get(kind)
     if found is None:
         if len(_kept) >= _MOST_KINDS:
             _kept.clear()
         _kept[kind] = ()
-    elif len(found) < _MOST_FORMS:
-        _kept[kind] = (*found, prepare() or _nothing)
+        return
+    turn = flag_store.turn
+    if len(found) >= _MOST_FORMS or flag_store.state is not kind[0]:
+        return
+    made = prepare() or _nothing
+    if flag_store.turn is turn:  # or it was decided by other switches, which may be back by now
+        _kept[kind] = (*found, made)
 
 
 def is_recorded(*tensors: Any) -> bool:

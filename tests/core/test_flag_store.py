@@ -490,3 +490,51 @@ def test_a_new_process_starts_with_what_the_environment_tells() -> None:
     asked = f"from mlbackends import flag_store as store; print(*map(store.read, {[*wanted]!r}))"
 
     assert python(asked, **flag_store.environment()).stdout == "True ieee (4, 3, 2, 1, 0)\n"
+
+
+# ---- the state of all switches ---------------------------------------------------------
+
+
+def test_whenever_switches_are_as_they_were_their_state_is_the_same_one() -> None:
+    flag_store.read("cudnn.benchmark")
+    first, turns = flag_store.state, {id(flag_store.turn): flag_store.turn}
+    states = []
+    for _ in range(2):
+        with flag_store.applied({"cudnn.benchmark": True}):
+            states.append(flag_store.state)
+            turns[id(flag_store.turn)] = flag_store.turn
+        assert flag_store.state is first
+        turns[id(flag_store.turn)] = flag_store.turn
+    assert states[0] is states[1] is not first
+    assert len(turns) == 5
+    flag_store.write("cudnn.benchmark", False)
+    assert flag_store.state not in (first, *states), "its origin is another"
+
+
+def test_a_state_does_not_come_back_after_something_else_has_changed() -> None:
+    flag_store.read("cudnn.benchmark")
+    before = flag_store.state
+    flag_store.changed()
+    assert flag_store.state is not before
+    with flag_store.restored("cudnn.benchmark"):
+        pass
+    assert flag_store.state is not before
+
+
+@given(limits=st.lists(st.integers(0, 200), min_size=1, max_size=30))
+def test_other_values_never_have_the_same_state(limits: list[int]) -> None:
+    seen: dict[int, object] = {}
+    with flag_store.restored("cudnn.benchmark_limit"):
+        for limit in limits:
+            flag_store.write("cudnn.benchmark_limit", limit)
+            assert all(
+                state is not flag_store.state for other, state in seen.items() if other != limit
+            )
+            seen[limit] = flag_store.state
+
+
+def test_states_that_are_remembered_are_bounded() -> None:
+    with flag_store.restored("cudnn.benchmark_limit"):
+        for limit in range(300):
+            flag_store.write("cudnn.benchmark_limit", limit)
+    assert len(flag_store._states) <= flag_store._MOST_STATES

@@ -274,13 +274,12 @@ def test_a_switch_that_is_written_is_seen_by_the_next_call(
 @pytest.mark.parametrize(
     "scope",
     [
-        lambda: flag_store.restored("cudnn.benchmark"),
         lambda: flag_store.applied({"cudnn.benchmark": True}),
         lambda: mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
         lambda: mlbackends.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], True),
         lambda: library.lowered("baseline"),
     ],
-    ids=["restored", "applied", "sdpa_kernel", "priority", "lowered"],
+    ids=["applied", "sdpa_kernel", "priority", "lowered"],
 )
 def test_the_end_of_a_scope_is_seen_by_the_next_call(
     scope: Callable[[], Any], looked_at: list[AttentionProblem]
@@ -291,6 +290,45 @@ def test_the_end_of_a_scope_is_seen_by_the_next_call(
         assert len(looked_at) == 2
     attend(Q, K, K)
     assert len(looked_at) == 3
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        lambda: flag_store.restored("cudnn.benchmark"),
+        lambda: flag_store.applied({"cudnn.benchmark": True}),
+        lambda: mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
+        lambda: mlbackends.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], True),
+    ],
+    ids=["restored", "applied", "sdpa_kernel", "priority"],
+)
+def test_in_a_scope_that_is_entered_for_each_call_what_was_decided_there_holds_again(
+    scope: Callable[[], Any], looked_at: list[AttentionProblem]
+) -> None:
+    for _ in range(5):
+        with scope():
+            seen = attend(Q, K, K)
+    assert len(looked_at) == 2
+    with scope():
+        same(seen, anew(Q, K, K))
+
+
+def test_what_is_prepared_while_a_switch_is_off_and_on_again_is_not_kept() -> None:
+    with flag_store.restored("cuda.flash_sdp"):
+        kind = planned.kind_of_call(Q, K, K, None, 0.0, False, None, False, False, None)
+        assert kind is not None
+
+        def prepare() -> Callable[..., Any]:
+            flag_store.write("cuda.flash_sdp", False)
+            flag_store.write("cuda.flash_sdp", True)
+            return lambda *_: "decided by other switches"
+
+        flag_store.write("cuda.flash_sdp", True)
+        kind = (flag_store.state, *kind[1:])
+        for _ in range(3):
+            planned.keep(kind, prepare)
+        assert flag_store.state is kind[0]
+        assert planned._kept[kind] == ()
 
 
 def test_a_file_of_switches_is_seen_by_the_next_call(
