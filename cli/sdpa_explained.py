@@ -36,13 +36,18 @@ def _told(told: Explained, explanation: Explanation, page: Page) -> Iterator[str
     yield f"on {told.device}: {told.device_title}"
     yield ""
     yield from _section("mlbackends would take", told.chosen or "nobody", told.verdicts, page)
-    torch = f"torch {explanation.torch} would take"
+    torch = f"{_torch(told, explanation)} would take"
     if told.torch_untold:
         yield f"  torch {explanation.torch}: {told.torch_untold}"
         yield ""
     else:
         taken = told.torch_chosen or "nobody, and raise"
         yield from _section(torch, taken, told.torch_verdicts, page)
+
+
+def _torch(told: Explained, explanation: Explanation) -> str:
+    cudnn = f" with cuDNN {told.torch_cudnn}" if told.torch_cudnn else ""
+    return f"torch {explanation.torch}{cudnn}"
 
 
 def _section(title: str, taken: str, verdicts: Sequence[Verdict], page: Page) -> Iterator[str]:
@@ -96,7 +101,7 @@ def markdown(explanation: Explanation) -> str:
         parts.append(f"### {code(who, in_table=False)}\n")
         parts.append(
             f"On {literal(told.device)} ({literal(told.device_title)}) mlbackends would take"
-            f" **{literal(ours)}**, torch {literal(explanation.torch)} **{literal(torch)}**.\n"
+            f" **{literal(ours)}**, {literal(_torch(told, explanation))} **{literal(torch)}**.\n"
         )
         rows = [
             (literal(side), literal(each.backend), "yes" if each.usable else "no", _reasons(each))

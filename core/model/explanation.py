@@ -15,7 +15,9 @@ class Explained(Struct, frozen=True):
     text: the problem as it is typed. device: the name that was asked for, and device_title which one
     that is. here: whether that is this machine's own. chosen: who of ours computes it, "" for nobody.
     torch_chosen: the SDPBackend that torch takes, "" where it raises, or where torch_untold says why
-    nothing is known of it. verdicts and torch_verdicts stand in the order of asking.
+    nothing is known of it. torch_cudnn: the version of cuDNN that torch's verdicts are told for, the
+    newest that is known where the device is not here; "" for none. verdicts and torch_verdicts stand in
+    the order of asking.
     """
 
     text: str
@@ -28,6 +30,7 @@ class Explained(Struct, frozen=True):
     torch_chosen: str
     torch_verdicts: tuple[Verdict, ...]
     torch_untold: str = ""
+    torch_cudnn: str = ""
 
     @property
     def answered(self) -> bool:

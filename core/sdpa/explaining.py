@@ -10,7 +10,7 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_order
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
-from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
+from mlbackends.sdpa.rules.environment import NEWEST, Environment, dotted, environment_here
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 TORCH = "2.13"
@@ -49,6 +49,7 @@ def explained(
     verdicts = torch_verdicts(problem, environment)
     taken = next((each.backend for each in verdicts if each.usable), "")
     place_untold = rules.untold(problem)
+    on_cuda = problem.platform == "cuda"
     untold = f"what torch takes on {place_untold} is not written down here" if place_untold else ""
     return Explained(
         text=wording.text,
@@ -61,6 +62,7 @@ def explained(
         torch_chosen=taken,
         torch_verdicts=verdicts,
         torch_untold=untold,
+        torch_cudnn=dotted(cudnn) if (cudnn := environment.cudnn_version) and on_cuda else "",
     )
 
 

@@ -139,6 +139,14 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
     assert turing["chosen"] == "math"
 
 
+def test_explain_says_by_which_cudnn_torch_would_choose() -> None:
+    words = (*SHAPE, "--dtype", "float16", "--device")
+    data = told("explain", *words, "sm90,gfx942,cpu")
+
+    assert [each["torch_cudnn"] for each in data["problems"]] == ["9.19.0", "", ""]
+    assert "torch 2.13 with cuDNN 9.19.0 would take CUDNN" in ran("explain", *words, "sm90").stdout
+
+
 def test_explain_exits_1_where_nobody_can() -> None:
     done = ran("explain", *SHAPE, "--dtype", "int8")
 

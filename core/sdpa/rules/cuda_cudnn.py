@@ -17,7 +17,7 @@ from mlbackends.sdpa.constraints import (
     rank_is,
 )
 from mlbackends.sdpa.rules.dense import where_dense
-from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.environment import Environment, dotted
 
 _MOST = 65535
 
@@ -62,16 +62,17 @@ def _there(problem: AttentionProblem, version: int) -> str:
     if not version:
         return "there is no cuDNN; it needs 8.9.3 or newer"
     if version < 8903:
-        return f"cuDNN is {version}; it needs 8903 or newer"
+        return f"cuDNN is {dotted(version)}; it needs 8.9.3 or newer"
     if problem.dropout and version < 8906:
-        return f"cuDNN is {version}; for dropout it needs 8906 or newer"
+        return f"cuDNN is {dotted(version)}; for dropout it needs 8.9.6 or newer"
     return ""
 
 
 def _broken_dropout(problem: AttentionProblem, version: int) -> str:
     if not problem.dropout or not 91101 <= version < 91400:
         return ""
-    return f"dropout is {problem.dropout} and cuDNN {version}; from 91101 to 91399 it takes none"
+    seen = f"dropout is {problem.dropout} and cuDNN {dotted(version)}"
+    return f"{seen}; from 9.11.1 to 9.13 it takes none"
 
 
 def _nested(enabled: bool) -> Constraint:
@@ -96,7 +97,7 @@ def _determinism(demanded: bool) -> Constraint:
 
 
 def _sixteenths(problem: AttentionProblem) -> str:
-    if (problem.dropout * 16).is_integer():
+    if not problem.dropout * 16 % 1:
         return ""
     return f"dropout is {problem.dropout}; it must be a multiple of 1/16"
 
@@ -121,7 +122,8 @@ def _head_dim(problem: AttentionProblem, version: int) -> str:
     seen = max(head_dim, value_dim)
     if seen <= limit:
         return ""
-    return f"head_dim is {seen}; with cuDNN {version} on this GPU it takes at most {limit}"
+    allowed = f"with cuDNN {dotted(version)} on this GPU it takes at most {limit}"
+    return f"head_dim is {seen}; {allowed}"
 
 
 def _eights(problem: AttentionProblem) -> str:
@@ -130,16 +132,13 @@ def _eights(problem: AttentionProblem) -> str:
 
 
 def _old_lengths(problem: AttentionProblem, version: int) -> str:
-    length, keys = problem.query_length, problem.key_length
+    length, keys, by = problem.query_length, problem.key_length, f"with cuDNN {dotted(version)}"
     if 0 < version < 8906 and keys % 64:
-        return f"the length of key is {keys}; with cuDNN {version} it must be a multiple of 64"
+        return f"the length of key is {keys}; {by} it must be a multiple of 64"
     if 0 < version < 90000 and length < 64:
-        return f"the length of query is {length}; with cuDNN {version} it must be 64 or more"
+        return f"the length of query is {length}; {by} it must be 64 or more"
     if 0 < version < 90000 and problem.dropout and (length % 64 or keys % 64):
-        return (
-            f"the lengths are {length} and {keys};"
-            f" for dropout with cuDNN {version} they must be multiples of 64"
-        )
+        return f"the lengths are {length} and {keys}; for dropout {by} they must be multiples of 64"
     return ""
 
 
