@@ -75,11 +75,24 @@ def _as_text(value: FactValue) -> str:
 
 
 def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
-    """Yield each check with its number among those of its code, from 1: a hazard may be there twice."""
-    seen: Counter[str] = Counter()
+    """Yield each check with its number among those told alike, from 1: a hazard may be there twice."""
+    seen: Counter[tuple[str, str]] = Counter()
     for check in checks:
-        seen[check.code] += 1
-        yield check, seen[check.code]
+        alike = check.code, check.instance
+        seen[alike] += 1
+        yield check, seen[alike]
+
+
+def identity(check: Check, number: int) -> tuple[object, ...]:
+    """Return what tells a check from all others of its outcome, in this run and in the next one."""
+    return (check.code, *([check.instance] if check.instance else []), number)
+
+
+def name(check: Check, number: int) -> str:
+    """Return that for people: "flash_cpu --shape 2,8,64,16", "cpu-quota-below-threads (2)"."""
+    return line(" ".join(filter(None, (check.code, check.instance)))) + (
+        f" ({number})" if number > 1 else ""
+    )
 
 
 def fingerprint(*parts: object) -> str:

@@ -28,7 +28,7 @@ def _finding(outcome: Outcome, check: Check, number: int) -> dict[str, object]:
         "check_name": f"backends/{checks.line(check.code)}",
         "description": ". ".join(text.removesuffix(".") for text in told),
         # Of what it is, not of what it says: a changed number is no new finding.
-        "fingerprint": checks.fingerprint(outcome.kind, path, check.code, number),
+        "fingerprint": checks.fingerprint(outcome.kind, path, *checks.identity(check, number)),
         "severity": _SEVERITIES[check.severity],
         "location": {"path": path, "lines": {"begin": line}},
     }

@@ -50,7 +50,7 @@ def _class_name(outcome: Outcome) -> str:
 
 def _case(suite: Element, check: Check, number: int, class_name: str) -> None:
     # Services tell cases apart by their names alone.
-    name = checks.line(check.code) + (f" ({number})" if number > 1 else "")
+    name = checks.name(check, number)
     case = SubElement(suite, "testcase", name=name, classname=class_name, time="0")
     if check.status is Status.PASSED:
         return

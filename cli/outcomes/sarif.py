@@ -124,7 +124,7 @@ def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str
         ],
         # Of what it is, not of what it says, so that an alert stays the same alert.
         "partialFingerprints": {
-            "backendsCheck/v1": checks.fingerprint(outcome.kind, check.code, number)
+            "backendsCheck/v1": checks.fingerprint(outcome.kind, *checks.identity(check, number))
         },
         "properties": {"evidence": dict(checks.evidence(check))},
     }

@@ -55,7 +55,8 @@ class Check(Struct, frozen=True, omit_defaults=True):
     backend. Several failed checks may share one: a hazard that is there twice.
     title: what is looked at, on one line. message: what was seen and what was needed, one sentence.
     why: why it matters. hint: what to do. command: what to type for that, "" where no command does it.
-    evidence: what was seen, by dotted name. documentation: an address, or "".
+    evidence: what was seen, by dotted name. documentation: an address, or "". instance: which of the
+    checks with this code it is, in words that stay, such as the problem that a backend computed.
     """
 
     code: str
@@ -70,6 +71,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     evidence: dict[str, FactValue] = {}
     place: Place | None = None
     documentation: str = ""
+    instance: str = ""
 
 
 class Outcome(Struct, frozen=True):

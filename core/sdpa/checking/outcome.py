@@ -1,5 +1,7 @@
 """A check of attention backends as an Outcome, which every format for CI is made of."""
 
+from msgspec.structs import replace
+
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Errors, Result
 from mlbackends.model.records import FactValue
@@ -13,9 +15,8 @@ def outcome_of(checked: Checked) -> Outcome:
     for problem in checked.problems:
         if problem.failure:
             title = f"a check of {problem.text}"
-            checks.append(
-                Check("not-computed", title, status=Status.FAILED, message=problem.failure)
-            )
+            failed = Check("not-computed", title, status=Status.FAILED, message=problem.failure)
+            checks.append(replace(failed, instance=problem.text))
         checks += [_check(problem, each) for each in problem.results]
     return Outcome(
         schema=SCHEMA,
@@ -41,6 +42,7 @@ def _check(problem: CheckedProblem, result: Result) -> Check:
         hint=next((each.hint for each in result.reasons if each.hint), "") if failed else "",
         command=result.command if failed else "",
         evidence=_evidence(result),
+        instance=problem.text,
     )
 
 

@@ -76,3 +76,14 @@ def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
     names = {each["check_name"].removeprefix("backends/") for each in findings(outcome)}
 
     assert failed_codes(outcome) <= names
+
+
+def test_another_problem_of_the_same_backend_is_another_finding() -> None:
+    first, second = (
+        findings(
+            with_checks(Check("flash_cpu", "it computes", status=Status.FAILED, instance=each))
+        )
+        for each in ("--shape 1,2,8,8", "--shape 1,2,8,8 --causal")
+    )
+
+    assert first[0]["fingerprint"] != second[0]["fingerprint"]

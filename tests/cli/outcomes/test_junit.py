@@ -140,3 +140,15 @@ def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
     assert failed_codes(outcome) <= {re.sub(r" \(\d+\)$", "", name) for name in names(root)} | set(
         names(root)
     )
+
+
+def test_a_case_is_named_by_the_problem_that_it_is_of() -> None:
+    first = Check("flash_cpu", "it computes", instance="--shape 1,2,8,8")
+    second = Check("flash_cpu", "it computes", instance="--shape 1,2,8,8 --causal")
+
+    found = names(parsed(written("junit", with_checks(first, second, second))))
+    assert found == [
+        "flash_cpu --shape 1,2,8,8",
+        "flash_cpu --shape 1,2,8,8 --causal",
+        "flash_cpu --shape 1,2,8,8 --causal (2)",
+    ]
