@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 OUR_PREFIX = "MLBACKENDS_"
 FILE_VARIABLE = "MLBACKENDS_FLAGS"
-#: What begins with ours and is no switch's; the build has one, and the tracer several.
-_NO_SWITCHES = (FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_NATIVE", "MLBACKENDS_TORCH_PYTHON")
+#: What begins with ours and is no switch's; the build has two, and the tracer several.
+_NO_SWITCHES = (
+    *(FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_TORCH_PYTHON"),
+    *("MLBACKENDS_NATIVE", "MLBACKENDS_OBJECTS"),
+)
 _OF_THE_TRACER = "MLBACKENDS_TRACE_"
 ENVIRONMENT, FILE = "environment", "file"
 

@@ -8,12 +8,16 @@ Where a C compiler works (CC, else cc, gcc or clang) the wheel is py3-none-PLATF
 library needs the compiler's C++ too. What cannot be compiled is left out: a trace is then separated by a
 terminal or a pipe, and attention is numpy's; a wheel without either is py3-none-any.
 MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails where either is not compiled.
+
+MLBACKENDS_OBJECTS names a folder in which what was compiled for attention stays, so that builds one after
+another, as those of .ci/run, compile once what the preprocessor makes the same text of.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import os
 import platform
@@ -183,18 +187,23 @@ def compile_attention(
     }
     rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
     units |= {file.stem: (file, ()) for file in rest}
+    kept = os.environ.get("MLBACKENDS_OBJECTS", "")
     with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
 
         def compiled(name: str) -> str:
             source, flags = units[name]
-            made = str(Path(objects, f"{name}.o"))
+            made = Path(objects, f"{name}.o")
             try:
-                _run([*compiler, *CPP_FLAGS, *extra, *flags, "-c", "-o", made, str(source)])
+                command = [*compiler, *CPP_FLAGS, *extra, *flags]
+                if kept:
+                    made = _kept_object(command, source, made, Path(kept))
+                else:
+                    _run([*command, "-c", "-o", str(made), str(source)])
             except NotCompiled:
                 if source not in kernels.values() or _knows(compiler, [*CPP_FLAGS, *flags]):
                     raise
                 return ""  # an instruction set that came after the compiler
-            return made
+            return str(made)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             made = [file for file in pool.map(compiled, units) if file]
@@ -205,6 +214,24 @@ def compile_attention(
         # A sanitizer's library loads only into a process that has the sanitizer.
         if not extra and not machine:
             _run([sys.executable, "-c", ASKED, str(part)])
+
+
+def _kept_object(command: list[str], source: Path, made: Path, kept: Path) -> Path:
+    """Compile a source unless it is kept as compiled, from the same text by the same compiler and flags.
+
+    made: where the object is written before it is kept. Returns the object to link.
+    """
+    text = made.with_suffix(".ii")
+    _run([*command, "-E", "-P", "-o", str(text), str(source)])  # -P: without where files lie
+    # What -D defines is in the text already; -v tells which compiler it is.
+    flags = [word for word in command if not word.startswith("-D")]
+    asked = "\n".join([*flags, _run([*command, "-v"]), text.read_text("utf-8")])
+    place = kept / f"{hashlib.sha256(asked.encode()).hexdigest()}.o"
+    if not place.exists():
+        _run([*command, "-c", "-o", str(made), str(source)])
+        with _made_beside(place) as part:
+            shutil.copyfile(made, part)
+    return place
 
 
 def _knows(compiler: list[str], flags: Sequence[str]) -> bool:

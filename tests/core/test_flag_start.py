@@ -110,6 +110,7 @@ def test_a_variable_of_ours_that_no_switch_has_is_told_with_the_nearest() -> Non
         "MLBACKENDS_QUANTIZED_ENGINE": "fbgem",
         "MLBACKENDS_TRACE_FILE": "/tmp/x",
         "MLBACKENDS_NATIVE": "off",
+        "MLBACKENDS_OBJECTS": "/tmp/objects",
     }
     with mock.patch.dict(os.environ, strange, clear=True):
         cells, problems = first_cells()

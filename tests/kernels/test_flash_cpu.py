@@ -522,14 +522,14 @@ def test_an_interrupt_ends_a_long_call_soon() -> None:
 import threading
 x = np.ones((1, 64, 4096, 64), "f4")
 forward.worth = lambda operations, moved: 1
-threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     for _ in range(200): attention()
 except KeyboardInterrupt:
     print("interrupted")
 """
     with_time = "import time; start = time.monotonic()\n" + program
-    assert in_process(with_time + "assert time.monotonic() - start < 20\n") == "interrupted"
+    assert in_process(with_time + "assert time.monotonic() - start < 60\n") == "interrupted"
 
 
 @built
@@ -658,10 +658,55 @@ def test_a_level_that_came_after_the_compiler_is_left_out(
     )
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.delenv("MLBACKENDS_OBJECTS", raising=False)
     for machine, least in (("x86_64", "baseline"), ("aarch64", "neon")):
         built_by_hook().compile_attention(tmp_path / f"{machine}.so", machine=machine)
         linked = seen.read_text().splitlines()[-1]
         assert f"/kernel_{least}.o" in linked and linked.count("/kernel_") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the library is for Linux")
+def test_objects_that_are_kept_are_compiled_once_from_one_text_by_one_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler whose preprocessor copies the source, and that writes down what it compiled."""
+    compiler, seen, version = tmp_path / "cc", tmp_path / "seen", tmp_path / "version"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        'for word; do [ "$last" = -o ] && made=$word; last=$word; done\n'
+        'case "$*" in\n'
+        '*" -E "*) cat "$last" >"$made" ;;\n'
+        f'*" -c "*) echo "$made" >>{seen}; echo "$*" >"$made" ;;\n'
+        f"*-v) cat {version} >&2 ;;\n"
+        f'*) echo "$*" | tr " " "\\n" | grep "\\.o$" | xargs cat >"$made" ;;\n'
+        "esac\n"
+    )
+    compiler.chmod(0o755)
+    version.write_text("one")
+    root = tmp_path / "tree"
+    folder = root / "kernels" / "native" / "attention"
+    folder.mkdir(parents=True)
+    for stem in ("kernel", "gradients_kernel", "threads"):
+        (folder / f"{stem}.cpp").write_text(stem)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setenv("MLBACKENDS_OBJECTS", str(tmp_path / "objects"))
+
+    def compiled(name: str, *extra: str) -> tuple[int, str]:
+        """Return how many files were compiled, and what the library holds."""
+        seen.write_text("")
+        file = tmp_path / name
+        built_by_hook().compile_attention(file, root, extra=extra, machine="riscv64")
+        return len(seen.read_text().splitlines()), file.read_text()
+
+    first, held = compiled("a.so")
+    assert first == 3
+    assert len(held.splitlines()) == 3
+    assert compiled("b.so") == (0, held)
+    assert compiled("c.so", "-O1")[0] == 3
+    (folder / "threads.cpp").write_text("other threads")
+    assert compiled("d.so")[0] == 1
+    version.write_text("two")
+    assert compiled("e.so")[0] == 3
 
 
 @built
@@ -713,8 +758,11 @@ def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
     hook = built_by_hook()
     file = tmp_path / "attention.so"
     levels = hook.LEVELS["x86_64"]
-    for name in levels.keys() - {"avx512_bf16"}:  # nobody calls these: they need not be fast
-        levels[name] = (*levels[name], "-O0")
+    for name in ("baseline", "avx2"):  # nothing is made of these
+        del levels[name]
+    if not os.environ.get("MLBACKENDS_OBJECTS"):  # else they may be there already
+        for name in ("avx512", "amx_bf16"):  # hardly called: they need not be fast
+            levels[name] = (*levels[name], "-O0")
     hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS",))
     monkeypatch.setattr(library, "path", lambda: str(file))
     library.library.cache_clear()
