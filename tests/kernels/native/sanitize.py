@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.kernels.attention_cpu.library import NotBuilt, usable_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -57,11 +63,28 @@ def lacking(kind: str, folder: Path) -> str:
     return ""
 
 
+def leave_the_highest(levels: dict[str, Sequence[str]]) -> None:
+    """Leave of the hook's levels the highest that this CPU runs, and those made of it, which are emulated.
+
+    All stay where the library was not built, and so cannot tell.
+    """
+    try:
+        highest = usable_levels()[-1]
+    except NotBuilt:
+        return
+    for name in levels.keys() - {highest}:
+        if f"-DMLBACKENDS_REST={highest}" not in levels[name]:
+            del levels[name]
+
+
 def build(kind: str, folder: Path) -> Path:
     """Compile the library and the program that calls it. Raises where either does not compile."""
     library, program = folder / "attention.so", folder / "grid"
     flags = [*KINDS[kind], *FLAGS]
-    hook().compile_attention(library, extra=[*flags, "-DMLBACKENDS_EMULATED_PAIRS"])
+    builder = hook()
+    if kind == "thread":
+        leave_the_highest(builder.LEVELS.get(platform.machine(), {}))
+    builder.compile_attention(library, extra=[*flags, "-DMLBACKENDS_EMULATED_PAIRS"])
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
     compiler = ["c++", "-std=c++20", "-pthread", *flags, include, str(HERE / "attention_grid.cpp")]
     linked = [str(library), f"-Wl,-rpath,{folder}", "-o", str(program)]
