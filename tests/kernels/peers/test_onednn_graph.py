@@ -211,7 +211,7 @@ def test_a_library_that_fails_is_told_as_what_it_did(
     started = peer(FAKE_BEHAVIOUR=behaviour)
     started.prepare(problem, **inputs(problem))
     with pytest.raises(Lost) as caught:
-        started.compute(timeout=3)
+        started.compute(timeout=3 if behaviour == "hang" else 60)
 
     assert caught.value.ended is ended
     assert said in str(caught.value)
