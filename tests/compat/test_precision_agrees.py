@@ -125,22 +125,37 @@ def test_after_any_steps_every_switch_reads_as_in_torch(steps: list[tuple[str, A
             assert ours(each) == torchs(each), (steps, each)
 
 
+#: Each list of steps in a fork of one process in which neither side has been set.
 FRESH = """
-import json, sys
+import json, os, sys
 sys.path[:0] = json.loads(sys.argv[1])
-steps = json.loads(sys.argv[2])
 sys.path.insert(0, sys.argv[3])
 import test_precision_agrees as both
-for name, value in steps:
-    assert both.set_ours(name, value) == both.set_torchs(name, value), (name, value)
-    for each in (*both.ENTRIES, *both.OLDER):
-        assert both.ours(each) == both.torchs(each), (name, value, each, both.ours(each), both.torchs(each))
+
+def compare(steps):
+    for name, value in steps:
+        assert both.set_ours(name, value) == both.set_torchs(name, value), (name, value)
+        for each in (*both.ENTRIES, *both.OLDER):
+            assert both.ours(each) == both.torchs(each), (name, each, both.ours(each), both.torchs(each))
+
+for steps in json.loads(sys.argv[2]):
+    child = os.fork()
+    if not child:
+        compare(steps)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(1)
+print("all")
 """
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
+def test_a_fresh_process_reads_as_in_torch() -> None:
+    import json
+    import os
+    import subprocess
+    import sys
+
+    steps: list[list[tuple[str, Any]]] = [
         [],
         [("fp32_precision", "ieee"), ("fp32_precision", "none")],
         [("fp32_precision", "bf16")],
@@ -148,29 +163,12 @@ for name, value in steps:
         [("cudnn.conv.fp32_precision", "none"), ("fp32_precision", "tf32")],
         [("cudnn.allow_tf32", False), ("cudnn.allow_tf32", True)],
         [("float32_matmul_precision", "medium"), ("mkldnn.matmul.fp32_precision", "tf32")],
-    ],
-    ids=str,
-)
-def test_a_fresh_process_reads_as_in_torch(steps: list[tuple[str, Any]]) -> None:
-    import json
-    import os
-    import subprocess
-    import sys
-
+    ]
+    told = [json.dumps(sys.path), json.dumps(steps), os.path.dirname(__file__)]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            FRESH,
-            json.dumps(sys.path),
-            json.dumps(steps),
-            os.path.dirname(__file__),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", FRESH, *told], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "all\n", done.stderr[-2000:]
 
 
 def test_a_word_in_the_wrong_case_is_refused_where_torch_only_warns() -> None:
