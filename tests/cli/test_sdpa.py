@@ -298,6 +298,7 @@ def test_the_units_beside_the_tolerance_are_told(words: tuple[str, ...]) -> None
     assert "units in the last place" in " ".join(backends("sdpa", *words).stdout.split())
 
 
+@pytest.mark.slow
 def test_every_feature_is_right() -> None:
     # The plain formula is what others are held to: where there is another, that one is enough.
     (flash,) = [each for each in told("list")["backends"] if each["name"] == "flash_cpu"]
