@@ -43,7 +43,10 @@ _ALLOWED = (
     "allowed: the backend's tolerance times the plain formula's error, and beside it 4 units in the last"
     " place of the largest number in float32 and float64, 1 in float16 and bfloat16"
 )
-_GRADIENT_ERRORS = "of the result and its gradients, they are of the one nearest to its limit"
+_GRADIENT_ERRORS = (
+    "of the result and its gradients, they are of the one nearest to its limit; the largest number of a"
+    " gradient may be one that it is the difference of"
+)
 _MARKS = {
     "good": ("✓", "+", "32"),
     "bad": ("✗", "x", "31"),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mlbackends.kernels.attention_math.backward import gradients
+from mlbackends.kernels.attention_math.backward import gradients, summed
 from mlbackends.kernels.attention_math.forward import attend
 from mlbackends.kernels.tensors import interchange
 from mlbackends.kernels.tensors.arithmetic import numpy
+from mlbackends.model.problem import TensorSpec
 
 if TYPE_CHECKING:
     from mlbackends.model.problem import AttentionProblem
@@ -36,21 +37,72 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]
     found = {"": Exact(exact_out, plain_out, problem.dtype)}
     if problem.wants_gradient:
         grad_out = inputs["grad_out"]
+        terms = _largest_terms(problem, inputs, exact_out, exact_sums)
         exact = gradients(wide, grad_out, *tensors, exact_out, exact_sums)
         plain = gradients(problem, grad_out, *tensors, plain_out, plain_sums)
         for name, gradient in exact._asdict().items():
             if gradient is not None:
                 dtype = getattr(problem, name).dtype
                 narrowed = interchange.narrowed(getattr(plain, name), dtype)
-                found[name] = Exact(gradient, narrowed, dtype)
+                found[name] = Exact(gradient, narrowed, dtype, terms[name])
     return found
 
 
-class Exact:
-    """One tensor as it should be, and how far from that the plain computation in its type is."""
+def _largest_terms(
+    problem: AttentionProblem, inputs: dict[str, Any], out: Any, sums: Any
+) -> dict[str, float]:
+    """Return the largest of the numbers that each gradient is the difference of, by tensor.
 
-    def __init__(self, exact: Any, plain: Any, dtype: str) -> None:
-        self.exact, self.dtype = exact, dtype
+    A gradient of scores is P * (grad P - D); summed over what a mask or a single key sees alike, it is 0,
+    and what anybody computes for it is what rounding left of the two terms. Here D, which is a row's sum of
+    grad_out * out, is left out: as though other keys, of a hundredth of the weight, had made the result 0.
+    """
+    np = numpy()
+    specs = {name: getattr(problem, name) for name in inputs if name != "grad_out"}
+    arrays = {
+        name: interchange.widened(
+            each, specs[name].dtype if name in specs else problem.dtype, "float64"
+        )
+        for name, each in inputs.items()
+        if name not in specs or specs[name].dtype != "bool"
+    }
+    arrays = {**inputs, **arrays}
+    mask, shape = arrays.get("mask"), None
+    wide = {name: _widened(spec) for name, spec in specs.items()}
+    if mask is not None and mask.shape[-1] == 1:
+        # Each row by itself: their terms may cancel by chance, and what rounding left of them does not.
+        shape, rows = mask.shape, (*problem.leading_shape, problem.query_length, 1)
+        mask = np.broadcast_to(mask, rows)
+        wide["mask"] = TensorSpec(
+            rows, wide["mask"].dtype, requires_grad=specs["mask"].requires_grad
+        )
+    query, key, value, grad_out = (arrays[name] for name in ("query", "key", "value", "grad_out"))
+    enlarged = replace(problem, **wide)
+    found = gradients(enlarged, grad_out, query, key, value, mask, np.zeros_like(out), sums + 0.01)
+    terms = {name: each for name, each in found._asdict().items() if each is not None}
+    if shape is not None and "mask" in terms:
+        terms["mask"] = np.sqrt(summed(terms["mask"] ** 2, shape))
+    return {name: _largest(each) for name, each in terms.items()}
+
+
+def _largest(array: Any) -> float:
+    """Return the largest magnitude among finite numbers."""
+    np = numpy()
+    return float(np.abs(np.where(np.isfinite(array), array, 0.0)).max(initial=0.0))
+
+
+def _widened(spec: TensorSpec) -> TensorSpec:
+    return spec if spec.dtype == "bool" else replace(spec, dtype="float64")
+
+
+class Exact:
+    """One tensor as it should be, and how far from that the plain computation in its type is.
+
+    largest_term: of the numbers that its numbers are differences of, 0 where they are none.
+    """
+
+    def __init__(self, exact: Any, plain: Any, dtype: str, largest_term: float = 0.0) -> None:
+        self.exact, self.dtype, self.largest_term = exact, dtype, largest_term
         self.reference_error = 0.0
         errors = self.judge(plain, tolerance=0.0)
         # In float64 the plain computation is the exact one.
@@ -61,7 +113,8 @@ class Exact:
         """Return how far a result, as `interchange.as_array` gives it, is from the exact one.
 
         Allowed are `tolerance` times the error of the plain computation in the same type, and a few units
-        in the last place of the largest number. In float64 those stand for the plain computation's error.
+        in the last place of the largest number, or of the largest that these are differences of. In float64
+        those stand for the plain computation's error.
         """
         np = numpy()
         found = interchange.widened(result, self.dtype, "float64")
@@ -74,7 +127,8 @@ class Exact:
             scale = np.abs(np.where(finite, self.exact, 0.0))
             relative = np.where(scale > 0, error / scale, 0.0)
         largest = min(float(error.max(initial=0.0)), sys.float_info.max)  # JSON has no infinity
-        units = _ALLOWED_UNITS[self.dtype] * _UNITS[self.dtype] * float(scale.max(initial=0.0))
+        height = max(float(scale.max(initial=0.0)), self.largest_term)
+        units = _ALLOWED_UNITS[self.dtype] * _UNITS[self.dtype] * height
         at = misplaced if misplaced.any() else error
         worst = np.unravel_index(int(np.argmax(at)), at.shape) if at.size else ()
         return {

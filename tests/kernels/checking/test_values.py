@@ -170,3 +170,35 @@ def test_a_gradient_that_is_missing_or_short_is_named(tmp_path: Path) -> None:
 def test_another_seed_makes_other_values(tmp_path: Path) -> None:
     first, second = right(SHAPE, tmp_path, 1).exact, right(SHAPE, tmp_path, 2).exact
     assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("words", ["--kv-len 1", "--mask 2,3,9,1 --mask-gradient"])
+def test_a_gradient_that_is_0_may_be_off_by_units_of_what_it_is_the_difference_of(
+    words: str, dtype: str, tmp_path: Path
+) -> None:
+    made = values(f"{SHAPE}--backward --dtype {dtype} {words}", tmp_path).right
+    zero = made["mask" if "mask" in words else "query"]
+    told = zero.judge(rounded(zero), tolerance=0.0)
+
+    assert np.abs(zero.exact).max() < 1e-12
+    # A row's sum of grad_out * out is of some units, whatever the type.
+    assert 0.5 < zero.largest_term < 100
+    assert (
+        told["largest_allowed"]
+        == exact._ALLOWED_UNITS[dtype] * exact._UNITS[dtype] * zero.largest_term
+    )
+
+
+def test_terms_that_cancel_by_chance_are_no_measure(tmp_path: Path) -> None:
+    made = values(f"{SHAPE}--dtype float16 --mask 1,1 --mask-gradient", tmp_path).right
+    alone = values(f"{SHAPE}--dtype float16 --mask 2,3,9,1 --mask-gradient", tmp_path).right
+
+    assert made["mask"].largest_term > alone["mask"].largest_term
+
+
+def test_a_gradient_that_does_not_cancel_is_held_as_tightly_as_before(tmp_path: Path) -> None:
+    made = values("--shape 2,3,64,16 --backward", tmp_path).right
+
+    for name in ("query", "key", "value"):
+        assert made[name].largest_term < 2 * np.abs(made[name].exact).max()
