@@ -5,6 +5,7 @@ from typing import Any
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import planned
 from mlbackends.sdpa.backend import Prepared
+from mlbackends.sdpa.bias import CausalBias
 from mlbackends.sdpa.describe import without_gradients
 from mlbackends.sdpa.request import Operation, Options, Request, requested
 from mlbackends.untraced import untraced
@@ -51,12 +52,11 @@ def scaled_dot_product_attention(
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does;
     NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons.
     """
-    kind = planned.kind_of_call(
-        *(query, key, value, attn_mask),
-        *(dropout_p, is_causal, scale, enable_gqa, return_logsumexp, seed),
-    )
+    told = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
+    kind = planned.kind_of_call(query, key, value, attn_mask, seed, told)
     if kind is not None:
-        found = planned.attended(kind, query, key, value, attn_mask, seed)
+        mask = None if isinstance(attn_mask, CausalBias) else attn_mask
+        found = planned.attended(kind, query, key, value, mask, seed)
         if found is not None:
             return found
     options = Options(dropout_p, is_causal, scale, enable_gqa, seed)

@@ -5,6 +5,7 @@ from typing import Any
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import planned
 from mlbackends.sdpa.backend import Gradients, Prepared
+from mlbackends.sdpa.bias import CausalBias
 from mlbackends.sdpa.describe import is_tensor, without_gradients
 from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.sdpa.request import Operation, Options, Request, requested
@@ -52,14 +53,13 @@ def scaled_dot_product_attention_backward(
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
-    kind = planned.kind_of_call(
-        *(query, key, value, attn_mask),
-        *(dropout_p, is_causal, scale, enable_gqa, True, seed),
-    )
+    told = dropout_p, is_causal, scale, enable_gqa, True
+    kind = planned.kind_of_call(query, key, value, attn_mask, seed, told)
     if kind is not None:
         ours = attn_mask_gradient is False and not (dropout_p and seed is None)
         kind = planned.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
-    tensors = query, key, value, attn_mask, out, logsumexp
+    mask = None if isinstance(attn_mask, CausalBias) else attn_mask
+    tensors = query, key, value, mask, out, logsumexp
     if kind is not None:
         found: Gradients | None = planned.attended(kind, grad_out, *tensors, seed)
         if found is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from mlbackends import flag_store
 from mlbackends.sdpa.backend import Prepared
+from mlbackends.sdpa.bias import CausalBias
 
 #: How many kinds of calls are kept, and of each how often it is prepared: to pass one over costs time, too.
 _MOST_KINDS, _MOST_FORMS = 256, 8
@@ -24,21 +25,14 @@ _kept: dict[Kind, tuple[Prepared, ...]] = {}
 
 
 def kind_of_call(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    dropout: Any,
-    is_causal: Any,
-    scale: Any,
-    enable_gqa: Any,
-    logsumexp: Any,
-    seed: Any,
+    query: Any, key: Any, value: Any, mask: Any, seed: Any, options: tuple[Any, ...]
 ) -> Kind | None:
     """Return the kind of a call, None for one that is looked at by itself.
 
-    It holds the state of the switches: ask before anything is decided by them.
+    options: dropout_p, is_causal, scale, enable_gqa and whether the logarithms are asked for. The kind
+    holds the state of the switches: ask before anything is decided by them.
     """
+    dropout, is_causal, scale, enable_gqa, logsumexp = options
     tensors: Any = type(query)
     home = _home(tensors)
     if (
@@ -51,20 +45,20 @@ def kind_of_call(
         or type(dropout) not in (float, int)
         or not (scale is None or type(scale) is float)
         or not (seed is None or type(seed) is int)
-        or not (mask is None or type(mask) is tensors)
     ):
         return None
-    records = home == "torch" and is_recorded(query, key, value)
-    if mask is not None and home == "torch" and is_recorded(mask):
-        return None
+    records = False
+    if home == "torch" and (query.requires_grad or key.requires_grad or value.requires_grad):
+        records = is_recorded(query, key, value)
     # The rest is left to what is prepared: this need only seldom be the same for what that tells apart.
     try:
         width = query.shape[-1]
+        of_mask = None if mask is None else _of_mask(mask, tensors, query, key)
     except (IndexError, RuntimeError):  # no dimension; a torch tensor that is nested
         return None
-    elements = query.dtype, None if mask is None else mask.dtype
-    options = dropout, is_causal, scale, enable_gqa, logsumexp
-    return flag_store.state, tensors, width, elements, options, records
+    if of_mask is None and mask is not None:
+        return None
+    return flag_store.state, tensors, width, query.dtype, of_mask, options, records
 
 
 def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
@@ -81,7 +75,7 @@ def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kin
 def attended(kind: Kind, *call: Any) -> Any:
     """Return the result of a call of a kind that is prepared, None where it is not.
 
-    call: what a Prepared of that kind takes.
+    call: what a Prepared of that kind takes; no mask where that is a CausalBias.
     """
     for prepared in _kept.get(kind, ()):
         found = prepared(*call)
@@ -112,6 +106,16 @@ def is_recorded(*tensors: Any) -> bool:
         if tensor.requires_grad:
             return bool(sys.modules["torch"].is_grad_enabled())
     return False
+
+
+def _of_mask(mask: Any, tensors: Any, query: Any, key: Any) -> object:
+    """Return what masks of calls of a kind have in common, None for one that is looked at by itself."""
+    if type(mask) is CausalBias:
+        return mask.variant if mask.shape == (query.shape[-2], key.shape[-2]) else None
+    is_torch = _home(tensors) == "torch"
+    if type(mask) is not tensors or (is_torch and is_recorded(mask)):
+        return None
+    return mask.dtype
 
 
 def _nothing(*call: Any) -> None:

@@ -56,17 +56,18 @@ struct View {
   int64_t rank, size[most_dimensions], stride[most_dimensions];
 };
 
-/* See a tensor of elements that lie where whole ones may. */
+/* See a tensor of elements that lie where whole ones may. `bytes`: a power of two, so that nothing need be divided. */
 int see(const mlbackends_attention_owner &owner, uint64_t element, int64_t bytes, void *object, View *view) {
   Told seen;
   if (const int state = told(owner, object, &seen)) return state;
-  if (seen.element != element || (uint64_t)seen.data % (uint64_t)bytes) return differs;
+  if (seen.element != element || (uint64_t)seen.data & (uint64_t)(bytes - 1)) return differs;
   const int64_t missing = most_dimensions - seen.rank, unit = owner.tell ? 1 : bytes;
+  const int shift = __builtin_ctzll((uint64_t)unit);
   *view = {seen.data, seen.rank, {1, 1, 1, 1}, {}};
   for (int64_t i = 0; i < seen.rank; i++) {
-    if (seen.strides[i] % unit) return differs;
+    if (seen.strides[i] & (unit - 1)) return differs;
     view->size[missing + i] = seen.shape[i];
-    view->stride[missing + i] = seen.strides[i] / unit;
+    view->stride[missing + i] = seen.strides[i] >> shift;
   }
   return fits;
 }

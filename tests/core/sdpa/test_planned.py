@@ -315,7 +315,7 @@ def test_in_a_scope_that_is_entered_for_each_call_what_was_decided_there_holds_a
 
 def test_what_is_prepared_while_a_switch_is_off_and_on_again_is_not_kept() -> None:
     with flag_store.restored("cuda.flash_sdp"):
-        kind = planned.kind_of_call(Q, K, K, None, 0.0, False, None, False, False, None)
+        kind = planned.kind_of_call(Q, K, K, None, None, (0.0, False, None, False, False))
         assert kind is not None
 
         def prepare() -> Callable[..., Any]:
@@ -691,6 +691,26 @@ def test_the_corner_of_a_causal_mask_moves_with_the_lengths() -> None:
     for queries, keys in [(4, 6), (4, 6), (4, 6), (2, 6), (4, 4), (1, 5), (4, 2)]:
         tensors = Q[:, :, :queries], K[:, :, :keys], K[:, :, :keys]
         same(attend(*tensors, is_causal=True), anew(*tensors, is_causal=True))
+
+
+@pytest.mark.parametrize("made", [mlbackends.causal_upper_left, mlbackends.causal_lower_right])
+def test_a_causal_bias_of_any_lengths_is_prepared_too(
+    made: Callable[..., Any], looked_at: list[AttentionProblem]
+) -> None:
+    sizes = [(4, 6), (4, 6), (2, 6), (1, 5), (4, 4), (4, 2)]
+    found = [attend(Q[:, :, :a], K[:, :, :b], K[:, :, :b], made(a, b)) for a, b in sizes]
+    assert len(looked_at) == 2
+
+    for (a, b), seen in zip(sizes, found, strict=True):
+        same(seen, anew(Q[:, :, :a], K[:, :, :b], K[:, :, :b], made(a, b)))
+    for _ in range(3):
+        attend(Q, K, K, made(4, 6))
+    with pytest.raises(RuntimeError, match="does not fit"):
+        attend(Q, K, K, made(4, 5))
+    with pytest.raises(ValueError, match="causal=True"):
+        attend(Q, K, K, made(4, 6), is_causal=True)
+    with pytest.raises((RuntimeError, IndexError)):
+        attend(Q[0, 0, 0], K, K, made(4, 6))
 
 
 BAD = [

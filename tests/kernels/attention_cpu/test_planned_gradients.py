@@ -93,7 +93,7 @@ def same(seen: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("mask", ["none", "causal", "bool", "number", "dropout"])
+@pytest.mark.parametrize("mask", ["none", "causal", "corner", "bool", "number", "dropout"])
 def test_from_the_third_call_of_a_kind_on_nothing_is_decided(
     dtype: str, mask: str, looked_at: list[AttentionProblem]
 ) -> None:
@@ -102,6 +102,7 @@ def test_from_the_third_call_of_a_kind_on_nothing_is_decided(
         known: dict[str, dict[str, Any]] = {
             "none": {},
             "causal": {"is_causal": True},
+            "corner": {"attn_mask": mlbackends.causal_lower_right(length, keys)},
             "bool": {"attn_mask": scores > 0},
             "number": {"attn_mask": scores.astype(dtype)},
             "dropout": {"dropout_p": 0.4, "seed": length},
