@@ -103,8 +103,10 @@ def prepared(
         if not (found is out or asked):
             return None
         if asked:
-            if callable(seed) or (draws and seed is None):
-                seed = seed() if seed else drawn_seed(query)
+            if callable(seed):
+                seed = seed()
+            elif draws and seed is None:
+                seed = drawn_seed(query)
             compute(with_field(asked, SEED, (seed or 0) & SEEDS))
         return out if sums is None else (out, sums)
 
@@ -134,7 +136,7 @@ def _packed(
 ) -> bytes:
     """Pack a plan. elements and itemsizes: of query, mask and logsumexp, 0 for what there is not."""
     width = problem.head_dim
-    scale = width**-0.5 if problem.scale is None else problem.scale
+    scale = (width or 1) ** -0.5 if problem.scale is None else problem.scale
     asked = PROBLEM.pack(
         *(0,) * 11,
         *(width, problem.value_dim),

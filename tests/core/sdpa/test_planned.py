@@ -757,6 +757,10 @@ def test_groups_that_do_not_divide_are_refused_as_before() -> None:
 
 def test_what_is_empty_gives_zeros_or_nothing_as_before() -> None:
     warmed(Q, K, K)
+    flat = Q[..., :0], K[..., :0], K  # which weighs all keys alike
+    wanted = anew(*flat)
+    for _ in range(3):
+        same(attend(*flat), wanted)
     none = K[:, :, :0]
     same(attend(Q, none, none), np.zeros_like(Q))
     assert attend(Q[:, :, :0], K, K).shape == (1, 2, 0, 8)
@@ -782,6 +786,7 @@ def test_of_any_two_calls_the_second_is_the_same_as_if_it_were_alone(data: st.Da
         "seed": 7,
     }
     masked = data.draw(st.booleans())
+    width = data.draw(st.sampled_from([8, 8, 3, 0]))
 
     def tensors() -> list[Any]:
         size = st.sampled_from([1, 1, 2, 3, 4])
@@ -795,7 +800,11 @@ def test_of_any_two_calls_the_second_is_the_same_as_if_it_were_alone(data: st.Da
             dtype = "bool" if len(shape) == 2 and shape[1] == keys and masked else "float32"
             return data.draw(laid_out(whole, dtype)) if left == 4 else np.ones(whole, "float32")
 
-        found = [one(length, 8), one(keys, 8), one(keys, data.draw(st.sampled_from([8, 5])))]
+        found = [
+            one(length, width),
+            one(keys, width),
+            one(keys, data.draw(st.sampled_from([8, 5]))),
+        ]
         if masked:
             shape = tuple(data.draw(st.sampled_from([1, each])) for each in (length, keys))
             found.append(RANDOM.standard_normal(shape) > 0)
