@@ -1,27 +1,45 @@
 """Our verbose scopes beside torch's, on the MKL and oneDNN inside torch: which lines the process prints.
 
-Each program runs in a process of its own, and its standard output is read as the terminal would.
+Each program runs in a process of its own, forked from one that has imported torch, and its standard output
+is read as the terminal would.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.conftest import FakeLibrary
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-START = """
-import sys, torch
+#: Imports torch once, and forks for each program: its body comes as a line, its output goes to a file.
+FORKS = """
+import json, os, sys, torch
 from torch.backends import mkl, mkldnn
 from mlbackends.verbose_scopes import MklVerbose, OnednnVerbose
+for line in sys.stdin:
+    body, output = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 1)
+        exec(body)
+        sys.exit()
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+#: What begins a program, in the fork: threads that compute do not outlive one.
+START = """
 matrix = torch.ones(64, 64)
 half = torch.ones(256, 256).bfloat16()
 def say(text): print("==", text, flush=True)
@@ -35,16 +53,37 @@ ONEDNN = pytest.param(
 )
 
 
+#: What forks, by the variables under which it was started.
+started: dict[frozenset[tuple[str, str]], subprocess.Popen[str]] = {}
+
+
+def forking(variables: dict[str, str]) -> subprocess.Popen[str]:
+    key = frozenset(variables.items())
+    if key not in started:
+        inherited = {k: v for k, v in os.environ.items() if not k.endswith("_VERBOSE")}
+        started[key] = subprocess.Popen(
+            [sys.executable, "-c", FORKS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**inherited, **variables},
+        )
+    return started[key]
+
+
 def printed(body: str, **variables: str) -> dict[str, list[str]]:
     """Run a program, and return the lines that it printed behind each `say`."""
-    inherited = {k: v for k, v in os.environ.items() if not k.endswith("_VERBOSE")}
-    command = [sys.executable, "-c", START + body]
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, env={**inherited, **variables}
-    )
+    process = forking(variables)
+    assert process.stdin and process.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "output")
+        process.stdin.write(json.dumps([START + body, str(output)]) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "0\n"
+        text = output.read_text()
     now: list[str] = []
     lines: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    for line in text.splitlines():
         if line.startswith("== "):
             now = lines.setdefault(line[3:], [])
         else:
@@ -61,12 +100,17 @@ def counts(marker: str, body: str, **variables: str) -> dict[str, bool]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _both_libraries_print() -> None:
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
-        pytest.skip("this torch has no MKL or no oneDNN")
-    lines = printed("say('')\nwith mkldnn.verbose(1): use_onednn()")[""]
-    if not any("primitive,exec" in line for line in lines):
-        pytest.skip("this torch does not multiply bfloat16 by oneDNN on this processor")
+def _both_libraries_print() -> Iterator[None]:
+    try:
+        if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+            pytest.skip("this torch has no MKL or no oneDNN")
+        lines = printed("say('')\nwith mkldnn.verbose(1): use_onednn()")[""]
+        if not any("primitive,exec" in line for line in lines):
+            pytest.skip("this torch does not multiply bfloat16 by oneDNN on this processor")
+        yield
+    finally:
+        while started:
+            started.popitem()[1].communicate()  # it ends with its input
 
 
 @pytest.mark.parametrize(("marker", "theirs", "ours", "use"), [MKL, ONEDNN])
