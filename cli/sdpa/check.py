@@ -87,10 +87,10 @@ def command(
     result is compared with the one that the plain formula gives in float64. Allowed are its tolerance (see
     `backends sdpa list`) times the error of the plain formula in the same type, and beside that 4 units in
     the last place of the largest number in float32 and float64, 1 in float16 and bfloat16; in float64, where
-    the plain formula is the exact one, 4 such units stand for its error. Backends are timed in turn, and
-    beside them multiply-adds that need no memory, whose speed is the peak. With --backward, each gradient
-    is compared as well, where the largest number may be one that it is the difference of; and what is timed
-    is the backward pass alone: five products to the forward's two.
+    the plain formula is the exact one, 4 such units and as many more as the largest log-sum-exp stand for its
+    error. Backends are timed in turn, and beside them multiply-adds that need no memory, whose speed is the
+    peak. With --backward, each gradient is compared as well, where the largest number may be one that it is
+    the difference of; and what is timed is the backward pass alone: five products to the forward's two.
     Exit 0 where all that ran are within their tolerance and those that are required ran, else 1; so also 0
     where none ran, which is said: --require asks for one.
     """

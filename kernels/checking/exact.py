@@ -21,6 +21,8 @@ _UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat
 #: So many units in the last place of the largest number are allowed beside the plain computation's errors,
 #: whose largest one is small by luck where there are few numbers.
 _ALLOWED_UNITS = {"float64": 4.0, "float32": 4.0, "float16": 1.0, "bfloat16": 1.0}
+#: Beyond, scores in float64 are too large to tell rounding from a wrong result by them.
+_MOST_UNITS = 1e6
 
 
 def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]:
@@ -34,7 +36,10 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]
     exact_out, exact_sums = attend(wide, *tensors)
     plain_out, plain_sums = attend(problem, *tensors)
     plain_out = interchange.narrowed(plain_out, problem.dtype)
-    found = {"": Exact(exact_out, plain_out, problem.dtype)}
+    # Rounding a score of 500 changes its weight by 250 units in the last place, in whatever formula; of
+    # narrower types the error of the plain one tells that.
+    units = min(_largest(exact_sums), _MOST_UNITS) if problem.dtype == "float64" else 0.0
+    found = {"": Exact(exact_out, plain_out, problem.dtype, units)}
     if problem.wants_gradient:
         grad_out = inputs["grad_out"]
         terms = _largest_terms(problem, inputs, exact_out, exact_sums)
@@ -44,7 +49,7 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]
             if gradient is not None:
                 dtype = getattr(problem, name).dtype
                 narrowed = interchange.narrowed(getattr(plain, name), dtype)
-                found[name] = Exact(gradient, narrowed, dtype, terms[name])
+                found[name] = Exact(gradient, narrowed, dtype, units, terms[name])
     return found
 
 
@@ -98,11 +103,20 @@ def _widened(spec: TensorSpec) -> TensorSpec:
 class Exact:
     """One tensor as it should be, and how far from that the plain computation in its type is.
 
-    largest_term: of the numbers that its numbers are differences of, 0 where they are none.
+    more_units: in the last place that are allowed beside the usual ones. largest_term: of the numbers that
+    its numbers are differences of, 0 where they are none.
     """
 
-    def __init__(self, exact: Any, plain: Any, dtype: str, largest_term: float = 0.0) -> None:
+    def __init__(
+        self,
+        exact: Any,
+        plain: Any,
+        dtype: str,
+        more_units: float = 0.0,
+        largest_term: float = 0.0,
+    ) -> None:
         self.exact, self.dtype, self.largest_term = exact, dtype, largest_term
+        self.allowed = (_ALLOWED_UNITS[dtype] + more_units) * _UNITS[dtype]
         self.reference_error = 0.0
         errors = self.judge(plain, tolerance=0.0)
         # In float64 the plain computation is the exact one.
@@ -128,7 +142,7 @@ class Exact:
             relative = np.where(scale > 0, error / scale, 0.0)
         largest = min(float(error.max(initial=0.0)), sys.float_info.max)  # JSON has no infinity
         height = max(float(scale.max(initial=0.0)), self.largest_term)
-        units = _ALLOWED_UNITS[self.dtype] * _UNITS[self.dtype] * height
+        units = self.allowed * height
         at = misplaced if misplaced.any() else error
         worst = np.unravel_index(int(np.argmax(at)), at.shape) if at.size else ()
         return {
