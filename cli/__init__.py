@@ -19,6 +19,10 @@ def run() -> None:
         else:
             return
     import gc
+    import warnings
+
+    # What the library warns of is told as all else is, not by the place in our code that asked for it.
+    warnings.formatwarning = _as_line
 
     # The process lives for a fraction of a second: looking for cycles in what the imports made, then
     # and once more at its end, takes a sixth of that.
@@ -28,3 +32,8 @@ def run() -> None:
     code = guarded_main(sys.argv[1:])
     gc.freeze()
     sys.exit(code)
+
+
+def _as_line(message: Warning | str, *place: object, **more: object) -> str:
+    del place, more
+    return f"backends: {message}\n"

@@ -148,6 +148,14 @@ def test_explain_says_by_which_cudnn_torch_would_choose() -> None:
     assert "torch 2.13 with cuDNN 9.19.0 would take CUDNN" in ran("explain", *words, "sm90").stdout
 
 
+def test_a_variable_that_is_no_value_is_told_in_one_line() -> None:
+    done = ran("explain", *SHAPE, environment={"OMP_NUM_THREADS": "abc"})
+
+    assert done.returncode == 0
+    assert done.stderr.startswith("backends: Ignoring invalid value for flag OMP_NUM_THREADS: abc")
+    assert done.stderr.count("\n") == 1
+
+
 def test_explain_exits_1_where_nobody_can() -> None:
     done = ran("explain", *SHAPE, "--dtype", "int8")
 
