@@ -123,6 +123,7 @@ EXPORTED int64_t mlbackends_attention_scratch(const mlbackends_attention_problem
 EXPORTED int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem, int64_t first, int64_t milliseconds) {
   if (is_empty(*problem)) return -1;
   const Plan plan = planned(*problem);
+  if (plan.splits > 1 && !problem->workspace) return -3;
   if (plan.splits > 1 && first == 0) memset(problem->workspace, 0, (size_t)counters_bytes(plan));
   Job job = {&plan, level_of(problem->level), first, milliseconds ? microseconds() + 1000 * milliseconds : 0, 0};
   const int64_t left = plan.tasks - first;

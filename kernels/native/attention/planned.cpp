@@ -264,10 +264,8 @@ EXPORTED void *mlbackends_attention_planned(void *self, void *const *tensors, in
   const int64_t state = count == 6 ? mlbackends_attention_placed(&plan, tensors, &call) : differs;
   if (state == refused) return nullptr;
   if (state == fits) {
-    if (call.work.operations > (double)plan.most_at_once || mlbackends_attention_workspace(&call.problem))
-      result = python.no;
-    else if (mlbackends_attention_forward(&call.problem, 0, 0) == -1)
-      result = tensors[4];
+    const bool at_once = call.work.operations <= (double)plan.most_at_once;
+    result = at_once && mlbackends_attention_forward(&call.problem, 0, 0) == -1 ? tensors[4] : python.no;
   }
   python.take(result);
   return result;

@@ -97,8 +97,8 @@ int64_t mlbackends_attention_gradients_placed(const mlbackends_attention_plan *p
                                               mlbackends_attention_gradients_call *call);
 
 /* Compute it: a function of CPython's convention METH_FASTCALL. `plan`: a bytes object that holds one. Returns a new
-   reference to the output; to False where it was left, for it is long or needs a workspace; to None where `placed` gives
-   1 or memory lacks; null where an owner has set an exception. */
+   reference to the output; to False where it was left, for it is long, needs a workspace or memory lacks; to None where
+   `placed` gives 1; null where an owner has set an exception. */
 void *mlbackends_attention_planned(void *plan, void *const *tensors, int64_t count);
 
 #ifdef __cplusplus

@@ -67,8 +67,9 @@ int64_t mlbackends_attention_workspace(const mlbackends_attention_problem *probl
 int64_t mlbackends_attention_scratch(const mlbackends_attention_problem *problem);
 
 /* Compute tasks from `first` on for about so many milliseconds (0: to the end), and return the first one that is not
-   computed; -1 when all are, -2 when memory lacks. Call it again with what it returned, so that its caller can look
-   at signals in between. The result does not depend on the threads or on the interruptions. */
+   computed; -1 when all are, -2 when memory lacks, -3 when there is no workspace and one is needed. Call it again with what
+   it returned, so that its caller can look at signals in between. The result does not depend on the threads or on the
+   interruptions. */
 int64_t mlbackends_attention_forward(const mlbackends_attention_problem *problem, int64_t first, int64_t milliseconds);
 
 /* The same for gradients. What `backward` and `refine` return is what they are to be called with again; 0 begins.
