@@ -6,6 +6,7 @@ import shlex
 import statistics
 import time
 from collections.abc import Sequence
+from shutil import disk_usage
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.checking import peer_presence
 from mlbackends.sdpa.checking.bench import PEAK, VALUES, Bench
 from mlbackends.sdpa.checking.peer import Peer
-from mlbackends.sdpa.checking.problem_size import flops, free_bytes, needed_bytes
+from mlbackends.sdpa.checking.problem_size import flops, free_bytes, too_large
 from mlbackends.sdpa.checking.served import Lost
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import Wording
@@ -106,16 +107,17 @@ class Case:
 
     def _make_values(self, able: Sequence[str]) -> str:
         """Have the inputs and the exact result made; return why that is not possible, "" if it is."""
-        needed, free = needed_bytes(self.problem), free_bytes()
-        if needed > free:
-            told = f"{needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB of memory are free"
-            return f"a check takes about {told}"
+        folder = self.bench.folder
+        if told := too_large(
+            self.problem, free_bytes(), disk_usage(folder).free, os.path.dirname(folder)
+        ):
+            return told
         for name in able:  # they load their libraries while the values are made
             self.bench.start(name, self.lowered)
         request = {
             "do": "prepare",
             "problem": msgspec.to_builtins(self.problem),
-            "folder": self.bench.folder,
+            "folder": folder,
             "seed": self.wording.seed,
         }
         try:

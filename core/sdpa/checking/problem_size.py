@@ -1,8 +1,12 @@
 """How much there is to compute in an attention problem, and how much memory a check of it takes."""
 
-from math import prod
+from math import inf, prod
+from typing import TYPE_CHECKING
 
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+
+if TYPE_CHECKING:
+    from mlbackends.probing.host import Host
 
 _WORKSPACE = 512 << 20
 """What the exact computation and an interpreter with numpy take at most beside the tensors."""
@@ -75,8 +79,27 @@ def needed_bytes(problem: AttentionProblem) -> int:
     return (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row + _WORKSPACE
 
 
-def free_bytes() -> int:
-    """Return how much memory can be had without swapping."""
+def too_large(problem: AttentionProblem, memory: int, room: int, folder: str) -> str:
+    """Return why a check is not to be begun, "" where it may be.
+
+    memory: the bytes that are free. room: those of the folder to which inputs and results are written.
+    """
+    needed, written = needed_bytes(problem), least_bytes(problem)
+    if needed > memory:
+        told = f"{needed / 2**30:,.1f} GiB, and {memory / 2**30:,.1f} GiB of memory are free"
+        return f"a check takes about {told}"
+    if written > room:
+        told = f"{written / 2**20:,.1f} MiB to {folder}, and {room / 2**20:,.1f} MiB are free there"
+        return f"a check writes about {told}; TMPDIR names another place"
+    return ""
+
+
+def free_bytes(host: "Host | None" = None) -> int:
+    """Return how much memory can be had without swapping, and without being killed by the control group."""
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    from mlbackends.probing.host import Host
+    from mlbackends.probing.system.cgroup_limits import memory_limit
+
+    limit = memory_limit(host or Host("/"))
+    return int(min(psutil.virtual_memory().available, limit.value if limit else inf))

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
+from mlbackends.probing.host import Host
 from mlbackends.sdpa.checking.problem_size import (
     flops,
+    free_bytes,
     gradient_bytes,
     least_bytes,
     needed_bytes,
     seen_scores,
+    too_large,
 )
 from mlbackends.sdpa.problem_text import parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SIZES = st.integers(0, 9)
 
@@ -68,3 +76,28 @@ def test_what_a_backward_pass_must_move() -> None:
     # the inputs, the result and its gradient, a float32 for each row, and the gradients
     assert least_bytes(plain) == tensors + 2 * 48 + 2 * 64 + 4 * 8 + gradient_bytes(plain)
     assert needed_bytes(masked) > needed_bytes(replace(masked, mask=None))
+
+
+def test_no_more_memory_is_free_than_the_control_group_has(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/job\n",
+        "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+        "sys/fs/cgroup/job/memory.max": "65536\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert free_bytes(Host(str(tmp_path))) == 65536
+    assert free_bytes() > 65536
+
+
+def test_what_neither_memory_nor_the_folder_holds_is_not_begun() -> None:
+    (wording,) = parse("--shape 1,8,1024,64")  # 8 MiB with the result
+    problem = wording.problem(Device("cpu", 0))
+
+    assert too_large(problem, 1 << 40, 1 << 40, "/tmp") == ""
+    assert "0.0 GiB of memory are free" in too_large(problem, 1 << 20, 1 << 40, "/tmp")
+    assert too_large(problem, 1 << 40, 1 << 20, "/tmp") == (
+        "a check writes about 8.0 MiB to /tmp, and 1.0 MiB are free there; TMPDIR names another place"
+    )
