@@ -26,7 +26,10 @@ PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
 #: Where some of them lie, and how they are written.
 WORKSPACE, THREADS = (6 * 8, struct.Struct("=Q")), (PROBLEM.size - 8, struct.Struct("=i"))
 SEED = ((7 + 8 + 16 + 3) * 8, struct.Struct("=Q"))
-REFINED = (PROBLEM.size + 5 * 8, struct.Struct("=Q"))
+REFINED, LEVEL = (
+    (PROBLEM.size + 5 * 8, struct.Struct("=Q")),
+    (PROBLEM.size - 12, struct.Struct("=i")),
+)
 #: What mlbackends_attention_gradients has behind its problem.
 GRADIENTS = struct.Struct("=6Q 16q")
 #: The fields of mlbackends_attention_owner and mlbackends_attention_layout; see planned.h.

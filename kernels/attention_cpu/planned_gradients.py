@@ -10,9 +10,11 @@ from mlbackends.kernels.attention_cpu.gradients import FINE, compute
 from mlbackends.kernels.attention_cpu.library import (
     GRADIENTS,
     GRADIENTS_CALL,
+    LEVEL,
     PROBLEM,
     SEED,
     THREADS,
+    level,
     planning,
     with_field,
 )
@@ -75,6 +77,9 @@ def prepared(
         operations, moved, coarse_rows = GRADIENTS_CALL.unpack_from(asked, _PROBLEM_BYTES)
         threads = worth(2 * int(operations), 2 * int(moved))
         found = with_field(asked.raw[:_PROBLEM_BYTES], THREADS, threads)
+        found = with_field(
+            found, LEVEL, level()
+        )  # a backward pass may come long after its forward pass
         compute(with_field(found, SEED, (seed or 0) & SEEDS), coarse_rows, wide)
         return made[0], made[1], made[2]
 

@@ -286,6 +286,21 @@ def test_the_backend_that_computed_it_differentiates_it_whatever_is_switched_sin
         attend(*tensors).sum().backward()
 
 
+def test_a_backward_pass_uses_the_instruction_set_that_counts_when_it_runs() -> None:
+    def late() -> Any:
+        query = torch.linspace(-2, 2, 2 * 9 * 67).reshape(1, 2, 9, 67).requires_grad_()
+        with library.lowered("baseline"):
+            for _ in range(3):
+                out = attend(query, query.detach(), query.detach())
+        (out * out.detach()).sum().backward()
+        return query.grad
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planned, "_MOST_FORMS", 0)
+        wanted = late()
+    same(late(), wanted)
+
+
 @pytest.mark.parametrize(
     "tensors",
     [
