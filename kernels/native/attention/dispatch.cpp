@@ -125,7 +125,7 @@ EXPORTED int64_t mlbackends_attention_forward(const mlbackends_attention_problem
   const Plan plan = planned(*problem);
   if (plan.splits > 1 && !problem->workspace) return -3;
   if (plan.splits > 1 && first == 0) memset(problem->workspace, 0, (size_t)counters_bytes(plan));
-  Job job = {&plan, level_of(problem->level), first, milliseconds ? microseconds() + 1000 * milliseconds : 0, 0};
+  Job job = {&plan, level_for(*problem), first, milliseconds ? microseconds() + 1000 * milliseconds : 0, 0};
   const int64_t left = plan.tasks - first;
   const int64_t threads = problem->threads < left ? problem->threads : left;
   with_helpers((int)threads - 1, work, &job);

@@ -15,9 +15,11 @@
 
 namespace {
 
+/* granted: asks the system for what the level's own products need; null where that is nothing. */
 struct Choice {
   const Level *level;
   bool (*runs)();
+  bool (*granted)();
 };
 
 bool always() { return true; }
@@ -42,20 +44,41 @@ bool has_avx512() {
 
 bool has_avx512_bf16() { return has_avx512() && HAS_PAIRS; }
 
-/* The system gives tiles to a process that asks for them; from then on its signals need larger stacks. */
-bool has_amx_bf16() {
 #if defined(MLBACKENDS_EMULATED_PAIRS)
-  return has_avx512_bf16();
+
+bool has_amx_bf16() { return has_avx512_bf16(); }
+bool tiles_are_granted() { return true; }
+
 #else
+
+/* Linux's numbers, which headers of older systems do not name. */
+constexpr long supported_states = 0x1021, request_permission = 0x1023, tile_data = 18;
+
+/* Whether the system would give tiles; nothing is asked for. */
+bool has_amx_bf16() {
   constexpr unsigned tile_state = 3u << 17, amx_bf16 = 1u << 22, amx_tile = 1u << 24;
-  constexpr long request_permission = 0x1023, tile_data = 18;
   unsigned a, b, c, d;
   if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & amx_bf16) || !(d & amx_tile)) return false;
   unsigned enabled, upper;
   __asm__("xgetbv" : "=a"(enabled), "=d"(upper) : "c"(0)); /* allowed where AVX-512 is */
-  return (enabled & tile_state) == tile_state && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-#endif
+  uint64_t states = 0;
+  return (enabled & tile_state) == tile_state && syscall(SYS_arch_prctl, supported_states, &states) == 0 && states >> tile_data & 1;
 }
+
+/* The system gives tiles to a process that asks for them, unless a thread has an alternate stack too small for them; from
+   then on each new one must be large enough. What it answered first holds, so that results do not change on the way. */
+bool tiles_are_granted() {
+  enum { unknown, granted, refused };
+  static int answer = unknown;
+  int found = __atomic_load_n(&answer, __ATOMIC_ACQUIRE);
+  if (found == unknown) {
+    const int asked = syscall(SYS_arch_prctl, request_permission, tile_data) == 0 ? granted : refused;
+    if (__atomic_compare_exchange_n(&answer, &found, asked, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) found = asked;
+  }
+  return found == granted;
+}
+
+#endif
 
 }  // namespace
 
@@ -68,11 +91,11 @@ DECLARED(amx_bf16);
 namespace {
 
 const Choice choices[] = {
-    {&mlbackends_attention_level_baseline, always},
-    {&mlbackends_attention_level_avx2, has_avx2},
-    {&mlbackends_attention_level_avx512, has_avx512},
-    {&mlbackends_attention_level_avx512_bf16, has_avx512_bf16},
-    {&mlbackends_attention_level_amx_bf16, has_amx_bf16},
+    {&mlbackends_attention_level_baseline, always, nullptr},
+    {&mlbackends_attention_level_avx2, has_avx2, nullptr},
+    {&mlbackends_attention_level_avx512, has_avx512, nullptr},
+    {&mlbackends_attention_level_avx512_bf16, has_avx512_bf16, nullptr},
+    {&mlbackends_attention_level_amx_bf16, has_amx_bf16, tiles_are_granted},
 };
 
 #elif defined(__aarch64__)
@@ -104,10 +127,10 @@ DECLARED(sve512);
 namespace {
 
 const Choice choices[] = {
-    {&mlbackends_attention_level_neon, always},
-    {&mlbackends_attention_level_neon_bf16, has_neon_bf16},
-    {&mlbackends_attention_level_sve256, has_sve256},
-    {&mlbackends_attention_level_sve512, has_sve512},
+    {&mlbackends_attention_level_neon, always, nullptr},
+    {&mlbackends_attention_level_neon_bf16, has_neon_bf16, nullptr},
+    {&mlbackends_attention_level_sve256, has_sve256, nullptr},
+    {&mlbackends_attention_level_sve512, has_sve512, nullptr},
 };
 
 #else
@@ -118,7 +141,7 @@ DECLARED(baseline);
 
 namespace {
 
-const Choice choices[] = {{&mlbackends_attention_level_baseline, always}};
+const Choice choices[] = {{&mlbackends_attention_level_baseline, always, nullptr}};
 
 #endif
 
@@ -139,4 +162,11 @@ const Level *level_of(int32_t number) {
 bool level_runs(int32_t number) {
   const Choice *choice = choice_of(number);
   return choice && choice->runs();
+}
+
+const Level *level_for(const mlbackends_attention_problem &problem) {
+  const Choice *choice = choice_of(problem.level);
+  const bool has_own = problem.element == MLBACKENDS_ATTENTION_BFLOAT16;
+  if (has_own && choice->granted && !choice->granted()) return level_of(problem.level - 1);
+  return choice->level;
 }

@@ -5,5 +5,9 @@
 /* Return a level, or null beyond the last one. */
 const Level *level_of(int32_t number);
 
+/* Return the level that computes a problem: its own, or the one below where the system refuses what the own one needs.
+   Only here is the system asked for something. */
+const Level *level_for(const mlbackends_attention_problem &problem);
+
 /* Tell whether this CPU and this system can run a level. */
 bool level_runs(int32_t number);
