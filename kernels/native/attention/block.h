@@ -256,20 +256,10 @@ struct Block {
       const char *lower = rows + k * stride, *upper = k + 1 < count ? lower + stride : nullptr;
       Unit *to = memory.value + k / 2 * p.value_dim;
       int64_t c = 0;
-#if defined(__AVX512BW__)
-      for (; c + 16 <= p.value_dim; c += 16) {
-        const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(lower + 2 * c)));
-        const __m512i high = upper ? _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(upper + 2 * c))) : _mm512_setzero_si512();
-        _mm512_storeu_si512(to + c, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-      }
-#else
       for (; c + T::lanes <= p.value_dim; c += T::lanes) {
-        const typename T::Wholes low = (typename T::Wholes)load_elements(Brain{}, lower + 2 * c) >> 16 & 0xffff;
-        const typename T::Wholes high = upper ? (typename T::Wholes)load_elements(Brain{}, upper + 2 * c) : typename T::Wholes{};
-        const typename T::Wholes both = low | high;
+        const typename P::Units both = P::load_paired(lower + 2 * c, upper ? upper + 2 * c : nullptr);
         memcpy(to + c, &both, sizeof both);
       }
-#endif
       for (; c < p.value_dim; c++) {
         uint16_t pair[2] = {};
         memcpy(&pair[0], lower + 2 * c, 2);

@@ -35,7 +35,7 @@ void compute(const Plan &plan, int64_t number, char *memory) {
   Real *partials = plan.splits > 1 ? (Real *)((char *)done + (plan.units * plan.blocks * 4 + 63) / 64 * 64) + place * plan.splits * stride : nullptr;
   if (partials) task.partial = partials + split * stride;
   if (plan.few_rows)
-    Rows<E>(plan, task, scratch).run();
+    Rows<E, P>(plan, task, scratch).run();
   else
     Block<E, P>(plan, task, scratch).run();
   if (!partials || __atomic_add_fetch(&done[place], 1, __ATOMIC_ACQ_REL) != plan.splits) return;
@@ -45,7 +45,7 @@ void compute(const Plan &plan, int64_t number, char *memory) {
 
 template <class E, class P>
 int64_t bytes(const Plan &plan) {
-  const int64_t needed = plan.few_rows ? Rows<E>::scratch_bytes(plan) : Block<E, P>::scratch_bytes(plan);
+  const int64_t needed = plan.few_rows ? Rows<E, P>::scratch_bytes(plan) : Block<E, P>::scratch_bytes(plan);
   const int64_t joining = plan.problem->value_dim * (int64_t)sizeof(typename E::Inner::Real);
   return needed > joining ? needed : joining;
 }

@@ -1,47 +1,57 @@
 /* Products of pairs of bfloat16, two keys or two elements of a row at a time. Included by products.h, in its namespace.
 
-   With MLBACKENDS_EMULATED_PAIRS AVX-512's three instructions are computed by others, for tests on a CPU that lacks them:
-   subnormal numbers count as zero, sums are rounded to the nearest. */
+   With MLBACKENDS_EMULATED_PAIRS AVX-512's three instructions are computed by others, for tests on a CPU that lacks them.
+   Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS: the odd elements are added
+   first, then the even ones, each time rounded to the nearest; subnormal numbers count as zero. */
 
 #if defined(__aarch64__)
 #include "pairs_arm.h"
 #else
 #if defined(MLBACKENDS_EMULATED_PAIRS)
 INLINED __m512 without_subnormal(__m512 x) {
-  const __mmask16 normal = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p-126f), _CMP_NLT_UQ);
-  return _mm512_maskz_mov_ps(normal, x);
+  const __mmask16 subnormal = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p-126f), _CMP_LT_OQ);
+  return (__m512)_mm512_mask_and_epi32((__m512i)x, subnormal, (__m512i)x, _mm512_set1_epi32((int)0x80000000));
+}
+INLINED __m512 multiplied_in(__m512 sum, __m512i first, __m512i second) {
+  return without_subnormal(_mm512_fmadd_ps(without_subnormal((__m512)first), without_subnormal((__m512)second), sum));
 }
 INLINED Single::Vector dot(Single::Vector sum, Single::Wholes former, Single::Wholes latter) {
   const __m512i first = (__m512i)former, second = (__m512i)latter;
   const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
-  const __m512 odd = _mm512_mul_ps(without_subnormal((__m512)_mm512_and_si512(first, upper)),
-                                   without_subnormal((__m512)_mm512_and_si512(second, upper)));
-  const __m512 even = _mm512_fmadd_ps(without_subnormal((__m512)_mm512_slli_epi32(first, 16)),
-                                      without_subnormal((__m512)_mm512_slli_epi32(second, 16)), odd);
-  return (Single::Vector)without_subnormal(_mm512_add_ps((__m512)sum, even));
+  const __m512 odd = multiplied_in(without_subnormal((__m512)sum), _mm512_and_si512(first, upper), _mm512_and_si512(second, upper));
+  return (Single::Vector)multiplied_in(odd, _mm512_slli_epi32(first, 16), _mm512_slli_epi32(second, 16));
 }
-INLINED Single::Wholes paired(Single::Vector lower, Single::Vector upper) {
+INLINED Single::Wholes halves(Single::Vector lower, Single::Vector upper) {
   __m512i rounded[2] = {(__m512i)without_subnormal((__m512)lower), (__m512i)without_subnormal((__m512)upper)};
   for (int i = 0; i < 2; i++) {
     const __mmask16 number = _mm512_cmp_ps_mask((__m512)rounded[i], (__m512)rounded[i], _CMP_ORD_Q);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(rounded[i], 16), _mm512_set1_epi32(1));
     const __m512i up = _mm512_add_epi32(_mm512_add_epi32(rounded[i], _mm512_set1_epi32(0x7fff)), odd);
     rounded[i] = _mm512_mask_mov_epi32(_mm512_or_si512(rounded[i], _mm512_set1_epi32(0x400000)), number, up);
+    rounded[i] = _mm512_srli_epi32(rounded[i], 16);
   }
-  return (Single::Wholes)_mm512_or_si512(_mm512_srli_epi32(rounded[0], 16),
-                                         _mm512_and_si512(rounded[1], _mm512_set1_epi32((int)0xffff0000)));
+  const __m512i first = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(rounded[0]));
+  return (Single::Wholes)_mm512_inserti64x4(first, _mm512_cvtepi32_epi16(rounded[1]), 1);
 }
 #else
 INLINED Single::Vector dot(Single::Vector sum, Single::Wholes first, Single::Wholes second) {
   return (Single::Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)first, (__m512bh)second);
 }
-INLINED Single::Wholes paired(Single::Vector lower, Single::Vector upper) {
-  const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh((__m512)upper, (__m512)lower);
-  const __m512i dealt = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
-                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return (Single::Wholes)_mm512_permutexvar_epi16(dealt, halves);
+INLINED Single::Wholes halves(Single::Vector lower, Single::Vector upper) {
+  return (Single::Wholes)_mm512_cvtne2ps_pbh((__m512)upper, (__m512)lower);
 }
 #endif
+INLINED Single::Wholes paired(Single::Vector lower, Single::Vector upper) {
+  const __m512i dealt = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return (Single::Wholes)_mm512_permutexvar_epi16(dealt, (__m512i)halves(lower, upper));
+}
+INLINED Single::Wholes load_pairs(const char *lower, const char *upper) {
+  const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)lower));
+  if (!upper) return (Single::Wholes)low;
+  const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)upper));
+  return (Single::Wholes)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
 #endif
 
 struct Pairs {
@@ -55,5 +65,28 @@ struct Pairs {
     return units;
   }
   INLINED void accumulate(Single::Vector &sum, Unit pair, Units units) { sum = dot(sum, pair - Units{}, units); }
+  INLINED void accumulate(Single::Vector &sum, Units first, Units second) { sum = dot(sum, first, second); }
+  /* The numbers of one vector rounded, each beside that of the other; and one vector's behind the other's. */
   INLINED Units paired(Single::Vector lower, Single::Vector upper) { return ::paired(lower, upper); }
+  INLINED Units halves(Single::Vector lower, Single::Vector upper) { return ::halves(lower, upper); }
+
+  /* The first `count` elements of those that make up as many pairs as a vector has, zeros behind. */
+  INLINED Units load_some_units(const char *at, int64_t count) {
+#if defined(__AVX512BW__)
+    return (Units)_mm512_maskz_loadu_epi16((__mmask32)(((uint64_t)1 << count) - 1), at);
+#else
+    uint16_t stored[2 * Single::lanes] = {};
+    memcpy(stored, at, (size_t)count * sizeof *stored);
+    return load_units(stored);
+#endif
+  }
+
+  /* As many elements of a row as there are lanes, each beside that of another row; null for a row of zeros. */
+  INLINED Units load_paired(const char *lower, const char *upper) { return load_pairs(lower, upper); }
+  INLINED Units load_some_paired(const char *lower, const char *upper, int64_t count) {
+    uint16_t stored[2][Single::lanes] = {};
+    memcpy(stored[0], lower, (size_t)count * 2);
+    if (upper) memcpy(stored[1], upper, (size_t)count * 2);
+    return load_pairs((const char *)stored[0], (const char *)stored[1]);
+  }
 };

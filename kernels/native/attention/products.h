@@ -17,6 +17,7 @@ struct Plain {
   static constexpr bool pairs = false, tiles = false;
   INLINED Units load_units(const void *at) { return load<T>(at); }
   INLINED void accumulate(typename T::Vector &sum, Unit number, Units units) { sum += number * units; }
+  INLINED void accumulate(typename T::Vector &sum, Units first, Units second) { sum += first * second; }
 };
 
 #if defined(MLBACKENDS_BFLOAT16_PAIRS)

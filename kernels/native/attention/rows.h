@@ -4,33 +4,46 @@
 #include "dropping.h"
 #include "exponential.h"
 #include "mask.h"
+#include "products.h"
 #include "scratch.h"
 #include "task.h"
 
 namespace {
 
-template <class E>
+/* E: the elements of query, key and value. P: the product that computes them. */
+template <class E, class P>
 struct Rows {
   typedef typename E::Inner T;
+  typedef typename P::Unit Unit;
+  typedef typename P::Units Units;
   typedef typename T::Real Real;
   typedef typename T::Vector Vector;
   static constexpr int64_t size = sizeof(typename E::Stored);
   static constexpr int64_t keys_at_once = 128;
   static constexpr int most = T::lanes < 8 ? T::lanes : 8;
   static constexpr int degree = size == 2 ? 4 : 5;
+  static constexpr int per_unit = P::pairs ? 2 : 1;       /* elements of a row, or keys */
+  static constexpr int64_t elements = T::lanes * per_unit; /* of a row, that a vector of units holds */
 
   struct Memory {
-    Real *query;        /* (rows, head_dim up to whole vectors) */
+    Unit *query;        /* (rows, head_dim up to whole vectors) */
     Real *output;       /* (rows, value_dim up to whole vectors) */
     Real *scores;       /* (rows, keys) */
+    Unit *weights;      /* (rows, keys): where they are no pairs, the scores' place */
 
     Memory(const Plan &plan, Scratch &scratch) {
       const mlbackends_attention_problem &p = *plan.problem;
-      query = scratch.take<Real>(most * padded(p.head_dim));
+      query = scratch.take<Unit>(most * depth(p));
       output = scratch.take<Real>(most * padded(p.value_dim));
       scores = scratch.take<Real>(most * (keys_at_once + T::lanes));
+      if constexpr (P::pairs)
+        weights = scratch.take<Unit>(most * keys_at_once / 2);
+      else
+        weights = scores;
     }
   };
+  static constexpr int64_t weights_stride = P::pairs ? keys_at_once / 2 : keys_at_once + T::lanes;
+  static int64_t depth(const mlbackends_attention_problem &p) { return (p.head_dim + elements - 1) / elements * T::lanes; }
   static int64_t padded(int64_t width) { return (width + T::lanes - 1) / T::lanes * T::lanes; }
 
   static int64_t scratch_bytes(const Plan &plan) {
@@ -71,7 +84,7 @@ struct Rows {
       if (limit[r] > last) last = limit[r];
       largest[r] = -(Real)__builtin_huge_val();
       sum[r] = 0;
-      gather(query_row(task, row), memory.query + r * padded(p.head_dim));
+      gather(query_row(task, row), memory.query + r * depth(p));
     }
     memset(memory.output, 0, sizeof(Real) * (size_t)(count * padded(p.value_dim)));
     if (last > task.last_key) last = task.last_key;
@@ -82,6 +95,7 @@ struct Rows {
         const int64_t row = task.first_row + (r < rows ? r : rows - 1);
         fold(r, first, keys, row);
         if (p.dropout) drop(row, first, keys, memory.scores + r * (keys_at_once + T::lanes));
+        if constexpr (P::pairs) pair_weights(r, keys);
       }
       weigh<count>(first, keys);
     }
@@ -90,15 +104,29 @@ struct Rows {
                    scaling.natural);
   }
 
-  void gather(const char *row, Real *to) const {
-    for (int64_t d = 0; d < p.head_dim; d += T::lanes) {
-      const Vector numbers = vector_of(row, d, p.head_dim);
-      store<T>(to + d, scaling.ignored ? numbers * (Real)0 : scaling.negated ? -numbers : numbers);
+  void gather(const char *row, Unit *to) const {
+    for (int64_t d = 0; d < p.head_dim; d += elements) {
+      const int64_t left = p.head_dim - d;
+      Units units = left >= elements ? whole_units(row + d * size) : some_units(row + d * size, left);
+      if constexpr (P::pairs)
+        units = scaling.ignored ? Units{} : scaling.negated ? units ^ (int32_t)0x80008000 : units;
+      else
+        units = scaling.ignored ? units * (Real)0 : scaling.negated ? -units : units;
+      memcpy(to + d / per_unit, &units, sizeof units);
     }
   }
 
-  INLINED Vector vector_of(const char *row, int64_t d, int64_t width) {
-    return d + T::lanes <= width ? load_elements(E{}, row + d * size) : load_some(E{}, row + d * size, width - d);
+  INLINED Units whole_units(const char *at) {
+    if constexpr (P::pairs)
+      return P::load_units(at);
+    else
+      return load_elements(E{}, at);
+  }
+  INLINED Units some_units(const char *at, int64_t count) {
+    if constexpr (P::pairs)
+      return P::load_some_units(at, count);
+    else
+      return load_some(E{}, at, count);
   }
 
   /* Ask for a row of a later step: the order in which rows are read here is none that the processor foresees. */
@@ -110,30 +138,31 @@ struct Rows {
   template <int count>
   void score(int64_t first, int64_t keys) const {
     constexpr int together = T::lanes / count;
-    const int64_t stride = p.key_strides[2] * size, depth = padded(p.head_dim), whole = p.head_dim / T::lanes * T::lanes;
+    const int64_t stride = p.key_strides[2] * size, units_of_row = depth(p), whole = p.head_dim / elements * elements;
     for (int64_t k = 0; k < keys; k += together) {
       const char *key[together];
 #pragma GCC unroll 16
       for (int i = 0; i < together; i++) key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
       for (int i = 0; i < together && k + i < keys; i++) ask_for(value_row(task, first + k + i), p.value_dim);
       Vector sums_of[T::lanes] = {};
-      for (int64_t d = 0; d < whole; d += T::lanes) {
-        Vector query[count];
+      const Unit *query_units = memory.query;
+      for (int64_t d = 0; d < whole; d += elements, query_units += T::lanes) {
+        Units query[count];
 #pragma GCC unroll 16
-        for (int r = 0; r < count; r++) query[r] = load<T>(memory.query + r * depth + d);
+        for (int r = 0; r < count; r++) query[r] = P::load_units(query_units + r * units_of_row);
 #pragma GCC unroll 16
         for (int i = 0; i < together; i++) {
-          const Vector numbers = load_elements(E{}, key[i] + d * size);
+          const Units units = whole_units(key[i] + d * size);
 #pragma GCC unroll 16
-          for (int r = 0; r < count; r++) sums_of[r * together + i] += numbers * query[r];
+          for (int r = 0; r < count; r++) P::accumulate(sums_of[r * together + i], units, query[r]);
         }
       }
       if (whole < p.head_dim) {
 #pragma GCC unroll 16
         for (int i = 0; i < together; i++) {
-          const Vector numbers = load_some(E{}, key[i] + whole * size, p.head_dim - whole);
+          const Units units = some_units(key[i] + whole * size, p.head_dim - whole);
 #pragma GCC unroll 16
-          for (int r = 0; r < count; r++) sums_of[r * together + i] += numbers * load<T>(memory.query + r * depth + whole);
+          for (int r = 0; r < count; r++) P::accumulate(sums_of[r * together + i], units, P::load_units(query_units + r * units_of_row));
         }
       }
       Real lanes[T::lanes];
@@ -165,6 +194,15 @@ struct Rows {
     factor[r] = lanes[0];
     sum[r] = sum[r] * factor[r] + sum_of_lanes<T>(total);
     largest[r] = now;
+  }
+
+  /* Round a row's weights, those of two keys in a pair; an odd last key has the weight of 0 beside it. */
+  void pair_weights(int r, int64_t keys) {
+    const Real *from = memory.scores + r * (keys_at_once + T::lanes);
+    for (int64_t k = 0; k < keys; k += 2 * T::lanes) {
+      const Units pairs = P::halves(load<T>(from + k), k + T::lanes < keys ? load<T>(from + k + T::lanes) : Vector{});
+      memcpy(memory.weights + r * weights_stride + k / 2, &pairs, sizeof pairs);
+    }
   }
 
   /* Set to 0 what is dropped of a row's weights: a lane has those of four keys. */
@@ -230,13 +268,20 @@ struct Rows {
     /* The next keys are asked for piece by piece, as many columns as are computed: more at once would have to wait. */
     const int64_t next = first + keys_at_once, asked = column < p.head_dim ? task.last_key - next : 0;
     const char *key = key_row(task, next) + column * size;
-    for (int64_t k = 0; k < keys; k++, value += stride) {
-      if (k < asked) ask_for(key + k * p.key_strides[2] * size, vectors * T::lanes);
+    for (int64_t k = 0; k < keys; k += per_unit, value += per_unit * stride) {
+      for (int64_t next_key = k; next_key < k + per_unit && next_key < asked; next_key++)
+        ask_for(key + next_key * p.key_strides[2] * size, vectors * T::lanes);
 #pragma GCC unroll 16
       for (int v = 0; v < vectors; v++) {
-        const Vector numbers = partly ? load_some(E{}, value, p.value_dim - column) : load_elements(E{}, value + v * T::lanes * size);
+        Units units;
+        if constexpr (P::pairs) {
+          const char *lower = value + v * T::lanes * size, *upper = k + 1 < keys ? lower + stride : nullptr;
+          units = partly ? P::load_some_paired(lower, upper, p.value_dim - column) : P::load_paired(lower, upper);
+        } else {
+          units = partly ? load_some(E{}, value, p.value_dim - column) : load_elements(E{}, value + v * T::lanes * size);
+        }
 #pragma GCC unroll 16
-        for (int r = 0; r < count; r++) sums_of[r][v] += numbers * memory.scores[r * (keys_at_once + T::lanes) + k];
+        for (int r = 0; r < count; r++) P::accumulate(sums_of[r][v], memory.weights[r * weights_stride + k / per_unit], units);
       }
     }
 #pragma GCC unroll 16
