@@ -1,19 +1,27 @@
 /* Calls the attention library with a table of problems, and holds each result against a plain computation in double.
    Every tensor lies in memory of its own that ends where it ends, so that a sanitizer sees what is read beyond it.
 
-   attention_grid [address | thread | levels] [every | small [LEVEL]]
+   attention_grid [address | thread | bits | cramped | levels] [every | table | small [LEVEL]]
      address: all problems at every level that runs, one caller. thread: the same by several callers at once.
-     levels: name those that were compiled and run here, the least first, and compute nothing.
+     bits: name each result of bfloat16 by a number made from its bits, and compare with nothing.
+     cramped: as address, in a process whose stack for signals is too small for more registers than AVX-512's.
+     levels: name those that were compiled and run here, the least first; the system must not have been asked for any.
      every: more sizes with every kind of mask; left out, the table, which takes every path once.
      small: of the table what an emulator computes soon, one batch of each; at one level alone where it is named. */
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <memory>
 #include <vector>
+
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "problem.h"
 
@@ -339,13 +347,14 @@ struct Slopes {
   }
 };
 
-/* How far a number of the element type may be from what double gives, all inputs being below one half. */
-double allowed(int element, double number) {
+/* How far a number of the element type may be from what double gives, all inputs being below one half and the weights
+   that dropout keeps so many times larger. */
+double allowed(int element, double number, double enlarged) {
   switch (element) {
     case MLBACKENDS_ATTENTION_FLOAT64: return 1e-13;
     case MLBACKENDS_ATTENTION_FLOAT32: return 2e-6;
     case MLBACKENDS_ATTENTION_FLOAT16: return 2e-5 + fabs(number) / 2048;
-    default: return 5e-4 + fabs(number) / 256; /* weights of bfloat16 are rounded too */
+    default: return 5e-4 * enlarged + fabs(number) / 256; /* weights of bfloat16 are rounded too */
   }
 }
 
@@ -414,9 +423,10 @@ bool forward_is_right(const Tried &tried, int level) {
   const Case &c = tried.c;
   const Forward forward(c, tried.in, level, c.sums);
   if (forward.next != -1) return complain("what it returned,", 0, (double)forward.next, -1);
+  const double enlarged = c.dropout < 1 ? 1 / (1 - c.dropout) : 1;
   for (int64_t i = 0; i < forward.out.count; i++) {
     const double seen = forward.out.number(i), wanted = tried.rows[(size_t)(i / c.value_width)].result[(size_t)(i % c.value_width)];
-    if (!(fabs(seen - wanted) <= allowed(forward.out.element, wanted))) return complain("the result", i, seen, wanted);
+    if (!(fabs(seen - wanted) <= allowed(forward.out.element, wanted, enlarged))) return complain("the result", i, seen, wanted);
   }
   for (int64_t i = 0; c.sums && c.value_width && i < forward.sums.count; i++) {
     const double seen = forward.sums.number(i), wanted = tried.rows[(size_t)i].sum;
@@ -518,6 +528,42 @@ std::vector<Case> small_ones(const std::vector<Case> &cases) {
   return small;
 }
 
+/* Print what each problem gives in bfloat16: FNV-1a of the numbers in their order. */
+void tell_bits(const std::vector<Case> &cases) {
+  for (const Case &c : cases)
+    for (int level = 0; level <= highest_level(); level++) {
+      if (!is_asked_for(level)) continue;
+      const Inputs in(c, MLBACKENDS_ATTENTION_BFLOAT16);
+      const Forward forward(c, in, level, true);
+      uint64_t bits = 0xcbf29ce484222325;
+      const Result *const results[] = {&forward.out, &forward.sums};
+      for (const Result *result : results)
+        for (int64_t i = 0; i < result->count * bytes_of(result->element); i++) {
+          const int64_t size = bytes_of(result->element);
+          bits = (bits ^ (uint8_t)result->place(i / size)[i % size]) * 0x100000001b3;
+        }
+      printf("%016llx %s: %s\n", (unsigned long long)bits, c.name, mlbackends_attention_level_name(level));
+    }
+}
+
+/* Tell whether this process has been given the tiles of AMX. */
+bool has_tiles() {
+#if defined(__x86_64__)
+  constexpr long given_states = 0x1022, tile_data = 18; /* Linux's numbers, which older headers do not name */
+  uint64_t states = 0;
+  return syscall(SYS_arch_prctl, given_states, &states) == 0 && states >> tile_data & 1;
+#else
+  return false;
+#endif
+}
+
+/* Take a stack for signals that holds what AVX-512 needs, and not the tiles of AMX. */
+void be_cramped() {
+  static char stack[6144];
+  const stack_t small = {.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
+  if (sigaltstack(&small, nullptr)) perror("sigaltstack"), exit(2);
+}
+
 /* Threads meet in what all levels and element types have in common. */
 void *call(void *wrong) {
   __atomic_add_fetch((int *)wrong, wrong_results(highest_level() + 1), __ATOMIC_RELAXED);
@@ -531,7 +577,7 @@ int main(int count, char **words) {
   if (kind == "levels") {
     for (int level = 0; level <= highest_level(); level++)
       if (mlbackends_attention_level_runs(level)) puts(mlbackends_attention_level_name(level));
-    return 0;
+    return has_tiles();
   }
   const bool threads = kind == "thread", every = which == "every";
   only = count > 3 ? words[3] : "";
@@ -539,6 +585,8 @@ int main(int count, char **words) {
   if (every)
     for (const Case &c : more_cases()) cases.push_back(c);
   if (which == "small") cases = small_ones(cases);
+  if (kind == "bits") return tell_bits(cases), 0;
+  if (kind == "cramped") be_cramped();
   for (const Case &c : cases)
     for (int element = MLBACKENDS_ATTENTION_FLOAT32; element <= MLBACKENDS_ATTENTION_FLOAT64; element++) {
       const bool apart = element == MLBACKENDS_ATTENTION_FLOAT16 || element == MLBACKENDS_ATTENTION_FLOAT64;
@@ -549,6 +597,6 @@ int main(int count, char **words) {
   for (pthread_t &caller : callers) pthread_create(&caller, nullptr, call, &wrong);
   for (pthread_t &caller : callers) pthread_join(caller, nullptr);
   if (!threads) wrong = wrong_results(1);
-  printf("%zu problems, %d wrong\n", tried.size(), wrong);
+  printf("%zu problems, %d wrong%s\n", tried.size(), wrong, has_tiles() ? ", with tiles" : "");
   return wrong != 0;
 }

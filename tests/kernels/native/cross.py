@@ -16,15 +16,13 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from grid import build, hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
 
 
 class Cpu(NamedTuple):
@@ -49,31 +47,10 @@ PROCESSORS = {
 }
 
 
-def hook() -> Any:
-    """Return the build hook, which knows the flags."""
-    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
-    assert spec and spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def lacking(processor: str) -> str:
     """Return which tool is not here; "" where all are."""
     tools = (f"{processor}-linux-gnu-gcc", f"{processor}-linux-gnu-g++", f"qemu-{processor}")
     return ", ".join(tool for tool in tools if not shutil.which(tool))
-
-
-def build(processor: str, folder: Path) -> Path:
-    """Compile the library and the program that calls it. Raises where either does not compile."""
-    library, program = folder / "attention.so", folder / "grid"
-    os.environ["CC"] = f"{processor}-linux-gnu-gcc"
-    hook().compile_attention(library, machine=processor)
-    include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
-    compiler = [f"{processor}-linux-gnu-g++", "-std=c++20", "-O2", "-pthread", include]
-    linked = [str(library), f"-Wl,-rpath,{folder}", "-o", str(program)]
-    subprocess.run([*compiler, str(HERE / "attention_grid.cpp"), *linked], check=True)
-    return program
 
 
 def wrong_with(processor: str, cpu: Cpu, program: Path, problems: str) -> str:
@@ -99,7 +76,7 @@ def wrong_with(processor: str, cpu: Cpu, program: Path, problems: str) -> str:
 def found_on(processor: str, problems: str) -> Iterator[tuple[Cpu, str]]:
     """Yield each CPU of a processor with what is wrong on it."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        program = build(processor, Path(folder))
+        program = build(Path(folder), hook(), processor=processor)
 
         def tried(cpu: Cpu) -> tuple[Cpu, str]:
             return cpu, wrong_with(processor, cpu, program, problems)

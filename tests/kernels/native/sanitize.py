@@ -16,17 +16,16 @@ import platform
 import subprocess
 import sys
 import tempfile
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from grid import EMULATED_PAIRS, build, hook
 
 from mlbackends.kernels.attention_cpu.library import NotBuilt, usable_levels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
 KINDS = {
     # AddressSanitizer finds null itself, and calls for its checks compile sooner than what they do.
     "address": (
@@ -38,15 +37,6 @@ KINDS = {
 FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer")
 #: A program that says no more than that a sanitizer's libraries are there and that it starts.
 LEAST = "int main() { return 0; }\n"
-
-
-def hook() -> Any:
-    """Return the build hook, which knows the flags."""
-    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
-    assert spec and spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def lacking(kind: str, folder: Path) -> str:
@@ -64,32 +54,19 @@ def lacking(kind: str, folder: Path) -> str:
 
 
 def leave_the_highest(levels: dict[str, Sequence[str]]) -> None:
-    """Leave of the hook's levels the highest that this CPU runs, and those made of it, which are emulated.
+    """Leave of the hook's levels the highest whole one that this CPU runs, and those made of it, emulated.
 
     All stay where the library was not built, and so cannot tell.
     """
     try:
-        highest = usable_levels()[-1]
+        usable = usable_levels()
     except NotBuilt:
         return
+    made = {name for name, flags in levels.items() if any("MLBACKENDS_REST" in f for f in flags)}
+    highest = [name for name in usable if name not in made][-1]
     for name in levels.keys() - {highest}:
         if f"-DMLBACKENDS_REST={highest}" not in levels[name]:
             del levels[name]
-
-
-def build(kind: str, folder: Path) -> Path:
-    """Compile the library and the program that calls it. Raises where either does not compile."""
-    library, program = folder / "attention.so", folder / "grid"
-    flags = [*KINDS[kind], *FLAGS]
-    builder = hook()
-    if kind == "thread":
-        leave_the_highest(builder.LEVELS.get(platform.machine(), {}))
-    builder.compile_attention(library, extra=[*flags, "-DMLBACKENDS_EMULATED_PAIRS"])
-    include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
-    compiler = ["c++", "-std=c++20", "-pthread", *flags, include, str(HERE / "attention_grid.cpp")]
-    linked = [str(library), f"-Wl,-rpath,{folder}", "-o", str(program)]
-    subprocess.run([*compiler, *linked], check=True)
-    return program
 
 
 def main(words: list[str]) -> int:
@@ -107,7 +84,11 @@ def main(words: list[str]) -> int:
             if why := lacking(kind, Path(folder)):
                 print(f"skipped: no {kind} sanitizer works here: {why}", flush=True)
                 continue
-            program = build(kind, Path(folder))
+            builder = hook()
+            if kind == "thread":
+                leave_the_highest(builder.LEVELS.get(platform.machine(), {}))
+            flags = (*KINDS[kind], *FLAGS)
+            program = build(Path(folder), builder, flags=flags, library=(EMULATED_PAIRS,))
             command = [str(program), kind, *(["every"] * asked.every)]
             done = subprocess.run(command, env={**os.environ, **options}, check=False, timeout=1800)
             ended = "clean" if not done.returncode else f"ended with {done.returncode}"
