@@ -46,9 +46,6 @@ _LEFT = {
     "sve256": ("neon", "neon_bf16", "sve256"),
 }
 
-UNTRIED = frozenset({"avx512_bf16", "amx_bf16"})
-"""What ran with other instructions in the place of its own only: it is used where it is asked for by name."""
-
 _chosen: int | None = None
 
 
@@ -157,12 +154,13 @@ def compiled_levels() -> tuple[str, ...]:
 
 
 def usable_levels() -> tuple[str, ...]:
-    """Return those that are used by themselves on this CPU, whatever the environment says.
+    """Return those that this CPU and this system can run, whatever the environment says.
 
-    Raises NotBuilt.
+    The system is asked for nothing here; one that gives no tiles of AMX when a problem of bfloat16 comes
+    has it computed without them. Raises NotBuilt.
     """
     runs, names = library().mlbackends_attention_level_runs, compiled_levels()
-    return tuple(name for number, name in enumerate(names) if name not in UNTRIED and runs(number))
+    return tuple(name for number, name in enumerate(names) if runs(number))
 
 
 def left_by(capability: str, usable: tuple[str, ...]) -> tuple[str, ...]:

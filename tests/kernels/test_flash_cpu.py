@@ -595,6 +595,7 @@ def built_by_hook() -> Any:
 
 
 X86 = ("baseline", "avx2", "avx512")
+LATER_X86 = (*X86, "avx512_bf16", "amx_bf16")
 ARM = ("neon", "neon_bf16", "sve256")
 
 
@@ -608,6 +609,11 @@ ARM = ("neon", "neon_bf16", "sve256")
         (X86, "AVX2", "avx512"),
         (X86, "sve256", "avx512"),
         (X86[:2], "avx512", "avx2"),
+        (LATER_X86, "", "amx_bf16"),
+        (LATER_X86, "avx512", "amx_bf16"),
+        (LATER_X86[:4], "", "avx512_bf16"),
+        (LATER_X86, "avx2", "avx2"),
+        (LATER_X86, "default", "baseline"),
         (ARM, "", "sve256"),
         (ARM, "default", "neon"),
         (ARM, "sve256", "sve256"),
@@ -707,12 +713,6 @@ def test_objects_that_are_kept_are_compiled_once_from_one_text_by_one_compiler(
     assert compiled("d.so")[0] == 1
     version.write_text("two")
     assert compiled("e.so")[0] == 3
-
-
-@built
-def test_what_no_cpu_has_run_yet_is_not_used_by_itself() -> None:
-    assert not library.UNTRIED & set(library.usable_levels())
-    assert library.compiled_levels()[library.level()] not in library.UNTRIED
 
 
 @built
