@@ -174,14 +174,16 @@ def started(cpu: Cpu, asked: argparse.Namespace, files: dict[str, bytes], words:
             stderr=subprocess.DEVNULL,
         ) as machine:
             latest, said = time.monotonic() + asked.seconds, ""
-            while (
-                not any(end in said for end in (LAST_LINE, PANIC))
-                and machine.poll() is None
-                and time.monotonic() < latest
-            ):
-                time.sleep(1)
-                said = serial.read_bytes().decode(errors="replace") if serial.exists() else ""
-            machine.kill()
+            try:
+                while (
+                    not any(end in said for end in (LAST_LINE, PANIC))
+                    and machine.poll() is None
+                    and time.monotonic() < latest
+                ):
+                    time.sleep(1)
+                    said = serial.read_bytes().decode(errors="replace") if serial.exists() else ""
+            finally:
+                machine.kill()
         return said.replace("\r", "")
 
 

@@ -36,8 +36,8 @@ def build(
 ) -> Path:
     """Compile the library and the program that calls it, and return the program.
 
-    builder: the build hook. processor: another one than this machine's. flags: of both; library: more of the library alone.
-    Raises where either does not compile.
+    builder: the build hook. processor: another one than this machine's. flags: of both; library: more
+    of the library alone. Raises where either does not compile.
     """
     prefix = f"{processor}-linux-gnu-"
     if processor:
