@@ -64,10 +64,8 @@ def leave_the_highest(levels: dict[str, Sequence[str]]) -> None:
         return
     made = {name for name, flags in levels.items() if any("MLBACKENDS_REST" in f for f in flags)}
     highest = [name for name in usable if name not in made][-1]
-    made_of = "-DMLBACKENDS_REST="
-    whole = next((flag[len(made_of) :] for flag in levels[highest] if made_of in flag), highest)
-    for name in levels.keys() - {whole}:
-        if made_of + whole not in levels[name]:
+    for name in levels.keys() - {highest}:
+        if f"-DMLBACKENDS_REST={highest}" not in levels[name]:
             del levels[name]
 
 
