@@ -1,5 +1,6 @@
 """scaled_dot_product_attention: torch's checks in torch's order, then the backend that was chosen."""
 
+from functools import partial
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
@@ -56,9 +57,10 @@ def scaled_dot_product_attention(
     kind = planned.kind_of_call(query, key, value, attn_mask, seed, told)
     if kind is not None:
         mask = None if isinstance(attn_mask, CausalBias) else attn_mask
-        found = planned.attended(kind, query, key, value, mask, seed)
-        if found is not None:
-            return found
+        for call in planned.prepared_calls(kind):
+            found = call(query, key, value, mask, seed)
+            if found is not None:
+                return found
     options = Options(dropout_p, is_causal, scale, enable_gqa, seed)
     if not isinstance(return_logsumexp, bool):
         raise _OPERATION.wrong("return_logsumexp", "bool", return_logsumexp)
@@ -74,7 +76,8 @@ def scaled_dot_product_attention(
         out, logsumexp = run(problem, *tensors), None
     if kind is not None:
         results = out, logsumexp
-        planned.keep(kind, lambda: _prepared(problem, return_logsumexp, *tensors, *results))
+        # No lambda: its cells would cost every call.
+        planned.keep(kind, partial(_prepared, problem, return_logsumexp, *tensors, *results))
     return (out, logsumexp) if return_logsumexp else out
 
 

@@ -1,5 +1,6 @@
 """scaled_dot_product_attention_backward: the gradients of a call, by the backend that is chosen."""
 
+from functools import partial
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
@@ -61,9 +62,10 @@ def scaled_dot_product_attention_backward(
     mask = None if isinstance(attn_mask, CausalBias) else attn_mask
     tensors = query, key, value, mask, out, logsumexp
     if kind is not None:
-        found: Gradients | None = planned.attended(kind, grad_out, *tensors, seed)
-        if found is not None:
-            return found
+        for call in planned.prepared_calls(kind):
+            found: Gradients | None = call(grad_out, *tensors, seed)
+            if found is not None:
+                return found
     results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
     for name, tensor in results.items():
         if not is_tensor(tensor):
@@ -83,7 +85,7 @@ def scaled_dot_product_attention_backward(
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
     gradients = run_backward(problem, grad_out, query, key, value, asked.mask, out, logsumexp)
     if kind is not None:
-        planned.keep(kind, lambda: _prepared(problem, *tensors))
+        planned.keep(kind, partial(_prepared, problem, *tensors))
     return gradients
 
 

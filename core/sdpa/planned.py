@@ -72,16 +72,9 @@ def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kin
     return *kind, "backward"
 
 
-def attended(kind: Kind, *call: Any) -> Any:
-    """Return the result of a call of a kind that is prepared, None where it is not.
-
-    call: what a Prepared of that kind takes; no mask where that is a CausalBias.
-    """
-    for prepared in _kept.get(kind, ()):
-        found = prepared(*call)
-        if found is not None:
-            return found
-    return None
+def prepared_calls(kind: Kind) -> tuple[Prepared, ...]:
+    """Return what may compute calls of a kind: each returns None where it does not, and the next is tried."""
+    return _kept.get(kind, ())
 
 
 def keep(kind: Kind, prepare: Callable[[], Prepared | None]) -> None:
