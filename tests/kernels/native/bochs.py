@@ -9,12 +9,11 @@ are compared bit by bit with those of a library whose products other instruction
 It is not part of .ci/run, for Bochs is a whole machine that has to be built:
 
     git clone https://github.com/bochs-emu/Bochs && cd Bochs
-    git checkout 783b58fd6 && git apply --unidiff-zero bochs.patch     # which lies beside this file
+    git checkout 783b58fd6 && sh mend_bochs.sh     # which lies beside this file
     cd bochs && make, configured with the flags --with-nogui --enable-x86-64 --enable-avx --enable-evex
     --enable-amx --enable-all-optimizations
 
-The patch lets Linux have AMX: it gives tiles where the CPU has IA32_XFD only, and a switch of threads must
-keep all sixteen rows of a tile. BIOS files are taken from bios/ beside the program. The kernel is any of
+What is mended stands there, with why. BIOS files are taken from bios/ beside the program. The kernel is any of
 Linux 6.1 or newer with drivers for nothing but a serial port, such as Debian's linux-image-cloud-amd64.
 To make the disc takes xorriso, and isolinux with ldlinux.c32 (Debian: isolinux, syslinux-common).
 
