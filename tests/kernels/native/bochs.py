@@ -13,9 +13,10 @@ It is not part of .ci/run, for Bochs is a whole machine that has to be built:
     cd bochs && make, configured with the flags --with-nogui --enable-x86-64 --enable-avx --enable-evex
     --enable-amx --enable-all-optimizations
 
-What is mended stands there, with why. BIOS files are taken from bios/ beside the program. The kernel is any of
-Linux 6.1 or newer with drivers for nothing but a serial port, such as Debian's linux-image-cloud-amd64.
-To make the disc takes xorriso, and isolinux with ldlinux.c32 (Debian: isolinux, syslinux-common).
+What is mended stands there, with why. BIOS files are taken from bios/ beside the program. The kernel is
+any of Linux 6.1 or newer with drivers for nothing but a serial port, such as Debian's
+linux-image-cloud-amd64. To make the disc takes xorriso, and isolinux with ldlinux.c32 (Debian: isolinux,
+syslinux-common).
 
 Ends with 0 where all is right, 1 where something is not.
 """
