@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator
 
-from mlbackends.cli.sdpa_checked import BACKWARD, mark, name_of, why, wrapped
+from mlbackends.cli.sdpa_checked import (
+    BACKWARD,
+    BEYOND_PEAK,
+    is_beyond_peak,
+    mark,
+    name_of,
+    why,
+    wrapped,
+)
 from mlbackends.cli.sdpa_tables import ROOMY, Row, counted, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import Benched, BenchedProblem
@@ -103,6 +111,8 @@ def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
         by = next(each.checked.peak_by for each in benched.problems if each.checked.peak_by)
         ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
         notes.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
+    if any(is_beyond_peak(each.checked) for each in benched.problems):
+        notes.append(BEYOND_PEAK)
     if any(each.checked.problem.wants_gradient for each in benched.problems):
         notes.append(BACKWARD)
     if benched.bandwidth_bytes_per_second:

@@ -47,6 +47,10 @@ _GRADIENT_ERRORS = (
     "of the result and its gradients, they are of the one nearest to its limit; the largest number of a"
     " gradient may be one that it is the difference of"
 )
+BEYOND_PEAK = (
+    "more than 100% of the peak: instructions for 16 bits pass that of float32, or something else had the"
+    " processors while it was measured"
+)
 _MARKS = {
     "good": ("✓", "+", "32"),
     "bad": ("✗", "x", "31"),
@@ -110,6 +114,12 @@ def cells(result: Result) -> tuple[str, ...]:
     return tuple(told.get(column, "") for column in COLUMNS)
 
 
+def is_beyond_peak(problem: CheckedProblem) -> bool:
+    """Tell whether a backend was faster than the machine was seen to be, in what the page says of it."""
+    timings = [each.timing for each in problem.results if each.timing is not None]
+    return any((each.share_of_peak or 0.0) >= 1.005 for each in timings)  # 101%, as it is rounded
+
+
 def name_of(result: Result) -> str:
     """Return a backend's name with what tells it from others of that name, such as an instruction set."""
     told = ["peer"] if result.peer else []
@@ -159,6 +169,8 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
     notes = [_ERRORS, _ALLOWED]
     if any(each.problem.wants_gradient for each in checked.problems):
         notes += [_GRADIENT_ERRORS, BACKWARD]
+    if any(map(is_beyond_peak, checked.problems)):
+        notes.append(BEYOND_PEAK)
     notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
     if not all(fits(COLUMNS, _rows(each, page), page) for each in checked.problems):
         notes.append(f"a wider page, such as with COLUMNS={ROOMY}, has more columns")

@@ -12,12 +12,12 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from running import backends
 
-from mlbackends.cli import sdpa_benched
+from mlbackends.cli import sdpa_benched, sdpa_checked
 from mlbackends.cli.picture.png import why_not
 from mlbackends.cli.sdpa_picture import drawing, picture
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
-from mlbackends.model.checked import CheckedProblem, Ended, Result, Timing
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Timing
 from mlbackends.model.records import Device
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.checking.benching import compared
@@ -191,6 +191,18 @@ def test_others_are_compared_with_the_first_peer() -> None:
 def test_without_a_peer_they_are_compared_with_the_slowest() -> None:
     assert sdpa_benched.baseline(run(problem("--shape 1,1,64,16", math=4e-5, other=1e-5))) == "math"
     assert sdpa_benched.baseline(run()) == ""
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(9.9e-6, "101%"), (1e-5, "100%"), (0.1, "0%")])
+def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -> None:
+    timed = problem("--shape 1,1,64,16", math=seconds)
+    checked = Checked("", "", "", "", 2, (timed.checked,))
+    for text in (
+        sdpa_benched.printed(run(timed), "math", Page(width=200)),
+        sdpa_checked.printed(checked, Page(width=200)),
+    ):
+        assert f" {share}" in text
+        assert ("more than 100% of the peak: " in text) is (share == "101%")
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
