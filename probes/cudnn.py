@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 from mlbackends.probing.cuda.libraries import (
@@ -149,13 +150,6 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     call("cudnnSoftmaxForward", handle, accurate, over_channels, *operands)
     expect("a softmax of zeros", device.read_floats(result, 4), (0.25, 0.25, 0.25, 0.25))
     return Answer(library)
-
-
-def decoded(number: int) -> str:
-    """Return a version as text: 92600 is 9.26.0, and 8907 is 8.9.7, as the digits changed at 9."""
-    if number >= 90000:
-        return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
-    return f"{number // 1000}.{number % 1000 // 100}.{number % 100}"
 
 
 def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:

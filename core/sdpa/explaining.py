@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.explanation import SCHEMA, Explained, Explanation
 from mlbackends.model.problem import AttentionProblem, Verdict
@@ -10,7 +11,7 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_order
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
-from mlbackends.sdpa.rules.environment import NEWEST, Environment, dotted, environment_here
+from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 TORCH = "2.13"
@@ -49,7 +50,7 @@ def explained(
     verdicts = torch_verdicts(problem, environment)
     taken = next((each.backend for each in verdicts if each.usable), "")
     place_untold = rules.untold(problem)
-    on_cuda = problem.platform == "cuda"
+    cudnn = environment.cudnn_version if problem.platform == "cuda" else 0
     untold = f"what torch takes on {place_untold} is not written down here" if place_untold else ""
     return Explained(
         text=wording.text,
@@ -62,7 +63,7 @@ def explained(
         torch_chosen=taken,
         torch_verdicts=verdicts,
         torch_untold=untold,
-        torch_cudnn=dotted(cudnn) if (cudnn := environment.cudnn_version) and on_cuda else "",
+        torch_cudnn=decoded(cudnn) if cudnn else "",
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from mlbackends.model import registry
+from mlbackends.model.cudnn_version import decoded
 from mlbackends.probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
 from mlbackends.probing.cuda.libraries import (
     agree,
@@ -404,7 +405,7 @@ def test_versions_agree_as_far_as_both_go(one: str, other: str, source: str, sam
     ("number", "version"), [(92600, "9.26.0"), (90100, "9.1.0"), (8907, "8.9.7"), (7605, "7.6.5")]
 )
 def test_a_cudnn_number_is_a_version(number: int, version: str) -> None:
-    assert cudnn.decoded(number) == version
+    assert decoded(number) == version
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,6 @@ class Environment(Struct, frozen=True):
     composable_kernel: bool = False
 
 
-def dotted(version: int) -> str:
-    """Return what cudnnGetVersion tells as people write it: 9.19.0 for 91900, 8.9.7 for 8907."""
-    major = 10_000 if version >= 90_000 else 1_000
-    return f"{version // major}.{version % major // 100}.{version % 100}"
-
-
 NEWEST = Environment(cudnn_version=91900)
 """A torch of today on a GPU, for questions about a device that is not here."""
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import CODES
 from mlbackends.model.records import Device
 from mlbackends.sdpa.rules import rules, torch_would_choose, untold, why_not
-from mlbackends.sdpa.rules.environment import NEWEST, Environment, dotted
+from mlbackends.sdpa.rules.environment import NEWEST, Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
@@ -307,4 +308,4 @@ def test_what_is_not_written_down_is_said_so() -> None:
     [(91900, "9.19.0"), (91002, "9.10.2"), (90100, "9.1.0"), (8907, "8.9.7"), (8903, "8.9.3")],
 )  # fmt: skip
 def test_a_version_of_cudnn_is_written_as_people_do(told: int, written: str) -> None:
-    assert dotted(told) == written
+    assert decoded(told) == written
