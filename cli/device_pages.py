@@ -8,6 +8,7 @@ from mlbackends.cli.markdown import literal, table
 from mlbackends.cli.plain import one_line, shortened
 from mlbackends.cli.prose import Passage
 from mlbackends.model.device_kinds import Concern, Here, KindPage, Need
+from mlbackends.model.errors import counted
 
 CONCERNS = {
     Concern.DTYPE: "Element types that it does not have, or does not compute in",
@@ -180,4 +181,4 @@ def _all_of(needs: tuple[Need, ...]) -> str:
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number or 'no'} {word}{'' if number == 1 else 's'}"
+    return counted(number, word) if number else f"no {word}s"

@@ -11,10 +11,11 @@ from mlbackends.cli.sdpa_checked import (
     why,
     wrapped,
 )
-from mlbackends.cli.sdpa_tables import ROOMY, Row, counted, duration, fits, lines, speed, styled
+from mlbackends.cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
+from mlbackends.model.errors import counted
 
 _SPARED = (("of memory",), ("spread",), ("GFLOP/s",), ("quarters",))
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from mlbackends.cli.catalogue import binary_size
 from mlbackends.cli.plain import one_line
-from mlbackends.cli.sdpa_tables import ROOMY, Row, counted, duration, fits, lines, speed, styled
+from mlbackends.cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends.cli.terminal import Page
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends.model.errors import counted
 
 COLUMNS = (
     "backend",

@@ -8,9 +8,8 @@ from mlbackends.cli.plots.colours import Colours
 from mlbackends.cli.plots.lengths import lengths, speeds
 from mlbackends.cli.plots.machine_roof import machine_roof
 from mlbackends.cli.plots.scale import notes
-from mlbackends.cli.sdpa_tables import counted
 from mlbackends.model.benched import Benched, BenchedProblem
-from mlbackends.model.errors import BadInput, shown
+from mlbackends.model.errors import BadInput, counted, shown
 
 _WIDTH = 960.0
 _GAP = 20.0

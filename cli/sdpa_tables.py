@@ -51,11 +51,6 @@ def _taken(widths: dict[int, int]) -> int:
     return sum(widths.values()) + 2 * len(widths) + 2
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with what it counts: "1 thread", "2 threads"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def duration(seconds: float) -> str:
     """Return a time in three digits, with its unit."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):

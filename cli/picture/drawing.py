@@ -6,6 +6,7 @@ from mlbackends.cli.picture.boxes import CARD, GAP, card, card_height, package
 from mlbackends.cli.picture.machine import Package, Processors
 from mlbackends.cli.picture.processors import processors
 from mlbackends.cli.picture.svg import Drawing
+from mlbackends.model.errors import counted
 from mlbackends.model.records import Report
 
 _WIRE = 112
@@ -49,7 +50,7 @@ def _notes(found: Processors, cards: Accelerators) -> list[str]:
         notes.append(f"and {cards.more} more accelerators")
     if cards.links:
         kinds = dict.fromkeys((link.kind, link.count) for link in cards.links)
-        said = [f"{n} {kind}{'s' if n > 1 else ''}" if n else kind for kind, n in sorted(kinds)]
+        said = [counted(n, kind) if n else kind for kind, n in sorted(kinds)]
         more = "; thicker is more" if len(said) > 1 else ""
         notes.append(f"each line between cards: {' or '.join(said)}{more}")
     return notes

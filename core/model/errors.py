@@ -88,6 +88,11 @@ def some(names: "tuple[str, ...]", told_by: str = "") -> str:
     return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (f": `{told_by}`" if told_by else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts: "1 thread", "2 threads"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def shown(value: object) -> str:
     """Return a value as Python writes it, in one line that is never long."""
     if isinstance(value, str):

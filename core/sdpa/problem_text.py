@@ -11,7 +11,7 @@ from math import isfinite, prod
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from mlbackends.model.errors import BadInput, InvalidProblem, UnknownName, shown
+from mlbackends.model.errors import BadInput, InvalidProblem, UnknownName, counted, shown
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices
@@ -171,8 +171,7 @@ def _element_type(name: str, text: str) -> str:
 def _one_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        count = "1 size" if len(shape) == 1 else f"{len(shape)} sizes"
-        raise BadInput(f"--{name} {shown(text)} has {count}; {_TAKEN}")
+        raise BadInput(f"--{name} {shown(text)} has {counted(len(shape), 'size')}; {_TAKEN}")
     return shape
 
 

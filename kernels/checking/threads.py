@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.model.errors import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,7 +18,7 @@ class Together:
         from mlbackends.kernels.attention_cpu.threads import get_num_threads
 
         self.count = get_num_threads()
-        self.told = "1 thread" if self.count == 1 else f"{self.count} threads"
+        self.told = counted(self.count, "thread")
         self._pool = ThreadPoolExecutor(self.count)
 
     def run(self, work: Callable[[int], Any]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
 from mlbackends.model.audit import Severity
+from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
 READS = ("memory",)
@@ -38,7 +39,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     gpus = len(known.devices("nvidia")) + len(known.devices("rocm"))
     yield Symptom(
         f"the kernel balances {nodes} NUMA nodes by itself (kernel.numa_balancing)"
-        + (f", on a machine with {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""),
+        + (f", on a machine with {counted(gpus, 'GPU')}" if gpus else ""),
         command="sysctl kernel.numa_balancing=0",
         evidence={"memory.numa_balancing": True, "memory.nodes": nodes},
         severity=None if gpus else Severity.NOTE,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import Known
 from mlbackends.model.audit import Severity
+from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -45,7 +46,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     wanted = min(hard, 65536) or 65536
     message = f"a process may hold {soft} files open (ulimit -n)"
     if soft >= _DEFAULT:
-        and_gpus = f" and {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else ""
+        and_gpus = f" and {counted(gpus, 'GPU')}" if gpus else ""
         message += f"; workers for {cpus} CPUs{and_gpus} need more"
     if wanted > soft:
         hint, command = "", f"ulimit -n {wanted}"
