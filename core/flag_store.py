@@ -142,7 +142,7 @@ def changed() -> None:
 
 def _switched() -> None:
     """Find the state of the cells, with the lock held, after any of them was written."""
-    global state, turn  # replaced as a whole: an object never comes back, as a count might
+    global state, turn  # replaced as wholes: a turn never comes back, as a count might
     if len(_states) >= _MOST_STATES:
         _states.clear()
     state, turn = _states.setdefault(tuple(_cells.values()), object()), object()

@@ -147,15 +147,7 @@ class FlashCpu(AttentionBackend):
 
         if _is_mask_narrow(problem):
             return None
-        found = prepared(problem, query, key, value, mask, out, logsumexp)
-        if found is None:
-            return None
-
-        def differentiate(*given: Any) -> Gradients | None:
-            gradients = found(*given)
-            return None if gradients is None else Gradients(*gradients)
-
-        return differentiate
+        return prepared(problem, query, key, value, mask, out, logsumexp)
 
     def _attended(
         self,

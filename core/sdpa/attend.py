@@ -83,21 +83,21 @@ def scaled_dot_product_attention(
 
 def _prepared(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
     """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
+    from msgspec.structs import replace
+
     from mlbackends.sdpa.dispatch import lasting_choice
 
-    if problem.wants_gradient:
-        backend = lasting_choice(problem)
-        if backend is None:
-            return None
-        from mlbackends.kernels.bridges.torch_gradients import prepared
-
-        return prepared(backend, problem, return_logsumexp, *tensors)
-    if return_logsumexp:
-        from msgspec.structs import replace
-
+    records = problem.wants_gradient
+    if return_logsumexp and not records:
         problem = replace(problem, logsumexp=True)
     backend = lasting_choice(problem)
-    return backend.prepared(problem, *tensors) if backend else None
+    if backend is None:
+        return None
+    if not records:
+        return backend.prepared(problem, *tensors)
+    from mlbackends.kernels.bridges.torch_gradients import prepared
+
+    return prepared(backend, problem, return_logsumexp, *tensors)
 
 
 def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:

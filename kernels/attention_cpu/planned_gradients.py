@@ -21,6 +21,7 @@ from mlbackends.kernels.attention_cpu.library import (
 from mlbackends.kernels.attention_cpu.planned import plan_of
 from mlbackends.kernels.attention_cpu.threads import worth
 from mlbackends.kernels.tensors.arithmetic import numpy
+from mlbackends.sdpa.backend import Gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +34,12 @@ _PROBLEM_BYTES = PROBLEM.size + GRADIENTS.size
 
 def prepared(
     problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
-) -> Callable[..., tuple[Any, Any, Any] | None] | None:
+) -> Callable[..., Gradients | None] | None:
     """Return what computes gradients of calls of the same options; None where that is not known.
 
     What is returned takes the gradient of the output, query, key, value, mask, output, logsumexp and seed,
-    of exactly the types of these. It returns the gradients of query, key and value, or None as
-    `planned.prepared`. Raises NotBuilt.
+    of exactly the types of these. It returns the gradients, of no mask, or None as `planned.prepared`.
+    Raises NotBuilt.
     """
     plan = plan_of(problem, query, key, value, mask, out, logsumexp)
     if plan is None:
@@ -58,7 +59,7 @@ def prepared(
         out: Any,
         logsumexp: Any,
         seed: int | None,
-    ) -> tuple[Any, Any, Any] | None:
+    ) -> Gradients | None:
         if not type(grad_out) is type(out) is type(logsumexp) is kind:
             return None
         if is_watched is not None and (
@@ -77,11 +78,10 @@ def prepared(
         operations, moved, coarse_rows = GRADIENTS_CALL.unpack_from(asked, _PROBLEM_BYTES)
         threads = worth(2 * int(operations), 2 * int(moved))
         found = with_field(asked.raw[:_PROBLEM_BYTES], THREADS, threads)
-        found = with_field(
-            found, LEVEL, level()
-        )  # a backward pass may come long after its forward pass
+        # A backward pass may come long after its forward pass.
+        found = with_field(found, LEVEL, level())
         compute(with_field(found, SEED, (seed or 0) & SEEDS), coarse_rows, wide)
-        return made[0], made[1], made[2]
+        return Gradients(*made)
 
     return call
 

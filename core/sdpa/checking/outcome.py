@@ -1,7 +1,5 @@
 """A check of attention backends as an Outcome, which every format for CI is made of."""
 
-from msgspec.structs import replace
-
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Errors, Result
 from mlbackends.model.records import FactValue
@@ -14,9 +12,15 @@ def outcome_of(checked: Checked) -> Outcome:
     checks: list[Check] = []
     for problem in checked.problems:
         if problem.failure:
-            title = f"a check of {problem.text}"
-            failed = Check("not-computed", title, status=Status.FAILED, message=problem.failure)
-            checks.append(replace(failed, instance=problem.text))
+            checks.append(
+                Check(
+                    "not-computed",
+                    f"a check of {problem.text}",
+                    status=Status.FAILED,
+                    message=problem.failure,
+                    instance=problem.text,
+                )
+            )
         checks += [_check(problem, each) for each in problem.results]
     return Outcome(
         schema=SCHEMA,
