@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -76,3 +79,25 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
         return made[key]
 
     return compiled
+
+
+class FirstArguments(Protocol):
+    """Have a function of a module note its first argument in each call, in the list that is returned."""
+
+    def __call__(self, module: ModuleType, name: str) -> list[Any]: ...
+
+
+@pytest.fixture
+def first_arguments(monkeypatch: pytest.MonkeyPatch) -> FirstArguments:
+    def noted(module: ModuleType, name: str) -> list[Any]:
+        seen: list[Any] = []
+        real = getattr(module, name)
+
+        def function(first: Any, *more: Any) -> Any:
+            seen.append(first)
+            return real(first, *more)
+
+        monkeypatch.setattr(module, name, function)
+        return seen
+
+    return noted

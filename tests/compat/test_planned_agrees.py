@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mlbackends.model.problem import AttentionProblem
+    from tests.conftest import FirstArguments
 
 
 def is_built() -> bool:
@@ -52,17 +53,9 @@ def warm() -> Iterator[None]:
 
 
 @pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems that were decided anew, in a list that grows."""
-    seen: list[AttentionProblem] = []
-    real = attend_module.run
-
-    def run(problem: AttentionProblem, *tensors: Any) -> Any:
-        seen.append(problem)
-        return real(problem, *tensors)
-
-    monkeypatch.setattr(attend_module, "run", run)
-    return seen
+    return first_arguments(attend_module, "run")
 
 
 def anew(*tensors: Any, **options: Any) -> Any:
@@ -208,17 +201,9 @@ def test_a_tensor_that_requires_a_gradient_gets_one() -> None:
 
 
 @pytest.fixture
-def joined(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+def joined(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems with gradients that were decided anew, in a list that grows."""
-    seen: list[AttentionProblem] = []
-    real = attend_module.run_with_logsumexp
-
-    def run(problem: AttentionProblem, *tensors: Any) -> Any:
-        seen.append(problem)
-        return real(problem, *tensors)
-
-    monkeypatch.setattr(attend_module, "run_with_logsumexp", run)
-    return seen
+    return first_arguments(attend_module, "run_with_logsumexp")
 
 
 def learned(*tensors: Any, **options: Any) -> list[Any]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.conftest import FirstArguments
+
 attend: Any = mlbackends.scaled_dot_product_attention
 RANDOM = np.random.default_rng(5)
 Q = RANDOM.standard_normal((1, 2, 4, 8)).astype("float32")
@@ -58,17 +60,9 @@ def nothing_kept() -> Iterator[None]:
 
 
 @pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems that were decided anew, in a list that grows."""
-    seen: list[AttentionProblem] = []
-    real = attend_module.run
-
-    def run(problem: AttentionProblem, *tensors: Any) -> Any:
-        seen.append(problem)
-        return real(problem, *tensors)
-
-    monkeypatch.setattr(attend_module, "run", run)
-    return seen
+    return first_arguments(attend_module, "run")
 
 
 def anew(*tensors: Any, **options: Any) -> Any:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mlbackends.model.problem import AttentionProblem
+    from tests.conftest import FirstArguments
 
 attend: Any = mlbackends.scaled_dot_product_attention
 differentiate: Any = mlbackends.scaled_dot_product_attention_backward
@@ -48,17 +49,9 @@ def nothing_kept() -> Iterator[None]:
 
 
 @pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[AttentionProblem]:
+def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems whose gradients were decided anew, in a list that grows."""
-    seen: list[AttentionProblem] = []
-    real = backward_module.run_backward
-
-    def run(problem: AttentionProblem, *tensors: Any) -> Any:
-        seen.append(problem)
-        return real(problem, *tensors)
-
-    monkeypatch.setattr(backward_module, "run_backward", run)
-    return seen
+    return first_arguments(backward_module, "run_backward")
 
 
 def call(length: int = 4, keys: int = 6, dtype: str = "float32", width: int = 8) -> list[Any]:
