@@ -17,16 +17,16 @@ import click
 
 from mlbackends import __version__
 from mlbackends.audit import device_limits
-from mlbackends.cli import device_pages, exits, prose, topics
-from mlbackends.cli.commands import completion
-from mlbackends.cli.main import main as group
-from mlbackends.cli.output import indented
-from mlbackends.deviations import DEVIATIONS
-from mlbackends.flag_table import FLAGS, of_module
 from mlbackends.model import policy, registry
 from mlbackends.model.declared import facts_of
 from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import SCHEMAS
+from mlbackends.switches.deviations import DEVIATIONS
+from mlbackends.switches.table import FLAGS, of_module
+from mlbackends_cli import device_pages, exits, prose, topics
+from mlbackends_cli.commands import completion
+from mlbackends_cli.main import main as group
+from mlbackends_cli.output import indented
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stubs
@@ -152,8 +152,8 @@ def facts_page() -> str:
         "an identity is hidden by \\-\\-redact, and what is volatile is never compared.",
     ]
     codes = dict(CODES)
-    for name in registry.names("probes"):
-        probe = registry.load("probes", name)
+    for name in registry.names("mlbackends_probes"):
+        probe = registry.load("mlbackends_probes", name)
         lines.append(f".SH {escaped(name)}")
         first, *rest = inspect.cleandoc(probe.__doc__ or "").split("\n\n")
         lines.append(escaped(" ".join(first.split())))
@@ -173,7 +173,7 @@ def facts_page() -> str:
 def flags_page() -> str:
     """Return backends-flags(7): every switch, its variable, its default, and who obeys it."""
     lines = [
-        '.\\" Made by man/generate.py from core/flag_table.py; change that.',
+        '.\\" Made by man/generate.py from core/mlbackends/switches/table.py; change that.',
         f'.TH BACKENDS-FLAGS 7 "" "backends {__version__}" "Miscellaneous"',
         ".SH NAME",
         "backends\\-flags \\- every switch of torch.backends that mlbackends has",
@@ -208,7 +208,7 @@ def flags_page() -> str:
 def policy_page() -> str:
     """Return backends-policy(7): every table and key of a policy file."""
     lines = [
-        '.\\" Made by man/generate.py from core/model/policy.py; change that.',
+        '.\\" Made by man/generate.py from core/mlbackends/model/policy.py; change that.',
         f'.TH BACKENDS-POLICY 7 "" "backends {__version__}" "Miscellaneous"',
         ".SH NAME",
         "backends\\-policy \\- what is expected of a machine, in TOML",
@@ -236,7 +236,7 @@ def policy_page() -> str:
 def deviations_page() -> str:
     """Return backends-deviations(7): where mlbackends and torch.backends differ."""
     lines = [
-        '.\\" Made by man/generate.py from core/deviations.py; change that.',
+        '.\\" Made by man/generate.py from core/mlbackends/switches/deviations.py; change that.',
         f'.TH BACKENDS-DEVIATIONS 7 "" "backends {__version__}" "Miscellaneous"',
         ".SH NAME",
         "backends\\-deviations \\- where mlbackends and torch.backends differ",
@@ -259,14 +259,14 @@ DEVIATIONS_HEAD = (
 def deviations_markdown() -> str:
     """Return the same page for a browser."""
     passages = tuple(topics.deviation(each) for each in DEVIATIONS)
-    head = "<!-- Made by man/generate.py from core/deviations.py; change that. -->\n"
+    head = "<!-- Made by man/generate.py from core/mlbackends/switches/deviations.py; change that. -->\n"
     title = "# Where mlbackends and torch.backends differ"
     return f"{head}{title}\n\n{DEVIATIONS_HEAD}\n\n{prose.markdown(passages)}"
 
 
 def device_limits_markdown() -> str:
     """Return what every kind of device cannot do and may offer, for a browser."""
-    head = "<!-- Made by man/generate.py from core/device_kinds/; change that. -->"
+    head = "<!-- Made by man/generate.py from core/mlbackends/audit/device_kinds/; change that. -->"
     title = "# What each kind of device cannot do, and what it may offer"
     about = (
         "`backends explain device KIND` prints this beside what is found on a machine. Each line has its"
@@ -319,7 +319,7 @@ def files() -> dict[str, str]:
         text = indented(schema())
         made[f"man/{name}.schema.json"] = text + "\n"
     for shell in completion.SHELLS:
-        made[f"cli/completions/backends.{shell}"] = completion.script(shell)
+        made[f"man/completions/backends.{shell}"] = completion.script(shell)
     made.update(stubs.stubs())
     return made
 

@@ -12,27 +12,27 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlbackends.flag_kinds import Reduction
-from mlbackends.flag_modules import PropModule, set_flags_default
-from mlbackends.flag_table import NOT_IN_FLAGS, Flag, of_module
+from mlbackends.switches.kinds import Reduction
+from mlbackends.switches.modules import PropModule, set_flags_default
+from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAD = "# Made by man/generate.py from core/flag_table.py and the source beside this file; change those."
+HEAD = "# Made by man/generate.py from the table of switches and the source beside this file; change those."
 
-#: The modules that need one, as files below core/.
+#: The modules that need one, as files below core/mlbackends/.
 MODULES = (
-    "__init__", "cuda", "cuda_matmul", "cudnn/__init__", "cudnn/rnn", "miopen", "mkl", "mkldnn", "nnpack",
-    "opt_einsum", "quantized", "xnnpack",
+    "__init__", "cuda/__init__", "cuda/cublas", "cudnn/__init__", "cudnn/rnn", "miopen", "mkl", "mkldnn",
+    "nnpack", "opt_einsum", "quantized", "xnnpack",
 )  # fmt: skip
 _SCOPE = "_GeneratorContextManager[None]"
 
 
 def stubs() -> dict[str, str]:
     """Return every stub by its path in the repository."""
-    return {f"core/{name}.pyi": stub(name) for name in MODULES}
+    return {f"core/mlbackends/{name}.pyi": stub(name) for name in MODULES}
 
 
 def stub(name: str) -> str:
@@ -40,12 +40,12 @@ def stub(name: str) -> str:
     dotted = f"mlbackends.{name.replace('/', '.')}".removesuffix(".__init__")
     module = importlib.import_module(dotted)
     dir(module)  # wakes mlbackends itself
-    tree = ast.parse((ROOT / "core" / f"{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "core" / "mlbackends" / f"{name}.py").read_text(encoding="utf-8"))
     short = dotted.removeprefix("mlbackends").removeprefix(".")
     rows = [flag for flag in of_module(short) if flag.reached == "attribute"]
     inside = [flag for flag in of_module(short) if flag.inside_flags is not NOT_IN_FLAGS]
     body = list(_of_source(tree))
-    if name == "cuda_matmul":
+    if name == "cuda/cublas":
         body = [f"class cuBLASModule:{_properties(of_module('cuda.matmul'))}"]
     else:
         body += [f"{flag.attribute}: {_type(flag)}" for flag in rows]
@@ -57,7 +57,7 @@ def stub(name: str) -> str:
     if any(_SCOPE in line for line in body):
         imports.append("from contextlib import _GeneratorContextManager")
     if any("(PropModule)" in line for line in body):
-        imports.append("from mlbackends.flag_modules import PropModule as PropModule")
+        imports.append("from mlbackends.switches.modules import PropModule as PropModule")
     return "\n".join([HEAD, "", *sorted(set(imports)), "", *body]) + "\n"
 
 

@@ -1,7 +1,6 @@
 """What a build does beyond copying files: hatchling's build hook, and a script.
 
-``python kernels/builder/hook.py link`` lays out build/editable alone, for type checkers
-and after a file was added to core/; ``... compile`` compiles into it what is compiled: the shim of
+``python kernels/builder/hook.py`` compiles the native libraries of an editable install alone: the shim of
 `backends trace`, and the library of attention on the CPU.
 
 Where a C compiler works (CC, else cc, gcc or clang) the wheel is py3-none-PLATFORM and holds both; the
@@ -45,11 +44,9 @@ else:
         Base = object
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The folder that an editable install puts on the path; it holds mlbackends and nothing else.
-EDITABLE = ROOT / "build" / "editable"
-PACKAGES = ("cli", "probes", "kernels")
-#: What is compiled lies here, in the package: in an editable install the only real folder there.
-NATIVE = "native"
+#: The package that holds the compiled libraries, in a folder that git ignores, and its place in the tree.
+PACKAGE = "mlbackends_kernels/lib"
+TREE = ROOT / "kernels" / PACKAGE
 SHIM = "trace_shim.so"
 ATTENTION = "attention.so"
 COMPLETIONS = {
@@ -59,54 +56,6 @@ COMPLETIONS = {
 }
 
 
-def link_tree(root: Path = ROOT) -> Path:
-    """Lay out build/editable/mlbackends as links into the tree, and return it.
-
-    Links that are right already stay untouched, so it may run beside a process that imports
-    through them; a link whose file has gone is removed.
-    """
-    package = root / "build" / "editable" / "mlbackends"
-    package.mkdir(parents=True, exist_ok=True)
-    core = [entry for entry in (root / "core").iterdir() if entry.name != "__pycache__"]
-    wanted = {
-        entry.name: entry
-        for entry in [*core, *(root / name for name in PACKAGES)]
-        if entry.exists()
-    }
-    for link in package.iterdir():
-        target = wanted.get(link.name)
-        fits = target is not None and link.exists() and link.samefile(target)
-        if not fits and link.name not in ("__pycache__", NATIVE):
-            _remove(link)
-    for name, target in wanted.items():
-        with contextlib.suppress(FileExistsError):  # right already, or another process was first
-            _link(package / name, target)
-    return package
-
-
-def _link(link: Path, target: Path) -> None:
-    try:
-        relative = os.path.relpath(target, link.parent)
-        link.symlink_to(relative, target_is_directory=target.is_dir())
-    except FileExistsError:
-        raise
-    except OSError:  # Windows, without the right to make symbolic links
-        if target.is_dir():
-            import _winapi
-
-            _winapi.CreateJunction(str(target), str(link))  # type: ignore[attr-defined,unused-ignore]
-        else:
-            link.hardlink_to(target)
-
-
-def _remove(link: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # another process was first
-        if link.is_dir() and not link.is_symlink():  # a junction: its target stays
-            link.rmdir()
-        else:
-            link.unlink()
-
-
 def shared_data(root: Path = ROOT) -> dict[str, str]:
     """Map each man page and completion in the tree to its place under the prefix."""
     pages = {
@@ -114,7 +63,7 @@ def shared_data(root: Path = ROOT) -> dict[str, str]:
         for page in sorted((root / "man").glob("*.[1-9]"))
     }
     completions = {
-        str(root / "cli" / "completions" / name): place for name, place in COMPLETIONS.items()
+        str(root / "man" / "completions" / name): place for name, place in COMPLETIONS.items()
     }
     return pages | {file: place for file, place in completions.items() if Path(file).is_file()}
 
@@ -359,9 +308,9 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
         sys.exit(f"MLBACKENDS_NATIVE is {asked!r}; it may be auto, off or require")
     editable = version == "editable"
     name = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    folder = EDITABLE / "mlbackends" if editable else ROOT / "build" / name
+    folder = TREE if editable else ROOT / "build" / name
     for file, compiled in COMPILED.items():
-        output = folder / NATIVE / file
+        output = folder / file
         if asked == "off":
             output.unlink(missing_ok=True)
             continue
@@ -374,7 +323,7 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
             print(f"mlbackends: built without {_WITHOUT[file]}: {reason}", file=sys.stderr)
             continue
         if not editable:
-            build_data["force_include"][str(output)] = f"mlbackends/{NATIVE}/{file}"
+            build_data["force_include"][str(output)] = f"{PACKAGE}/{file}"
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{name}"
 
@@ -383,9 +332,7 @@ class LayoutHook(Base):
     """What hatchling calls, for the wheel and for the sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Lay out an editable install's links, and add what belongs under share/."""
-        if version == "editable":
-            link_tree()
+        """Compile the native libraries, and add the files that belong under share/."""
         if self.target_name == "wheel":
             build_data["shared_data"].update(shared_data())
             add_compiled(version, build_data)
@@ -397,16 +344,12 @@ class LayoutHook(Base):
             pack_recorded_hosts(Path(artifact_path))
 
 
-def main(arguments: list[str]) -> None:
-    """Run as a script."""
-    if arguments not in (["link"], ["compile"]):
-        sys.exit(__doc__)
-    package = link_tree()
-    if arguments == ["compile"]:
-        for file, compiled in COMPILED.items():
-            compiled(package / NATIVE / file)
-    print(package)
+def main() -> None:
+    """Compile the native libraries into the tree."""
+    for file, compiled in COMPILED.items():
+        compiled(TREE / file)
+    print(TREE)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,6 +1,6 @@
 """flash_cpu beside torch's flash attention on the CPU, as ratios, and its share of what the machine can do.
 
-    PYTHONPATH=build/editable PYTHON_WITH_TORCH tests/benchmarks/attention.py [--threads 1 2] [--rounds 9]
+    PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention.py [--threads 1 2] [--rounds 9]
         [--only decode ...]
 
 Each round times ours and torch's in turn (A B A B), with a loop of multiply-adds before and after, or a
@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mlbackends.kernels.attention_cpu import forward, library, threads
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends_kernels.attention_cpu import forward, library, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

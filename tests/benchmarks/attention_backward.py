@@ -1,6 +1,6 @@
 """flash_cpu's gradients beside those of torch's flash attention on the CPU, as ratios.
 
-    PYTHONPATH=build/editable PYTHON_WITH_TORCH tests/benchmarks/attention_backward.py
+    PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention_backward.py
         [--threads 1 2] [--rounds 9]
 
 Measured as in attention.py, whose machine and clock these are: torch's
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from attention import Machine, as_numpy, processor, timed
 
-from mlbackends.kernels.attention_cpu import gradients, library, threads
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends_kernels.attention_cpu import gradients, library, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

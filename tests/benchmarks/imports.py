@@ -21,7 +21,7 @@ PROGRAMS = {
     "import msgspec": "import msgspec",
     "import mlbackends": "import mlbackends",
     "one switch read": "import mlbackends; mlbackends.cuda.matmul.allow_tf32",
-    "every switch read": "import mlbackends as m; from mlbackends.flag_table import FLAGS\n"
+    "every switch read": "import mlbackends as m; from mlbackends.switches.table import FLAGS\n"
     "for name in FLAGS: m.flag_store.read(name)",
     "one switch set in a block": "import mlbackends as m\nwith m.cudnn.flags(enabled=True): pass",
 }

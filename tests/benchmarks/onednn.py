@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlbackends.model.checked import Ended
-from mlbackends.sdpa.checking.benching import benched
-from mlbackends.sdpa.checking.plan import Plan
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify.benching import benched
+from mlbackends.sdpa.verify.plan import Plan
 
 if TYPE_CHECKING:
     from mlbackends.model.benched import BenchedProblem

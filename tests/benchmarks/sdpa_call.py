@@ -1,6 +1,6 @@
 """What a call of scaled_dot_product_attention costs where there is next to nothing to compute: 1x1x8x8.
 
-    PYTHONPATH=build/editable PYTHON tests/benchmarks/sdpa_call.py [--rounds 15]
+    PYTHONPATH=core:cli:probes:kernels PYTHON tests/benchmarks/sdpa_call.py [--rounds 15]
 
 Every way is timed in turn (A B A B), on one thread and by that thread's CPU time, for others who use the
 machine would else be measured too; medians of the rounds are printed, and of each round's ratio to torch's
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mlbackends
-from mlbackends import flag_store
 from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def looked_at(call: Callable[[], Any]) -> Callable[[], Any]:
     """Return a call before which everything that was decided is forgotten."""
 
     def anew() -> Any:
-        flag_store.changed()
+        store.changed()
         return call()
 
     return anew

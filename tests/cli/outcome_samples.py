@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mlbackends.cli.terminal import Page
 from mlbackends.model import registry
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Place, Severity, Status
+from mlbackends_cli.terminal import Page
 
 GOLDEN = Path(__file__).parent / "outcomes" / "golden"
 HOSTILE = (
@@ -182,13 +182,13 @@ ANY = st.builds(
 
 def written(form: str, outcome: Outcome, **page: Any) -> str:
     """Return an outcome in a format, which can be encoded, as every file is."""
-    text: str = registry.load("cli.outcomes", form).outcome(outcome, Page(**page))
+    text: str = registry.load("mlbackends_cli.outcomes", form).outcome(outcome, Page(**page))
     text.encode()
     return text
 
 
 def failed_codes(outcome: Outcome) -> set[str]:
     """Return the codes that failed, as a format may write them: on one line, cleaned, and cut."""
-    from mlbackends.cli import checks
+    from mlbackends_cli import checks
 
     return {checks.line(check.code) for check in outcome.failed()}

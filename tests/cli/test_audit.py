@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from running import backends
 
-from mlbackends.cli.commands.audit import nagios
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
+from mlbackends_cli.commands.audit import nagios
 
 TESTS = Path(__file__).resolve().parents[1]
 NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus")

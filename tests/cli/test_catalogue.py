@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.cli import catalogue
 from mlbackends.model.records import Presence, ProbeReport
+from mlbackends_cli import catalogue
 
 
 @pytest.mark.parametrize(

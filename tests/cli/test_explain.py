@@ -10,14 +10,14 @@ from jsonschema import Draft202012Validator
 from running import backends
 
 from mlbackends.audit import device_limits
-from mlbackends.cli import device_pages, topics
-from mlbackends.cli.prose import Passage, markdown, printed
-from mlbackends.cli.terminal import Page
-from mlbackends.deviations import DEVIATIONS
-from mlbackends.flag_table import FLAGS
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
+from mlbackends.switches.deviations import DEVIATIONS
+from mlbackends.switches.table import FLAGS
+from mlbackends_cli import device_pages, topics
+from mlbackends_cli.prose import Passage, markdown, printed
+from mlbackends_cli.terminal import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from running import backends
 
-from mlbackends.flag_table import FLAGS
+from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,7 +257,7 @@ def test_listing_imports_nothing_that_computes() -> None:
     import sys
 
     program = (
-        "import sys\nfrom mlbackends.cli import run\n"
+        "import sys\nfrom mlbackends_cli import run\n"
         "sys.argv = ['backends', 'flags', 'list', '--format', 'json']\n"
         "try: run()\nexcept SystemExit: pass\n"
         "print(*sorted({'numpy', 'torch', 'rich', 'triton'} & set(sys.modules)), file=sys.stderr)"

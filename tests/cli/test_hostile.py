@@ -96,7 +96,7 @@ def test_without_texts_in_the_code_the_schema_is_still_made() -> None:
     assert done.returncode == 0
     assert set(
         json.loads(done.stdout)["$defs"]["Report"]["properties"]["probes"]["properties"]
-    ) == {*registry.names("probes")}
+    ) == {*registry.names("mlbackends_probes")}
 
 
 def test_one_folder_that_is_not_utf8_costs_the_others_nothing(tmp_path: Path) -> None:
@@ -155,14 +155,14 @@ def test_an_addition_that_cannot_be_imported_is_its_own_failure(tmp_path: Path) 
         textwrap.dedent("""
             [console_scripts]
             other = nothing:main
-            [mlbackends.probes]
+            [mlbackends_probes]
             # a comment = with a sign
             broken = there_is_no_such_module
             works = adder_module : inner.probe [extra1, extra2]
             wrong = adder_module:wrong
             cpu = there_is_no_such_module
             ../odd = adder_module
-            [mlbackends.kernels]
+            [mlbackends_kernels]
             elsewhere = adder_module
         """)
     )
@@ -261,7 +261,7 @@ def test_a_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> 
 
 
 def test_a_command_that_prints_for_ever_is_stopped() -> None:
-    from mlbackends.probing import command
+    from mlbackends.host import command
 
     before = psutil.Process().children()
     assert command.output_of(("yes",), 20.0, os.environ) == ""
@@ -285,12 +285,14 @@ def test_another_interpreter_imports_nothing_of_the_current_folder(tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", registry.names("probes"))
+@pytest.mark.parametrize("name", registry.names("mlbackends_probes"))
 def test_every_declared_fact_has_its_dotted_name(name: str) -> None:
     from mlbackends.model import dotted
     from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
 
-    declared = [fact.name for fact in getattr(registry.load("probes", name), "FACTS", ())]
+    declared = [
+        fact.name for fact in getattr(registry.load("mlbackends_probes", name), "FACTS", ())
+    ]
 
     def report(facts: dict[str, object]) -> Report:
         probe = ProbeReport(Presence.FOUND, facts=facts, source="elsewhere")  # type: ignore[arg-type]

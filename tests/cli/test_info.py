@@ -14,8 +14,8 @@ import pytest
 from running import PLAIN, backends, machine
 
 from mlbackends.audit.subjects import report_of
-from mlbackends.cli.terminal import Page
 from mlbackends.model import registry
+from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,10 +253,10 @@ def test_python_looks_at_another_environment(tmp_path: Path) -> None:
 def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
     program = (
         "import sys; sys.argv = ['backends', 'info', 'memory', '--strict']\n"
-        "import mlbackends.probes.memory as m\n"
+        "import mlbackends_probes.memory as m\n"
         "def find(host): raise KeyError('boom')\n"
         "m.find = find\n"
-        "from mlbackends.cli import run; run()"
+        "from mlbackends_cli import run; run()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=PLAIN, capture_output=True, text=True, check=False
@@ -277,7 +277,7 @@ def reports_of_recorded_machines() -> tuple[Report, ...]:
 def test_every_format_takes_every_recorded_machine(form: str) -> None:
     assert reports_of_recorded_machines()
     for report in reports_of_recorded_machines():
-        assert registry.load("cli.render", form).report(report, Page())
+        assert registry.load("mlbackends_cli.render", form).report(report, Page())
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outcome_samples import hostile, sample, with_checks
 
-from mlbackends.cli import exits, judging
 from mlbackends.model import registry
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.errors import BadInput
+from mlbackends_cli import exits, judging
 
 if TYPE_CHECKING:
     from pathlib import Path

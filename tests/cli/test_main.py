@@ -15,8 +15,8 @@ import pytest
 from running import PLAIN, backends
 
 import mlbackends
-from mlbackends.cli import exits
 from mlbackends.model import registry
+from mlbackends_cli import exits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def test_no_arguments_teach_and_exit_2() -> None:
     assert "backends info --get cpu.capability" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", registry.names("cli.commands"))
+@pytest.mark.parametrize("name", registry.names("mlbackends_cli.commands"))
 def test_every_command_is_in_the_help_and_has_examples(name: str) -> None:
     assert f"\n  {name} " in backends("--help").stdout
     done = backends(name.replace("_", "-"), "--help")
@@ -185,7 +185,7 @@ def test_a_bug_is_exit_70_and_says_where_the_traceback_is(tmp_path: Path) -> Non
     program = (
         "import sys; sys.argv = ['backends', 'info', 'python']\n"
         "import mlbackends.model.redaction as r; r.redacted = None\n"
-        "from mlbackends.cli import run; run()"
+        "from mlbackends_cli import run; run()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -256,7 +256,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_program() -> None:
 def test_an_interrupt_that_falls_into_a_callback_is_not_lost() -> None:
     script = """
 import sys, time
-from mlbackends.cli import main
+from mlbackends_cli import main
 class Callback:
     def __del__(self):
         raise KeyboardInterrupt

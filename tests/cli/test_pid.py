@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import backends
 
-from mlbackends.probing.interpreter import of_process
+from mlbackends.host.interpreter import of_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mlbackends.cli.terminal import Page
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_cli.terminal import Page
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -119,7 +119,7 @@ def two_sockets(**more: Any) -> dict[str, Any]:
 
 
 def rendered(one: Report, **page: Any) -> str:
-    return str(registry.load("cli.render", "html").report(one, Page(**page)))
+    return str(registry.load("mlbackends_cli.render", "html").report(one, Page(**page)))
 
 
 def pictures(page: str) -> list[ET.Element]:

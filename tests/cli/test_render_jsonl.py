@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from running import backends
 
-from mlbackends.cli.terminal import Page
 from mlbackends.model import registry
 from mlbackends.model.records import Presence, ProbeReport, Report
+from mlbackends_cli.terminal import Page
 
 
 def test_each_line_says_where_it_comes_from() -> None:
@@ -15,7 +15,7 @@ def test_each_line_says_where_it_comes_from() -> None:
     origin = ("backends 1.2.3", Presence.FOUND, "/", "2026-01-02T03:04:05Z", 0.5, True)
     report = Report("backends.report/1", *origin, probes)
 
-    text = registry.load("cli.render", "jsonl").report(report, Page())
+    text = registry.load("mlbackends_cli.render", "jsonl").report(report, Page())
 
     first, second = (msgspec.json.decode(line) for line in text.splitlines())
     assert first == {

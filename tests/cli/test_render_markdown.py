@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mlbackends.cli.terminal import Page
 from mlbackends.model import registry
 from mlbackends.model.records import Report
+from mlbackends_cli.terminal import Page
 
 
 def report(**probes: Any) -> Report:
@@ -30,7 +30,7 @@ def report(**probes: Any) -> Report:
 
 
 def rendered(one: Report, **page: Any) -> str:
-    return str(registry.load("cli.render", "markdown").report(one, Page(**page)))
+    return str(registry.load("mlbackends_cli.render", "markdown").report(one, Page(**page)))
 
 
 def cells(line: str) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mlbackends.cli.terminal import Page
 from mlbackends.model import registry
 from mlbackends.model.records import Report
+from mlbackends_cli.terminal import Page
 
 NO_DRIVER = "it computes on a CUDA device only, and the driver's libcuda.so.1 is not found"
 
@@ -32,7 +32,9 @@ def report(**probes: Any) -> Report:
 
 
 def lines(one: Report, **page: Any) -> list[str]:
-    return str(registry.load("cli.render", "table").report(one, Page(**page))).splitlines()
+    return str(
+        registry.load("mlbackends_cli.render", "table").report(one, Page(**page))
+    ).splitlines()
 
 
 def row(page: list[str], name: str) -> str:

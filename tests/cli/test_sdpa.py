@@ -36,7 +36,7 @@ class Fake(AttentionBackend):
     takes = frozenset({{"lower_right"}})
     tolerance = {{"float32": 2.0}}
     def run(self, problem, query, key, value, mask=None):
-        right = registry.load("kernels", "math").attend(problem, query, key, value, mask)[0]
+        right = registry.load("mlbackends_kernels", "math").attend(problem, query, key, value, mask)[0]
         {body}
 """
 BODIES = {
@@ -53,7 +53,7 @@ STEEP = """
 from mlbackends.model import registry
 from mlbackends.sdpa.constraints import on_device
 
-class Steep(registry.load("kernels", "math").Math):
+class Steep(registry.load("mlbackends_kernels", "math").Math):
     name, rank = "steep", -1
     tolerance = {}
     def run_backward(self, *given):
@@ -61,8 +61,8 @@ class Steep(registry.load("kernels", "math").Math):
         return found._replace(key=found.key * 1.01)
 """
 PEER = """
-from mlbackends.kernels.checking.places import program
-from mlbackends.sdpa.checking.peer import Peer
+from mlbackends_kernels.checking.places import program
+from mlbackends.sdpa.verify.peer import Peer
 PEER = Peer("halved", "half of what is right", "MATH", "python", (), {path!r}, (program("serving"),))
 """
 PROGRAM = """
@@ -93,7 +93,7 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package, metadata = folder / "fake_attention", folder / "fake_attention-1.0.dist-info"
     package.mkdir()
     metadata.mkdir()
-    lines = ["[mlbackends.kernels]"]
+    lines = ["[mlbackends_kernels]"]
     for name, body in BODIES.items():
         (package / f"{name}.py").write_text(BACKEND.format(name=name, body=body))
         lines.append(f"{name} = fake_attention.{name}")
@@ -101,7 +101,7 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     lines.append("steep = fake_attention.steep")
     (package / "program.py").write_text(PROGRAM)
     (package / "halved.py").write_text(PEER.format(path=str(package / "program.py")))
-    lines += ["[mlbackends.kernels.peers]", "halved = fake_attention.halved"]
+    lines += ["[mlbackends_kernels.peers]", "halved = fake_attention.halved"]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     (metadata / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: fake-attention\nVersion: 1.0\n"
@@ -270,7 +270,7 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
 def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) -> None:
     metadata = tmp_path / "broken-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "entry_points.txt").write_text("[mlbackends.kernels]\nbroken = nothing_there\n")
+    (metadata / "entry_points.txt").write_text("[mlbackends_kernels]\nbroken = nothing_there\n")
     data = told("list", environment={"PYTHONPATH": str(tmp_path)})
     (entry,) = [each for each in data["backends"] if each["name"] == "broken"]
 
@@ -489,7 +489,7 @@ def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
     assert "five products" in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("form", registry.names("cli.outcomes"))
+@pytest.mark.parametrize("form", registry.names("mlbackends_cli.outcomes"))
 def test_every_format_tells_what_failed(
     form: str, additions: dict[str, str], tmp_path: Path
 ) -> None:

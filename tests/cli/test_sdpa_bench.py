@@ -12,16 +12,16 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from running import backends
 
-from mlbackends.cli import sdpa_benched, sdpa_checked
-from mlbackends.cli.picture.png import why_not
-from mlbackends.cli.sdpa_picture import drawing, picture
-from mlbackends.cli.terminal import Page
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Timing
 from mlbackends.model.records import Device
 from mlbackends.model.schema import SCHEMAS
-from mlbackends.sdpa.checking.benching import compared
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify.benching import compared
+from mlbackends_cli import sdpa_benched, sdpa_checked
+from mlbackends_cli.picture.png import why_not
+from mlbackends_cli.sdpa_picture import drawing, picture
+from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import PLAIN, backends
 
-from mlbackends.cli.terminal import page, wants_color
+from mlbackends_cli.terminal import page, wants_color
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -780,7 +780,7 @@ def test_mkl_has_no_level() -> None:
 def test_help_imports_nothing_that_reads_traces() -> None:
     program = (
         "import sys; sys.argv = ['backends', 'trace', '--help']\n"
-        "from mlbackends.cli import run\n"
+        "from mlbackends_cli import run\n"
         "try: run()\nexcept SystemExit: pass\n"
         "print(*sys.modules, file=sys.stderr)"
     )

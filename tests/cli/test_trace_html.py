@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mlbackends.cli.web.trace_page import Contents, page
 from mlbackends.model.registry import load
 from mlbackends.tracing import reading
+from mlbackends_cli.web.trace_page import Contents, page
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -64,7 +64,9 @@ def call(
     shape: str = "64x64:64x64",
     **more: Any,
 ) -> Any:
-    record = load("tracers", "onednn").parse(LINE.format(primitive, kernel, shape, milliseconds))
+    record = load("mlbackends.tracing.formats", "onednn").parse(
+        LINE.format(primitive, kernel, shape, milliseconds)
+    )
     return structs.replace(record, **more)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mlbackends.cli.terminal import Page
-from mlbackends.cli.trace_listings import listing
-from mlbackends.cli.trace_narrowing import narrowed
 from mlbackends.model import registry
 from mlbackends.model.trace_views import Findings, Summary
 from mlbackends.tracing import reading
 from mlbackends.tracing.viewing import REGISTRY, difference, view
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.trace_listings import listing
+from mlbackends_cli.trace_narrowing import narrowed
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -21,7 +21,9 @@ LOGS = sorted(path.name for path in TRACES.glob("*.log"))
 
 def table(log: str, name: str, width: int = 160, **options: Any) -> str:
     found = view(name, reading.read(str(TRACES / log)), **options)
-    return str(registry.load("cli.render", "table").listing(listing(found), Page(width=width)))
+    return str(
+        registry.load("mlbackends_cli.render", "table").listing(listing(found), Page(width=width))
+    )
 
 
 @pytest.mark.parametrize("name", registry.names(REGISTRY))
@@ -36,7 +38,7 @@ def test_every_view_of_every_log_is_a_table(log: str, name: str, width: int) -> 
 @pytest.mark.parametrize("name", registry.names(REGISTRY))
 def test_every_view_is_markdown(name: str) -> None:
     found = view(name, reading.read(str(TRACES / "torch-2.13-mkl.log")))
-    text = registry.load("cli.render", "markdown").listing(listing(found), Page())
+    text = registry.load("mlbackends_cli.render", "markdown").listing(listing(found), Page())
     assert isinstance(text, str)
 
 

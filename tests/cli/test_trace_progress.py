@@ -22,11 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import PLAIN, backends
 
-from mlbackends.cli import trace_progress
-from mlbackends.cli.terminal import can_redraw
-from mlbackends.cli.trace_progress import ReadingProgress, bar
-from mlbackends.cli.trace_reading import Logs
 from mlbackends.tracing.sources import Source
+from mlbackends_cli import trace_progress
+from mlbackends_cli.terminal import can_redraw
+from mlbackends_cli.trace_progress import ReadingProgress, bar
+from mlbackends_cli.trace_reading import Logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

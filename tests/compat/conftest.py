@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends import flag_store
-from mlbackends.flag_table import FLAGS
+from mlbackends.switches import store
+from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def nothing_is_left_behind() -> Iterator[None]:
         warnings.simplefilter("ignore")
         before = _torchs_switches()
     yield
-    flag_store.forget()
+    store.forget()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         after = _torchs_switches()

@@ -28,8 +28,9 @@ with warnings.catch_warnings(record=True) as SAID_AT_IMPORT:
     import torch.backends.xnnpack
 
 import mlbackends
-from mlbackends import answers, cuda_preferences
-from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS, Flag
+from mlbackends.cuda import preferences
+from mlbackends.survey import availability
+from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS, Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,7 +153,7 @@ _OUR_PRIVATE = {
 def _our_function(path: str) -> Any:
     if path in _OUR_PRIVATE:
         verb, name = _OUR_PRIVATE[path]
-        function = getattr(mlbackends.flag_store, verb)
+        function = getattr(mlbackends.switches.store, verb)
         return lambda *values: _listed(function(name, *values))
     return _dotted(mlbackends, path.removeprefix("torch.").removeprefix("backends."))
 
@@ -322,10 +323,12 @@ def _frozen(flag: Flag, way: str, lifted: bool) -> list[Difference]:
 
 def look_away() -> None:
     """Let our side see none of the libraries for CUDA that may lie beside a torch that has none."""
-    found = answers.is_found
-    mock.patch.object(answers, "is_found", lambda name: name != "cudnn" and found(name)).start()
+    found = availability.is_found
+    mock.patch.object(
+        availability, "is_found", lambda name: name != "cudnn" and found(name)
+    ).start()
     for question in ("_found_by_probe", "_installed"):
-        mock.patch.object(cuda_preferences, question, return_value=False).start()
+        mock.patch.object(preferences, question, return_value=False).start()
 
 
 def main(what: str, *names: str) -> None:

@@ -44,11 +44,11 @@ def test_an_answer_is_torchs(name: str) -> None:
      "cusparselt.get_max_alg_id"],
 )  # fmt: skip
 def test_what_is_in_no_file_is_absent_in_both(name: str) -> None:
-    from mlbackends import answers
+    from mlbackends.survey import availability
 
     theirs, ours = asked(name)
 
-    assert ours == theirs or answers.is_found(name.partition(".")[0])
+    assert ours == theirs or availability.is_found(name.partition(".")[0])
 
 
 def test_the_quantized_engines_are_torchs_in_its_order() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from mlbackends.probes import cpu, memory
-from mlbackends.probing.cpu.capability import hardware_capability
-from mlbackends.probing.cpu.cpulist import format_cpu_list, parse_cpu_list
-from mlbackends.probing.cpu.elsewhere import other_facts
-from mlbackends.probing.cpu.features import x86_64_level
-from mlbackends.probing.host import Host
+from mlbackends.host.cpu.capability import hardware_capability
+from mlbackends.host.cpu.cpulist import format_cpu_list, parse_cpu_list
+from mlbackends.host.cpu.elsewhere import other_facts
+from mlbackends.host.cpu.features import x86_64_level
+from mlbackends.host.host import Host
+from mlbackends_probes import cpu, memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools are those of Linux")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
 
 THREADPOOLS = """
 import json, threadpoolctl

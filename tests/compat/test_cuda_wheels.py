@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
 
 
 def surveyed(probe: str, package: str) -> tuple[ProbeReport, Library]:

@@ -1,4 +1,4 @@
-"""Each deviation that mlbackends.deviations lists, side by side: torch 2.13 does this, we do that."""
+"""Each deviation of mlbackends.switches.deviations, side by side: torch 2.13 does this, we do that."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mlbackends
-from mlbackends import flag_modules, flag_store
-from mlbackends.deviations import DEVIATIONS
+from mlbackends.switches import modules, store
+from mlbackends.switches.deviations import DEVIATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,10 +105,10 @@ def shows(code: str) -> Callable[[Any], Any]:
 
 @pytest.fixture(autouse=True)
 def a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(flag_modules, "_warned", set())
-    flag_store.forget()
+    monkeypatch.setattr(modules, "_warned", set())
+    store.forget()
     yield
-    flag_store.forget()
+    store.forget()
 
 
 @contextlib.contextmanager
@@ -281,7 +281,7 @@ def test_a_refused_library_is_kept_by_torch_and_not_by_us(
             theirs("cusolver")
         assert theirs().name == "Cusolver"
 
-    monkeypatch.setattr("mlbackends.cuda_preferences._found_by_probe", lambda *_: False)
+    monkeypatch.setattr("mlbackends.cuda.preferences._found_by_probe", lambda *_: False)
     with pytest.raises(RuntimeError, match="cuSOLVER"):
         mlbackends.cuda.preferred_linalg_library("cusolver")
     assert mlbackends.cuda.preferred_linalg_library().name == "Default"
@@ -428,7 +428,7 @@ def test_leaving_a_scope_of_einsum_fails_in_torch_and_restores_here(einsum: Any)
 def test_a_warning_of_torchs_is_printed_and_ours_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mlbackends.cuda_preferences._told", set())
+    monkeypatch.setattr("mlbackends.cuda.preferences._told", set())
     theirs, ours = (each.cuda.preferred_blas_library for each in (torch.backends, mlbackends))
     with put_back(theirs, theirs):
         assert warned(lambda: theirs("ck")) == []
@@ -444,7 +444,7 @@ def test_a_workspace_has_a_size_here_and_none_in_a_torch_without_cuda(name: str)
         getattr(torch.backends.cuda, name)(1 << 20)
 
     assert getattr(mlbackends.cuda, name)(1 << 20) == 1 << 20
-    assert flag_store.read(f"cuda.{name}") == 1 << 20
+    assert store.read(f"cuda.{name}") == 1 << 20
 
 
 @shows("variables-are-checked-together")
@@ -471,8 +471,8 @@ def test_an_order_is_not_checked_by_torch_and_is_here(order: list[int]) -> None:
         torch._C._set_sdp_priority_order(order)
 
     with pytest.raises(RuntimeError, match="each of 0 to 4 once"):
-        flag_store.write("cuda.sdp_priority_order", order)
-    assert flag_store.read("cuda.sdp_priority_order") == (1, 2, 0, 3, 4)
+        store.write("cuda.sdp_priority_order", order)
+    assert store.read("cuda.sdp_priority_order") == (1, 2, 0, 3, 4)
 
 
 @shows("can-use-tells-why")
@@ -511,7 +511,7 @@ def test_messages_name_functions_inside_torch_and_the_switch_here(
     )
     assert (theirs[:20], ours[:25]) == ("Unknown input value.", "Unknown input value type.")
 
-    monkeypatch.setattr("mlbackends.flag_store.frozen", lambda: True)
+    monkeypatch.setattr("mlbackends.switches.store.frozen", lambda: True)
     setter = torch.backends.python_native.m.DSLController.enabled.fset
     monkeypatch.setitem(setter.__globals__, "flags_frozen", lambda: True)
     theirs, ours = (

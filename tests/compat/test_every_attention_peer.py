@@ -7,10 +7,10 @@ import random
 import pytest
 
 from mlbackends.model.checked import Ended
-from mlbackends.sdpa.checking.peer import peers
-from mlbackends.sdpa.checking.plan import Plan
-from mlbackends.sdpa.checking.running import check
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify.peer import peers
+from mlbackends.sdpa.verify.plan import Plan
+from mlbackends.sdpa.verify.running import check
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 else:
     torch = pytest.importorskip("torch")
 
-from mlbackends.kernels.attention_cpu import library
 from mlbackends.model import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends_kernels.attention_cpu import library
 
 pytestmark = pytest.mark.torch
-backend = registry.load("kernels", "flash_cpu").FlashCpu()
+backend = registry.load("mlbackends_kernels", "flash_cpu").FlashCpu()
 built = pytest.mark.skipif(bool(backend.missing_parts()), reason="the library was not built")
 flash: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward

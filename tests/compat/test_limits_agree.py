@@ -11,10 +11,10 @@ import sys
 import psutil
 import pytest
 
-from mlbackends.probes import host as host_probe
-from mlbackends.probes import limits as limits_probe
-from mlbackends.probes import python as python_probe
-from mlbackends.probing.host import Host
+from mlbackends.host.host import Host
+from mlbackends_probes import host as host_probe
+from mlbackends_probes import limits as limits_probe
+from mlbackends_probes import python as python_probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compares with Linux tools")
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import mlbackends
-from mlbackends import fft, flag_store
+from mlbackends import fft
+from mlbackends.switches import store
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
@@ -72,7 +73,7 @@ def test_matmul_refuses_two_types_as_torch_does() -> None:
 
 def test_lowered_precision_is_that_of_rounded_operands() -> None:
     a, b = numbers(33, 65), numbers(65, 17)
-    with flag_store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
+    with store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
         ours = mlbackends.matmul(a, b)
     theirs = a.bfloat16().float().double() @ b.bfloat16().float().double()
     assert (ours.double() - theirs).abs().max() < 1e-5
@@ -226,7 +227,7 @@ def test_einsum_takes_opt_einsum_s_path(strategy: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(package, "contract_path", watched)
     # From left to right this would make a matrix of 200 by 200 numbers.
     operands = [numbers(200, 2), numbers(2, 200), numbers(200, 2)]
-    with flag_store.applied({"opt_einsum.enabled": True, "opt_einsum.strategy": strategy}):
+    with store.applied({"opt_einsum.enabled": True, "opt_einsum.strategy": strategy}):
         ours = mlbackends.einsum("ij,jk,kl->il", *operands)
     assert found == [(strategy, [(1, 2), (0, 1)])]
     assert (ours - torch.einsum("ij,jk,kl->il", *operands)).abs().max() < 1e-2
@@ -295,7 +296,7 @@ def test_multi_head_attention_is_torch_s(dtype: Any, bias: bool, options: dict[s
     close(ours, output)
     close(shares, weights)
     for enabled in (True, False):
-        with flag_store.applied({"mha.fastpath_enabled": enabled}):
+        with store.applied({"mha.fastpath_enabled": enabled}):
             one, none = mlbackends.multi_head_attention(
                 x, x, x, HEADS, *parameters, need_weights=False, **options
             )
@@ -391,9 +392,9 @@ def test_the_classes_of_plan_caches_have_torch_s_methods(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["_LinalgBackend", "_BlasBackend", "_ROCmFABackend"])
 def test_the_members_have_torch_s_names_and_numbers(name: str) -> None:
-    from mlbackends import cuda_preferences
+    from mlbackends.cuda import preferences
 
-    theirs, ours = getattr(torch._C, name), getattr(cuda_preferences, name)
+    theirs, ours = getattr(torch._C, name), getattr(preferences, name)
     assert {each.name: int(each) for each in ours} == {
         each: int(member) for each, member in theirs.__members__.items()
     }
@@ -453,7 +454,7 @@ def test_a_setting_is_refused_with_torch_s_exception(call: Any) -> None:
 def test_a_plan_cache_without_a_device_raises_torch_s_exception(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlbackends.kernels.cuda.runtime.device_count", lambda: 0)
+    monkeypatch.setattr("mlbackends_kernels.cuda.runtime.device_count", lambda: 0)
     with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
         call(torch.backends.cuda)
     with pytest.raises(theirs.type):
@@ -464,10 +465,10 @@ def test_a_plan_cache_without_a_device_raises_torch_s_exception(
 def test_a_library_is_that_of_the_build_in_torch_and_that_of_this_machine_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mlbackends.cuda_preferences._found_by_probe", lambda *_: True)
+    monkeypatch.setattr("mlbackends.cuda.preferences._found_by_probe", lambda *_: True)
     with pytest.raises(RuntimeError, match="compiled with cuBLASLt"):
         torch.backends.cuda.preferred_blas_library("cublaslt")
-    with flag_store.restored("cuda.preferred_blas_library"):
+    with store.restored("cuda.preferred_blas_library"):
         assert mlbackends.cuda.preferred_blas_library("cublaslt").name == "Cublaslt"
 
 
@@ -485,9 +486,9 @@ def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(
 ) -> None:
     if torch.cuda.is_available():
         pytest.skip("torch refuses cuSOLVER on builds without CUDA alone")
-    from mlbackends import cuda_preferences
+    from mlbackends.cuda import preferences
 
-    monkeypatch.setattr(cuda_preferences, "_found_by_probe", lambda *_: False)
+    monkeypatch.setattr(preferences, "_found_by_probe", lambda *_: False)
     before = torch.backends.cuda.preferred_linalg_library()
     for cuda in (torch.backends.cuda, mlbackends.cuda):
         with pytest.raises(RuntimeError, match="Cannot set preferred backend to cuSOLVER"):

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from mlbackends.host.host import Host
+from mlbackends.host.interpreter import ask
+from mlbackends.host.python.packages import normalised
 from mlbackends.model.records import Presence
-from mlbackends.probes import numpy, packages
-from mlbackends.probing.host import Host
-from mlbackends.probing.interpreter import ask
-from mlbackends.probing.packages import normalised
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import numpy, packages
 
 
 def test_the_distributions_are_those_of_importlib_metadata() -> None:

@@ -11,16 +11,17 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import mlbackends  # noqa: E402
-from mlbackends import flag_store  # noqa: E402
-from mlbackends.kernels.attention_cpu import library, owners  # noqa: E402
 from mlbackends.sdpa import attend as attend_module  # noqa: E402
 from mlbackends.sdpa import planned  # noqa: E402
+from mlbackends.switches import store  # noqa: E402
+from mlbackends_kernels.attention_cpu import library, owners  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mlbackends.model.problem import AttentionProblem
     from tests.conftest import FirstArguments
+
+    from mlbackends.model.problem import AttentionProblem
 
 
 def is_built() -> bool:
@@ -59,7 +60,7 @@ def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
 
 
 def anew(*tensors: Any, **options: Any) -> Any:
-    flag_store.changed()
+    store.changed()
     return attend(*tensors, **options)
 
 
@@ -233,7 +234,7 @@ def test_gradients_of_any_lengths_are_the_same_to_the_bit(
     found = [learned(*tensors, **options) for tensors in calls]
     assert len(joined) == 2
     for tensors, seen in zip(calls, found, strict=True):
-        flag_store.changed()
+        store.changed()
         for one, other in zip(seen, learned(*tensors, **options), strict=True):
             same(one, other)
 
@@ -242,7 +243,7 @@ def test_what_is_dropped_is_the_same_forth_and_back(joined: list[AttentionProble
     torch.manual_seed(6)
     wanted = []
     for _ in range(3):
-        flag_store.changed()
+        store.changed()
         wanted.append(learned(Q, K, V, dropout_p=0.5))
     for _ in range(2):
         learned(Q, K, V, dropout_p=0.5)
@@ -262,7 +263,7 @@ def test_the_backend_that_computed_it_differentiates_it_whatever_is_switched_sin
             out.sum().backward()
         return [each.grad for each in tensors]
 
-    flag_store.changed()
+    store.changed()
     wanted = late()
     for _ in range(3):
         for one, other in zip(late(), wanted, strict=True):
@@ -300,7 +301,7 @@ def test_a_backward_pass_uses_the_instruction_set_that_counts_when_it_runs() -> 
 def test_whatever_is_broadcast_or_carried_the_gradients_are_the_same(
     tensors: tuple[Any, ...],
 ) -> None:
-    flag_store.changed()
+    store.changed()
     wanted = learned(*tensors)
     for _ in range(3):
         learned(Q, K, V)
@@ -335,7 +336,7 @@ def test_gradients_by_the_function_are_the_same_and_are_not_recorded() -> None:
     backward: Any = mlbackends.scaled_dot_product_attention_backward
     out, logsumexp = attend(Q, K, V, return_logsumexp=True)
     given = torch.randn(out.shape)
-    flag_store.changed()
+    store.changed()
     wanted = backward(given, Q, K, V, out, logsumexp)
     for _ in range(4):
         for one, other in zip(backward(given, Q, K, V, out, logsumexp), wanted, strict=True):
@@ -351,7 +352,7 @@ def test_gradients_by_the_function_are_the_same_and_are_not_recorded() -> None:
         tensors = [given, Q, K, V, out, logsumexp]
         tensors[place] = torch._neg_view(tensors[place])
         turned = [each.resolve_neg() for each in tensors]
-        flag_store.changed()
+        store.changed()
         expected = backward(*turned).query
         for _ in range(3):
             backward(*turned)
@@ -483,7 +484,7 @@ def test_plain_tensors_inside_of_a_transform_are_as_before() -> None:
     def inside(each: Any) -> Any:
         for _ in range(2):
             seen.append(outcome(Q, K, V))
-            flag_store.changed()
+            store.changed()
         return each * 2
 
     torch.func.vmap(inside)(torch.ones(3))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends import flag_store
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def torchs(name: str) -> Any:
 
 def ours(name: str) -> Any:
     try:
-        return flag_store.read(name)
+        return store.read(name)
     except RuntimeError:
         return RuntimeError
 
@@ -86,7 +86,7 @@ def set_torchs(name: str, value: Any) -> type | None:
 
 def set_ours(name: str, value: Any) -> type | None:
     try:
-        flag_store.write(name, value)
+        store.write(name, value)
     except (RuntimeError, TypeError) as error:
         return type(error)
     return None
@@ -115,7 +115,7 @@ def back_at_the_start() -> Iterator[None]:
 @pytest.mark.usefixtures("back_at_the_start")
 @given(STEPS)
 def test_after_any_steps_every_switch_reads_as_in_torch(steps: list[tuple[str, Any]]) -> None:
-    flag_store.forget()
+    store.forget()
     for name, value in START:
         assert set_torchs(name, value) is None
         assert set_ours(name, value) is None
@@ -179,7 +179,7 @@ def test_a_word_in_the_wrong_case_is_refused_where_torch_only_warns() -> None:
     assert seen
     assert torch.get_float32_matmul_precision() == before
 
-    flag_store.forget()
+    store.forget()
     with pytest.raises(RuntimeError, match="did you mean 'high'"):
         mlbackends.set_float32_matmul_precision("higher")
     assert mlbackends.get_float32_matmul_precision() == "highest"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends import python_native as ours
-from mlbackends.native_overrides import (
+from mlbackends.python_native import (
     call,
     dispatch_keys,
     dsl_registry,
@@ -178,7 +178,7 @@ def test_the_dispatch_keys_are_torchs() -> None:
 
 
 def test_only_the_assignment_is_frozen_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlbackends.flag_store.frozen", lambda: True)
+    monkeypatch.setattr("mlbackends.switches.store.frozen", lambda: True)
     monkeypatch.setitem(
         theirs.m.DSLController.enabled.fset.__globals__, "flags_frozen", lambda: True
     )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends import carrying
-from mlbackends.carrying.planning import Step, plan
-from mlbackends.flag_contradictions import lost
-from mlbackends.flag_files import settings
-from mlbackends.flag_table import FLAGS
+from mlbackends import inject
+from mlbackends.inject.planning import Step, plan
+from mlbackends.switches.conflicts import lost
+from mlbackends.switches.files import settings
+from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.torch
 B = "torch.backends."
 M = f"{B}cuda.matmul."
 BACKWARDS = "overrideable,cudnn_attention,math,efficient_attention,flash_attention"
-HOOK = os.path.join(os.path.dirname(carrying.__file__), "hook", "applying.py")
+HOOK = os.path.join(os.path.dirname(inject.__file__), "hook", "applying.py")
 #: Beside each setting, where the program finds it and what must stand there: not from our table.
 SEEN: tuple[tuple[str, str, object], ...] = (
     ("fp32_precision=ieee", f"{B}fp32_precision", "ieee"),
@@ -325,7 +325,7 @@ def test_pairs_contradict_each_other_before_the_start_exactly_where_they_do_in_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every pair of precision switches, set and read back in a fork of a fresh torch."""
-    monkeypatch.setattr("mlbackends.carrying.planning.refuse_contradictions", lambda values: None)
+    monkeypatch.setattr("mlbackends.inject.planning.refuse_contradictions", lambda values: None)
     cases = [
         {one: first, other: second}
         for at, (one, values) in enumerate(PAIRS)

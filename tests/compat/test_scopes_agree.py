@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mlbackends
-from mlbackends import flag_store
-from mlbackends.flag_table import FLAGS, NOT_IN_FLAGS
+from mlbackends.switches import store
+from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,11 @@ MODULES = sorted({flag.module for flag in FLAGS.values() if flag.inside_flags is
 
 @pytest.fixture(params=SIDES)
 def side(request: pytest.FixtureRequest) -> Iterator[Any]:
-    flag_store.forget()
+    store.forget()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield request.param()
-    flag_store.forget()
+    store.forget()
 
 
 def state(side: Any) -> list[object]:

@@ -13,14 +13,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends import flag_store, sdpa
-from mlbackends.flag_table import FLAGS
+from mlbackends import sdpa
 from mlbackends.model.errors import InvalidProblem
 from mlbackends.sdpa import cuda_surface, dispatch, switches
 from mlbackends.sdpa.params import problem_of
 from mlbackends.sdpa.rules import EVERY, torch_would_choose
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.switches import store
+from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ CLOSE = {
 
 @pytest.fixture(autouse=True)
 def switches_as_found() -> Iterator[None]:
-    with flag_store.restored(*(name for name in FLAGS if "sdp" in name)):
+    with store.restored(*(name for name in FLAGS if "sdp" in name)):
         yield
 
 
@@ -471,7 +472,7 @@ def test_the_result_shares_no_memory_with_the_input() -> None:
 
 @pytest.mark.parametrize("dtype", sorted(CLOSE))
 def test_a_torch_tensor_is_read_without_a_copy(dtype: str) -> None:
-    from mlbackends.kernels.tensors import interchange
+    from mlbackends_kernels.tensors import interchange
 
     tensor = drawn(2, 3, 4, dtype=dtype).transpose(0, 1)
     array = interchange.as_array(tensor)
@@ -494,7 +495,7 @@ def test_numpys_bfloat16_gives_what_torchs_gives() -> None:
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=500)
 def test_rounding_to_bfloat16_is_torchs(pattern: int) -> None:
-    from mlbackends.kernels.tensors import bfloat16
+    from mlbackends_kernels.tensors import bfloat16
 
     number = np.array([pattern], np.uint32).view(np.float32)
     wanted = torch.from_numpy(number).bfloat16()
@@ -517,10 +518,10 @@ def test_the_numbers_of_the_kinds_are_torchs() -> None:
 
 
 def state() -> tuple[list[bool], list[int]]:
-    order = flag_store.read("cuda.sdp_priority_order")
+    order = store.read("cuda.sdp_priority_order")
     assert isinstance(order, tuple)
     names = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
-    return [bool(flag_store.read(f"cuda.{name}_sdp")) for name in names], list(order)
+    return [bool(store.read(f"cuda.{name}_sdp")) for name in names], list(order)
 
 
 def torchs_state() -> tuple[list[bool], list[int]]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.kernels.peers.onednn_graph import PEER
 from mlbackends.model.checked import Ended
-from mlbackends.sdpa.checking import peer_presence
-from mlbackends.sdpa.checking.plan import Plan
-from mlbackends.sdpa.checking.running import check
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify import peer_presence
+from mlbackends.sdpa.verify.plan import Plan
+from mlbackends.sdpa.verify.running import check
+from mlbackends_kernels.peers.onednn_graph import PEER
 
 if TYPE_CHECKING:
     from mlbackends.model.checked import Result

@@ -11,9 +11,9 @@ from mlbackends.audit.comparing import compare
 from mlbackends.audit.examining import examine
 from mlbackends.audit.snapshots import record
 from mlbackends.audit.subjects import report_of
+from mlbackends.host.host import Host
+from mlbackends.host.interpreter import ask
 from mlbackends.model.records import Presence
-from mlbackends.probing.host import Host
-from mlbackends.probing.interpreter import ask
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

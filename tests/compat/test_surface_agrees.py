@@ -2,7 +2,7 @@
 
 Names, signatures and kinds are walked by introspection. Values, freezing and environment variables
 are tried on both sides by sides.py, in a process of its own. A difference must be one that
-mlbackends.deviations lists, and each that is listed here must be seen.
+mlbackends.switches.deviations lists, and each that is listed here must be seen.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mlbackends.deviations import DEVIATIONS
-from mlbackends.flag_table import FLAGS
+from mlbackends.switches.deviations import DEVIATIONS
+from mlbackends.switches.table import FLAGS
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

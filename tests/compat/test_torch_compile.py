@@ -20,11 +20,11 @@ from torch.nn import functional as F  # noqa: N812
 
 import mlbackends
 from mlbackends import fft
-from mlbackends.kernels.bridges import torch_attention
-from mlbackends.kernels.bridges.torch_attention import attention
-from mlbackends.kernels.bridges.torch_compile import compile_graph
 from mlbackends.model.errors import NoBackend
 from mlbackends.sdpa import attend, attend_backward
+from mlbackends_kernels.bridges import torch_attention
+from mlbackends_kernels.bridges.torch_attention import attention
+from mlbackends_kernels.bridges.torch_compile import compile_graph
 
 pytestmark = [
     pytest.mark.torch,

@@ -97,7 +97,7 @@ def test_both_libraries_are_traced_and_the_text_is_the_programs(tmp_path: Path, 
 @pytest.mark.parametrize("tracer", BOTH)
 def test_every_line_keeps_to_the_grammar(tmp_path: Path, tracer: str) -> None:
     _, _, lines = captured(tmp_path, WORK, tracers=(tracer,))
-    leaf = registry.load("tracers", tracer)
+    leaf = registry.load("mlbackends.tracing.formats", tracer)
     for line in bare(lines):
         assert str(leaf.parse(line)) == line
 

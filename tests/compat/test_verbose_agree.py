@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 FORKS = """
 import json, os, sys, torch
 from torch.backends import mkl, mkldnn
-from mlbackends.verbose_scopes import MklVerbose, OnednnVerbose
+from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose
 for line in sys.stdin:
     body, output = json.loads(line)
     child = os.fork()
@@ -233,9 +233,9 @@ def test_a_copy_beside_torchs_own_is_switched_here_alone(
 def test_the_classes_look_the_same(theirs: str, ours: str) -> None:
     import inspect
 
-    import mlbackends.verbose_scopes
+    import mlbackends.tracing.verbose
 
-    scope = getattr(mlbackends.verbose_scopes, ours)
+    scope = getattr(mlbackends.tracing.verbose, ours)
     peer = getattr(torch.backends, theirs).verbose
     assert scope.__name__ == peer.__name__
     assert list(inspect.signature(scope).parameters) == list(inspect.signature(peer).parameters)

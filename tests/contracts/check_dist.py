@@ -13,16 +13,23 @@ import zipfile
 from pathlib import Path, PurePosixPath
 
 PREFIX = "mlbackends-"
+#: The packages of the wheel, and the folder of the tree that each lies in.
+PACKAGES = {
+    "mlbackends": "core",
+    "mlbackends_cli": "cli",
+    "mlbackends_kernels": "kernels",
+    "mlbackends_probes": "probes",
+}
 WANTED_IN_WHEEL = (
     "mlbackends/__init__.py",
     "mlbackends/__main__.py",
     "mlbackends/py.typed",
-    "mlbackends/cli/__init__.py",
-    "mlbackends/kernels/__init__.py",
-    "mlbackends/probes/__init__.py",
+    "mlbackends_cli/__init__.py",
+    "mlbackends_kernels/__init__.py",
+    "mlbackends_probes/__init__.py",
 )
 #: What a wheel for a platform holds and one for any does not.
-COMPILED = ("mlbackends/native/attention.so", "mlbackends/native/trace_shim.so")
+COMPILED = ("mlbackends_kernels/lib/attention.so", "mlbackends_kernels/lib/trace_shim.so")
 WANTED_ENDINGS = (
     ".dist-info/licenses/LICENSE",
     ".data/data/share/bash-completion/completions/backends",
@@ -38,7 +45,7 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
     faults = [
         f"wheel: {top} at the top"
         for top in sorted({PurePosixPath(name).parts[0] for name in names})
-        if top != "mlbackends" and not top.startswith(PREFIX)
+        if top not in PACKAGES and not top.startswith(PREFIX)
     ]
     faults += [f"wheel: no {name}" for name in WANTED_IN_WHEEL if name not in names]
     pages = [
@@ -57,7 +64,7 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
         modules.update(COMPILED)
     elif sys.platform == "linux" and shutil.which("cc"):
         faults.append(f"wheel: {wheel.name}, though there is a C compiler")
-    packed = {name for name in names if name.startswith("mlbackends/")}
+    packed = {name for name in names if PurePosixPath(name).parts[0] in PACKAGES}
     faults += [f"wheel: no {name}" for name in sorted(modules - packed)]
     faults += [f"wheel: {name} is not in git" for name in sorted(packed - modules)]
     return faults
@@ -65,12 +72,9 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
 
 def installed_name(tracked: str) -> str:
     """Return the name that a file in git has in the wheel, or nothing if it is not packed."""
-    top, _, rest = tracked.partition("/")
-    if tracked.startswith(("kernels/builder/", "kernels/native/", "cli/completions/")):
-        return ""
-    if top == "core":
-        return f"mlbackends/{rest}"
-    return f"mlbackends/{tracked}" if top in ("cli", "kernels", "probes") else ""
+    folder, _, rest = tracked.partition("/")
+    package = rest.partition("/")[0]
+    return rest if PACKAGES.get(package) == folder else ""
 
 
 def sdist_faults(sdist: Path, tracked: set[str]) -> list[str]:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from mlbackends.host.host import Host
+from mlbackends.host.recording.recorder import Recording
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
-from mlbackends.probing.host import Host
-from mlbackends.probing.recording import Recording
-from mlbackends.probing.survey import probe_names, survey
+from mlbackends.survey import probe_names, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

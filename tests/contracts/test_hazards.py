@@ -20,12 +20,12 @@ from mlbackends.audit import hazard
 from mlbackends.audit.examining import claimed, examine
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.subjects import report_of
-from mlbackends.deviations import DEVIATIONS
-from mlbackends.flag_names import groups
-from mlbackends.flag_table import FLAGS
 from mlbackends.model import registry
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.probing.survey import all_codes
+from mlbackends.survey import all_codes
+from mlbackends.switches.deviations import DEVIATIONS
+from mlbackends.switches.names import groups
+from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 HOSTS = sorted(folder.parent.name for folder in (ROOT / "hosts").glob("*/host.json"))
 CODES = hazard.codes()
-PROBES = registry.names("probes")
+PROBES = registry.names("mlbackends_probes")
 SHARED = {
     # Which limit it is decides: a quota, a mask, or the number of processes.
     ("limits", "limit-below-hardware"),
@@ -230,7 +230,9 @@ def with_junk(host: str, value: Any) -> Report:
     base = report(host)
     probes = {}
     for name, told in base.probes.items():
-        facts = dict.fromkeys((fact.name for fact in registry.load("probes", name).FACTS), value)
+        facts = dict.fromkeys(
+            (fact.name for fact in registry.load("mlbackends_probes", name).FACTS), value
+        )
         probes[name] = msgspec.structs.replace(told, facts=facts)
     return msgspec.structs.replace(base, probes=probes)
 
@@ -255,7 +257,7 @@ TREES = st.recursive(
 def test_any_facts_are_examined(data: st.DataObject) -> None:
     base = report("stale-conda-workstation")
     probe = data.draw(st.sampled_from(sorted(base.probes)))
-    names = [fact.name for fact in registry.load("probes", probe).FACTS]
+    names = [fact.name for fact in registry.load("mlbackends_probes", probe).FACTS]
     facts = data.draw(st.dictionaries(st.sampled_from(names), TREES)) if names else {}
     told = msgspec.structs.replace(base.probes[probe], facts=facts)
 

@@ -64,7 +64,7 @@ def test_no_probe_fails_on_a_recorded_machine(name: str) -> None:
 
 def told_by(report: Report, name: str) -> Any:
     """Return the value under a dotted name; None where the machine has none."""
-    probe = registry.load("probes", name.partition(".")[0])
+    probe = registry.load("mlbackends_probes", name.partition(".")[0])
     try:
         return value(report, name, tuple(fact.name for fact in probe.FACTS))
     except NoValue:

@@ -1,63 +1,107 @@
-"""The package is put together as it should be, and its layers hold."""
+"""The packages are put together as they should be, and their layers hold."""
 
 from __future__ import annotations
 
 import ast
 import importlib.metadata
-import importlib.util
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import mlbackends
+import mlbackends_cli
+import mlbackends_kernels
+import mlbackends_probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("cli", "core", "kernels", "probes")
+#: Each package, and the folder of the tree that it lies in.
+PACKAGES: dict[ModuleType, str] = {
+    mlbackends: "core",
+    mlbackends_cli: "cli",
+    mlbackends_kernels: "kernels",
+    mlbackends_probes: "probes",
+}
 #: Where the leaves grow: each file right in one of these folders is one.
 REGISTRIES = (
-    "mlbackends.probes",
-    "mlbackends.kernels",
-    "mlbackends.kernels.peers",
-    "mlbackends.tracers",
+    "mlbackends_probes",
+    "mlbackends_kernels",
+    "mlbackends_kernels.peers",
+    "mlbackends.tracing.formats",
     "mlbackends.audit.hazards",
-    "mlbackends.device_kinds",
-    "mlbackends.cli.outcomes",
-    "mlbackends.cli.render",
+    "mlbackends.audit.device_kinds",
+    "mlbackends_cli.outcomes",
+    "mlbackends_cli.render",
     "mlbackends.tracing.views",
     "mlbackends.tracing.findings",
     "mlbackends.tracing.exports",
 )
+#: The public names of torch.backends that are modules, and what belongs to them.
+TORCH_NAMES = frozenset({
+    "__main__", "cpu", "cuda", "cudnn", "cusparselt", "fft", "jit", "kleidiai", "mha", "miopen", "mkl",
+    "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "python_native", "quantized", "testing", "xeon",
+    "xnnpack",
+})  # fmt: skip
+#: The rooms of `mlbackends` beside torch's names.
+ROOMS = frozenset({
+    "audit", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey", "switches",
+    "tracing",
+})  # fmt: skip
+TORCH = "torch's names"
+#: Our bindings of CUDA's libraries, which give way to NVIDIA's own; nothing may be added here.
+IN_A_CIRCLE = frozenset(
+    f"mlbackends_kernels.cuda.{name}" for name in ("cublas", "device_array", "gemm", "strided_copy")
+)
+#: Packages whose `__init__` is the public address of what its files define.
+PUBLIC_NAMESPACES = frozenset({"mlbackends.sdpa"})
+#: Which room may import which, at the top of a file or in a function.
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "model": frozenset(),
+    "host": frozenset({"model"}),
+    "libraries": frozenset({"model", "host"}),
+    "isolation": frozenset({"model", "host"}),
+    "launch": frozenset({"model", "host"}),
+    "survey": frozenset({"model", "host", "isolation"}),
+    "switches": frozenset({"model", "host", "survey"}),
+    TORCH: frozenset({"model", "host", "libraries", "launch", "survey", "switches", "sdpa", "audit"}),
+    "inject": frozenset({"model", "host", "switches"}),
+    "sdpa": frozenset({"model", "host", "libraries", "isolation", "survey", "switches", TORCH}),
+    "audit": frozenset({"model", "host", "libraries", "survey", "switches"}),
+    "tracing": frozenset({"model", "host", "libraries", "isolation", "launch", "inject", "survey", TORCH}),
+    "mlbackends_probes": frozenset({"model", "host", "libraries"}),
+    "mlbackends_kernels": frozenset({"model", "host", "libraries", "isolation", "switches", "sdpa", TORCH}),
+    "mlbackends_cli": frozenset({*ROOMS, TORCH}),
+}  # fmt: skip
 
 
 def sources() -> Iterator[tuple[str, Path]]:
-    """Yield each module of the installed package, and its file."""
-    package = Path(str(mlbackends.__file__)).parent
-    for folder, folders, files in os.walk(package, followlinks=True):
-        folders[:] = sorted(set(folders) - {"__pycache__", "builder", "completions"})
-        for file in sorted(files):
-            if file.endswith(".py"):
-                path = Path(folder, file)
-                parts = ("mlbackends", *path.relative_to(package).with_suffix("").parts)
-                yield ".".join(parts).removesuffix(".__init__"), path
+    """Yield each module of the installed packages, and its file."""
+    for package in PACKAGES:
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            parts = (package.__name__, *path.relative_to(folder).with_suffix("").parts)
+            yield ".".join(parts).removesuffix(".__init__"), path
+
+
+def imported(node: ast.AST) -> set[str]:
+    """Return the full name of each thing that a statement imports."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        # A relative import keeps its dots, and so matches no allowed name.
+        module = "." * node.level + (node.module or "")
+        return {f"{module}.{alias.name}" for alias in node.names}
+    return set()
 
 
 def imports(path: Path) -> set[str]:
     """Return the full name of each thing that a file imports, at the top or in a function."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            # A relative import keeps its dots, and so matches no allowed name.
-            module = "." * node.level + (node.module or "")
-            found |= {f"{module}.{alias.name}" for alias in node.names}
-    return found
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {name for node in ast.walk(tree) for name in imported(node)}
 
 
 def below(name: str, package: str) -> bool:
@@ -89,64 +133,130 @@ def importers(package: str) -> set[str]:
     return {name for name, used in IMPORTS.items() if any(below(use, package) for use in used)}
 
 
-def test_the_walk_sees_the_whole_package() -> None:
-    assert {"mlbackends", "mlbackends.model", "mlbackends.probes", "mlbackends.kernels"} <= set(
+def room(name: str) -> str:
+    """Return the room that a module of ours belongs to, "" where it is no module of ours."""
+    package, _, rest = name.partition(".")
+    if package not in {each.__name__ for each in PACKAGES}:
+        return ""
+    if package != "mlbackends":
+        return package
+    part = rest.partition(".")[0]
+    return part if part in ROOMS else TORCH if part in TORCH_NAMES else ""
+
+
+def module_of(name: str) -> str:
+    """Return the module that a full name is, or is defined in; "" where it is none of ours."""
+    return name if name in PATHS else name.rpartition(".")[0] * (name.rpartition(".")[0] in PATHS)
+
+
+def cycles() -> list[set[str]]:
+    """Return the sets of files that import each other, in a circle of any length.
+
+    The package itself is left out: whoever imports a file below it has imported it already.
+    """
+    packages = {package.__name__ for package in PACKAGES}
+    edges = {
+        name: {module_of(use) for use in used} - {"", name, *packages}
+        for name, used in IMPORTS.items()
+        if name not in packages
+    }
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            for use in edges.get(left.pop(), ()):
+                if use not in found:
+                    found.add(use)
+                    left.append(use)
+        return found
+
+    reach = {name: reached(name) for name in edges}
+    circles = {
+        frozenset(other for other in reach[name] if name in reach.get(other, ()))
+        for name in edges
+        if name in reach[name]
+    }
+    return [set(circle) for circle in circles]
+
+
+def test_the_walk_sees_all_packages() -> None:
+    assert {"mlbackends.model.records", "mlbackends_probes.cpu", "mlbackends_cli.main"} <= set(
         IMPORTS
     )
+    assert "mlbackends_kernels.math" in IMPORTS
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_is_no_package_of_its_own(name: str) -> None:
-    found = importlib.util.find_spec(name)
-    places = [found.origin, *(found.submodule_search_locations or ())] if found else []
-    assert not [place for place in places if place and Path(place).is_relative_to(ROOT)]
-    assert name not in sys.modules
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_an_import_names_the_file(package: ModuleType) -> None:
+    folder = ROOT / PACKAGES[package] / package.__name__
+    installed = Path(str(package.__file__)).resolve()
+
+    assert (folder / "__init__.py").is_file()
+    assert installed.name == "__init__.py"
+    assert installed.parent.name == folder.name
 
 
-def test_an_install_adds_only_the_package_its_metadata_and_shared_files() -> None:
+def test_an_install_adds_the_four_packages_their_metadata_and_shared_files() -> None:
     files = importlib.metadata.files("mlbackends")
     assert files
     inside = {file.parts[0] for file in files if ".." not in file.parts}
-    tops = {top for top in inside if not top.startswith("mlbackends-")} - {"mlbackends"}
+    tops = {top for top in inside if not top.startswith("mlbackends-")}
+    tops -= {package.__name__ for package in PACKAGES}
     assert tops <= {"_editable_impl_mlbackends.pth", "_mlbackends.pth"}
     outside = {file.parts[file.parts.count("..")] for file in files if ".." in file.parts}
     assert outside <= {"bin", "Scripts", "share"}
-
-
-def test_the_folder_of_an_editable_install_holds_one_package() -> None:
-    folder = ROOT / "build" / "editable"
-    if not folder.is_dir():
-        pytest.skip("not an editable install")
-    assert os.listdir(folder) == ["mlbackends"]
 
 
 def test_the_version_is_the_installed_one() -> None:
     assert mlbackends.__version__ == importlib.metadata.version("mlbackends")
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_package_has_a_marker_for_type_checkers() -> None:
     assert (Path(str(mlbackends.__file__)).parent / "py.typed").is_file()
 
 
-def test_no_import_is_relative_or_by_a_folder_name() -> None:
+def test_no_import_is_relative() -> None:
+    assert not {f"{name}: {use}" for name, used in IMPORTS.items() for use in used if use[0] == "."}
+
+
+def test_beside_torch_names_there_are_only_rooms() -> None:
+    top = {name.split(".")[1] for name in PATHS if name.startswith("mlbackends.")}
+
+    assert top <= ROOMS | TORCH_NAMES
+    assert top >= ROOMS
+
+
+@pytest.mark.parametrize("name", sorted(MAY_IMPORT))
+def test_a_room_imports_only_what_it_may(name: str) -> None:
     bad = {
-        f"{name}: {use}"
-        for name, used in IMPORTS.items()
+        f"{importer}: {use}"
+        for importer, used in IMPORTS.items()
+        if room(importer) == name and importer != "mlbackends.__main__"
         for use in used
-        if use.startswith(".") or use.split(".")[0] in FOLDERS
+        if room(use) and room(use) != name and room(use) not in MAY_IMPORT[name]
     }
     assert not bad
 
 
-def test_the_model_imports_nothing_of_ours_but_the_model() -> None:
-    bad = {
-        f"{name}: {use}"
-        for name, used in IMPORTS.items()
-        if below(name, "mlbackends.model")
-        for use in used
-        if below(use, "mlbackends") and not below(use, "mlbackends.model")
-    }
-    assert not bad
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert not [names for names in cycles() if not names <= IN_A_CIRCLE]
+
+
+def test_no_file_only_hands_on() -> None:
+    """A file that imports and defines nothing is an address that somebody has to look behind."""
+    bad = set()
+    for name, path in PATHS.items():
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        statements = [node for node in body if not isinstance(node, ast.Expr)]
+        hands_on = statements and all(
+            isinstance(node, ast.Import | ast.ImportFrom)
+            or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+            for node in statements
+        )
+        if hands_on and room(name) != TORCH:
+            bad.add(name)
+    assert bad <= PUBLIC_NAMESPACES
 
 
 def test_nothing_imports_a_leaf() -> None:
@@ -163,18 +273,18 @@ def test_nothing_imports_a_leaf() -> None:
 def test_the_engines_know_nothing_of_the_command_line() -> None:
     bad = {
         name
-        for name in importers("mlbackends.cli")
-        if not below(name, "mlbackends.cli") and name != "mlbackends.__main__"
+        for name in importers("mlbackends_cli")
+        if not below(name, "mlbackends_cli") and name != "mlbackends.__main__"
     }
     assert not bad
 
 
 def test_only_the_command_line_imports_click() -> None:
-    assert all(below(name, "mlbackends.cli") for name in importers("click"))
+    assert all(below(name, "mlbackends_cli") for name in importers("click"))
 
 
 def test_only_the_table_and_the_terminal_import_rich() -> None:
-    assert importers("rich") <= {"mlbackends.cli.render.table", "mlbackends.cli.terminal"}
+    assert importers("rich") <= {"mlbackends_cli.render.table", "mlbackends_cli.terminal"}
 
 
 def test_only_the_parquet_export_imports_pyarrow() -> None:
@@ -183,4 +293,4 @@ def test_only_the_parquet_export_imports_pyarrow() -> None:
 
 @pytest.mark.parametrize("heavy", ["cuda", "jax", "numpy", "torch"])
 def test_only_kernels_import_what_computes(heavy: str) -> None:
-    assert all(below(name, "mlbackends.kernels") for name in importers(heavy))
+    assert all(below(name, "mlbackends_kernels") for name in importers(heavy))

@@ -38,7 +38,7 @@ def loaded(*arguments: str) -> set[str]:
     program = (
         "import sys; before = set(sys.modules)\n"
         f"sys.argv = ['backends', *{arguments!r}]\n"
-        "from mlbackends.cli import run\n"
+        "from mlbackends_cli import run\n"
         "try: run()\n"
         "except SystemExit: pass\n"
         "print('\\n', *sorted(set(sys.modules) - before), file=sys.stderr)"
@@ -56,7 +56,7 @@ def tops(modules: set[str]) -> set[str]:
 
 
 def test_version_loads_nothing_but_the_package() -> None:
-    assert loaded("--version") == {"mlbackends", "mlbackends.cli"}
+    assert loaded("--version") == {"mlbackends", "mlbackends_cli"}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_explaining_who_computes_attention_loads_no_array_and_nothing_heavy(devi
 
     assert tops(modules) == set()
     assert not modules & {"subprocess", "json", "tempfile", "pathlib", "dataclasses", "ml_dtypes"}
-    assert not {name for name in modules if name.startswith("mlbackends.probing")}
+    assert not {name for name in modules if name.startswith("mlbackends.host")}
 
 
 def test_the_full_page_loads_rich_and_nothing_else_that_is_heavy() -> None:
@@ -90,7 +90,7 @@ def test_the_full_page_loads_rich_and_nothing_else_that_is_heavy() -> None:
 
 
 def test_help_imports_no_command() -> None:
-    commands = {name for name in loaded("--help") if name.startswith("mlbackends.cli.commands.")}
+    commands = {name for name in loaded("--help") if name.startswith("mlbackends_cli.commands.")}
 
     assert commands == set()
 
@@ -98,7 +98,7 @@ def test_help_imports_no_command() -> None:
 def test_a_named_probe_imports_no_other() -> None:
     probes = {name for name in loaded("info", "cpu", "--depth", "found") if ".probes." in name}
 
-    assert probes == {"mlbackends.probes.cpu"}
+    assert probes == {"mlbackends_probes.cpu"}
 
 
 def test_importing_the_library_loads_no_record() -> None:
@@ -149,10 +149,10 @@ def test_reading_a_switch_loads_the_switches_alone() -> None:
 def test_reading_every_switch_loads_nothing_heavy() -> None:
     program = """
 import mlbackends
-from mlbackends.flag_table import FLAGS, PROBED
+from mlbackends.switches.table import FLAGS, PROBED
 for name, flag in FLAGS.items():
     if flag.default is not PROBED:
-        mlbackends.flag_store.read(name)
+        mlbackends.switches.store.read(name)
         if flag.reached == "attribute":
             place = mlbackends
             for part in name.split("."):
@@ -170,9 +170,9 @@ with mlbackends.cudnn.flags(enabled=True, benchmark_limit=None), mlbackends.mkld
 def test_a_switch_that_the_machine_decides_loads_no_framework() -> None:
     program = """
 import mlbackends
-from mlbackends.flag_table import FLAGS
+from mlbackends.switches.table import FLAGS
 for name in FLAGS:
-    mlbackends.flag_store.read(name)
+    mlbackends.switches.store.read(name)
 """
     assert modules_of(program) & {"numpy", "rich", "torch", "opt_einsum", "logging"} == set()
 

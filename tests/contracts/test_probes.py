@@ -12,16 +12,16 @@ import jsonschema
 import msgspec
 import pytest
 
-from mlbackends.cli import catalogue
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.declared import facts_of
 from mlbackends.model.records import Finding, Presence, Report
 from mlbackends.model.schema import report_schema
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import all_codes, survey
+from mlbackends.survey import all_codes, survey
+from mlbackends_cli import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
-PROBES = registry.names("probes")
+PROBES = registry.names("mlbackends_probes")
 SOURCES = [
     path
     for folder in ("core", "kernels", "probes")
@@ -42,7 +42,7 @@ def live() -> Report:
 
 @pytest.mark.parametrize("name", PROBES)
 def test_a_docstring_says_what_is_found_and_from_where(name: str) -> None:
-    text = registry.load("probes", name).__doc__ or ""
+    text = registry.load("mlbackends_probes", name).__doc__ or ""
 
     assert re.match(r"[^:\n]+: [^\n]+\.\n", text), "first line: 'Label: what it is.'"
     for paragraph in ("Finds:", "Source:"):
@@ -51,7 +51,7 @@ def test_a_docstring_says_what_is_found_and_from_where(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBES)
 def test_facts_are_declared_once_in_words(name: str) -> None:
-    declared = getattr(registry.load("probes", name), "FACTS", ())
+    declared = getattr(registry.load("mlbackends_probes", name), "FACTS", ())
     names = [fact.name for fact in declared]
 
     assert len(names) == len(set(names))
@@ -63,7 +63,7 @@ def test_facts_are_declared_once_in_words(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBES)
 def test_the_summary_names_declared_facts(name: str) -> None:
-    module = registry.load("probes", name)
+    module = registry.load("mlbackends_probes", name)
     for item in getattr(module, "SUMMARY", ()):
         template = item if "{" in item else f"{{{item}}}"
         fields = {field for _, field, _, _ in string.Formatter().parse(template) if field}
@@ -72,7 +72,7 @@ def test_the_summary_names_declared_facts(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBES)
 def test_what_is_usual_is_a_value_of_a_fact_that_the_summary_shows(name: str) -> None:
-    module = registry.load("probes", name)
+    module = registry.load("mlbackends_probes", name)
     for fact, value in getattr(module, "USUAL", {}).items():
         msgspec.convert(value, facts_of(name)[fact].kind, strict=True)
         assert any(f"{{{fact}}}" in item or item == fact for item in module.SUMMARY)
@@ -87,7 +87,7 @@ def test_a_group_is_one_that_the_page_shows(name: str) -> None:
 def test_an_empty_machine_is_no_error(name: str, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
 
-    finding = registry.load("probes", name).find(Host(str(tmp_path)))
+    finding = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
 
     assert isinstance(finding, Finding)
     assert not finding.libraries

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends import answers, cudnn, flag_store
+from mlbackends import cudnn
 from mlbackends.cudnn import rnn
+from mlbackends.survey import availability
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def a_fresh_start() -> Iterator[None]:
-    flag_store.forget()
+    store.forget()
     yield
-    flag_store.forget()
+    store.forget()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def a_fresh_start() -> Iterator[None]:
 def test_the_version_is_cudnns_own_number(
     said: str, number: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "version", lambda name: said if name == "cudnn" else "1.2.3")
+    monkeypatch.setattr(availability, "version", lambda name: said if name == "cudnn" else "1.2.3")
 
     assert cudnn.version() == number
 
@@ -53,7 +55,7 @@ def tensor(device: object, dtype: str = "float32") -> Any:
 def test_a_tensor_is_acceptable_on_a_gpu_in_three_types(
     device: object, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "opens", lambda _: True)
+    monkeypatch.setattr(availability, "opens", lambda _: True)
     on_gpu = "cuda" in str(device)
 
     fits = cudnn.is_acceptable(tensor(device, dtype))
@@ -62,7 +64,7 @@ def test_a_tensor_is_acceptable_on_a_gpu_in_three_types(
 
 
 def test_a_disabled_cudnn_accepts_nothing_and_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "opens", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(availability, "opens", lambda _: pytest.fail("asked"))
     cudnn.enabled = False
 
     assert cudnn.is_acceptable(tensor("cuda:0")) is False
@@ -71,7 +73,7 @@ def test_a_disabled_cudnn_accepts_nothing_and_asks_nobody(monkeypatch: pytest.Mo
 def test_a_missing_cudnn_is_warned_of_for_a_tensor_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answers, "opens", lambda _: False)
+    monkeypatch.setattr(availability, "opens", lambda _: False)
 
     with pytest.warns(UserWarning, match="cuDNN was not found") as caught:
         assert cudnn.is_acceptable(tensor("cuda:0")) is False
@@ -89,7 +91,7 @@ def test_what_is_no_tensor_is_an_attribute_error(thing: Any) -> None:
 def test_the_limit_of_the_benchmark_is_ten_where_cudnn_is(
     found: bool, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "is_found", lambda _: found)
+    monkeypatch.setattr(availability, "is_found", lambda _: found)
 
     assert cudnn.benchmark_limit == limit
     with cudnn.flags(enabled=True, benchmark_limit=3):
@@ -117,7 +119,7 @@ def test_what_must_not_be_pickled_comes_back_empty() -> None:
 
 
 def test_a_dropout_state_needs_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "is_available", lambda _: False)
+    monkeypatch.setattr(availability, "is_available", lambda _: False)
     with pytest.raises(AssertionError, match="no CUDA device"):
         rnn.init_dropout_state(0.5, True, 0, {})
 
@@ -125,7 +127,7 @@ def test_a_dropout_state_needs_a_device(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_dropout_state_is_made_once_and_without_dropout_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answers, "is_available", lambda _: True)
+    monkeypatch.setattr(availability, "is_available", lambda _: True)
     states: dict[str, rnn.Unserializable] = {}
 
     assert rnn.init_dropout_state(0.0, True, 0, states) is None

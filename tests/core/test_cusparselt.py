@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends import answers, cusparselt
+from mlbackends import cusparselt
+from mlbackends.survey import availability
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from mlbackends import answers, cusparselt
 def test_the_version_is_a_number_that_tells_the_highest_algorithm(
     said: str, number: int | None, algorithm: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "version", lambda name: said if name == "cusparselt" else "")
+    monkeypatch.setattr(availability, "version", lambda name: said if name == "cusparselt" else "")
 
     assert cusparselt.version() == number
     assert cusparselt.get_max_alg_id() == algorithm
@@ -30,6 +31,6 @@ def test_the_version_is_a_number_that_tells_the_highest_algorithm(
 
 @pytest.mark.parametrize("opens", [True, False])
 def test_it_is_available_where_it_opens(opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "opens", lambda _: opens)
+    monkeypatch.setattr(availability, "opens", lambda _: opens)
 
     assert cusparselt.is_available() is opens

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from mlbackends import flag_store, mha
+from mlbackends import mha
+from mlbackends.switches import store
 
 
 def test_the_fast_path_is_allowed_and_forbidden() -> None:
-    with flag_store.restored("mha.fastpath_enabled"):
+    with store.restored("mha.fastpath_enabled"):
         mha.set_fastpath_enabled(False)
         assert mha.get_fastpath_enabled() is False
     assert mha.get_fastpath_enabled() is True

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends import answers, mps
+from mlbackends import mps
 from mlbackends.model.records import Device, Presence, ProbeReport
+from mlbackends.survey import availability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def test_a_mac_is_as_new_as_it_says(
 def test_a_device_tells_its_name_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("mps", 0, name="Apple M3 Max", facts={"cores": 40})
     report = ProbeReport(presence=Presence.USABLE, devices=(device,))
-    monkeypatch.setattr(answers, "asked", lambda _: report)
+    monkeypatch.setattr(availability, "asked", lambda _: report)
 
     assert (mps.get_name(), mps.get_core_count()) == ("Apple M3 Max", 40)
 
@@ -74,7 +75,7 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     report = ProbeReport(presence=Presence.USABLE, devices=(Device("mps", 0, name="GPU"),))
-    monkeypatch.setattr(answers, "asked", lambda _: report)
+    monkeypatch.setattr(availability, "asked", lambda _: report)
 
     with pytest.raises(RuntimeError, match="number of its cores"):
         mps.get_core_count()
@@ -84,7 +85,7 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
 def test_without_a_device_a_question_about_it_is_an_attribute_error(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "asked", lambda _: ProbeReport(presence=Presence.ABSENT))
+    monkeypatch.setattr(availability, "asked", lambda _: ProbeReport(presence=Presence.ABSENT))
 
     with pytest.raises(AttributeError, match="no Metal device"):
         getattr(mps, name)()

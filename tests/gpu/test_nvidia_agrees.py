@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.model.records import Device, Presence, Report
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

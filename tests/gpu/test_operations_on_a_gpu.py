@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import mlbackends
-from mlbackends import fft, flag_store
+from mlbackends import fft
+from mlbackends.switches import store
 
 np = pytest.importorskip("numpy")
 pytestmark = [
@@ -28,7 +29,7 @@ def numbers(*shape: int, dtype: str = "f4") -> Any:
 
 
 def on_device(array: Any) -> Any:
-    from mlbackends.kernels.cuda.device_array import on_device as put
+    from mlbackends_kernels.cuda.device_array import on_device as put
 
     return put(array)
 
@@ -44,7 +45,7 @@ def worst(got: Any, expected: Any) -> float:
     [("f2", 2e-3), ("f4", 2e-6), ("f8", 1e-14), ("c8", 2e-6), ("c16", 1e-14)],
 )
 def test_products_are_those_of_the_host(library: str, dtype: str, tolerance: float) -> None:
-    with flag_store.applied({"cuda.preferred_blas_library": library}):
+    with store.applied({"cuda.preferred_blas_library": library}):
         for a, b in (((64, 96), (96, 32)), ((3, 5, 7), (7, 9)), ((2, 1, 8, 16), (4, 16, 8))):
             left, right = numbers(*a, dtype=dtype), numbers(*b, dtype=dtype)
             wide = "f8" if "f" in dtype else "c16"
@@ -67,7 +68,7 @@ def test_tf32_is_less_exact_and_ieee_is_exact(library: str) -> None:
             f"{PREFIX}fp32_precision": word,
             "cuda.preferred_blas_library": library,
         }
-        with flag_store.applied(settings):
+        with store.applied(settings):
             found[word] = worst(mlbackends.matmul(on_device(a), on_device(a)), expected)
     assert found["ieee"] < 1e-5 < found["tf32"] < 1e-2
 
@@ -76,7 +77,7 @@ def test_tf32_is_less_exact_and_ieee_is_exact(library: str) -> None:
 def test_every_reduction_of_float16_is_right(setting: Any) -> None:
     a = numbers(16, 8192, dtype="f2")
     expected = a.astype("f8") @ a.T.astype("f8")
-    with flag_store.applied({REDUCTION: setting}):
+    with store.applied({REDUCTION: setting}):
         result = mlbackends.matmul(on_device(a), on_device(np.ascontiguousarray(a.T)))
     assert worst(result, expected) < 2e-3
 
@@ -84,7 +85,7 @@ def test_every_reduction_of_float16_is_right(setting: Any) -> None:
 @pytest.mark.parametrize("size", [0, 1 << 16, 32 << 20])
 def test_any_workspace_does(size: int) -> None:
     a = numbers(256, 256)
-    with flag_store.applied({"cuda.cublas_workspace_size": size}):
+    with store.applied({"cuda.cublas_workspace_size": size}):
         assert worst(mlbackends.matmul(on_device(a), on_device(a)), a @ a) < 1e-5
 
 

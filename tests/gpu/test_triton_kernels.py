@@ -18,8 +18,8 @@ LIMITS = {"float16": 4e-3, "float32": 1e-5}
 @pytest.fixture(autouse=True)
 def _device() -> None:
     pytest.importorskip("triton")
-    from mlbackends.kernels.cuda import runtime
-    from mlbackends.kernels.triton.presence import missing_parts
+    from mlbackends_kernels.cuda import runtime
+    from mlbackends_kernels.triton.presence import missing_parts
 
     if not runtime.device_count():
         pytest.skip("no CUDA device")
@@ -48,10 +48,10 @@ def attended(query: Any, key: Any, value: Any, shift: int | None) -> np.ndarray[
 def test_attention_on_a_device_agrees_with_float64(dtype: str, width: int, causal: bool) -> None:
     import numpy as np
 
-    from mlbackends.kernels.cuda.device_array import on_device
-    from mlbackends.kernels.flash_triton import FlashTriton
     from mlbackends.model.problem import AttentionProblem
     from mlbackends.sdpa.describe import describe, device_of
+    from mlbackends_kernels.cuda.device_array import on_device
+    from mlbackends_kernels.flash_triton import FlashTriton
 
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((2, 6, 333, width)).astype(dtype)
@@ -71,8 +71,8 @@ def test_attention_on_a_device_agrees_with_float64(dtype: str, width: int, causa
 def test_a_product_on_a_device_agrees_with_float64(dtype: str) -> None:
     import numpy as np
 
-    from mlbackends.kernels.cuda.device_array import on_device
-    from mlbackends.kernels.operations import bmm
+    from mlbackends_kernels.cuda.device_array import on_device
+    from mlbackends_kernels.operations import bmm
 
     rng = np.random.default_rng(1)
     left = rng.standard_normal((5, 300, 70)).astype(dtype)

@@ -14,8 +14,8 @@ import msgspec
 
 from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.host.host import Host
+from mlbackends.survey import survey
 
 HOSTS = Path(__file__).resolve().parent
 
@@ -46,7 +46,7 @@ def lasting(report: Report) -> dict[str, Any]:
         for field in _OF_THE_PROBE:
             probe.pop(field, None)
         roles = {
-            fact.name: fact.role for fact in getattr(registry.load("probes", name), "FACTS", ())
+            fact.name: fact.role for fact in getattr(registry.load("mlbackends_probes", name), "FACTS", ())
         }
         for fact in list(probe.get("facts", {})):
             if roles.get(fact) == "volatile":

@@ -27,7 +27,7 @@ _BEFORE = """
 import json
 import numpy as np
 import mlbackends
-from mlbackends.kernels.cuda.device_array import on_device
+from mlbackends_kernels.cuda.device_array import on_device
 rng = np.random.default_rng(7)
 def tell(thing): print(json.dumps(thing))
 def error_of(call):

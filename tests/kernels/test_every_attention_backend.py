@@ -16,12 +16,12 @@ from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.kernels.attention_cpu import library
-from mlbackends.kernels.tensors import bfloat16, dropping
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import backends
+from mlbackends_kernels.attention_cpu import library
+from mlbackends_kernels.tensors import bfloat16, dropping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

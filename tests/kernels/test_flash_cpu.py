@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends.kernels.attention_cpu import forward, library, threads
-from mlbackends.kernels.attention_math.forward import attend as attend_plainly
-from mlbackends.kernels.tensors import bfloat16
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
+from mlbackends_kernels.attention_cpu import forward, library, threads
+from mlbackends_kernels.attention_math.forward import attend as attend_plainly
+from mlbackends_kernels.tensors import bfloat16
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-backend = registry.load("kernels", "flash_cpu").FlashCpu()
+backend = registry.load("mlbackends_kernels", "flash_cpu").FlashCpu()
 HOOK = Path(__file__).resolve().parents[2] / "kernels" / "builder" / "hook.py"
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: Relative distance of a number to the next.
@@ -473,7 +473,7 @@ BEFORE = """
 import os, sys, signal, time
 import numpy as np
 import mlbackends
-from mlbackends.kernels.attention_cpu import forward, library, threads
+from mlbackends_kernels.attention_cpu import forward, library, threads
 forward.worth = lambda operations, moved: 4
 random = np.random.default_rng(0)
 x = random.standard_normal((1, 4, 200, 32)).astype("f4")

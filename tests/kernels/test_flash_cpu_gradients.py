@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlbackends.kernels.attention_cpu import forward, gradients, library
-from mlbackends.kernels.tensors import bfloat16, dropping
 from mlbackends.model import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends_kernels.attention_cpu import forward, gradients, library
+from mlbackends_kernels.tensors import bfloat16, dropping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-backend = registry.load("kernels", "flash_cpu").FlashCpu()
+backend = registry.load("mlbackends_kernels", "flash_cpu").FlashCpu()
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: Relative distance of a number to the next.
 STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}

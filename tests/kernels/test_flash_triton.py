@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.kernels.flash_triton import FlashTriton
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends.native_overrides import dsls
+from mlbackends.python_native import dsls
 from mlbackends.sdpa.dispatch import choose
+from mlbackends_kernels.flash_triton import FlashTriton
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,7 +165,7 @@ def test_switching_triton_off_takes_it_out_of_dispatch() -> None:
 
 INTERPRETED = """
 import math
-from mlbackends.kernels.triton.operands import Operand
+from mlbackends_kernels.triton.operands import Operand
 from mlbackends.sdpa import SDPBackend
 # What the interpreter asks of a tensor, beside its address.
 for name in ("untyped_storage", "cpu"):

@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends.kernels.attention_math import rows
-from mlbackends.kernels.tensors import bfloat16, interchange
 from mlbackends.model import registry
 from mlbackends.model.errors import MlBackendsError, NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
+from mlbackends_kernels.attention_math import rows
+from mlbackends_kernels.tensors import bfloat16, interchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-backend = registry.load("kernels", "math").Math()
+backend = registry.load("mlbackends_kernels", "math").Math()
 FLOATS = ("float64", "float32", "float16")
 sizes = st.integers(1, 4)
 
@@ -266,7 +266,7 @@ WITHOUT_NUMPY = """
 import sys
 sys.modules["numpy"] = None
 import mlbackends
-from mlbackends.kernels.tensors import interchange
+from mlbackends_kernels.tensors import interchange
 from mlbackends.model.errors import MlBackendsError
 x = memoryview(bytes(64)).cast("f", (4, 4))
 def say(function, *tensors):

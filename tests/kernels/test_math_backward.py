@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.kernels.attention_math import backward, rows
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends_kernels.attention_math import backward, rows
 
 if TYPE_CHECKING:
     from mlbackends.sdpa.backend import Gradients
 
-backend = registry.load("kernels", "math").Math()
+backend = registry.load("mlbackends_kernels", "math").Math()
 sizes = st.integers(1, 4)
 
 

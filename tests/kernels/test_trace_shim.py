@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mlbackends.probing.elf import read_elf
+from mlbackends.libraries.elf import read_elf
 
 if sys.platform != "linux":
     pytest.skip("the shim is Linux's", allow_module_level=True)

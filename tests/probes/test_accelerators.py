@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.probes import ascend, gaudi, mtia, neuron, npu, tpu
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import ascend, gaudi, mtia, neuron, npu, tpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,7 +243,7 @@ def test_mtia_claims_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_machine_has_none(tmp_path: Path, name: str) -> None:
     (tmp_path / "proc").mkdir()
-    found = registry.load("probes", name).find(Host(str(tmp_path)))
+    found = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
 
     assert (found.libraries, found.devices, found.facts) == ((), (), {})
     assert [reason.code for reason in found.reasons] == ["not-found"]
@@ -261,7 +261,7 @@ def test_garbage_never_raises(tmp_path: Path, name: str, garbage: str) -> None:
     write(tmp_path, {"/sys/class/habanalabs/hl0/pci_addr": garbage})
     write(tmp_path, {"/usr/local/Ascend/driver/version.info": garbage})
 
-    found = registry.load("probes", name).find(Host(str(tmp_path)))
+    found = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
 
     assert len(found.devices) == 1
     assert found.devices[0].numa_node is None

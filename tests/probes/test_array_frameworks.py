@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.probes import cupy, jax, onnxruntime, tensorflow
-from mlbackends.probing.host import Host
+from mlbackends.host.host import Host
+from mlbackends_probes import cupy, jax, onnxruntime, tensorflow
 
 if TYPE_CHECKING:
     from pathlib import Path

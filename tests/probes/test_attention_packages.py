@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.probes import (
+from mlbackends.host.host import Host
+from mlbackends_probes import (
     cutlass,
     flash_attention,
     opt_einsum,
@@ -13,7 +14,6 @@ from mlbackends.probes import (
     triton,
     xformers,
 )
-from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.probes import compilers
-from mlbackends.probing.host import Host
+from mlbackends_probes import compilers
 
 if TYPE_CHECKING:
     from pathlib import Path

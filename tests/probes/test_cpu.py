@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlbackends.host.cpu.features import FEATURE_FACTS
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.probes import cpu
-from mlbackends.probing.cpu.features import FEATURE_FACTS
-from mlbackends.probing.host import Host
+from mlbackends_probes import cpu
 
 if TYPE_CHECKING:
     from pathlib import Path

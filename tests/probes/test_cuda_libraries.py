@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from mlbackends.host.host import Host
+from mlbackends.libraries.cuda.libraries import agree, version_in_file_name, version_in_header
 from mlbackends.model import registry
 from mlbackends.model.cudnn_version import decoded
-from mlbackends.probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
-from mlbackends.probing.cuda.libraries import (
-    agree,
-    version_in_file_name,
-    version_in_header,
-)
-from mlbackends.probing.host import Host
+from mlbackends_probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +141,7 @@ def machine(tmp_path: Path, compiled: Compiled) -> Machine:
 
 
 def find(name: str, host: Host) -> Finding:
-    finding: Finding = registry.load("probes", name).find(host)
+    finding: Finding = registry.load("mlbackends_probes", name).find(host)
     return finding
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

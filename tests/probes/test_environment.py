@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from mlbackends.probes import environment as probe
-from mlbackends.probing.host import Host
+from mlbackends.host.host import Host
+from mlbackends_probes import environment as probe
 
 if TYPE_CHECKING:
     from pathlib import Path

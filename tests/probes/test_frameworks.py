@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.records import Finding
-from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def test_garbage_in_every_file_never_raises(tmp_path: Path, name: str, kind: str
         at.write_bytes(GARBAGE[kind])
     (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
 
-    finding = registry.load("probes", name).find(Host(str(tmp_path)))
+    finding = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
 
     assert isinstance(finding, Finding)
     msgspec.json.encode(finding)
@@ -107,7 +107,7 @@ def test_garbage_in_every_file_never_raises(tmp_path: Path, name: str, kind: str
 @pytest.mark.parametrize("name", [*PROBES, "packages", "compilers"])
 def test_a_machine_with_nothing_says_what_is_not_found(tmp_path: Path, name: str) -> None:
     (tmp_path / "proc").mkdir()
-    finding = registry.load("probes", name).find(Host(str(tmp_path)))
+    finding = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
 
     assert finding.presence is None
     assert finding.libraries == ()
@@ -117,7 +117,7 @@ def test_a_machine_with_nothing_says_what_is_not_found(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("name", [*PROBES, "packages", "compilers"])
 def test_every_fact_of_this_environment_is_declared(name: str) -> None:
-    module = registry.load("probes", name)
+    module = registry.load("mlbackends_probes", name)
 
     told = set(module.find(Host()).facts)
 

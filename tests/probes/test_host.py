@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.probes import host as probe
-from mlbackends.probing.host import Host
+from mlbackends_probes import host as probe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.probes import memory
-from mlbackends.probing.host import Host
+from mlbackends_probes import memory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Library, Presence
-from mlbackends.probes import mps
-from mlbackends.probing.host import Host
+from mlbackends_probes import mps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.probes import numpy, scipy
-from mlbackends.probing.host import Host
+from mlbackends.host.host import Host
+from mlbackends_probes import numpy, scipy
 
 if TYPE_CHECKING:
     from pathlib import Path

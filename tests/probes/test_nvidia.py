@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Device, Library, Presence, ProbeReport
-from mlbackends.probes import nvidia
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import nvidia
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
+from mlbackends.host.recording.elf_sketch import Sketch, sketched
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.probes import openmp
-from mlbackends.probing.elf_sketch import Sketch, sketched
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import openmp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.probes import packages
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import packages
 
 if TYPE_CHECKING:
     from pathlib import Path

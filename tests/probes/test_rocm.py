@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.probes import rocblas, rocm
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import rocblas, rocm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

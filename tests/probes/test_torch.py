@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.host import Host
+from mlbackends.host.recording.elf_sketch import Sketch, sketched
 from mlbackends.model.records import Presence
-from mlbackends.probes import torch
-from mlbackends.probing.elf_sketch import Sketch, sketched
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_probes import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.cli import verdict
+from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.probes import sycl, xpu
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
+from mlbackends_cli import verdict
+from mlbackends_probes import sycl, xpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.audit.subjects import report_of
+from mlbackends.host.host import Host
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 
-from mlbackends.cli.outcomes import github
 from mlbackends.model.audit import Check, Outcome, Place, Severity, Status
+from mlbackends_cli.outcomes import github
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from hypothesis import given
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 from prometheus_client.parser import text_string_to_metric_families
 
-from mlbackends.cli import checks
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli import checks
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

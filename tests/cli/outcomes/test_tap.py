@@ -11,8 +11,8 @@ from hypothesis import given
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 from tap.parser import Parser  # type: ignore[import-untyped]
 
-from mlbackends.cli import checks
 from mlbackends.model.audit import Outcome, Severity, Status
+from mlbackends_cli import checks
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -15,9 +15,9 @@ from mlbackends.audit.comparing import compare
 from mlbackends.audit.examining import examine
 from mlbackends.audit.snapshots import record
 from mlbackends.audit.subjects import report_of
+from mlbackends.host.host import Host
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
-from mlbackends.probing.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

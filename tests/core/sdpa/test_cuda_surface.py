@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends import flag_store, sdpa
+from mlbackends import sdpa
 from mlbackends.sdpa import cuda_surface
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
     from tests.conftest import FakeLibrary
@@ -102,7 +103,7 @@ def test_tensors_of_the_cpu_are_refused_and_silently_unless_asked() -> None:
 def test_a_switch_is_set_and_told(name: str) -> None:
     tell = getattr(mlbackends.cuda, f"{name}_sdp_enabled")
     switch = getattr(mlbackends.cuda, f"enable_{name}_sdp")
-    with flag_store.restored(f"cuda.{name}_sdp"):
+    with store.restored(f"cuda.{name}_sdp"):
         assert tell() is True
         assert switch(False) is None
         assert tell() is False
@@ -114,7 +115,7 @@ def test_a_switch_is_set_and_told(name: str) -> None:
 
 
 def test_sixteen_bits_may_be_kept_between_the_steps() -> None:
-    with flag_store.restored("cuda.fp16_bf16_reduction_math_sdp"):
+    with store.restored("cuda.fp16_bf16_reduction_math_sdp"):
         assert cuda_surface.fp16_bf16_reduction_math_sdp_allowed() is False
         cuda_surface.allow_fp16_bf16_reduction_math_sdp(True)
         assert cuda_surface.fp16_bf16_reduction_math_sdp_allowed() is True
@@ -140,9 +141,9 @@ def test_the_deprecated_block_says_so_and_switches() -> None:
     with block as given:
         assert given == {}
         names = (*NAMES, "overrideable")
-        on = [flag_store.read(f"cuda.{name}_sdp") for name in names]
+        on = [store.read(f"cuda.{name}_sdp") for name in names]
         assert on == [False, True, True, False, False]
-    assert flag_store.read("cuda.overrideable_sdp") is True
+    assert store.read("cuda.overrideable_sdp") is True
 
 
 def test_params_are_seven_by_position_and_read_only() -> None:

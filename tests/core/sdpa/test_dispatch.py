@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mlbackends
-from mlbackends import flag_store
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
-from mlbackends.native_overrides import filters
+from mlbackends.python_native import filters
 from mlbackends.sdpa import dispatch
 from mlbackends.sdpa.backend import RARE, AttentionBackend
 from mlbackends.sdpa.constraints import dtype_in, no_mask, on_device
@@ -22,6 +21,7 @@ from mlbackends.sdpa.dispatch import choose, effective_order, nobody
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.sdpa.switches import ORDER, SWITCHES
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ class Unpacked(AttentionBackend):
 
 @pytest.fixture(autouse=True)
 def switches_as_found() -> Iterator[None]:
-    with flag_store.restored(*SWITCHES.values(), ORDER):
+    with store.restored(*SWITCHES.values(), ORDER):
         yield
 
 
@@ -229,17 +229,17 @@ def test_cudnn_stays_where_somebody_has_said_something() -> None:
     with mlbackends.sdpa_kernel([MATH], set_priority=True):
         assert order("9.0", 92000)[0] is MATH
     assert order("9.0", 92000) == NEW
-    assert flag_store.read(ORDER) == (1, 2, 0, 3, 4)
+    assert store.read(ORDER) == (1, 2, 0, 3, 4)
 
 
 def test_cudnn_stays_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
-    flag_store.forget()
+    store.forget()
     try:
         assert order("9.0", 92000) == OLD
     finally:
         monkeypatch.undo()
-        flag_store.forget()
+        store.forget()
     assert order("9.0", 92000) == NEW
 
 
@@ -256,7 +256,7 @@ def test_every_file_of_kernels_that_holds_a_backend_is_asked() -> None:
     found = {backend.name for backend in dispatch.backends()}
 
     assert "math" in found
-    assert found <= set(registry.names("kernels"))
+    assert found <= set(registry.names("mlbackends_kernels"))
     for backend in dispatch.backends():
         assert backend.answers_to in SWITCHES
         assert type(backend).run is not AttentionBackend.run
@@ -302,7 +302,7 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
     info.mkdir()
     names = ("absent", "empty", "half", "right")
     points = "".join(f"{name} = additions.{name}\n" for name in names)
-    (info / "entry_points.txt").write_text(f"[mlbackends.kernels]\n{points}")
+    (info / "entry_points.txt").write_text(f"[mlbackends_kernels]\n{points}")
     (tmp_path / "additions").mkdir()
     backend = (
         "from mlbackends.sdpa.backend import AttentionBackend\n"

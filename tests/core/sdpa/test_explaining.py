@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends import flag_store
 from mlbackends.model.errors import UnknownName
 from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.switches import store
 
 SHAPE = "--shape 2,8,1024,64 "
 
@@ -55,8 +55,8 @@ def test_what_torch_does_elsewhere_is_said_not_to_be_known() -> None:
 
 
 def test_a_switch_that_is_off_is_a_reason_on_both_sides() -> None:
-    with flag_store.restored("cuda.math_sdp"):
-        flag_store.write("cuda.math_sdp", False)
+    with store.restored("cuda.math_sdp"):
+        store.write("cuda.math_sdp", False)
         (told,) = explain(parse(SHAPE), ("math",)).problems
 
     assert not told.answered

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import mlbackends
-from mlbackends import flag_store
-from mlbackends.kernels.attention_cpu import library
-from mlbackends.kernels.attention_cpu.library import NotBuilt
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.native_overrides import filters
+from mlbackends.python_native import filters
 from mlbackends.sdpa import attend as attend_module
 from mlbackends.sdpa import dispatch, planned
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.switches import store
+from mlbackends_kernels.attention_cpu import library
+from mlbackends_kernels.attention_cpu.library import NotBuilt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
 
 def anew(*tensors: Any, **options: Any) -> Any:
     """Compute it as if nothing like it had ever been asked."""
-    flag_store.changed()
+    store.changed()
     return attend(*tensors, **options)
 
 
@@ -234,26 +234,26 @@ def test_an_array_whose_shape_is_set_anew_is_another() -> None:
 
 
 def written() -> None:
-    flag_store.write("cudnn.benchmark", True)
+    store.write("cudnn.benchmark", True)
 
 
 def taken() -> None:
-    flag_store.take({"cudnn.benchmark": True})
+    store.take({"cudnn.benchmark": True})
 
 
 def swapped_for() -> None:
-    flag_store.swap(("cudnn.benchmark",), {"cudnn.benchmark": True})
+    store.swap(("cudnn.benchmark",), {"cudnn.benchmark": True})
 
 
 @pytest.mark.parametrize(
     "change",
-    [written, taken, swapped_for, flag_store.forget, flag_store.changed],
+    [written, taken, swapped_for, store.forget, store.changed],
     ids=lambda change: change.__name__,
 )
 def test_a_switch_that_is_written_is_seen_by_the_next_call(
     change: Callable[[], None], looked_at: list[AttentionProblem]
 ) -> None:
-    with flag_store.restored("cudnn.benchmark"):
+    with store.restored("cudnn.benchmark"):
         warmed(Q, K, K)
         change()
         attend(Q, K, K)
@@ -268,7 +268,7 @@ def test_a_switch_that_is_written_is_seen_by_the_next_call(
 @pytest.mark.parametrize(
     "scope",
     [
-        lambda: flag_store.applied({"cudnn.benchmark": True}),
+        lambda: store.applied({"cudnn.benchmark": True}),
         lambda: mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
         lambda: mlbackends.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], True),
         lambda: library.lowered("baseline"),
@@ -289,8 +289,8 @@ def test_the_end_of_a_scope_is_seen_by_the_next_call(
 @pytest.mark.parametrize(
     "scope",
     [
-        lambda: flag_store.restored("cudnn.benchmark"),
-        lambda: flag_store.applied({"cudnn.benchmark": True}),
+        lambda: store.restored("cudnn.benchmark"),
+        lambda: store.applied({"cudnn.benchmark": True}),
         lambda: mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
         lambda: mlbackends.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], True),
     ],
@@ -308,20 +308,20 @@ def test_in_a_scope_that_is_entered_for_each_call_what_was_decided_there_holds_a
 
 
 def test_what_is_prepared_while_a_switch_is_off_and_on_again_is_not_kept() -> None:
-    with flag_store.restored("cuda.flash_sdp"):
+    with store.restored("cuda.flash_sdp"):
         kind = planned.kind_of_call(Q, K, K, None, None, (0.0, False, None, False, False))
         assert kind is not None
 
         def prepare() -> Callable[..., Any]:
-            flag_store.write("cuda.flash_sdp", False)
-            flag_store.write("cuda.flash_sdp", True)
+            store.write("cuda.flash_sdp", False)
+            store.write("cuda.flash_sdp", True)
             return lambda *_: "decided by other switches"
 
-        flag_store.write("cuda.flash_sdp", True)
-        kind = (flag_store.state, *kind[1:])
+        store.write("cuda.flash_sdp", True)
+        kind = (store.state, *kind[1:])
         for _ in range(3):
             planned.keep(kind, prepare)
-        assert flag_store.state is kind[0]
+        assert store.state is kind[0]
         assert planned._kept[kind] == ()
 
 
@@ -330,9 +330,9 @@ def test_a_file_of_switches_is_seen_by_the_next_call(
 ) -> None:
     file = tmp_path / "flags.toml"
     file.write_text("[cudnn]\nbenchmark = true\n")
-    with flag_store.restored("cudnn.benchmark"):
+    with store.restored("cudnn.benchmark"):
         warmed(Q, K, K)
-        flag_store.load_file(str(file))
+        store.load_file(str(file))
         attend(Q, K, K)
     assert len(looked_at) == 3
 
@@ -541,10 +541,10 @@ def test_switches_that_change_in_another_thread_leave_no_plan_of_before() -> Non
 
     def flip() -> None:
         while not stop.is_set():
-            flag_store.write("cuda.flash_sdp", False)
-            flag_store.write("cuda.flash_sdp", True)
+            store.write("cuda.flash_sdp", False)
+            store.write("cuda.flash_sdp", True)
 
-    with flag_store.restored("cuda.flash_sdp"):
+    with store.restored("cuda.flash_sdp"):
         thread = threading.Thread(target=flip)
         thread.start()
         try:
@@ -553,13 +553,13 @@ def test_switches_that_change_in_another_thread_leave_no_plan_of_before() -> Non
         finally:
             stop.set()
             thread.join()
-        flag_store.write("cuda.flash_sdp", False)
-        flag_store.write("cuda.math_sdp", False)
+        store.write("cuda.flash_sdp", False)
+        store.write("cuda.math_sdp", False)
         try:
             with pytest.raises(NoBackend):
                 attend(Q, K, K)
         finally:
-            flag_store.write("cuda.math_sdp", True)
+            store.write("cuda.math_sdp", True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
@@ -729,7 +729,7 @@ def test_what_does_not_go_together_is_refused_as_before(tensors: tuple[Any, ...]
             attend(*tensors)
         return caught.type, str(caught.value)
 
-    flag_store.changed()
+    store.changed()
     wanted = refusal()
     warmed(Q, K, K)
     warmed(Q, K, K, np.ones((4, 6), bool))

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends.probing.host import Host
-from mlbackends.sdpa.checking.problem_size import (
+from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify.problem_size import (
     flops,
     free_bytes,
     gradient_bytes,
@@ -20,7 +21,6 @@ from mlbackends.sdpa.checking.problem_size import (
     seen_scores,
     too_large,
 )
-from mlbackends.sdpa.problem_text import parse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends import flag_store
 from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
 from mlbackends.sdpa.switches import ORDER, SWITCHES, allowed, priority_order
+from mlbackends.switches import store
 
 KINDS = tuple(SWITCHES)
 
@@ -41,7 +41,7 @@ def test_a_block_lets_its_kinds_alone_and_puts_everything_back(
         else:
             assert order == found[1]
     assert state() == found
-    assert flag_store.origin(ORDER) == "default"
+    assert store.origin(ORDER) == "default"
 
 
 def test_a_block_that_raises_puts_everything_back() -> None:
@@ -52,7 +52,7 @@ def test_a_block_that_raises_puts_everything_back() -> None:
 
 
 def test_a_block_puts_back_what_was_off_before() -> None:
-    with flag_store.restored(*SWITCHES.values()):
+    with store.restored(*SWITCHES.values()):
         mlbackends.cuda.enable_flash_sdp(False)
         found = state()
         with mlbackends.sdpa_kernel([SDPBackend.MATH], set_priority=True):

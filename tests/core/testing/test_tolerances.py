@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends import flag_store
 from mlbackends.model.errors import UnknownName
+from mlbackends.switches import store
 from mlbackends.testing import tolerance
 from mlbackends.testing.tolerances import BY_DEVICE, BY_PRECISION, DEFAULTS
 
@@ -38,11 +38,11 @@ def test_integers_are_exact_on_every_device() -> None:
 
 
 def test_a_switch_that_lets_products_be_rounded_widens_the_tolerance() -> None:
-    with flag_store.restored("cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision"):
-        flag_store.write("cudnn.conv.fp32_precision", "ieee")
-        flag_store.write("cuda.matmul.fp32_precision", "ieee")
+    with store.restored("cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision"):
+        store.write("cudnn.conv.fp32_precision", "ieee")
+        store.write("cuda.matmul.fp32_precision", "ieee")
         exact = tolerance("float32", "cuda")
-        flag_store.write("cuda.matmul.fp32_precision", "tf32")
+        store.write("cuda.matmul.fp32_precision", "tf32")
         rounded = tolerance("float32", "cuda")
         double = tolerance("float64", "cuda")
         asked = tolerance("float32", "cuda", precision="ieee")
@@ -53,8 +53,8 @@ def test_a_switch_that_lets_products_be_rounded_widens_the_tolerance() -> None:
 
 
 def test_the_switch_of_the_cpu_says_nothing_about_a_gpu() -> None:
-    with flag_store.restored("mkldnn.matmul.fp32_precision"):
-        flag_store.write("mkldnn.matmul.fp32_precision", "bf16")
+    with store.restored("mkldnn.matmul.fp32_precision"):
+        store.write("mkldnn.matmul.fp32_precision", "bf16")
 
         assert tolerance("float32", "cpu") == BY_PRECISION["bf16"]
         assert tolerance("float32", "xpu") == DEFAULTS["float32"]

@@ -19,7 +19,7 @@ PLAIN = "src:f32::blocked:abcd::f0 wei:f32:a:blocked:ABcd16b16a::f0"
 
 def of(line: str) -> str:
     tracer = "mkl" if line.startswith("MKL") else "onednn"
-    record = load("tracers", tracer).parse(line)
+    record = load("mlbackends.tracing.formats", tracer).parse(line)
     assert isinstance(record, Record), line
     return asked(record)
 

@@ -33,7 +33,9 @@ SGEMM = (
 
 
 def record(line: str, **more: Any) -> Record:
-    parsed = load("tracers", "mkl" if line.startswith("MKL") else "onednn").parse(line)
+    parsed = load(
+        "mlbackends.tracing.formats", "mkl" if line.startswith("MKL") else "onednn"
+    ).parse(line)
     assert isinstance(parsed, Record)
     return type(parsed)(**{name: getattr(parsed, name) for name in parsed.__struct_fields__} | more)
 

@@ -256,7 +256,7 @@ def test_twice_as_long_a_line_is_twice_the_work(
 
         with monkeypatch.context() as patch:
             for name in ("mkl", "onednn"):
-                leaf = load("tracers", name)
+                leaf = load("mlbackends.tracing.formats", name)
                 patch.setattr(leaf, "parse", counted(leaf.parse))
                 patch.setattr(leaf, "split", counted(leaf.split))
             list(line_records(data))

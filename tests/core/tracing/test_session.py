@@ -19,7 +19,7 @@ from mlbackends.model.trace import MklCall, Primitive
 from mlbackends.tracing.capture.preloading import shim_path
 from mlbackends.tracing.in_process import stamping
 from mlbackends.tracing.session import NotCaptured
-from mlbackends.verbose_scopes.scope import VerboseUnreachable
+from mlbackends.tracing.verbose.scope import VerboseUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
-from mlbackends.launching.options import OPTIONS
+from mlbackends.launch.options import OPTIONS
 from mlbackends.xeon.run_cpu import create_args, main, run, split
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlbackends.kernels.attention_cpu import library, owners
+from mlbackends_kernels.attention_cpu import library, owners
 
 
 def is_built() -> bool:

@@ -12,17 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends import flag_store
-from mlbackends.kernels.attention_cpu import library
 from mlbackends.model.errors import NoBackend
 from mlbackends.sdpa import attend_backward as backward_module
 from mlbackends.sdpa import planned
+from mlbackends.switches import store
+from mlbackends_kernels.attention_cpu import library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mlbackends.model.problem import AttentionProblem
     from tests.conftest import FirstArguments
+
+    from mlbackends.model.problem import AttentionProblem
 
 attend: Any = mlbackends.scaled_dot_product_attention
 differentiate: Any = mlbackends.scaled_dot_product_attention_backward
@@ -73,7 +74,7 @@ def gradients(*tensors: Any, grad_out: Any = None, **options: Any) -> Any:
 
 def anew(*tensors: Any, **options: Any) -> Any:
     """Compute them as if nothing like it had ever been asked."""
-    flag_store.changed()
+    store.changed()
     return gradients(*tensors, **options)
 
 

@@ -7,8 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from mlbackends.kernels.checking import bandwidth, peak, serving
-from mlbackends.kernels.checking.threads import Together, compiled
+from mlbackends_kernels.checking import bandwidth, peak, serving
+from mlbackends_kernels.checking.threads import Together, compiled
 
 MEASURES = [peak.Product, bandwidth.Copy, peak.measure, bandwidth.measure]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from mlbackends.kernels.checking import exact
-from mlbackends.kernels.checking.values import Values
-from mlbackends.kernels.tensors import bfloat16
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
+from mlbackends_kernels.checking import exact
+from mlbackends_kernels.checking.values import Values
+from mlbackends_kernels.tensors import bfloat16
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mlbackends.kernels.checking.exact import Exact
+    from mlbackends_kernels.checking.exact import Exact
 
 SHAPE = "--shape 2,3,9,8 "
 

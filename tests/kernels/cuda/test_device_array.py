@@ -57,7 +57,7 @@ tell(error_of(lambda: on_device(np.ones(1 << 10, "f8"))))
 def test_the_array_interface_goes_both_ways(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda.device_array import as_device_array
+from mlbackends_kernels.cuda.device_array import as_device_array
 a = rng.standard_normal((3, 4)).astype("f4")
 array = on_device(a)
 told = dict(array.__cuda_array_interface__)
@@ -94,7 +94,7 @@ as_device_array(Busy())
 
 def test_memory_of_the_host_is_refused_and_a_device_s_is_recognised(on_fake_cuda: Any) -> None:
     program = """
-from mlbackends.kernels.cuda.device_array import as_device_array
+from mlbackends_kernels.cuda.device_array import as_device_array
 class Theirs:
     __cuda_array_interface__ = {"shape": (1,), "typestr": "<f4", "data": (4096, False), "version": 3}
 tell(error_of(lambda: tell(as_device_array(Theirs()).device)))
@@ -111,8 +111,8 @@ def test_dlpack_shares_memory_and_holds_it_until_the_consumer_is_done(on_fake_cu
     told = on_fake_cuda(
         """
 import gc
-from mlbackends.kernels.cuda.device_array import as_device_array, is_on_device
-from mlbackends.kernels.cuda import dlpack
+from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends_kernels.cuda import dlpack
 a = rng.standard_normal((3, 4)).astype("f4")
 array = on_device(a).permuted((1, 0))
 class Theirs:
@@ -142,7 +142,7 @@ def test_a_consumer_that_takes_the_capsule_frees_it_by_its_deleter(on_fake_cuda:
     told = on_fake_cuda(
         """
 import ctypes, gc
-from mlbackends.kernels.cuda import dlpack
+from mlbackends_kernels.cuda import dlpack
 array = on_device(np.ones(5, "f4"))
 capsule = array.__dlpack__()
 api = ctypes.pythonapi
@@ -194,7 +194,7 @@ tell(failed and failed[0])
 def test_bfloat16_goes_by_dlpack_alone(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda.device_array import empty, as_device_array, DeviceArray
+from mlbackends_kernels.cuda.device_array import empty, as_device_array, DeviceArray
 patterns = np.array([[0x3F80, 0x4000], [0xC040, 0x7F80]], np.uint16)
 raw = on_device(patterns.view("f2"))
 array = raw.viewed(raw.shape, raw.strides)

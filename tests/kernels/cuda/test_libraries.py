@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.kernels.cuda.errors import CudaError, CudaUnavailable
-from mlbackends.kernels.cuda.libraries import Opened, open_library
-from mlbackends.probing.host import Host
+from mlbackends.host.host import Host
+from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
+from mlbackends_kernels.cuda.libraries import Opened, open_library
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_file_that_is_no_library_is_named_with_the_reason(tmp_path: Path) -> N
 def test_of_two_libraries_of_a_probe_the_named_one_is_opened(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda.libraries import open_library
+from mlbackends_kernels.cuda.libraries import open_library
 for name in ("cublas", "cublasLt"):
     tell(open_library("cublas", name).path)
 """
@@ -58,7 +58,7 @@ def test_the_copy_that_the_process_has_open_comes_first(
     told = on_fake_cuda(
         f"""
 import ctypes
-from mlbackends.kernels.cuda.libraries import open_library
+from mlbackends_kernels.cuda.libraries import open_library
 theirs = ctypes.CDLL({str(other)!r})
 ours = open_library("cublas", "cublas")
 address = lambda handle: ctypes.cast(handle.cublasCreate_v2, ctypes.c_void_p).value

@@ -271,7 +271,7 @@ def test_two_devices_are_refused_and_one_is_used_whatever_is_current(
 ) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda import runtime
+from mlbackends_kernels.cuda import runtime
 a, b = on_device(np.ones((2, 2), "f4"), 0), on_device(np.ones((2, 2), "f4"), 1)
 tell(error_of(lambda: mlbackends.matmul(a, b)))
 result = mlbackends.matmul(b, b)

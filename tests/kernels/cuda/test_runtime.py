@@ -16,7 +16,7 @@ def test_the_driver_counts_the_devices(
 ) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda.runtime import device_count
+from mlbackends_kernels.cuda.runtime import device_count
 tell(device_count())
 import sys
 tell("torch" in sys.modules)
@@ -29,7 +29,7 @@ tell("torch" in sys.modules)
 def test_a_file_that_is_no_driver_counts_none(fake_library: Any, on_fake_cuda: Any) -> None:
     other = fake_library("no_driver", "libcuda.so.1", source="int nothing;")
     told = on_fake_cuda(
-        "from mlbackends.kernels.cuda.runtime import device_count; tell(device_count())",
+        "from mlbackends_kernels.cuda.runtime import device_count; tell(device_count())",
         without=("libcuda.so.1",),
         LD_PRELOAD=str(other),
     )
@@ -39,7 +39,7 @@ def test_a_file_that_is_no_driver_counts_none(fake_library: Any, on_fake_cuda: A
 def test_a_block_on_another_device_puts_back_the_one_that_was_current(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda import runtime
+from mlbackends_kernels.cuda import runtime
 with runtime.on_device(2):
     with runtime.on_device(1):
         tell(runtime.current_device())
@@ -60,7 +60,7 @@ tell(runtime.current_device())
 def test_the_manager_of_plans_follows_the_current_device(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda import runtime
+from mlbackends_kernels.cuda import runtime
 cache = mlbackends.cuda.cufft_plan_cache
 with runtime.on_device(1):
     cache.max_size = 3

@@ -10,7 +10,7 @@ import pytest
 def test_any_view_is_copied_as_numpy_copies_it(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends.kernels.cuda.strided_copy import packed
+from mlbackends_kernels.cuda.strided_copy import packed
 a = rng.standard_normal((3, 4, 5, 2)).astype("f4")
 array = on_device(a)
 step = lambda view: tuple(by // 4 for by in view.strides)
@@ -30,7 +30,7 @@ tell(packed(array) is array)
 def test_a_transposed_batch_is_copied_for_every_type(on_fake_cuda: Any, dtype: str) -> None:
     told = on_fake_cuda(
         f"""
-from mlbackends.kernels.cuda.strided_copy import packed
+from mlbackends_kernels.cuda.strided_copy import packed
 a = rng.standard_normal((5, 6, 7)).astype("{dtype}")
 for axes in ((0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1), (1, 0, 2)):
     got = packed(on_device(a).permuted(axes)).numpy()
@@ -57,7 +57,7 @@ tell("right")
 def test_what_is_regular_takes_few_calls(on_fake_cuda: Any, view: str, expected: list[str]) -> None:
     told = on_fake_cuda(
         f"""
-from mlbackends.kernels.cuda.strided_copy import packed
+from mlbackends_kernels.cuda.strided_copy import packed
 packed(on_device(np.zeros(2048, "f4")).viewed({view}))
 """
     )

@@ -248,7 +248,7 @@ struct Inputs {
 
 constexpr uint64_t seed_of_dropout = 0x9e3779b97f4a7c15;
 
-/* Tell whether dropout keeps a weight; see kernels/tensors/dropping.py, which says it in Python. */
+/* Tell whether dropout keeps a weight; see kernels/mlbackends_kernels/tensors/dropping.py, which says it in Python. */
 bool is_kept(const Case &c, int64_t batch, int64_t head, int64_t row, int64_t key) {
   uint32_t word[4] = {(uint32_t)(key / 4), (uint32_t)row, (uint32_t)head, (uint32_t)batch};
   uint32_t low = (uint32_t)seed_of_dropout, high = (uint32_t)(seed_of_dropout >> 32);

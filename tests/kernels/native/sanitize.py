@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from grid import EMULATED_PAIRS, build, hook
 
-from mlbackends.kernels.attention_cpu.library import NotBuilt, usable_levels
+from mlbackends_kernels.attention_cpu.library import NotBuilt, usable_levels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from mlbackends.kernels.attention_cpu import library  # noqa: E402
-from mlbackends.kernels.tensors import dropping  # noqa: E402
+from mlbackends_kernels.attention_cpu import library  # noqa: E402
+from mlbackends_kernels.tensors import dropping  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]

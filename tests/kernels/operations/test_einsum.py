@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends import flag_store
-from mlbackends.kernels.operations._equation import read
-from mlbackends.kernels.operations._precision import without_last_bits
-from mlbackends.kernels.operations.einsum import path
+from mlbackends.switches import store
+from mlbackends_kernels.operations._equation import read
+from mlbackends_kernels.operations._precision import without_last_bits
+from mlbackends_kernels.operations.einsum import path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +158,7 @@ def test_any_chain_is_what_numpy_says(data: st.DataObject) -> None:
 def test_float32_obeys_the_precision_where_it_adds_up() -> None:
     a, b = numbers(4, 16, dtype="f4"), numbers(16, 4, dtype="f4")
     rounded = [without_last_bits(each, 16) for each in (a, b)]
-    with flag_store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
+    with store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
         assert np.array_equal(einsum("ij,jk", a, b), rounded[0] @ rounded[1])
         assert np.array_equal(einsum("ij,ij->ij", a, a), a * a)
         assert np.array_equal(einsum("ij->i", a), a.sum(1))
@@ -190,11 +190,12 @@ def fake_opt_einsum(order: list[tuple[int, ...]], asked: list[Any]) -> Any:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     def install(order: list[tuple[int, ...]]) -> list[Any]:
-        from mlbackends import answers, opt_einsum
+        from mlbackends import opt_einsum
+        from mlbackends.survey import availability
 
         asked: list[Any] = []
         monkeypatch.setitem(sys.modules, "opt_einsum", fake_opt_einsum(order, asked))
-        asked_once: list[Any] = [answers.is_importable, opt_einsum.is_available]
+        asked_once: list[Any] = [availability.is_importable, opt_einsum.is_available]
         for each in asked_once:
             each.cache_clear()
         return asked
@@ -205,9 +206,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
 @pytest.fixture(autouse=True)
 def forget_what_is_installed() -> Any:
     yield
-    from mlbackends import answers, opt_einsum
+    from mlbackends import opt_einsum
+    from mlbackends.survey import availability
 
-    asked_once: list[Any] = [answers.is_importable, opt_einsum.is_available]
+    asked_once: list[Any] = [availability.is_importable, opt_einsum.is_available]
     for each in asked_once:
         each.cache_clear()
 
@@ -226,11 +228,11 @@ def test_the_products_are_taken_in_the_order_of_the_path(
     installed: Callable[..., list[Any]],
 ) -> None:
     asked = installed([(1, 2), (0, 1)])
-    with flag_store.applied({"opt_einsum.enabled": True, "opt_einsum.strategy": "greedy"}):
+    with store.applied({"opt_einsum.enabled": True, "opt_einsum.strategy": "greedy"}):
         assert finite(*overflowing())
     assert asked == [("a,a,a->a", ((1,), (1,), (1,)), {"shapes": True, "optimize": "greedy"})]
     installed([(0, 1), (0, 1)])
-    with flag_store.applied({"opt_einsum.enabled": True}):
+    with store.applied({"opt_einsum.enabled": True}):
         assert not finite(*overflowing())
 
 
@@ -238,7 +240,7 @@ def test_switched_off_they_are_taken_from_left_to_right(
     installed: Callable[..., list[Any]],
 ) -> None:
     asked = installed([(1, 2), (0, 1)])
-    with flag_store.applied({"opt_einsum.enabled": False}):
+    with store.applied({"opt_einsum.enabled": False}):
         assert not finite(*overflowing())
         assert finite(*reversed(overflowing()))
     assert not asked
@@ -264,7 +266,7 @@ def test_the_path_is_asked_for_with_every_size_known(
 
 
 def test_from_left_to_right_each_product_meets_the_next_operand() -> None:
-    with flag_store.applied({"opt_einsum.enabled": False}):
+    with store.applied({"opt_einsum.enabled": False}):
         contraction = read("a,b,c,d->", [(1,)] * 4)
         assert path(contraction) == [(0, 1), (0, 2), (0, 1)]
         assert path(read("a->", [(1,)])) == []
@@ -320,7 +322,7 @@ def test_on_a_device_the_order_is_the_path_s(on_fake_cuda: Any) -> None:
         """
 a, b, c = (on_device(rng.standard_normal(shape)) for shape in ((40, 2), (2, 40), (40, 2)))
 def multiply(): mlbackends.einsum("ij,jk,kl->il", a, b, c)
-with mlbackends.flag_store.applied({"opt_einsum.enabled": False}):
+with mlbackends.switches.store.applied({"opt_einsum.enabled": False}):
     multiply()
 """
     )

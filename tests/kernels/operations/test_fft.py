@@ -172,7 +172,7 @@ def test_a_view_is_read_where_it_lies_if_cufft_can(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
 from mlbackends import fft
-from mlbackends.kernels.cuda import runtime
+from mlbackends_kernels.cuda import runtime
 z = (rng.standard_normal((4, 6, 8)) + 1j).astype("c8")
 array = on_device(z)
 block = array.viewed((4, 6, 4), (48, 8, 1), 2)

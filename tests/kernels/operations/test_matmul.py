@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends import flag_store
-from mlbackends.kernels.operations._precision import without_last_bits
+from mlbackends.switches import store
+from mlbackends_kernels.operations._precision import without_last_bits
 
 PRECISION, ENABLED = "mkldnn.matmul.fp32_precision", "mkldnn.enabled"
 
@@ -56,16 +56,16 @@ def test_rounding_keeps_what_is_no_number_and_overflows_to_infinity(dropped: int
 def test_float32_is_rounded_as_the_switch_says(word: str, dropped: int) -> None:
     a, b = numbers(5, 7, 33), numbers(33, 9)
     kept = [without_last_bits(each, dropped) if dropped else each for each in (a, b)]
-    with flag_store.applied({PRECISION: word}):
+    with store.applied({PRECISION: word}):
         assert np.array_equal(mlbackends.matmul(a, b), kept[0] @ kept[1])
 
 
 @pytest.mark.parametrize("switch", ["mkldnn.fp32_precision", "fp32_precision"])
 def test_a_parent_s_precision_is_inherited(switch: str) -> None:
     a = numbers(16, 16)
-    with flag_store.applied({switch: "bf16"}):
+    with store.applied({switch: "bf16"}):
         got = mlbackends.matmul(a, a)
-        with flag_store.applied({PRECISION: "ieee"}):
+        with store.applied({PRECISION: "ieee"}):
             exact = mlbackends.matmul(a, a)
     rounded = without_last_bits(a, 16)
     assert np.array_equal(got, rounded @ rounded)
@@ -74,13 +74,13 @@ def test_a_parent_s_precision_is_inherited(switch: str) -> None:
 
 def test_the_older_switch_reaches_the_product() -> None:
     a = numbers(16, 16)
-    with flag_store.applied({"float32_matmul_precision": "medium"}):
+    with store.applied({"float32_matmul_precision": "medium"}):
         assert not np.array_equal(mlbackends.matmul(a, a), a @ a)
 
 
 def test_without_mkldnn_the_precision_is_left_alone() -> None:
     a = numbers(16, 16)
-    with flag_store.applied({PRECISION: "bf16", ENABLED: False}):
+    with store.applied({PRECISION: "bf16", ENABLED: False}):
         assert np.array_equal(mlbackends.matmul(a, a), a @ a)
 
 
@@ -88,7 +88,7 @@ def test_without_mkldnn_the_precision_is_left_alone() -> None:
 def test_other_types_are_exact_whatever_the_precision(dtype: str) -> None:
     a = (numbers(12, 12) * 3).astype(dtype) if dtype != "u1" else np.eye(12, dtype="u1")
     wide = a.astype("f4") if dtype == "f2" else a
-    with flag_store.applied({PRECISION: "bf16"}):
+    with store.applied({PRECISION: "bf16"}):
         got = mlbackends.matmul(a, a)
     assert got.dtype == a.dtype
     assert np.array_equal(got, (wide @ wide).astype(dtype))
@@ -157,6 +157,6 @@ def test_an_array_of_another_library_is_taken() -> None:
 def test_operands_are_left_as_they_were() -> None:
     a = numbers(8, 8)
     before = a.copy()
-    with flag_store.applied({PRECISION: "bf16"}):
+    with store.applied({PRECISION: "bf16"}):
         mlbackends.matmul(a, a)
     assert np.array_equal(a, before)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends import flag_store
+from mlbackends.switches import store
 
 HEADS, WIDTH, LENGTH, BATCH = 2, 8, 5, 3
 FAST = "mha.fastpath_enabled"
@@ -56,7 +56,7 @@ def by_the_formula(x: Any, y: Any, parameters: tuple[Any, ...], mask: Any = 0) -
 def both_paths(x: Any, *parameters: Any, **options: Any) -> list[Any]:
     found = []
     for enabled in (True, False):
-        with flag_store.applied({FAST: enabled}):
+        with store.applied({FAST: enabled}):
             output, none = mlbackends.multi_head_attention(
                 x, x, x, HEADS, *parameters, need_weights=False, **options
             )
@@ -164,7 +164,7 @@ def test_the_fast_path_is_taken_where_it_may_and_nowhere_else(
     monkeypatch.setattr(sdpa, "scaled_dot_product_attention", counted)
     x, parameters = numbers(BATCH, LENGTH, WIDTH), weights()
     key = x.copy() if other else x
-    with flag_store.applied({FAST: enabled}):
+    with store.applied({FAST: enabled}):
         mlbackends.multi_head_attention(x, key, key, HEADS, *parameters, need_weights=need)
     assert len(calls) == asked
 
@@ -183,7 +183,7 @@ def test_every_type_comes_back_as_it_went(dtype: str, tolerance: float) -> None:
 def test_the_projections_obey_the_precision() -> None:
     x, parameters = numbers(BATCH, LENGTH, WIDTH), weights()
     exact = both_paths(x, *parameters)
-    with flag_store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
+    with store.applied({"mkldnn.matmul.fp32_precision": "bf16"}):
         rounded = both_paths(x, *parameters)
     for one, other in zip(exact, rounded, strict=True):
         worst = np.abs(one - other).max()

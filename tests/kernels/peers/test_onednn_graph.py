@@ -11,22 +11,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from mlbackends.kernels.peers.onednn_graph import PEER
 from mlbackends.model import registry
 from mlbackends.model.checked import Ended
 from mlbackends.model.records import Presence, ProbeReport
-from mlbackends.sdpa.checking import peer_presence
-from mlbackends.sdpa.checking.served import Lost, Served, program_command
 from mlbackends.sdpa.explaining import explained
 from mlbackends.sdpa.named_devices import device
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify import peer_presence
+from mlbackends.sdpa.verify.served import Lost, Served, program_command
+from mlbackends_kernels.peers.onednn_graph import PEER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mlbackends.model.problem import AttentionProblem
     from tests.conftest import FakeLibrary
+
+    from mlbackends.model.problem import AttentionProblem
 
 NEWEST = ("MAJOR=3", "MINOR=13")
 OLDER = ("MAJOR=3", "MINOR=6")
@@ -95,7 +96,7 @@ def right(problem: AttentionProblem, arrays: dict[str, Any]) -> Any:
         steps = [stride * arrays[name].itemsize for stride in spec.strides]
         shaped.append(np.lib.stride_tricks.as_strided(arrays[name], spec.shape, steps))
     exact = msgspec.structs.replace(problem, inner_dtype="float64")
-    return registry.load("kernels", "math").attend(exact, *shaped)[0].reshape(-1)
+    return registry.load("mlbackends_kernels", "math").attend(exact, *shaped)[0].reshape(-1)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from mlbackends.kernels.tensors import dropping  # noqa: E402
+from mlbackends_kernels.tensors import dropping  # noqa: E402
 
 
 def words(seed: int, *counter: int) -> list[int]:

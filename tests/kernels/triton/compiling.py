@@ -19,8 +19,8 @@ from triton.backends.compiler import (  # type: ignore[import-not-found,import-u
     GPUTarget,
 )
 
-from mlbackends.kernels.triton import launching, tiles
-from mlbackends.kernels.triton.operands import Operand
+from mlbackends_kernels.triton import launching, tiles
+from mlbackends_kernels.triton.operands import Operand
 
 
 class NoDevice:
@@ -69,7 +69,7 @@ def tensor(shape: list[int], dtype: str, step: int = 1) -> Operand:
 
 
 def attention(case: dict[str, Any], capability: tuple[int, int]) -> tuple[Any, launching.Launch]:
-    from mlbackends.kernels.triton.flash_forward import flash_forward
+    from mlbackends_kernels.triton.flash_forward import flash_forward
 
     batch, heads, rows, keys, width = 2, 8, case.get("rows", 1024), 1000, case["width"]
     dtype, mask = case["dtype"], case.get("mask_dtype")
@@ -90,7 +90,7 @@ def attention(case: dict[str, Any], capability: tuple[int, int]) -> tuple[Any, l
 
 
 def product(case: dict[str, Any], capability: tuple[int, int]) -> tuple[Any, launching.Launch]:
-    from mlbackends.kernels.triton.batched_matmul import batched_matmul
+    from mlbackends_kernels.triton.batched_matmul import batched_matmul
 
     dtype = case["dtype"]
     return batched_matmul, launching.product(

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mlbackends.kernels.triton import launching
-from mlbackends.kernels.triton.operands import Operand
+from mlbackends_kernels.triton import launching
+from mlbackends_kernels.triton.operands import Operand
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -113,7 +113,7 @@ def random(shape: Any, dtype: str, rng: np.random.Generator, layout: str = "") -
 
 def attention(case: dict[str, Any]) -> dict[str, Any]:
     """Return the largest errors against float64, and that of the plain formula in the same type."""
-    from mlbackends.kernels.triton.flash_forward import flash_forward
+    from mlbackends_kernels.triton.flash_forward import flash_forward
 
     rng, dtype = np.random.default_rng(case.get("seed", 1)), case["dtype"]
     layout = case.get("layout", "")
@@ -214,7 +214,7 @@ def reference(
 
 
 def bmm(case: dict[str, Any]) -> dict[str, Any]:
-    from mlbackends.kernels.triton.batched_matmul import batched_matmul
+    from mlbackends_kernels.triton.batched_matmul import batched_matmul
 
     rng, dtype = np.random.default_rng(1), case["dtype"]
     left, right = (encoded(rng.standard_normal(case[each]), dtype) for each in ("left", "right"))

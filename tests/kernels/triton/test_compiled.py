@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.kernels.triton.tiles import shared_bytes
+from mlbackends_kernels.triton.tiles import shared_bytes
 
 if TYPE_CHECKING:
     from tests.kernels.triton.conftest import Run

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends import flag_store
-from mlbackends.kernels.triton import launching
-from mlbackends.kernels.triton.operands import Operand, operand
+from mlbackends.switches import store
+from mlbackends_kernels.triton import launching
+from mlbackends_kernels.triton.operands import Operand, operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +75,9 @@ def test_the_grid_covers_every_row_of_every_head() -> None:
 
 
 def test_float32_is_multiplied_as_the_switch_says() -> None:
-    with flag_store.restored("cuda.matmul.fp32_precision"):
+    with store.restored("cuda.matmul.fp32_precision"):
         assert launching.fp32_precision() == "ieee"
-        flag_store.write("cuda.matmul.fp32_precision", "tf32")
+        store.write("cuda.matmul.fp32_precision", "tf32")
         assert launching.fp32_precision() == "tf32"
 
 

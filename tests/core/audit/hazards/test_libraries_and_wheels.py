@@ -11,11 +11,11 @@ import pytest
 
 from mlbackends.audit.examining import examine
 from mlbackends.audit.subjects import report_of
+from mlbackends.host.host import Host
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, Presence
-from mlbackends.probing.host import Host
-from mlbackends.probing.survey import survey
+from mlbackends.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

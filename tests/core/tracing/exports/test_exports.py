@@ -34,7 +34,7 @@ def records(log: str) -> list[Any]:
 
 
 def parsed(line: str) -> Any:
-    return load("tracers", "onednn").parse(line)
+    return load("mlbackends.tracing.formats", "onednn").parse(line)
 
 
 # ---- JSON Lines ------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ MKL = (
 
 
 def line(text: str, **more: Any) -> AnyRecord:
-    record = registry.load("tracers", "mkl" if "MKL" in text[:12] else "onednn").parse(text)
+    record = registry.load(
+        "mlbackends.tracing.formats", "mkl" if "MKL" in text[:12] else "onednn"
+    ).parse(text)
     assert record is not None, text
     return cast("AnyRecord", structs.replace(record, **more))
 
@@ -349,7 +351,7 @@ def test_the_worst_come_first() -> None:
     ]
     seen = cast("Findings", view("findings", records))
     assert [each.severity for each in seen.found] == ["high", "low"]
-    assert len(seen.asked) == len(registry.names("tracing.findings"))
+    assert len(seen.asked) == len(registry.names("mlbackends.tracing.findings"))
 
 
 def test_an_empty_trace_gives_nothing_away() -> None:
@@ -362,9 +364,9 @@ def test_an_unknown_code_is_refused() -> None:
     assert "reorder_share" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", registry.names("tracing.findings"))
+@pytest.mark.parametrize("name", registry.names("mlbackends.tracing.findings"))
 def test_every_finding_says_in_one_sentence_what_it_is(name: str) -> None:
-    doc = registry.load("tracing.findings", name).__doc__
+    doc = registry.load("mlbackends.tracing.findings", name).__doc__
     assert doc
     assert doc.strip().endswith(".")
 

@@ -151,7 +151,9 @@ LAYOUTS = "--allow-enum-tags-only=0"
 
 
 def made(fields: str) -> Command:
-    record = load("tracers", "onednn").parse(f"onednn_verbose,v1,primitive,exec,{fields},0.5")
+    record = load("mlbackends.tracing.formats", "onednn").parse(
+        f"onednn_verbose,v1,primitive,exec,{fields},0.5"
+    )
     assert isinstance(record, Primitive), fields
     return command(record.signature)
 
@@ -197,7 +199,7 @@ def test_strides_and_encodings_stand_for_layouts() -> None:
 
 def test_a_reorder_of_the_first_versions_is_told() -> None:
     line = "mkldnn_verbose,exec,reorder,jit:uni,undef,in:f32_nchw out:bf16_nChw16c,num:1,2x16x28x28,0.5"
-    record = load("tracers", "onednn").parse(line)
+    record = load("mlbackends.tracing.formats", "onednn").parse(line)
     assert isinstance(record, Primitive)
     told = "--sdt=f32 --ddt=bf16 --stag=nchw --dtag=nChw16c 2x16x28x28"
     assert command(record.signature).text.endswith(told)
@@ -230,7 +232,7 @@ def test_a_line_of_mkldnn_without_types_says_why() -> None:
         "mkldnn_verbose,exec,convolution,jit:avx2,forward_inference,fsrc:nChw8c fwei:OIhw8i8o"
         " fbia:x fdst:nChw8c,alg:convolution_direct,mb1_ic8oc8_ih8oh8kh3sh1dh0ph1,0.5"
     )
-    record = load("tracers", "onednn").parse(line)
+    record = load("mlbackends.tracing.formats", "onednn").parse(line)
     assert isinstance(record, Primitive)
     assert "element types" in command(record.signature).notes[0]
 

@@ -90,7 +90,7 @@ def _plain_post_operation(text: str) -> str:
 
 @pytest.mark.parametrize(("line", "theirs"), PAIRS)
 def test_our_options_are_those_of_onednns_own_script(line: str, theirs: str) -> None:
-    record = load("tracers", "onednn").parse(line)
+    record = load("mlbackends.tracing.formats", "onednn").parse(line)
     assert isinstance(record, Primitive)
     our_options, their_options = plain(command(record.signature).text), plain(theirs)
     ours_alone = dict(our_options.items() - their_options.items())

@@ -42,7 +42,7 @@ def test_the_command_keeps_libm_which_mkls_libraries_need_loaded() -> None:
 
 
 def made(call: str) -> Program:
-    record = load("tracers", "mkl").parse(f"MKL_VERBOSE {call}{TAIL}")
+    record = load("mlbackends.tracing.formats", "mkl").parse(f"MKL_VERBOSE {call}{TAIL}")
     assert isinstance(record, MklCall), call
     return program(record.signature, record.derived)
 

@@ -20,7 +20,7 @@ def call(primitive: str, milliseconds: float, implementation: str = "jit:avx2") 
         f"onednn_verbose,v1,primitive,exec,cpu,{primitive},{implementation},undef,"
         f"src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,8x8,{milliseconds}"
     )
-    return cast("AnyRecord", load("tracers", "onednn").parse(line))
+    return cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line))
 
 
 def verdicts(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
@@ -91,7 +91,7 @@ def convolution(direction: str, milliseconds: float) -> AnyRecord:
         f"onednn_verbose,v1,primitive,exec,cpu,convolution,jit:avx2,{direction},src:f32:a:blocked:aBcd8b::f0"
         f" wei:f32:a:blocked:ABcd8b8a::f0 dst:f32:a:blocked:aBcd8b::f0,,,mb4_ic8oc8,{milliseconds}"
     )
-    return cast("AnyRecord", load("tracers", "onednn").parse(line))
+    return cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line))
 
 
 def reorder(before: str, after: str, milliseconds: float) -> AnyRecord:
@@ -99,7 +99,7 @@ def reorder(before: str, after: str, milliseconds: float) -> AnyRecord:
         f"onednn_verbose,v1,primitive,exec,cpu,reorder,jit:blk,undef,src:f32::blocked:{before}::f0"
         f" dst:f32::blocked:{after}::f0,,,8x8,{milliseconds}"
     )
-    return cast("AnyRecord", load("tracers", "onednn").parse(line))
+    return cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line))
 
 
 def test_one_slow_direction_of_a_convolution_is_not_hidden_by_the_others() -> None:
@@ -127,7 +127,9 @@ def test_reorders_there_and_back_are_two_calls() -> None:
 
 def test_another_layout_that_the_library_chose_is_the_same_call() -> None:
     before = convolution("forward_inference", 1)
-    after = load("tracers", "onednn").parse(str(before).replace("8b", "16b").replace("avx2", "avx"))
+    after = load("mlbackends.tracing.formats", "onednn").parse(
+        str(before).replace("8b", "16b").replace("avx2", "avx")
+    )
     assert [one.verdict for one in difference([before], [after]).changes] == ["same"]
 
 

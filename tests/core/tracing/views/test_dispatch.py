@@ -27,7 +27,10 @@ OTHER = LONG.replace("matmul", "softmax")
 
 
 def records(*lines: str) -> list[AnyRecord]:
-    return [cast("AnyRecord", load("tracers", "onednn").parse(line)) for line in lines]
+    return [
+        cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line))
+        for line in lines
+    ]
 
 
 def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:

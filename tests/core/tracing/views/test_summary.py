@@ -23,7 +23,7 @@ def onednn(event: str, primitive: str, milliseconds: float, **more: Any) -> AnyR
         f"src:f32::blocked:ab::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,"
         f"100x200:200x50,{milliseconds}"
     )
-    record = load("tracers", "onednn").parse(line)
+    record = load("mlbackends.tracing.formats", "onednn").parse(line)
     return cast("AnyRecord", structs.replace(record, **more))
 
 

@@ -28,7 +28,7 @@ GRAPH = (
 
 
 def call(start: int | None, duration: float, operation: str = "matmul", **more: Any) -> AnyRecord:
-    record = load("tracers", "onednn").parse(LINE.format(operation))
+    record = load("mlbackends.tracing.formats", "onednn").parse(LINE.format(operation))
     clock = "" if start is None else "epoch"
     return cast(
         "AnyRecord",
@@ -99,7 +99,7 @@ def test_two_clocks_begin_together() -> None:
 
 
 def test_what_encloses_others_is_not_drawn_beside_them() -> None:
-    graph = cast("AnyRecord", load("tracers", "onednn").parse(GRAPH))
+    graph = cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(GRAPH))
     assert timeline([call(None, 1e6), graph]).lanes[0].count == 1
 
 

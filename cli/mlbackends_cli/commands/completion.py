@@ -1,0 +1,38 @@
+"""Print the completion script of a shell."""
+
+import click
+
+from mlbackends_cli.output import write
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(shell: str) -> str:
+    """Return the completion script of bash, zsh or fish, as click's templates have it."""
+    from click.shell_completion import get_completion_class
+
+    from mlbackends_cli.main import main
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    # Only the template is wanted: bash's own `source()` would first ask the bash that is installed.
+    made = kind(main, {}, "backends", "_BACKENDS_COMPLETE")
+    return kind.source_template % made.source_vars() + "\n"
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  eval "$(backends completion bash)"                                    # in ~/.bashrc
+  backends completion zsh > ~/.zfunc/_backends                          # with ~/.zfunc in fpath
+  backends completion fish > ~/.config/fish/completions/backends.fish
+"""
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    It completes commands, options, the names of probes and the dotted names of --get. An installed
+    backends brings the scripts along under share/, where the shells look by themselves.
+    """
+    write(script(shell))

@@ -1,0 +1,232 @@
+"""Show what is in this machine, and what of it can be used."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlbackends.model import registry
+from mlbackends.model.records import Presence
+from mlbackends_cli import exits
+from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import Report
+
+
+def _complete_probes(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
+    del ctx, param
+    return _items(registry.names("mlbackends_probes"), incomplete)
+
+
+def _complete_values(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
+    del ctx, param
+    from mlbackends.model.declared import facts_of
+    from mlbackends.model.dotted import FIELDS
+
+    probe, dot, _ = incomplete.partition(".")
+    if not dot or probe not in registry.names("mlbackends_probes"):
+        return _items(registry.names("mlbackends_probes"), incomplete)
+    return _items([f"{probe}.{name}" for name in (*FIELDS, *facts_of(probe))], incomplete)
+
+
+def _items(names: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  backends info                               one page: usable, here but not usable, not here
+  backends info cuda_driver cudnn             everything about two things
+  backends info --format json | jq .probes.cpu.facts.capability
+  backends info --get cpu.capability
+  backends info --require 'cudnn>=9.10' --require nvidia
+  backends info --python ~/venv/bin/python    what that environment would get
+  backends info --pid 4242                    what a running process has really loaded
+"""
+)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_complete_probes)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(registry.names("mlbackends_cli.render")),
+    default="table",
+    show_default=True,
+    help="How to print the report.",
+)
+@click.option(
+    "--get",
+    "wanted",
+    metavar="DOTTED.NAME",
+    multiple=True,
+    shell_complete=_complete_values,
+    help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not"
+    " there. Given again, one line each.",
+)
+@click.option(
+    "--depth",
+    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
+    help="How far to go: found reads files only; loadable opens libraries, usable computes with"
+    " them, in child processes.  [default: usable; found with --pid and --root]",
+)
+@click.option(
+    "--require",
+    "requirements",
+    metavar="NAME[SPEC]",
+    multiple=True,
+    shell_complete=_complete_values,
+    help="Exit 1 and say why unless NAME reaches the rung of --depth, and its version or value"
+    " fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
+)
+@click.option("--strict", is_flag=True, help="Exit 3 where a probe could not tell.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False),
+    help="Look at a recorded machine: a folder that holds /proc, /sys and friends.",
+)
+@click.option(
+    "--python",
+    metavar="EXE",
+    help="Look at the packages of another Python environment, by its interpreter.",
+)
+@click.option(
+    "--pid", type=click.IntRange(min=1), help="Look at a running process: what it has loaded."
+)
+@click.option(
+    "--redact/--no-redact",
+    default=None,
+    help="Replace host name, user, home folder, serial numbers and UUIDs.  [default: --redact;"
+    " with --get --no-redact]",
+)
+@TIMEOUT
+@click.option("--timing", is_flag=True, help="Show how long each probe took.")
+@OUTPUT
+@COLOR
+def command(
+    names: tuple[str, ...],
+    form: str,
+    wanted: tuple[str, ...],
+    depth: str | None,
+    requirements: tuple[str, ...],
+    strict: bool,
+    root: str | None,
+    python: str | None,
+    pid: int | None,
+    redact: bool | None,
+    timeout: float,
+    timing: bool,
+    output: str,
+    color: str,
+) -> int:
+    """Show what is in this machine, and what of it can be used.
+
+    Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: everything about them,
+    every copy of a library with its path, version, owner, how it was found and which one wins.
+
+    Every copy is opened and used in a child process of its own, so that one that crashes or hangs
+    costs its own line and nothing else. Nothing is imported, and no network is used.
+    """
+    from mlbackends.host.identity import names_of
+    from mlbackends.model.dotted import is_certain, plain
+    from mlbackends.model.redaction import redacted
+    from mlbackends.model.requirement import Requirement, unmet
+    from mlbackends.survey import survey
+    from mlbackends_cli.output import write
+    from mlbackends_cli.terminal import ProgressLine, page
+
+    needs = [Requirement.parse(text) for text in requirements]
+    host = _host(root, python, pid, timeout)
+    wanted = tuple(map(plain, wanted))
+    asked = [*names, *(name.partition(".")[0] for name in wanted)]
+    if asked:
+        asked += [need.probe for need in needs]
+    elif needs and not strict and form == "table" and not output:
+        asked = [need.probe for need in needs]
+    rung = Presence(depth or ("found" if pid or root else "usable"))
+    with ProgressLine() as progress:
+        report = survey(
+            tuple(dict.fromkeys(asked)),
+            host,
+            rung,
+            timeout=timeout,
+            progress=progress,
+            # rich takes as long to import as a library to answer. Not in a thread: an interrupt amid
+            # an import leaves locks held for which another thread's import would wait for ever.
+            meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.render", form),
+        )
+    missing = [reason for need in needs if (reason := unmet(report, need))]
+    hide = redact if redact is not None else not wanted
+    shown = redacted(report, names_of(host)) if hide else report
+    if wanted:
+        write("\n".join(_bare(shown, name) for name in wanted), output)
+    else:
+        style = page(color, to_file=output not in ("", "-"), details=bool(names), timing=timing)
+        write(registry.load("mlbackends_cli.render", form).report(shown, style), output)
+    for reason in missing:
+        click.echo(f"backends: required, but not so: {reason}", err=True)
+    uncertain = [name for name, probe in report.probes.items() if not is_certain(probe)]
+    if strict and uncertain:
+        click.echo(f"backends: could not tell: {', '.join(uncertain)}", err=True)
+        return exits.UNKNOWN
+    return exits.NO if missing else exits.YES
+
+
+def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> "Host":
+    from mlbackends.host.host import Host
+    from mlbackends.host.interpreter import ask, of_process
+    from mlbackends.model.errors import BadInput
+
+    if python == "":
+        raise BadInput("--python names no interpreter")
+    if root and (pid or python):
+        raise BadInput(
+            "--root looks at a recorded machine; it goes with neither --pid nor --python"
+        )
+    if python:
+        return Host(pid=pid, python=ask(python, timeout))
+    if pid:
+        return Host(pid=pid, python=of_process(pid, timeout))
+    return Host(root or "/")
+
+
+def _bare(report: "Report", name: str) -> str:
+    """Return one value as a script wants it: text as it is, true and false, everything else as JSON."""
+    import msgspec
+
+    from mlbackends.model import dotted
+    from mlbackends.model.declared import facts_of
+    from mlbackends.model.errors import Incomplete
+
+    facts = facts_of(name.partition(".")[0])
+    try:
+        value: Any = dotted.value(report, name, tuple(facts))
+    except dotted.NoValue as missing:
+        if missing.probe.failure:
+            raise Incomplete(f"{name}: the probe failed: {missing.probe.failure.message}") from None
+        why = f": {missing.probe.reasons[0].message}" if missing.probe.reasons else ""
+        if missing.probe.presence is None or not dotted.is_certain(missing.probe):
+            raise Incomplete(f"{name} could not be told{why}") from None
+        why = why or f"; {name.partition('.')[0]} is {missing.probe.presence}"
+        raise NoSuchValue(f"{name} has no value here{why}") from None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+class NoSuchValue(click.ClickException):
+    """The name is right, and this machine has no such value: the answer is no."""
+
+    exit_code = exits.NO
+
+    def show(self, file: Any = None) -> None:
+        """Say it in one line."""
+        click.echo(f"backends: {self.message}", err=True, file=file)

@@ -1,0 +1,138 @@
+"""The `backends` command: its group, and what every ending means.
+
+Exit codes stand in `mlbackends_cli.exits`.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+
+import click
+
+from mlbackends import __version__
+from mlbackends.model.errors import MlBackendsError
+from mlbackends_cli import exits
+from mlbackends_cli.lazy import FolderGroup
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+HELP = """Tell what is in this machine, and what of it machine learning can really use.
+
+Every answer stands on a ladder: absent, found (a file is there), loadable (it opens and answers),
+usable (it computed something right). What is not usable says why.
+
+\b
+Start with:
+  backends info                        what is here, on one page
+  backends info cudnn                  every copy of one library, and which one wins
+  backends info --format json          the same for a program
+  backends info --get cpu.capability   one bare value for a script
+  backends info --require 'cudnn>=9'   exit 1 and say why, where that is not so
+"""
+
+main = FolderGroup(
+    "mlbackends_cli.commands",
+    name="backends",
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
+click.version_option(__version__, prog_name="backends", message="%(prog)s %(version)s")(main)
+
+
+def guarded_main(arguments: list[str]) -> int:
+    """Run the command line and return the exit code; nobody sees a traceback."""
+    sys.unraisablehook = _keep_interrupt
+    try:
+        code = main.main(arguments, prog_name="backends", standalone_mode=False)
+        if sys.stdout is not None:  # a program may be started with its streams closed
+            sys.stdout.flush()
+    except SystemExit as stop:
+        # click swallows a closed pipe, and leaves this wrapper behind.
+        if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            return _close_quietly()
+        return stop.code if isinstance(stop.code, int) else exits.YES
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        return _close_quietly()
+    except MlBackendsError as error:
+        _say(str(error), error.hint)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  ours: say so in short, and keep the whole
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _say(f"standard output cannot be written: {error.strerror}")
+            _give_up_output()
+            return exits.USAGE
+        return _report_bug(error)
+    return code if isinstance(code, int) else exits.YES
+
+
+def _keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Interrupt once more where the first time fell into a callback, such as one of the import system's.
+
+    Nothing can be raised there, so that Python would print it and go on.
+    """
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    import signal
+
+    if hasattr(signal, "setitimer"):
+        # From here it could not be raised either; a moment later it can.
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+
+def _say(message: str, hint: str = "") -> None:
+    try:
+        click.echo(f"backends: {message}", err=True)
+        if hint:
+            click.echo(f"hint: {hint}", err=True)
+    except OSError:  # standard error is closed too
+        return
+
+
+def _close_quietly() -> int:
+    """End as a program that SIGPIPE killed does: the reader of our output has gone."""
+    _give_up_output()
+    return exits.CLOSED_PIPE
+
+
+def _give_up_output() -> None:
+    """Let the interpreter find nothing to flush at its end, which would change the exit code."""
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.close(nothing)
+
+
+def _report_bug(error: Exception) -> int:
+    import tempfile
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    said = f"this is a bug in backends {__version__}: {type(error).__name__}: {error}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w",
+            prefix="backends-",
+            suffix=".traceback",
+            delete=False,
+            encoding="utf-8",
+            errors="backslashreplace",
+        ) as file:
+            file.write(text)
+    except OSError:
+        _say(said)
+        click.echo(text, err=True)
+    else:
+        _say(said, f"the traceback is in {file.name}")
+    return exits.BUG

@@ -1,0 +1,146 @@
+"""Time backends and peers in turn on a grid of problems: how they compare, in a table and a picture."""
+
+from typing import Any
+
+import click
+
+from mlbackends_cli import exits
+from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.sdpa_options import (
+    PEOPLE,
+    PYTHON,
+    backends_to_run,
+    complete_backend,
+    problem_options,
+    time_limit,
+    wordings_of,
+)
+from mlbackends_cli.terminal import ProgressLine
+from mlbackends_cli.termination import cleared_up
+
+_BAR = 24
+
+
+class _Progress(ProgressLine):
+    """Shows how much of the grid is done."""
+
+    def __call__(self, done: int, total: int, waited_for: str) -> None:
+        full = done * _BAR // total
+        self._text = f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}  {waited_for}"
+
+
+@click.command(
+    "bench",
+    epilog="""\b
+Examples:
+  backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
+  backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
+  backends sdpa bench --shape 1,8,1024,64 --backward --backend flash_cpu --backend torch_flash
+  backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
+""",
+)
+@problem_options
+@backends_to_run("Time this one, or this peer; may be given again.")
+@click.option("--peers", is_flag=True, help="Time other people's too, each in its own process.")
+@PYTHON
+@click.option(
+    "--against",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_backend,
+    help="Whom to compare the others with.  [default: the first peer, else the slowest]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=11,
+    show_default=True,
+    metavar="N",
+    help="How often each takes its turn.",
+)
+@time_limit(120.0)
+@click.option(
+    "--plot",
+    "plots",
+    metavar="FILE.svg|FILE.png",
+    multiple=True,
+    help="Draw speed over length, and a roofline; PNG needs mlbackends[png].",
+)
+@click.option(
+    "--compare",
+    "saved",
+    metavar="FILE",
+    default="",
+    help="Compare with a run that --format json saved.",
+)
+@click.option(
+    "--fail-below",
+    type=click.FloatRange(min=0, max=100),
+    default=0.0,
+    metavar="RATIO",
+    help="With --compare, exit 1 where a backend has less than RATIO times its saved share of the peak.",
+)
+@PEOPLE
+@OUTPUT
+@COLOR
+def command(
+    names: tuple[str, ...],
+    peers: bool,
+    python: str,
+    against: str,
+    rounds: int,
+    timeout: float,
+    plots: tuple[str, ...],
+    saved: str,
+    fail_below: float,
+    form: str,
+    output: str,
+    color: str,
+    **words: Any,
+) -> int:
+    """Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
+
+    Told are medians with the middle half of the calls, the share of the machine's peak and bandwidth that
+    were measured beside them, and how many times as fast each is as another, round by round. On a machine
+    whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1 where one
+    is wrong, a backend crashed, or --fail-below says so.
+    """
+    from mlbackends.model.errors import BadInput
+    from mlbackends.sdpa.verify import benching
+    from mlbackends.sdpa.verify.plan import Plan
+    from mlbackends_cli import sdpa_benched
+    from mlbackends_cli.output import indented, refuse_unwritable, write
+    from mlbackends_cli.sdpa_picture import drawing
+    from mlbackends_cli.terminal import page
+
+    wordings = wordings_of(words)
+    if fail_below and not saved:
+        raise BadInput("--fail-below is for --compare FILE")
+    refuse_unwritable(output or "-", *plots)
+    drawings = {path: drawing(path) for path in plots}  # what cannot be drawn is told now, too
+    before = benching.read_saved(saved) if saved else None
+    if before:
+        benching.refuse_incomparable(wordings, before, saved)
+    also = (against,) if against else ()
+    plan = Plan(names=names, also=also, peers=peers, python=python, rounds=rounds, timeout=timeout)
+    with cleared_up(), _Progress() as progress:
+        run = benching.benched(wordings, plan, progress)
+    run = benching.compared(run, before) if before else run
+    base = against or sdpa_benched.baseline(run)
+    if form == "json":
+        write(indented(run), output)
+    elif form == "markdown":
+        write(sdpa_benched.markdown(run, base), output)
+    else:
+        style = page(color, to_file=output not in ("", "-"))
+        write(sdpa_benched.printed(run, base, style), output)
+    for path, draw in drawings.items():
+        write(draw(run), path)
+    slower = [
+        each
+        for one in run.problems
+        for each in one.changes
+        if (each.by_share or each.by_time) < fail_below
+    ]
+    good = all(each.checked.good for each in run.problems)
+    return exits.YES if good and not slower else exits.NO

@@ -1,0 +1,120 @@
+"""Compute a problem with every backend that can: is it right, how fast, and with how much memory."""
+
+from typing import Any
+
+import click
+
+from mlbackends.model import registry
+from mlbackends_cli import exits
+from mlbackends_cli.judging import FORMATS, write_outcome
+from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.sdpa_options import (
+    PYTHON,
+    backends_to_run,
+    complete_backend,
+    problem_options,
+    time_limit,
+    wordings_of,
+)
+from mlbackends_cli.terminal import ProgressLine
+from mlbackends_cli.termination import cleared_up
+
+
+class _Progress(ProgressLine):
+    """Says which problem is computed."""
+
+    def __call__(self, done: int, total: int, waited_for: str) -> None:
+        self._text = f"{done} of {total} checked, computing {waited_for}"
+
+
+@click.command(
+    "check",
+    epilog="""\b
+Examples:
+  backends sdpa check --shape 2,8,1024,64
+  backends sdpa check --shape 2,8,1024,64 --dtype float32,bfloat16 --mask none,causal,bool --peers
+  backends sdpa check --shape 1,8,512,64 --mask float --mask-gradient --require math
+  backends sdpa check --problems tests/problems/small.txt --rounds 0 --format junit --output sdpa.xml
+  backends sdpa check --shape 1,8,512,64 --device cpu:avx2 --require flash_cpu
+""",
+)
+@problem_options
+@backends_to_run("Run this one alone, or this peer; may be given again.")
+@click.option(
+    "--require",
+    "required",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_backend,
+    help="Exit 1 unless this one computes every problem, and right.",
+)
+@click.option("--peers", is_flag=True, help="Run other people's too, each in its own process.")
+@PYTHON
+@click.option(
+    "--rounds",
+    type=click.IntRange(0, 1000),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="How often each takes its turn to be timed; 0 for not at all.",
+)
+@time_limit(60.0)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(registry.names(FORMATS)),
+    default="table",
+    show_default=True,
+    help="How to print it; table, markdown and json tell all, the others what CI reads.",
+)
+@OUTPUT
+@COLOR
+def command(
+    names: tuple[str, ...],
+    required: tuple[str, ...],
+    peers: bool,
+    python: str,
+    rounds: int,
+    timeout: float,
+    form: str,
+    output: str,
+    color: str,
+    **words: Any,
+) -> int:
+    """Compute a problem with every backend that can: is it right, how fast, and with how much memory.
+
+    Each backend runs in a process of its own, so that one that crashes or hangs is a row of the table. Its
+    result is compared with the one that the plain formula gives in float64. Allowed are its tolerance (see
+    `backends sdpa list`) times the error of the plain formula in the same type, and beside that 4 units in
+    the last place of the largest number in float32 and float64, 1 in float16 and bfloat16; in float64, where
+    the plain formula is the exact one, 4 such units and as many more as the largest log-sum-exp stand for its
+    error. Backends are timed in turn, and beside them multiply-adds that need no memory, whose speed is the
+    peak. With --backward, each gradient is compared as well, where the largest number may be one that it is
+    the difference of; and what is timed is the backward pass alone: five products to the forward's two.
+    Exit 0 where all that ran are within their tolerance and those that are required ran, else 1; so also 0
+    where none ran, which is said: --require asks for one.
+    """
+    from mlbackends.sdpa.verify.outcome import outcome_of
+    from mlbackends.sdpa.verify.plan import Plan
+    from mlbackends.sdpa.verify.running import check
+    from mlbackends_cli import sdpa_checked
+    from mlbackends_cli.output import indented, refuse_unwritable, write
+    from mlbackends_cli.terminal import page
+
+    wordings = wordings_of(words)
+    refuse_unwritable(output)
+    plan = Plan(
+        names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
+    )
+    with cleared_up(), _Progress() as progress:
+        checked = check(wordings, plan, progress)
+    style = page(color, to_file=output not in ("", "-"))
+    if form == "json":
+        write(indented(checked), output)
+    elif form == "table":
+        write(sdpa_checked.printed(checked, style), output)
+    elif form == "markdown":
+        write(sdpa_checked.markdown(checked), output)
+    else:
+        write_outcome(outcome_of(checked), form, output, style)
+    return exits.YES if all(each.good for each in checked.problems) else exits.NO

@@ -1,0 +1,50 @@
+"""List the attention backends: what each takes, and whether it can compute here."""
+
+import click
+
+from mlbackends_cli import exits
+from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.sdpa_options import PEOPLE, PYTHON
+
+
+@click.command(
+    "list",
+    epilog="""\b
+Examples:
+  backends sdpa list
+  backends sdpa list --format json | jq '.backends[] | select(.why_not_here == []).name'
+  backends sdpa list --devices
+""",
+)
+@click.option("--devices", is_flag=True, help="List the names that --device takes instead.")
+@PYTHON
+@PEOPLE
+@OUTPUT
+@COLOR
+def command(devices: bool, python: str, form: str, output: str, color: str) -> int:
+    """List the attention backends: what each takes, and whether it can compute here.
+
+    What a backend takes is told by the conditions that refuse a problem, so that the list is never wrong
+    about them. Peers are other people's, which `backends sdpa check --peers` runs.
+    """
+    from mlbackends.model.errors import BadInput
+    from mlbackends_cli import sdpa_listed
+    from mlbackends_cli.output import indented, write
+    from mlbackends_cli.terminal import page
+
+    style = page(color, to_file=output not in ("", "-"))
+    if devices:
+        if form != "table":
+            raise BadInput(f"--devices has no format {form}; it is a table")
+        write(sdpa_listed.devices(style), output)
+        return exits.YES
+    from mlbackends.sdpa.listing import listing
+
+    listed = listing(python)
+    if form == "json":
+        write(indented(listed), output)
+    elif form == "markdown":
+        write(sdpa_listed.markdown(listed), output)
+    else:
+        write(sdpa_listed.printed(listed, style), output)
+    return exits.YES

@@ -1,0 +1,65 @@
+"""The attention backends for people: on a terminal, and in Markdown."""
+
+from mlbackends.model.explanation import BackendEntry, BackendList
+from mlbackends.sdpa.named_devices import HERE, NAMED
+from mlbackends_cli.prose import Passage
+from mlbackends_cli.prose import printed as prose
+from mlbackends_cli.terminal import Page
+
+
+def printed(listed: BackendList, page: Page) -> str:
+    """Return a passage for each backend."""
+    text = prose(tuple(_passage(each, page) for each in listed.backends), page)
+    return text if page.unicode else text.encode("ascii", "replace").decode()
+
+
+def _passage(entry: BackendEntry, page: Page) -> Passage:
+    mark, color = ("✗", "31") if entry.why_not_here else ("✓", "32")
+    if not page.unicode:
+        mark = "x" if entry.why_not_here else "+"
+    # 39 ends the colour alone: the heading around it stays bold.
+    shown = f"\033[{color}m{mark}\033[39m" if page.color else mark
+    lines = [("is", f"{entry.summary} ({_kind(entry)})")]
+    lines += [("takes", "; ".join(entry.takes))] if entry.takes else []
+    lines += [("can", ", ".join(entry.can))] if entry.can else []
+    lines += [("may err", _tolerance(entry))] if entry.tolerance else []
+    if entry.why_not_here:
+        for reason in entry.why_not_here:
+            hint = f"; {reason.hint}" if reason.hint else ""
+            lines.append(("not here", f"{reason.message} [{reason.code}]{hint}"))
+    else:
+        lines.append(("here", "usable" if not entry.peer else "installed; --peers runs it"))
+    return Passage(f"{shown} {entry.name}", tuple(lines))
+
+
+def _kind(entry: BackendEntry) -> str:
+    return f"{entry.answers_to}, a peer" if entry.peer else entry.answers_to
+
+
+def _tolerance(entry: BackendEntry) -> str:
+    """Return how far a result may be off, in units of the plain computation's error."""
+    told = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
+    return f"{told} the plain formula's error, and a few units in the last place beside it"
+
+
+def markdown(listed: BackendList) -> str:
+    """Return a table of the backends."""
+    from mlbackends_cli.markdown import literal, table
+
+    rows = [
+        (
+            literal(each.name),
+            literal(_kind(each)),
+            literal("; ".join(each.takes)),
+            literal(", ".join(each.can)),
+            "yes" if not each.why_not_here else literal(each.why_not_here[0].message),
+        )
+        for each in listed.backends
+    ]
+    return table(("backend", "kind", "takes", "can", "usable here"), rows) + "\n"
+
+
+def devices(page: Page) -> str:
+    """Return the devices that problems can be asked about by name, with what each is."""
+    lines = [*HERE.items(), *((each.name, each.title) for each in NAMED.values())]
+    return prose((Passage("Devices", tuple(lines)),), page)

@@ -1,6 +1,0 @@
-"""`python -m mlbackends` is the `backends` command."""
-
-from mlbackends.cli import run
-
-if __name__ == "__main__":
-    run()

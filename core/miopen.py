@@ -1,5 +1,0 @@
-"""MIOpen: AMD's deep-learning primitives. The switch is obeyed by torch on ROCm."""
-
-from mlbackends.flag_modules import install
-
-install(__name__, "MiopenModule")

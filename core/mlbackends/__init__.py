@@ -1,0 +1,87 @@
+"""Hardware and machine-learning backends, inspected: a stand-alone `torch.backends` that needs no torch.
+
+    import mlbackends
+    mlbackends.cudnn.version()                      # 91002, from the library itself
+    mlbackends.cuda.matmul.allow_tf32 = True        # torch's switches, with torch's rules
+    with mlbackends.sdpa_kernel(mlbackends.SDPBackend.MATH): ...
+
+Importing this costs nothing: each part is loaded when its name is first touched.
+"""
+
+import sys
+
+__version__ = "0.1.0"
+
+_MODULES = (
+    "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack",
+    "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack", "fft", "jit", "sdpa",
+)  # fmt: skip
+#: Where each name is defined: a module, or a module and an attribute of it.
+_LAZY = {
+    **{name: f"mlbackends.{name}" for name in _MODULES},
+    "ContextProp": "mlbackends.switches.modules:ContextProp",
+    "PropModule": "mlbackends.switches.modules:PropModule",
+    "_FP32Precision": "mlbackends.switches.modules:FP32Precision",
+    "disable_global_flags": "mlbackends.switches.precision:disable_global_flags",
+    "flags_frozen": "mlbackends.switches.precision:flags_frozen",
+    "__allow_nonbracketed_mutation": "mlbackends.switches.store:freeze_lifted",
+    "get_float32_matmul_precision": "mlbackends.switches.precision:get_float32_matmul_precision",
+    "set_float32_matmul_precision": "mlbackends.switches.precision:set_float32_matmul_precision",
+    "get_num_threads": "mlbackends_kernels.attention_cpu.threads:get_num_threads",
+    "set_num_threads": "mlbackends_kernels.attention_cpu.threads:set_num_threads",
+    "flag_store": "mlbackends.switches.store",
+    "load_flags": "mlbackends.switches.store:load_file",
+    "trace": "mlbackends.tracing.session:trace",
+    **{
+        name: f"mlbackends.sdpa:{name}"
+        for name in (
+            "SDPBackend", "sdpa_kernel", "scaled_dot_product_attention",
+            "scaled_dot_product_attention_backward", "CausalBias", "CausalVariant",
+            "causal_lower_right", "causal_upper_left",
+        )
+    },
+    **{
+        name: f"mlbackends_kernels.operations._call:{name}"
+        for name in ("einsum", "matmul", "multi_head_attention")
+    },
+}  # fmt: skip
+#: What serves the others: it can be imported by its name, and is nobody's to touch.
+_INNER = frozenset({"_FP32Precision", "__allow_nonbracketed_mutation"})
+_PUBLIC = (*(name for name in _LAZY if name not in _INNER), "flags", "set_flags")
+__all__ = [name for name in _PUBLIC if name not in ("ContextProp", "PropModule", "flag_store")]
+
+
+class _Asleep(type(sys)):
+    """The class of this module until one of its names is touched; then `flag_modules` takes over."""
+
+    def __getattr__(self, name: str) -> object:
+        if (
+            name.startswith("__") and name not in _LAZY
+        ):  # the import system looks for __path__ and others
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _MODULES:
+            import importlib
+
+            return importlib.import_module(f"mlbackends.{name}")
+        _wake()
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, type(sys)) and not name.startswith("__"):
+            _wake()
+            setattr(self, name, value)
+        else:  # a module that has just been imported below this one
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        _wake()
+        return dir(self)
+
+
+def _wake() -> None:
+    from mlbackends.switches.modules import install
+
+    install(__name__, "GenericModule")
+
+
+sys.modules[__name__].__class__ = _Asleep

@@ -1,0 +1,74 @@
+"""NumPy 2 is installed beside packages that were compiled for NumPy 1.
+
+Told by:   the versions of installed packages, held to the first release of each that goes with NumPy 2.
+No alarm:  a package that holds no compiled code against NumPy.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import install
+from mlbackends.audit.known import Known
+from mlbackends.host.python.versions import satisfies
+from mlbackends.model.audit import Severity
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
+
+SEVERITY = Severity.ERROR
+READS = ("packages",)
+WHY = (
+    "Their compiled parts read arrays by NumPy 1's layout: they fail when they are imported or, as"
+    ' torch does, say "Numpy is not available" at the first conversion.'
+)
+MEND = "Install numpy<2, or newer releases of those packages."
+SOURCES = (
+    "numpy/numpy#26191",
+    "NumPy 2.0 migration guide",
+    "TorchIO-project/torchio#1183",
+    "pytorch/pytorch#132179",
+    "lorentzenchr/model-diagnostics#206",
+)
+
+_FIRST = {
+    "jaxlib": "0.4.26",
+    "matplotlib": "3.8.4",
+    "numba": "0.60.0",
+    "pandas": "2.2.2",
+    "pyarrow": "16.0.0",
+    "scikit-learn": "1.4.2",
+    "scipy": "1.13.0",
+    "tensorflow": "2.18.0",
+    "torch": "2.3.0",
+}
+"""The first release of each that was compiled for NumPy 2 as well."""
+_TORCH_ON_WINDOWS = "2.4.1"
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one, with every package that is too old."""
+    numpy = known.package("numpy")
+    if not satisfies(numpy, ">=2.0.0.dev0"):
+        return
+    first = dict(_FIRST)
+    if known.fact("host.platform") == "win32":
+        first["torch"] = _TORCH_ON_WINDOWS
+    old = {
+        name: version
+        for name, since in first.items()
+        if (version := known.package(name)) and satisfies(version, f"<{since}")
+    }
+    if old:
+        listed = ", ".join(
+            f"{name} {version} (from {first[name]} on)" for name, version in old.items()
+        )
+        evidence: dict[str, FactValue] = {
+            f"packages.distributions.{name}": version
+            for name, version in {"numpy": numpy, **old}.items()
+        }
+        yield Symptom(
+            f"numpy {numpy} is installed beside what was compiled for NumPy 1: {listed}",
+            command=install(known, "numpy<2"),
+            evidence=evidence,
+        )

@@ -1,0 +1,35 @@
+"""torch is installed without opt_einsum.
+
+Told by:   the distributions: torch is one, opt-einsum is none.
+No alarm:  it is a note: torch.einsum works without it.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import install
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.host.python.versions import satisfies
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.NOTE
+READS = ("torch", "opt_einsum")
+WHY = (
+    "torch.einsum with three or more tensors then multiplies them from left to right, which may take"
+    " many times the work and memory of the best order."
+)
+MEND = "Install opt_einsum; torch finds it by itself."
+SOURCES = ("PyTorch documentation, torch.backends.opt_einsum",)
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one where torch could use it and it is not there."""
+    torch = known.version("torch")
+    if not torch or satisfies(torch, "<1.13"):
+        raise DoesNotApply("no torch that would use it is installed")
+    if not known.version("opt_einsum") and known.fact("opt_einsum.location") is None:
+        yield Symptom(
+            f"torch {torch} is installed, and opt_einsum is not",
+            command=install(known, "opt_einsum"),
+            evidence={"torch.version": torch},
+        )

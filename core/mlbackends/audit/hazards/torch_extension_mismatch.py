@@ -1,0 +1,45 @@
+"""A package that is compiled against torch was built for another torch.
+
+Told by:   torch: partners such as torchvision and torchaudio, the version that each pins, and the local
+           parts of their versions (+cu124, +cpu).
+No alarm:  a local part that only one of the two has.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import install
+from mlbackends.audit.known import Known
+from mlbackends.host.python.versions import satisfies
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("torch",)
+WHY = "Its operators are not registered or crash: `operator torchvision::nms does not exist`."
+MEND = "Install torch and its companions in one command from one index."
+SOURCES = ("pytorch/pytorch#157648", "pytorch/vision#9174")
+
+_BUILDS = ("cu", "cpu", "rocm", "xpu")
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each package."""
+    torch = known.version("torch")
+    for partner in known.fact("torch.partners", []):
+        name, version, wanted = partner["package"], partner["version"], partner["wanted"]
+        if satisfies(torch, f"=={wanted}") is False:
+            said = f"{name} {version} is built for torch {wanted}, and torch {torch} is installed"
+            command = install(known, f"torch=={wanted}", f"{name}=={version.partition('+')[0]}")
+        elif _is_other_build(torch, version):
+            said = f"{name} {version} and torch {torch} are builds for different devices"
+            command = ""
+        else:
+            continue
+        yield Symptom(
+            said, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
+        )
+
+
+def _is_other_build(torch: str, partner: str) -> bool:
+    one, other = torch.partition("+")[2], partner.partition("+")[2]
+    return one != other and one.startswith(_BUILDS) and other.startswith(_BUILDS)

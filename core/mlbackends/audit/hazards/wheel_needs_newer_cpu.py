@@ -1,0 +1,67 @@
+"""An installed wheel is compiled for a newer processor than this one.
+
+Told by:   x86-64 alone: what the wheels of known packages need, held to the processor's features.
+No alarm:  wheels that look at the processor and take slower code by themselves.
+Severity:  a warning in conda's environments, whose builds may be for older processors than the wheels.
+"""
+
+from collections.abc import Iterator
+
+from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.installing import install
+from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.host.python.versions import satisfies
+from mlbackends.model.audit import Severity
+
+SEVERITY = Severity.ERROR
+READS = ("packages", "cpu")
+WHY = "The import ends the process with an illegal instruction (SIGILL), without a traceback."
+MEND = "Install a release or a build that is compiled for older processors."
+SOURCES = (
+    "tensorflow/tensorflow#19584",
+    "tensorflow/tensorflow#45866",
+    "jax-ml/jax#6671",
+    "jax-ml/jax#31723",
+    "pola-rs/polars#15404",
+    "NixOS/nixpkgs#504266",
+    "apache/arrow#28041",
+)
+
+_V2 = ("sse4_2", "popcnt", "ssse3")
+_V3 = ("avx2", "fma", "bmi1", "bmi2")
+_FLOORS = (
+    ("tensorflow", ">=1.6", ("avx",), ""),
+    ("tensorflow", "==2.4.0", ("avx2",), "tensorflow==2.4.1"),
+    ("tensorflow-cpu", ">=1.15", ("avx",), ""),
+    ("jaxlib", ">=0.1.62", ("avx",), ""),
+    ("numpy", ">=2.4.0", _V2, "numpy<2.4"),
+    ("polars", ">=0.19.7,<1.35", _V3, "polars-lts-cpu"),
+    ("polars-runtime-32", "", _V3, "polars[rtcompat]"),
+    ("pyarrow", ">=1.0", ("sse4_2",), ""),
+)
+"""Package, releases, features by Linux's names, and what can be installed in its place."""
+_SERVED_BY = {"polars-runtime-32": "polars-runtime-compat"}
+"""Packages in whose place another one is loaded where it is there."""
+
+
+def symptoms(known: Known) -> Iterator[Symptom]:
+    """Yield one for each package."""
+    if known.fact("cpu.architecture") != "x86_64":
+        raise DoesNotApply("the floors that are known are those of x86-64")
+    is_conda = known.fact("python.manager") == "conda"
+    has = frozenset(known.need("cpu.features"))
+    for name, releases, features, instead in _FLOORS:
+        version = known.package(name)
+        if name in _SERVED_BY and known.package(_SERVED_BY[name]):
+            continue
+        if not version or (releases and not satisfies(version, releases)):
+            continue
+        missing = [feature for feature in features if feature not in has]
+        if missing:
+            yield Symptom(
+                f"{name} {version} needs {', '.join(missing)}, which this processor lacks"
+                f" ({known.fact('cpu.x86_64_level', 'x86-64')})",
+                command=install(known, instead) if instead else "",
+                severity=Severity.WARNING if is_conda else None,
+                evidence={f"packages.distributions.{name}": version, "cpu.features": missing},
+            )

@@ -1,0 +1,138 @@
+"""A machine as something to keep: one file with its report, or a folder that can be looked at elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from mlbackends import __version__
+from mlbackends.model.declared import facts_of
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mlbackends.host.host import Host
+    from mlbackends.host.recording.anonymise import Disguise
+    from mlbackends.survey import Progress
+
+ENDING = ".json"
+
+
+class Contents(Struct, frozen=True):
+    """What a recorded machine holds, for whoever has to decide whether it may be shared.
+
+    folders: how many files are in each of the topmost folders. replaced: how often something was
+    replaced, by what it was. cut: the files and folders that were too large to be kept whole.
+    """
+
+    size_bytes: int
+    folders: dict[str, int]
+    variables: tuple[str, ...]
+    commands: tuple[str, ...]
+    replaced: dict[str, int]
+    cut: tuple[str, ...] = ()
+
+
+def record(
+    folder: str, host: Host, *, keep_identity: bool = False, progress: Progress | None = None
+) -> Contents:
+    """Write what the probes read of a machine into a folder, whole or not at all.
+
+    Raises BadInput where the folder holds something already or cannot be made.
+    """
+    from mlbackends.host.recording.anonymise import NoDisguise
+    from mlbackends.host.recording.recorder import Recording
+    from mlbackends.survey import survey
+
+    target = os.path.abspath(folder)
+    _refuse_what_is_there(folder, target)
+    recording = Recording(host)
+    report = survey((), recording, Presence.FOUND, progress=progress)
+    disguise = NoDisguise() if keep_identity else _disguise(host, report)
+    try:
+        part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
+    try:
+        recording.write(os.path.join(part, "machine"), disguise)
+        _about(os.path.join(part, "machine", "about.txt"), report, keep_identity=keep_identity)
+        # One step from nothing to everything; an empty folder of that name gives way to it.
+        os.replace(os.path.join(part, "machine"), target)
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    sizes, folders = _sizes(target)
+    return Contents(
+        sizes,
+        folders,
+        tuple(recording.variables()),
+        recording.commands(),
+        dict(disguise.replaced),
+        tuple(disguise.text(path) for path in recording.cut),
+    )
+
+
+def _refuse_what_is_there(folder: str, target: str) -> None:
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise BadInput(
+            f"{folder} is there, and is no folder",
+            f"a report goes into a file that ends in {ENDING}",
+        )
+    if os.path.isdir(target) and (os.path.islink(target) or os.listdir(target)):
+        raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
+
+
+def _disguise(host: Host, report: Report) -> Disguise:
+    from mlbackends.host.identity import names_of
+    from mlbackends.host.recording.anonymise import Disguise
+
+    return Disguise(names_of(host), _identifying(report))
+
+
+def _identifying(report: Report) -> Iterator[str]:
+    """Yield the texts in a report that name a machine, a device, a job or a user."""
+    for name, probe in report.probes.items():
+        for fact in facts_of(name).values():
+            if fact.role == "identity":
+                yield from _texts(probe.facts.get(fact.name))
+        for device in probe.devices:
+            yield from _texts([device.uuid, device.serial])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+
+
+def _about(path: str, report: Report, *, keep_identity: bool) -> None:
+    who = "Nothing in it was replaced" if keep_identity else "What names it was replaced"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(
+            f"A machine recorded by backends {__version__} at {report.created}. {who}.\n"
+            "Look at it with `backends info --root` and the name of this folder.\n"
+        )
+
+
+def _sizes(folder: str) -> tuple[int, dict[str, int]]:
+    """Return the bytes below a folder, and how many files are below each folder of its root."""
+    size = 0
+    counts: dict[str, int] = {}
+    for at, _, files in os.walk(folder):
+        size += sum(os.lstat(os.path.join(at, file)).st_size for file in files)
+        inside = os.path.relpath(at, os.path.join(folder, "root"))
+        if not inside.startswith(".."):
+            top = "/" + inside.partition(os.sep)[0].strip(".")
+            counts[top] = counts.get(top, 0) + len(files)
+    return size, {top: count for top, count in sorted(counts.items()) if count}

@@ -1,0 +1,137 @@
+"""What is judged: a saved report, a recorded machine, or the live one."""
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import SCHEMA, Presence, Report
+from mlbackends.model.redaction import Names, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mlbackends.survey import Progress
+
+LIVE = "-"
+REPORT_LIMIT = 64 << 20
+"""No saved report is larger than this, in bytes; a real one has some hundred thousand."""
+_DEEPEST = 40
+_HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
+
+
+class _Head(Struct):
+    """What a report says of itself; read first, so that another file is told from a broken one."""
+
+    schema: str = ""
+
+
+def report_of(
+    subject: str = LIVE,
+    *,
+    names: "Sequence[str]" = (),
+    python: str = "",
+    depth: Presence = Presence.USABLE,
+    timeout: float = 5.0,
+    redact: bool = True,
+    progress: "Progress | None" = None,
+) -> Report:
+    """Return the report of a subject: "-" is the live machine, a folder a recorded one, a file a report.
+
+    names: the probes to ask, all by default; a saved report keeps what it has. python: the interpreter
+    whose environment is looked at, "" for our own; it, depth and timeout concern the live machine
+    alone. redact: whether what names the machine or its user is replaced.
+    Raises BadInput, with the file and what is wrong with it.
+    """
+    if subject != LIVE and not os.path.isdir(subject):
+        report = read_report(subject)
+        return redacted(report, Names()) if redact and not report.redacted else report
+    from mlbackends.host.host import Host
+    from mlbackends.host.identity import names_of
+    from mlbackends.host.interpreter import ask
+    from mlbackends.survey import survey
+
+    live = subject == LIVE
+    host = Host("/" if live else subject, python=ask(python, timeout) if python else None)
+    depth = depth if live else Presence.FOUND
+    report = survey(names, host, depth, timeout=timeout, progress=progress)
+    return redacted(report, names_of(host)) if redact else report
+
+
+def reports_of(
+    before: str, after: str, *, timeout: float = 5.0, progress: "Progress | None" = None
+) -> tuple[Report, Report]:
+    """Return the reports of two subjects that are to be compared.
+
+    The live machine is looked at as far as the other one was, so that the depth is no difference.
+    Raises BadInput as `report_of` does.
+    """
+    told = {each: report_of(each) for each in (before, after) if each != LIVE}
+    depth = next((report.depth for report in told.values()), Presence.USABLE)
+    if LIVE in (before, after):
+        told[LIVE] = report_of(LIVE, depth=depth, timeout=timeout, progress=progress)
+    return told[before], told[after]
+
+
+def name_of(subject: str) -> str:
+    """Return what people call a subject."""
+    return "this machine" if subject == LIVE else subject
+
+
+def read_report(path: str) -> Report:
+    """Read a report that `backends info --format json` wrote. Raises BadInput."""
+    import msgspec
+
+    data = _bytes_of(path)
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
+            raise BadInput(f"{path} is no report: its schema is {head.schema[:80]!r}", _HINT)
+        if head.schema != SCHEMA:
+            said = f"{path} has the schema {head.schema[:80]!r}; this version reads {SCHEMA!r}"
+            raise BadInput(said, "use the version of backends that wrote it")
+        report = msgspec.json.decode(data, type=Report)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is no report: {error}", _HINT) from None
+    if _is_too_deep(report):
+        raise BadInput(
+            f"{path} is no report: its facts are nested more than {_DEEPEST} deep", _HINT
+        )
+    return report
+
+
+def _is_too_deep(report: Report) -> bool:
+    """Tell whether a fact is nested so deeply that whoever walks it would run out of stack."""
+    level: list[Any] = []
+    for probe in report.probes.values():
+        level += [probe.facts, *(library.facts for library in probe.libraries)]
+        level += [facts for device in probe.devices for facts in (device.facts, device.volatile)]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        # O_NONBLOCK: a FIFO must not make us wait for a writer that never comes.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(handle, "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
+            os.set_blocking(handle, True)
+            size = os.fstat(handle).st_size if is_regular else 0
+            data = b"" if size > REPORT_LIMIT else file.read(REPORT_LIMIT + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{path} cannot be read: {why}") from None
+    if max(size, len(data)) > REPORT_LIMIT:
+        raise BadInput(f"{path} is larger than {REPORT_LIMIT >> 20} MiB: that is no report")
+    return data

@@ -1,0 +1,72 @@
+"""CUDA: the switches of matrix products, attention and FFT plans, as torch.backends.cuda has them."""
+
+from mlbackends.cuda.cublas import cuBLASModule
+from mlbackends.switches.modules import install
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "blas_workspace_size", "can_use_cudnn_attention",
+    "can_use_efficient_attention", "can_use_flash_attention", "cuBLASModule", "cuFFTPlanCache",
+    "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cublas_workspace_size",
+    "cublaslt_workspace_size", "cudnn_sdp_enabled", "cufft_plan_cache", "enable_cudnn_sdp",
+    "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
+    "fp16_bf16_reduction_math_sdp_allowed", "is_built", "is_ck_sdpa_available",
+    "is_flash_attention_available", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
+    "preferred_blas_library", "preferred_linalg_library", "preferred_rocm_fa_library", "sdp_kernel",
+]  # fmt: skip
+
+
+def _from(module: str, names: "Iterable[str]") -> dict[str, str]:
+    return {name: f"mlbackends.{module}:{name}" for name in names}
+
+
+_LAZY = {
+    "SDPBackend": "mlbackends.sdpa:SDPBackend",
+    **_from(
+        "sdpa.cuda_surface",
+        (
+            "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "can_use_cudnn_attention",
+            "can_use_efficient_attention", "can_use_flash_attention", "cudnn_sdp_enabled",
+            "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
+            "flash_sdp_enabled", "fp16_bf16_reduction_math_sdp_allowed", "is_flash_attention_available",
+            "math_sdp_enabled", "mem_efficient_sdp_enabled", "sdp_kernel",
+        ),
+    ),
+    **_from(
+        "cuda_preferences",
+        (
+            "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
+            "preferred_blas_library", "preferred_linalg_library", "preferred_rocm_fa_library",
+        ),
+    ),
+    **_from(
+        "cuda_plan_cache",
+        ("cuFFTPlanCache", "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cufft_plan_cache"),
+    ),
+}  # fmt: skip
+
+matmul = cuBLASModule()
+
+#: What our own kernels for CUDA stand on: any of these is enough for one of them.
+_PARTS = ("cublas", "cufft", "triton")
+
+
+def is_built() -> bool:
+    """Tell whether a part is installed with which this library computes on CUDA, with a GPU or without.
+
+    cuBLAS for `matmul`, cuFFT for the transforms, Triton for attention.
+    """
+    from mlbackends.survey import availability
+
+    return any(availability.is_found(name) for name in _PARTS)
+
+
+def is_ck_sdpa_available() -> bool:
+    """Tell whether attention by Composable Kernel is here. This library has no such kernel."""
+    return False
+
+
+install(__name__, "_CudaModule")

@@ -1,0 +1,251 @@
+"""Which of NVIDIA's and AMD's libraries are asked first, and how much memory they may work in.
+
+Each function returns the setting that holds, and sets it first if it is given one.
+"""
+
+import warnings
+from enum import Enum
+
+from mlbackends.switches import store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class _Backend(Enum):
+    """A library among several, with torch's number; int() of it works, and it equals no int."""
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        return int(self.value)
+
+
+class _LinalgBackend(_Backend):
+    """Who solves, factors and inverts matrices."""
+
+    Default = 0
+    Cusolver = 1
+    Magma = 2
+
+
+class _BlasBackend(_Backend):
+    """Who multiplies matrices."""
+
+    Default = 0
+    Cublas = 1
+    Cublaslt = 2
+    Ck = 3
+
+
+class _ROCmFABackend(_Backend):
+    """Who brings flash attention on ROCm."""
+
+    Default = 0
+    AOTriton = 1
+    Ck = 2
+
+
+_LINALG, _BLAS = "cuda.preferred_linalg_library", "cuda.preferred_blas_library"
+_ROCM_FA = "cuda.preferred_rocm_fa_library"
+_WORD_TO_LINALG = {each.name.lower(): each for each in _LinalgBackend}
+_WORD_TO_BLAS = {
+    "default": _BlasBackend.Default,
+    "cublas": _BlasBackend.Cublas,
+    "hipblas": _BlasBackend.Cublas,
+    "cublaslt": _BlasBackend.Cublaslt,
+    "hipblaslt": _BlasBackend.Cublaslt,
+    "ck": _BlasBackend.Ck,
+}
+_WORD_TO_ROCM_FA = {each.name.lower(): each for each in _ROCmFABackend}
+
+_USUAL_WORKSPACE = (4096 * 2 + 16 * 8) << 10
+"""Bytes; what CUBLAS_WORKSPACE_CONFIG writes as :4096:2:16:8."""
+_HOPPER, _HOPPER_WORKSPACE = (9, 0), 32 << 20
+_LT_WORKSPACE = 1 << 20
+_UNIFIED = "TORCH_CUBLASLT_UNIFIED_WORKSPACE"
+
+_told: set[str] = set()
+"""The warnings that were given; each is given once a process."""
+
+
+def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _LinalgBackend:
+    """Return who is asked first for linear algebra on CUDA; set it to `backend` before.
+
+    "default", "cusolver", "magma" or a member of the enumeration. Raises RuntimeError for anything
+    else, and for a library that is not installed; then nothing has changed.
+    """
+    if backend is not None:
+        wanted: _LinalgBackend = _member(backend, _LinalgBackend, _WORD_TO_LINALG, RuntimeError)
+        if wanted is _LinalgBackend.Magma:
+            _warn_once("MAGMA is no longer developed, and torch drops it: prefer cusolver", 3)
+            _need(_installed("magma", "libmagma"), "MAGMA", "libmagma")
+        elif wanted is _LinalgBackend.Cusolver:
+            _need(_found_by_probe("cusolver", "cusolver"), "cuSOLVER", "libcusolver")
+        store.write(_LINALG, wanted.name.lower())
+    return _WORD_TO_LINALG[str(store.read(_LINALG))]
+
+
+def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _BlasBackend:
+    """Return who multiplies matrices on a device; set it to `backend` before.
+
+    "default" (cuBLAS), "cublas", "hipblas", "cublaslt", "hipblaslt", "ck" or a member of the
+    enumeration. Raises RuntimeError for anything else, and for cuBLASLt where it is not installed;
+    then nothing has changed.
+    """
+    if backend is not None:
+        wanted: _BlasBackend = _member(backend, _BlasBackend, _WORD_TO_BLAS, RuntimeError)
+        if wanted is _BlasBackend.Cublaslt:
+            is_here = _found_by_probe("cublas", "cublasLt") or _found_by_probe(
+                "hipblaslt", "hipblaslt"
+            )
+            _need(is_here, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
+        elif wanted is _BlasBackend.Ck:
+            _warn_once("Composable Kernel as BLAS is experimental; our own matmul has none", 3)
+        store.write(_BLAS, wanted.name.lower())
+    return _WORD_TO_BLAS[str(store.read(_BLAS))]
+
+
+def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> _ROCmFABackend:
+    """Return who brings flash attention on ROCm; set it to `backend` before.
+
+    "default", "aotriton", "ck" or a member of the enumeration. Raises RuntimeError for another word
+    and ValueError for another type.
+    """
+    if backend is not None:
+        wanted: _ROCmFABackend = _member(backend, _ROCmFABackend, _WORD_TO_ROCM_FA, ValueError)
+        store.write(_ROCM_FA, wanted.name.lower())
+    return _WORD_TO_ROCM_FA[str(store.read(_ROCM_FA))]
+
+
+def cublas_workspace_size(size: int | None = None) -> int:
+    """Return the bytes that cuBLAS may work in on the current device; set them to `size` before.
+
+    A size that is set comes before CUBLAS_WORKSPACE_CONFIG, and holds from the next product on.
+    Without either it is 32 MiB on a device of capability 9.0 and 8.125 MiB on any other, also where
+    there is no device. Raises TypeError for what is no int, RuntimeError for a negative size.
+    """
+    if size is not None:
+        store.write("cuda.cublas_workspace_size", size)
+    chosen = store.read("cuda.cublas_workspace_size")
+    if isinstance(chosen, int):
+        return chosen
+    return _HOPPER_WORKSPACE if _current_capability() == _HOPPER else _USUAL_WORKSPACE
+
+
+def cublaslt_workspace_size(size: int | None = None) -> int:
+    """Return the bytes that cuBLASLt may work in on the current device; set them to `size` before.
+
+    A size that is set comes before CUBLASLT_WORKSPACE_SIZE; without either it is 1 MiB. It works in
+    cuBLAS's memory, so it never has more than that, unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0.
+    Raises as `cublas_workspace_size` does.
+    """
+    import os
+
+    if size is not None:
+        store.write("cuda.cublaslt_workspace_size", size)
+    chosen = store.read("cuda.cublaslt_workspace_size")
+    wanted = chosen if isinstance(chosen, int) else _LT_WORKSPACE
+    if os.environ.get(_UNIFIED) == "0":
+        return wanted
+    ceiling = cublas_workspace_size()
+    if wanted > ceiling:
+        said = (
+            f"cuBLASLt is to work in {wanted} bytes, and shares cuBLAS's {ceiling}: it gets those"
+        )
+        _warn_once(f"{said}; set cublas_workspace_size too, or {_UNIFIED}=0", 3)
+    return min(wanted, ceiling)
+
+
+def blas_workspace_size(
+    size: int | None = None, backend: "str | _BlasBackend | None" = None
+) -> int:
+    """Return the bytes that a BLAS may work in; set them to `size` before. The first argument is the size.
+
+    backend: as for `preferred_blas_library`, whose answer stands for None. Raises RuntimeError for
+    an unknown one and for ck, which has no workspace.
+    """
+    if backend is None:
+        wanted = preferred_blas_library()
+    elif isinstance(backend, str):
+        if backend not in _WORD_TO_BLAS:
+            raise RuntimeError(_unknown("backend string", backend, _WORD_TO_BLAS))
+        wanted = _WORD_TO_BLAS[backend]
+    elif isinstance(backend, _BlasBackend):
+        wanted = backend
+    else:
+        raise RuntimeError(
+            f"Unknown backend type. A str or a _BlasBackend is needed, not {type(backend).__name__}"
+        )
+    if wanted is _BlasBackend.Ck:
+        raise RuntimeError("CK backend does not use a workspace.")
+    if wanted is _BlasBackend.Cublaslt:
+        return cublaslt_workspace_size(size)
+    return cublas_workspace_size(size)
+
+
+def _member(
+    backend: object,
+    kind: type[_Backend],
+    words: "Mapping[str, _Backend]",
+    wrong_type: type[Exception],
+) -> "Any":
+    """Return the member that a word means, or the member itself."""
+    if isinstance(backend, kind):
+        return backend
+    if isinstance(backend, str):
+        if backend in words:
+            return words[backend]
+        raise RuntimeError(_unknown("input value", backend, words))
+    needed = f"A str or a {kind.__name__} is needed, not {type(backend).__name__}"
+    raise wrong_type(f"Unknown input value type. {needed}")
+
+
+def _unknown(what: str, word: str, words: "Mapping[str, _Backend]") -> str:
+    from mlbackends.model.errors import nearest
+
+    near = nearest(word, tuple(words))
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    return f"Unknown {what}. Choose from: {', '.join(words)}. It was {word!r}.{meant}"
+
+
+def _found_by_probe(probe: str, name: str) -> bool:
+    from mlbackends.survey import availability
+
+    libraries = availability.looked_for(probe).libraries
+    return any(each.name == name and not each.reasons for each in libraries)
+
+
+def _installed(name: str, stem: str) -> bool:
+    """Tell whether a library for which there is no probe lies where programs find it."""
+    from mlbackends.host.host import Host
+    from mlbackends.libraries.search import libraries_named
+
+    return any(not each.reasons for each in libraries_named(Host(), name, stem))
+
+
+def _need(is_here: bool, what: str, file: str) -> None:
+    if not is_here:
+        raise RuntimeError(f"Cannot set preferred backend to {what}: {file} is not installed here.")
+
+
+def _warn_once(message: str, level: int) -> None:
+    if message not in _told:
+        _told.add(message)
+        warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def _current_capability() -> tuple[int, int] | None:
+    """Return the capability of the current device, None where there is none or no runtime."""
+    from mlbackends_kernels.cuda import runtime
+    from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
+
+    if not runtime.device_count():
+        return None
+    try:
+        return runtime.capability(runtime.current_device())
+    except (CudaError, CudaUnavailable):
+        return None

@@ -1,0 +1,56 @@
+"""cuDNN: its switches, and what the copy that is installed here says of itself."""
+
+from mlbackends.switches import store
+from mlbackends.switches.modules import FP32Precision, install
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CUDNN_TENSOR_DTYPES = frozenset({"float16", "float32", "float64"})
+"""Names of the types of numbers that cuDNN's layers take."""
+
+conv = FP32Precision("cuda", "conv")
+_LAZY = {"rnn": "mlbackends.cudnn.rnn"}
+
+
+def is_available() -> bool:
+    """Tell whether a copy of cuDNN is here that opens and says its version, with a GPU or without."""
+    from mlbackends.survey import availability
+
+    return availability.opens("cudnn")
+
+
+def version() -> int | None:
+    """Return the version that cuDNN says of itself: 91002 for 9.10.2, 8907 for 8.9.7; None without one.
+
+    Source: cudnn_version.h; the number of digits changed with 9.0.
+    """
+    from mlbackends.survey import availability
+
+    parts = [int(part) for part in availability.version("cudnn").split(".")[:3] if part.isdecimal()]
+    if len(parts) < 3:
+        return None
+    major, minor, patch = parts
+    return major * (10000 if major >= 9 else 1000) + minor * 100 + patch
+
+
+def is_acceptable(tensor: "Any") -> bool:
+    """Tell whether cuDNN could work on a tensor: it is enabled and here, and the tensor is on a GPU.
+
+    tensor: anything with `device` and `dtype` as torch's tensors have them. Raises AttributeError for others.
+    """
+    if not store.read("cudnn.enabled"):
+        return False
+    kind = getattr(tensor.device, "type", str(tensor.device).partition(":")[0])
+    if kind != "cuda" or str(tensor.dtype).rpartition(".")[2] not in CUDNN_TENSOR_DTYPES:
+        return False
+    if is_available():
+        return True
+    from mlbackends.switches import caller_warning
+
+    caller_warning.warn("cuDNN was not found, or does not open; `backends info cudnn` tells why")
+    return False
+
+
+install(__name__, "CudnnModule")

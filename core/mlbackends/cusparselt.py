@@ -1,0 +1,34 @@
+"""cuSPARSELt: what the copy that is installed here says of itself."""
+
+from mlbackends.switches.modules import install
+
+__all__ = ["get_max_alg_id", "is_available", "version"]
+
+#: The highest algorithm number, by version. Source: torch 2.13, torch/backends/cusparselt.
+_MAX_ALG_ID = {400: 4, 502: 5, 602: 37}
+
+
+def version() -> int | None:
+    """Return the version that cuSPARSELt says of itself, such as 602 for 0.6.2; None without one."""
+    from mlbackends.survey import availability
+
+    parts = [
+        int(part) for part in availability.version("cusparselt").split(".")[:3] if part.isdecimal()
+    ]
+    return parts[0] * 10000 + parts[1] * 100 + parts[2] if len(parts) == 3 else None
+
+
+def is_available() -> bool:
+    """Tell whether a copy of cuSPARSELt is here that opens and says its version, with a GPU or without."""
+    from mlbackends.survey import availability
+
+    return availability.opens("cusparselt")
+
+
+def get_max_alg_id() -> int | None:
+    """Return the highest number of an algorithm, None where that is not known for the version."""
+    found = version()
+    return None if found is None else _MAX_ALG_ID.get(found)
+
+
+install(__name__, "_CusparseltModule")

@@ -1,0 +1,82 @@
+"""Device nodes: which belong to a PCI device, and whether this user may open them.
+
+Source: Linux Documentation/gpu/drm-uapi (render nodes) and Documentation/accel.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+
+from mlbackends.host.host import Host
+from mlbackends.host.pci import FOLDER
+from mlbackends.model.reasons import Reason
+
+
+def render_node(host: Host, address: str) -> str:
+    """Return the /dev/dri/renderD* of a PCI device, through which programs compute; "" without."""
+    for name in host.listdir(f"{FOLDER}/{address}/drm"):
+        if name.startswith("renderD"):
+            return f"/dev/dri/{name}"
+    return ""
+
+
+def accel_nodes(host: Host) -> dict[str, str]:
+    """Return the compute accelerators of /sys/class/accel: name -> PCI address ("" without one)."""
+    found = {}
+    for name in host.listdir("/sys/class/accel"):
+        link = host.readlink(f"/sys/class/accel/{name}/device")
+        found[name] = link.rsplit("/", 1)[-1].lower()
+    return found
+
+
+def device_nodes(host: Host, pattern: str) -> list[str]:
+    """Return the paths directly below /dev whose whole name matches a regular expression."""
+    names: list[str] | None = host.__dict__.get("_device_nodes")
+    if names is None:
+        names = host.listdir("/dev")
+        host.__dict__["_device_nodes"] = names
+    return [f"/dev/{name}" for name in names if re.fullmatch(pattern, name)]
+
+
+def denied(host: Host, path: str) -> Reason | None:
+    """Return why this user cannot open a device node; None if it can, or if that cannot be told.
+
+    Never opens it.
+    """
+    if not host.exists(path) or host.can_open(path):
+        return None
+    said = f"{path} is there, and this user may not read and write it"
+    group = _group_of(host, path)
+    if not group:
+        return Reason("permission-denied", said)
+    return Reason(
+        "permission-denied",
+        f"{said}: it belongs to the group {group}",
+        f"add the user to it (sudo usermod -aG {group} USER) and log in again",
+    )
+
+
+def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:
+    """Return why this user cannot open the first of some device nodes, () if it can open any."""
+    reasons = [reason for path in paths if (reason := denied(host, path))]
+    return (reasons[0],) if paths and len(reasons) == len(paths) else ()
+
+
+def _group_of(host: Host, path: str) -> str:
+    """Return the group that may read and write a node, "" where none may or it is ours already."""
+    if not host.is_live:  # whom the copy of a node belongs to says nothing
+        return ""
+    try:
+        status = os.stat(host.real(path))
+    except OSError:
+        return ""
+    wanted = stat.S_IRGRP | stat.S_IWGRP
+    ours = host.system("group_ids") or []
+    if status.st_mode & wanted != wanted or status.st_gid in ours:
+        return ""
+    for line in host.read("/etc/group").splitlines():
+        name, _, rest = line.partition(":")
+        if rest.split(":")[1:2] == [str(status.st_gid)]:
+            return name
+    return str(status.st_gid)

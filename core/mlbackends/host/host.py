@@ -1,0 +1,430 @@
+"""The machine as a probe sees it: files under a root, the environment, commands, uname.
+
+`Host()` is the live machine. `Host("/some/folder")` is a recorded one: a folder that holds /proc,
+/sys and friends, or one with `root/`, `host.json` and `commands/` as `Recording` writes them.
+A probe that uses nothing else works on both, and its `find` is tested on recorded machines.
+
+What no file tells stands in `host.json`: {"platform": "linux", "uname": {...}, "environment": {...},
+"affinity": [0, 1], "disks": {"/dev/shm": [total_bytes, free_bytes]}, "sizes": {file: bytes},
+"python": {...}, "system": {...}}.
+A recorded host without it has an empty environment, and `None` where only the live machine could tell.
+"""
+
+import os
+import stat
+import sys
+from typing import Any
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.writable import clean, is_text
+
+READ_LIMIT = 4 << 20
+"""No file that a probe reads is larger than this, in bytes; more is cut off."""
+
+_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
+"""A folder with none of them is no machine's root; half a machine is one."""
+
+_LINK_LIMIT = 40
+"""Links on the way to one file, as in Linux."""
+
+_NOWHERE = "/dev/null"
+"""No folder anywhere, so that no path below it is there."""
+
+
+class Host:
+    """One machine. Every method answers; none raises for what is missing, forbidden or garbage.
+
+    root: the folder that stands for "/". pid: the process whose view is taken for /proc/self, the
+    environment and the affinity; None is our own. python: the interpreter whose packages are looked
+    at, as `mlbackends.host.interpreter.describe` gives it.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        *,
+        pid: int | None = None,
+        python: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.denied: list[str] = []
+        """Paths that are there and may not be read, in the order they were met."""
+        self.pid = pid
+        self._commands = ""
+        self._recorded: dict[str, Any] = {}
+        self._python = python
+        self._cache: dict[str, Any] = {}
+        if os.path.abspath(root) == "/":
+            self.is_live = True
+            self.root = ""
+        else:
+            self.is_live = False
+            self.root = self._open_recorded(root, is_told=environment is not None)
+        if environment is not None:
+            variables = dict(environment)
+        elif pid is not None:
+            variables = self._environment_of(pid)
+        elif self.is_live:
+            variables = dict(os.environ)
+        else:
+            variables = _strings(self._recorded.get("environment"))
+        # A record holds text only. One folder of LD_LIBRARY_PATH that is not UTF-8 costs the others nothing.
+        self.environment = {
+            name: clean(value) for name, value in variables.items() if is_text(name)
+        }
+
+    def _open_recorded(self, folder: str, is_told: bool) -> str:
+        if not os.path.isdir(folder):
+            raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
+        path = os.path.join(folder, "host.json")
+        if os.path.isfile(path):
+            is_told = True
+            from mlbackends.host.description import description_in
+
+            _refuse_what_leads_out(path, folder)
+            try:
+                data = _content(path, READ_LIMIT)
+            except OSError as error:
+                raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+            self._recorded = description_in(data, path)
+        self._commands = os.path.join(folder, "commands")
+        inner = os.path.join(folder, "root")
+        top = inner if os.path.isdir(inner) else folder
+        for part in (inner, self._commands):
+            _refuse_what_leads_out(part, folder)
+        if not is_told and not _has_one_of(top, *_TOP_FOLDERS):
+            raise BadInput(
+                f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
+                _machine_near(folder),
+            )
+        return os.path.realpath(top)
+
+    def _environment_of(self, pid: int) -> dict[str, str]:
+        data = self.read_bytes(f"/proc/{pid}/environ").decode(errors="surrogateescape")
+        return dict(item.split("=", 1) for item in data.split("\0") if "=" in item)
+
+    # ---- files -----------------------------------------------------------------------------
+
+    def real(self, path: str) -> str:
+        """Return where `path` lies on this machine's disk, links resolved below the root.
+
+        A link never leads out of a recorded root, whatever it says.
+        """
+        if self.pid is not None and path.startswith("/proc/self/"):
+            path = f"/proc/{self.pid}/{path[11:]}"
+        if self.is_live:
+            return path
+        resolved = self._resolve(path)
+        # What a link of a loop says is for us to follow: the system would follow it out of the root.
+        return self.root + resolved if resolved else _NOWHERE + path
+
+    def _resolve(self, path: str) -> str:
+        """Return a path without links, as the recorded machine names it; "" for links in a loop."""
+        todo = [part for part in path.split("/") if part][::-1]
+        done: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part in (".", ""):
+                continue
+            if part == "..":
+                if done:
+                    done.pop()
+                continue
+            at = self.root + "/" + "/".join([*done, part])
+            if os.path.islink(at):
+                links += 1
+                if links > _LINK_LIMIT:
+                    return ""
+                target = os.readlink(at)
+                if target.startswith("/"):
+                    done = []
+                todo.extend(piece for piece in target.split("/")[::-1] if piece)
+                continue
+            done.append(part)
+        return "/" + "/".join(done)
+
+    def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
+        """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
+        try:
+            return _content(self.real(path), limit)
+        except PermissionError:
+            if path not in self.denied:
+                self.denied.append(path)
+        except (OSError, ValueError):  # a folder, a device, an attribute that refuses: sysfs does
+            pass
+        return b""
+
+    def read(self, path: str, limit: int = READ_LIMIT) -> str:
+        """Return a file's text, stripped at the end; "" where it cannot be read."""
+        return self.read_bytes(path, limit).decode(errors="replace").rstrip("\n\0 ")
+
+    def read_int(self, path: str) -> int | None:
+        """Return a file's content as a whole number (decimal or 0x...), None where it is none."""
+        return to_int(self.read(path, 4096))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether something is there; a link to nothing is not."""
+        try:
+            return os.path.exists(self.real(path))
+        except ValueError:
+            return False
+
+    def is_file(self, path: str) -> bool:
+        """Tell whether a regular file is there, through links."""
+        return os.path.isfile(self.real(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether a folder is there, through links."""
+        return os.path.isdir(self.real(path))
+
+    def is_link(self, path: str) -> bool:
+        """Tell whether the last part of the path is a symbolic link."""
+        folder, name = os.path.split(path)
+        return os.path.islink(os.path.join(self.real(folder), name))
+
+    def can_open(self, path: str) -> bool:
+        """Tell whether this user may read and write it (a device node); never opens it.
+
+        On a recorded host the nodes that it may not stand in its system calls, under `denied_nodes`.
+        """
+        if not self.is_live:
+            told = self.system("denied_nodes")
+            return not (isinstance(told, list) and path in told)
+        return os.access(self.real(path), os.R_OK | os.W_OK)
+
+    def size(self, path: str) -> int:
+        """Return a file's size in bytes, 0 where it is not there.
+
+        A recorded host may hold less of a file than there was; it then has the size apart.
+        """
+        if not self.is_live:
+            told = _mapping(self._recorded.get("sizes")).get(path)
+            if isinstance(told, int) and told >= 0:
+                return told
+        try:
+            return os.stat(self.real(path)).st_size
+        except (OSError, ValueError):
+            return 0
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; [] where it cannot be read.
+
+        A name that is not UTF-8 is left out: nothing that we look for has one, and no record could
+        hold it.
+        """
+        try:
+            return sorted(name for name in os.listdir(self.real(path)) if is_text(name))
+        except PermissionError:
+            if path not in self.denied:
+                self.denied.append(path)
+        except (OSError, ValueError):
+            pass
+        return []
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match a pattern with `*`, `?` or `[...]` in any part, sorted."""
+        found = [""]
+        for part in pattern.strip("/").split("/"):
+            if any(sign in part for sign in "*?["):
+                from fnmatch import fnmatchcase
+
+                found = [
+                    f"{base}/{name}"
+                    for base in found
+                    for name in self.listdir(base or "/")
+                    if fnmatchcase(name, part) and not (name[0] == "." and part[0] != ".")
+                ]
+            else:
+                found = [f"{base}/{part}" for base in found]
+        return [path for path in found if self.exists(path)]
+
+    def readlink(self, path: str) -> str:
+        """Return what a symbolic link says; "" where it is none."""
+        folder, name = os.path.split(path)
+        try:
+            return os.readlink(os.path.join(self.real(folder), name))
+        except (OSError, ValueError):
+            return ""
+
+    def realpath(self, path: str) -> str:
+        """Return the path with every link resolved, as this machine names it."""
+        if self.is_live:
+            return os.path.realpath(path)
+        return self._resolve(path) or path
+
+    # ---- what no file tells --------------------------------------------------------------------
+
+    def env(self, name: str, default: str = "") -> str:
+        """Return an environment variable of the process that is looked at."""
+        return self.environment.get(name, default)
+
+    @property
+    def platform(self) -> str:
+        """The operating system as `sys.platform` spells it: linux, darwin, win32."""
+        if self.is_live:
+            return sys.platform
+        return str(self._recorded.get("platform", "linux"))
+
+    def uname(self) -> dict[str, str]:
+        """Return sysname, nodename, release, version and machine; {} where they are not recorded."""
+        if not self.is_live:
+            return _strings(self._recorded.get("uname"))
+        if not hasattr(os, "uname"):
+            import platform
+
+            told = platform.uname()
+            return {
+                "sysname": told.system,
+                "nodename": told.node,
+                "release": told.release,
+                "version": told.version,
+                "machine": told.machine,
+            }
+        told_by_kernel = os.uname()
+        keys = ("sysname", "nodename", "release", "version", "machine")
+        return dict(zip(keys, told_by_kernel, strict=True))
+
+    @property
+    def machine(self) -> str:
+        """The processor as the kernel spells it: x86_64, aarch64, ppc64le, s390x, riscv64."""
+        return self.uname().get("machine", "")
+
+    def affinity(self) -> tuple[int, ...] | None:
+        """Return the CPUs that the process may run on; None where that cannot be told."""
+        if not self.is_live:
+            told = self._recorded.get("affinity")
+            if not isinstance(told, list):
+                return None
+            return tuple(cpu for cpu in told if isinstance(cpu, int))
+        try:
+            return tuple(sorted(os.sched_getaffinity(self.pid or 0)))
+        except (AttributeError, OSError):
+            return None
+
+    def disk(self, path: str) -> tuple[int, int] | None:
+        """Return a file system's total and free bytes; None where that cannot be told."""
+        if not self.is_live:
+            match _mapping(self._recorded.get("disks")).get(path):
+                case [int(total), int(free), *_]:
+                    return total, free
+            return None
+        try:
+            told_by_kernel = os.statvfs(path)
+        except (AttributeError, OSError):
+            return None
+        unit = told_by_kernel.f_frsize
+        return told_by_kernel.f_blocks * unit, told_by_kernel.f_bavail * unit
+
+    def system(self, name: str) -> Any:
+        """Return what only a call tells ("libc", "page_size", "hwcap", ...), as recorded or live.
+
+        None where it cannot be told. The names and calls stand in `mlbackends.host.calls`.
+        """
+        if not self.is_live:
+            return _mapping(self._recorded.get("system")).get(name)
+        if name not in self._cache:
+            from mlbackends.host.calls import CALLS
+
+            self._cache[name] = CALLS[name]()
+        return self._cache[name]
+
+    @property
+    def python(self) -> dict[str, Any]:
+        """The interpreter that is looked at: executable, version, prefix, base_prefix, path (folders)."""
+        if self._python is None:
+            if self.is_live:
+                from mlbackends.host.interpreter import describe
+
+                self._python = describe()
+            else:
+                told = self._recorded.get("python")
+                self._python = told if isinstance(told, dict) else {}
+        return self._python
+
+    def run(self, *command: str, timeout: float = 5.0) -> str:
+        """Return a command's standard output; "" where it is missing, fails or takes too long.
+
+        On a recorded host the output is the file `commands/NAME ARGUMENTS`, with "/" as "_".
+        """
+        if not self.is_live:
+            path = os.path.join(self._commands, " ".join(command).replace("/", "_"))
+            if os.path.islink(path):  # it could lead anywhere, and no recording has one
+                return ""
+            try:
+                return _content(path, READ_LIMIT).decode(errors="replace")
+            except OSError:
+                return ""
+        from mlbackends.host.command import output_of
+
+        return output_of(command, timeout, self.environment)
+
+
+def to_int(text: str) -> int | None:
+    """Return a whole number as the kernel writes them (decimal or 0x...), None where it is none."""
+    try:
+        return int(text.strip(), 0)
+    except ValueError:
+        pass
+    try:
+        return int(text.strip(), 10)  # leading zeros, as in PCI addresses
+    except ValueError:
+        return None
+
+
+def _has_one_of(folder: str, *names: str) -> bool:
+    return any(os.path.lexists(os.path.join(folder, name)) for name in names)
+
+
+def _machine_near(folder: str) -> str:
+    """Say where a recorded machine is, for one who named a folder above it or below it."""
+    folder = os.path.abspath(folder)
+    try:
+        below = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except OSError:
+        below = []
+    above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
+    for near in (*below, *above):
+        # Every folder below "/" has the live machine above it.
+        if near != "/" and _has_one_of(near, "host.json", "root/proc", "proc", "sys"):
+            return f"name {near}" if near in above else f"name one of the folders in it: {near}"
+    return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"
+
+
+def _refuse_what_leads_out(path: str, folder: str) -> None:
+    """Raise BadInput for a part of a recorded machine that is a link to what lies outside of it."""
+    inside = os.path.realpath(folder)
+    at = os.path.realpath(path)
+    if os.path.lexists(path) and os.path.commonpath((inside, at)) != inside:
+        raise BadInput(
+            f"{path} leads out of the recorded machine, to {at}",
+            "look at the machine there by naming the folder itself",
+        )
+
+
+def _content(path: str, limit: int) -> bytes:
+    """Return a regular file's first bytes, nothing of another; raises OSError and ValueError."""
+    # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    handle = os.open(path, flags)
+    try:
+        # A device may give for ever, and a FIFO takes what others wait for.
+        return _all(handle, limit) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    finally:
+        os.close(handle)
+
+
+def _all(handle: int, limit: int) -> bytes:
+    pieces = []
+    while limit > 0 and (piece := os.read(handle, min(limit, 65536))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def _mapping(told: object) -> dict[str, Any]:
+    return told if isinstance(told, dict) else {}
+
+
+def _strings(told: object) -> dict[str, str]:
+    return {name: str(value) for name, value in _mapping(told).items()}

@@ -1,0 +1,211 @@
+"""Which Python environment is looked at: our own, or that of another interpreter (`--python`)."""
+
+import os
+import sys
+from typing import Any
+
+from mlbackends.model.errors import BadInput
+from mlbackends.model.patterns import pattern
+
+# It must be read by a Python of any age, so that one that is too old can say so.
+_QUESTION = """
+import sys
+if sys.path and sys.path[0] == "":  # a json.py in the current folder is not ours to import
+    del sys.path[0]
+import json, os
+print(json.dumps({
+    "executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])),
+    "implementation": sys.implementation.name if hasattr(sys, "implementation") else "",
+    "prefix": sys.prefix, "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+    "path": [p for p in map(os.path.abspath, sys.path) if os.path.isdir(p)]}))
+"""
+
+_OLDEST = (3, 6)
+"""What an older Python has installed is not written down in the way that we read."""
+
+_PROC = "/proc"
+
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of include/linux/sched.h, in the flags of /proc/PID/stat: see proc_pid_stat(5)."""
+
+_PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*(?:-\w+)?$")
+
+
+def describe() -> dict[str, Any]:
+    """Describe the interpreter that runs us."""
+    return {
+        "executable": sys.executable,
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "implementation": sys.implementation.name,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
+    }
+
+
+def _absolute(folder: str) -> str:
+    try:
+        return os.path.abspath(folder)
+    except OSError:  # relative, and the current folder was deleted
+        return ""
+
+
+def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
+    """Ask another interpreter to describe itself; it imports only its own standard library.
+
+    Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
+    (seconds).
+    """
+    import shutil
+
+    import msgspec
+
+    from mlbackends.host.command import outcome_of
+
+    try:
+        found = shutil.which(executable)
+    except ValueError:  # a null byte
+        found = None
+    if found is None:
+        raise BadInput(f"{executable} is not a program that can be run")
+    # A bare -I would also hide the user's site-packages.
+    outcome = outcome_of((found, "-c", _QUESTION), timeout, os.environ)
+    if outcome.timed_out:
+        hint = "--timeout gives it longer"
+        raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
+    if outcome.status is not None and outcome.status < 0:
+        raise BadInput(f"{executable} died of {_signal_name(-outcome.status)} when it was asked")
+    lines = outcome.output.splitlines()
+    try:
+        told = msgspec.json.decode(lines[-1] if lines else "", type=dict[str, Any])
+    except msgspec.DecodeError:
+        told = {}
+    version = told.get("version")
+    if (
+        outcome.status != 0
+        or not isinstance(version, str)
+        or not isinstance(told.get("path"), list)
+    ):
+        raise BadInput(f"{executable} did not answer as a Python interpreter does")
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers < _OLDEST:
+        needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
+        raise BadInput(f"{executable} is Python {version}; {needed} is needed")
+    return told
+
+
+def _signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
+    """Describe the interpreter that a running process is, or {} where it is no Python.
+
+    A virtual environment is told by the path that started the process. Another user's process is {}
+    as well: to ask it would run, with our rights, what that user has put there.
+    Raises BadInput where there is no such process, or this user may not look at it.
+    """
+    folder = f"{_PROC}/{pid}"
+    try:
+        owner = os.stat(folder).st_uid
+    except FileNotFoundError:
+        raise BadInput(f"there is no process {pid}") from None
+    except OSError as error:
+        raise BadInput(f"process {pid} cannot be looked at: {error.strerror}") from None
+    try:
+        program = os.readlink(f"{folder}/exe")
+    except OSError as error:
+        why = _without_program(pid)
+        if not why and isinstance(error, FileNotFoundError):
+            why = f"there is no process {pid}"
+        raise BadInput(why or f"process {pid} cannot be looked at: {error.strerror}") from None
+    if not _PYTHON.match(os.path.basename(program)) or owner != os.geteuid():
+        return {}
+    # In a container the name is another file's than ours; after an upgrade it is nobody's.
+    if not _is_same_file(program, f"{folder}/exe"):
+        return {}
+    try:
+        return ask(_started_by(pid, program), timeout)
+    except BadInput:
+        return {}
+
+
+def _without_program(pid: int) -> str:
+    """Say why a process has no program to look at: the kernel's own, or ended; "" if it is neither."""
+    # The name in parentheses may hold anything, so what follows it is counted from its end.
+    fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()
+    try:
+        state, flags = fields[0], int(fields[6])
+    except (ValueError, IndexError):
+        return ""
+    if state in (b"Z", b"X", b"x"):
+        return f"process {pid} has ended; its parent has yet to take note"
+    if flags & _KERNEL_THREAD:
+        return f"process {pid} is a thread of the kernel, which runs no program"
+    return ""
+
+
+def _started_by(pid: int, program: str) -> str:
+    """Return the path by which a process's interpreter was started; a virtual environment's is a link.
+
+    Only a path that leads to the very program that runs is taken: what a process says of itself in
+    its arguments and its environment can be anything.
+    """
+    variables = _variables(pid)
+    first = os.fsdecode(_read(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
+    # It may have left the folder that it was started in, which its shell has put into PWD.
+    for base in (_current_folder(pid), variables.get("PWD", "")):
+        path = _as_started(first, variables.get("PATH", os.defpath), base)
+        if path and _is_same_file(path, program):
+            return path
+    environment = variables.get("VIRTUAL_ENV", "")
+    if os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
+        for name in (os.path.basename(first), "python", "python3"):
+            path = os.path.join(environment, "bin", name)
+            if name and _is_same_file(path, program):
+                return path
+    return program
+
+
+def _as_started(first: str, search_path: str, folder: str) -> str:
+    """Return the path that a process's first argument names, "" if none; folder is its current one."""
+    import shutil
+
+    if "/" in first:
+        path = os.path.join(folder, first)
+    else:
+        folders = (os.path.join(folder, at) for at in search_path.split(":"))
+        path = shutil.which(first, path=":".join(folders)) or "" if first else ""
+    return path if os.path.isabs(path) else ""
+
+
+def _current_folder(pid: int) -> str:
+    try:
+        return os.readlink(f"{_PROC}/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _variables(pid: int) -> dict[str, str]:
+    items = os.fsdecode(_read(f"{_PROC}/{pid}/environ")).split("\0")
+    return dict(item.split("=", 1) for item in items if "=" in item)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4 << 20)
+    except OSError:
+        return b""

@@ -1,0 +1,254 @@
+"""The PCI devices of a Linux machine, scanned once a host.
+
+One small file a device tells vendor, class and driver (`uevent`); what costs more reads (NUMA node,
+link) is read only for what may be an accelerator or a network card. A device that sleeps is not
+asked for its link: reading that would wake it, which takes a GPU up to a second.
+
+Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assignment for classes.
+"""
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mlbackends.host.host import Host
+from mlbackends.model.patterns import pattern
+
+FOLDER = "/sys/bus/pci/devices"
+
+_ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
+_NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+_DEVICES_LIMIT = 4096
+_WIDEST = 32  # 255 stands for "unknown"
+_CONFIGURATION_BYTES, _EXTENDED = 4096, 256
+_ACS, _REQUEST_REDIRECT = 0x000D, 0x0004
+_DOMAIN = pattern(r"[A-Za-z-]{1,20}")
+_SPEED = pattern(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
+_DETAILED = ("02", "03", "0b40", "12")
+"""Beginnings of the class codes whose devices are worth the extra reads: network, display,
+co-processor, processing accelerator."""
+_ACCELERATOR_VENDORS = ("10de", "1002", "1ae0", "1da3", "19e5", "1d0f")
+"""Makers that also give their accelerators other classes."""
+
+
+class PciDevice(Struct, frozen=True):
+    """One PCI function.
+
+    address: "0000:65:00.0". vendor, device: four hexadecimal digits. class_code: six, such as
+    "030200" for a 3D controller. driver: the kernel driver that is bound to it, "" without.
+
+    The rest is None where the kernel does not tell, where the device sleeps, or where it is none of
+    the kinds above. The link is that of the card: switches on the card itself are passed over. Its
+    current speed falls when the device idles. max_slot_width: of the port that the card is in.
+    iommu_domain: how its addresses are translated: identity, DMA, DMA-FQ; "" where that is not told.
+    """
+
+    address: str
+    vendor: str
+    device: str
+    class_code: str = ""
+    driver: str = ""
+    subsystem: str = ""
+    numa_node: int | None = None
+    link_gigatransfers_per_second: float | None = None
+    link_width: int | None = None
+    max_link_gigatransfers_per_second: float | None = None
+    max_link_width: int | None = None
+    max_slot_width: int | None = None
+    iommu_domain: str = ""
+    is_asleep: bool = False
+    is_virtual_function: bool = False
+
+    @property
+    def is_display(self) -> bool:
+        """Whether it is a GPU by its class: VGA, 3D or other display controller."""
+        return self.class_code.startswith("03")
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether it is a processing accelerator by its class."""
+        return self.class_code.startswith("12")
+
+
+def pci_devices(host: Host) -> tuple[PciDevice, ...]:
+    """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
+    cached = host.__dict__.get("_pci_devices")
+    if cached is None:
+        # Virtual functions come in hundreds; the numbers that matter here are small.
+        names = [name for name in host.listdir(FOLDER) if _ADDRESS.fullmatch(name)]
+        read = (_read(host, name) for name in names[:_DEVICES_LIMIT])
+        cached = tuple(device for device in read if device is not None)
+        host.__dict__["_pci_devices"] = cached
+    found: tuple[PciDevice, ...] = cached
+    return found
+
+
+def of_vendor(host: Host, *vendors: str) -> tuple[PciDevice, ...]:
+    """Return the devices of some makers, given as four hexadecimal digits each."""
+    return tuple(device for device in pci_devices(host) if device.vendor in vendors)
+
+
+def product_name(host: Host, device: PciDevice) -> str:
+    """Return the name of a product in the machine's copy of pci.ids; "" where it is not in it.
+
+    Reads a megabyte: only for a device that is worth it.
+    """
+    for path in _NAMES_FILES:
+        data = b"\n" + host.read_bytes(path)
+        start = data.find(f"\n{device.vendor}  ".encode())
+        if start < 0:
+            continue
+        # A maker's products are the indented lines below it.
+        match = re.search(rb"\n[0-9a-fA-F]", data[start + 1 :])
+        end = start + 1 + match.start() if match else len(data)
+        at = data.find(f"\n\t{device.device}  ".encode(), start, end)
+        if at >= 0:
+            return data[at + 8 : at + 200].split(b"\n")[0].decode(errors="replace").strip()
+    return ""
+
+
+def link_facts(device: PciDevice) -> dict[str, int | float]:
+    """Return what is known of a device's link, as facts for a `Device` record.
+
+    Only the most that the card and its slot can: what is now wobbles with the load.
+    """
+    told = {
+        "max_pcie_gigatransfers_per_second": device.max_link_gigatransfers_per_second,
+        "max_pcie_width": device.max_link_width,
+        "max_pcie_slot_width": device.max_slot_width,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def link_now(device: PciDevice) -> dict[str, int]:
+    """Return how wide the link is now, for the `volatile` of a `Device` record."""
+    return {} if device.link_width is None else {"pcie_width": device.link_width}
+
+
+def is_redirected(host: Host, device: PciDevice) -> bool | None:
+    """Tell whether a switch above a device sends what it says to its neighbours up to the processor.
+
+    That is what Access Control Services do. None where no switch is above it, or where the
+    configuration cannot be read: that takes root. A root port's say is left out, for what passes
+    through it goes to the processor anyway.
+    """
+    told = [
+        redirects
+        for above in _bridges(host, f"{FOLDER}/{device.address}")[1:]
+        if (redirects := _redirects(host, f"{FOLDER}/{above}/config")) is not None
+    ]
+    return any(told) if told else None
+
+
+def _redirects(host: Host, path: str) -> bool | None:
+    """Read the ACS control of a bridge; None where it has none. Cached: bridges are shared."""
+    known: dict[str, bool | None] = host.__dict__.setdefault("_pci_redirects", {})
+    if path not in known:
+        known[path] = _request_redirect(host.read_bytes(path, _CONFIGURATION_BYTES))
+    return known[path]
+
+
+def _request_redirect(data: bytes) -> bool | None:
+    at, seen = _EXTENDED, set[int]()
+    while at >= _EXTENDED and at + 8 <= len(data) and at not in seen:
+        seen.add(at)
+        header = int.from_bytes(data[at : at + 4], "little")
+        if header & 0xFFFF == _ACS:
+            return bool(int.from_bytes(data[at + 6 : at + 8], "little") & _REQUEST_REDIRECT)
+        at = header >> 20 & 0xFFC
+    return None
+
+
+def _read(host: Host, address: str) -> PciDevice | None:
+    folder = f"{FOLDER}/{address}"
+    lines = host.read(f"{folder}/uevent", 4096).splitlines()
+    told = dict(line.split("=", 1) for line in lines if "=" in line)
+    vendor, _, device = told.get("PCI_ID", "").partition(":")
+    if not vendor or not device:
+        vendor = host.read(f"{folder}/vendor", 64)
+        device = host.read(f"{folder}/device", 64)
+    vendor, device = _digits(vendor, 4), _digits(device, 4)
+    if not vendor or not device:
+        return None
+    class_code = _digits(told.get("PCI_CLASS", "") or host.read(f"{folder}/class", 64), 6)
+    driver = told.get("DRIVER", "") or host.readlink(f"{folder}/driver").rsplit("/", 1)[-1]
+    found = PciDevice(
+        address=address.lower(),
+        vendor=vendor,
+        device=device,
+        class_code=class_code,
+        driver=driver,
+        subsystem=told.get("PCI_SUBSYS_ID", "").lower(),
+    )
+    if class_code.startswith(_DETAILED) or (
+        vendor in _ACCELERATOR_VENDORS and not class_code.startswith(("01", "06"))
+    ):
+        return _with_details(host, folder, found)
+    return found
+
+
+def _with_details(host: Host, folder: str, device: PciDevice) -> PciDevice:
+    node = host.read_int(f"{folder}/numa_node")
+    domain = host.read(f"{folder}/iommu_group/type", 64)
+    asleep = host.read(f"{folder}/power/runtime_status", 64) == "suspended"
+    device = replace(
+        device,
+        numa_node=node if node is not None and 0 <= node < 1 << 16 else None,
+        iommu_domain=domain if _DOMAIN.fullmatch(domain) else "",
+        is_asleep=asleep,
+        is_virtual_function=host.is_link(f"{folder}/physfn"),
+    )
+    if asleep:
+        return device
+    at, slot = _end_of_card(host, folder, device.vendor)
+    return replace(
+        device,
+        link_gigatransfers_per_second=_speed(host, f"{at}/current_link_speed"),
+        link_width=_width(host, f"{at}/current_link_width"),
+        max_link_gigatransfers_per_second=_speed(host, f"{at}/max_link_speed"),
+        max_link_width=_width(host, f"{at}/max_link_width"),
+        max_slot_width=_width(host, f"{slot}/max_link_width") if slot else None,
+    )
+
+
+def _end_of_card(host: Host, folder: str, vendor: str) -> tuple[str, str]:
+    """Return the folder of the device whose link leads out of the card, and the port's it is in.
+
+    AMD and Intel put a switch on the card, and the GPU behind it reports a link that does not
+    exist (2.5 GT/s, width 1). The root port, which is the first in the path, is not on the card.
+    The port is "" where nothing is above the card.
+    """
+    bridges = _bridges(host, folder)
+    end = folder
+    while len(bridges) > 1:
+        at = f"{FOLDER}/{bridges[-1]}"
+        if _digits(host.read(f"{at}/vendor", 64), 4) != vendor:
+            break
+        end = at
+        bridges.pop()
+    return end, f"{FOLDER}/{bridges[-1]}" if bridges else ""
+
+
+def _bridges(host: Host, folder: str) -> list[str]:
+    """Return the addresses of the bridges above a device, the root port first."""
+    parts = [part for part in host.realpath(folder).split("/") if _ADDRESS.fullmatch(part)]
+    return parts[:-1]
+
+
+def _speed(host: Host, path: str) -> float | None:
+    match = _SPEED.match(host.read(path, 64))
+    return float(match[1]) if match and float(match[1]) > 0 else None
+
+
+def _width(host: Host, path: str) -> int | None:
+    width = host.read_int(path)
+    return width if width is not None and 0 < width <= _WIDEST else None
+
+
+def _digits(text: str, count: int) -> str:
+    """Return a hexadecimal number as lower-case digits, zeros in front; "" for what is none."""
+    text = text.strip().lower().removeprefix("0x")
+    if not re.fullmatch(r"[0-9a-f]{1,8}", text):
+        return ""
+    return text.zfill(count)[-count:]

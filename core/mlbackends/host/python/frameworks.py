@@ -1,0 +1,394 @@
+"""A Python package as it is installed: its distributions, its files, and whether they agree.
+
+Shared by the probes of frameworks. Everything is read as text; nothing is imported.
+
+Source: PyPA, "Recording installed projects", "Entry points specification".
+"""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.modules import editable_location, module_location, origin_of
+from mlbackends.host.python.packages import (
+    Distribution,
+    distributions,
+    is_user_site,
+    normalised,
+    python_folders,
+)
+from mlbackends.host.python.requirements import Requirement, required
+from mlbackends.host.python.versions import same_public_version
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
+
+PACKAGE_FACTS = (
+    Fact("distribution", str, "The distribution that brings it, by its normalised name."),
+    Fact("location", str, "The folder or file that is imported."),
+    Fact(
+        "installations",
+        list[dict[str, str]],
+        "Every installation (name, version, folder), the one that is imported first; "
+        "only where there are several.",
+    ),
+    Fact("editable", bool, "Whether it is imported from a source tree."),
+    Fact("source", str, "The URL that it was installed from, where the metadata keeps it."),
+    Fact(
+        "pins",
+        list[dict[str, str]],
+        "Each package of which it allows one version: package, wanted, installed.",
+    ),
+)
+"""The facts that `found` reports of a package."""
+
+SET_FACTS = (
+    Fact("packages", dict[str, str], "The version of each of its packages that is installed."),
+    Fact("locations", dict[str, str], "The folder that each of them is imported from."),
+    Fact(
+        "pins",
+        list[dict[str, str]],
+        "Where one of them allows one version of a package: package, wanted, installed, by.",
+    ),
+)
+"""The facts that `found_set` reports of several packages."""
+
+_ASSIGNED = r"^[ \t]*{name}[ \t]*(?::[^=\n]*)?=[ \t]*([^\n#]*)"
+_TEXT = pattern(r"""[rbu]?(['"])(.*?)\1""")
+
+
+class Package(Struct, frozen=True):
+    """One package that can be imported, or that its metadata says is installed.
+
+    name: the distribution's, the module's where there is no metadata. version: what its files
+    say, else its metadata. location: the folder or file that is imported, "" where no file was
+    found. installed: every distribution that brings it, the one that is imported first.
+    """
+
+    name: str
+    version: str
+    location: str
+    installed: tuple[Distribution, ...]
+    metadata_version: str = ""
+    is_editable: bool = False
+    source: str = ""
+
+
+def package(
+    host: Host, names: Sequence[str], module: str, version_file: str = ""
+) -> Package | None:
+    """Look for a package by the names of its distributions and by its module; None without both.
+
+    names: in the order of preference; "cupy-*" stands for every name that begins so.
+    version_file: a file below the module's folder that assigns `__version__` or `version`.
+    """
+    installed = named(host, names)
+    location = module_location(host, module, require_init=not installed)
+    if not installed and not location:
+        return None
+    if location:
+        # Of several, the one that lies with the files is the one that is imported.
+        folder = os.path.dirname(location)
+        installed.sort(key=lambda dist: dist.folder != folder)
+    origin = origin_of(host, installed[0]) if installed else {}
+    editable = bool(origin.get("editable"))
+    if not location and editable:
+        location = editable_location(host, module)
+    text = host.read(f"{location}/{version_file}", 1 << 16) if location and version_file else ""
+    told = assigned_text(text, "__version__") or assigned_text(text, "version")
+    metadata_version = installed[0].version if installed else ""
+    return Package(
+        name=installed[0].name if installed else module,
+        version=told or metadata_version,
+        location=location,
+        installed=tuple(installed),
+        metadata_version=metadata_version,
+        is_editable=editable,
+        source=str(origin.get("url", "")),
+    )
+
+
+def named(host: Host, names: Sequence[str]) -> list[Distribution]:
+    """Return every installed distribution of some names, in the order of the import path."""
+    everything = distributions(host)
+    found: dict[str, None] = {}
+    for name in names:
+        if name.endswith("*"):
+            beginning = normalised(name[:-1])
+            found.update((other, None) for other in everything if other.startswith(beginning))
+        elif normalised(name) in everything:
+            found[normalised(name)] = None
+    folders = python_folders(host)
+    dists = [dist for name in found for dist in everything[name]]
+    return sorted(dists, key=lambda dist: folders.index(dist.folder))
+
+
+def found(
+    host: Host,
+    package: Package | None,
+    looked_for: str,
+    *,
+    version: str = "",
+    facts: dict[str, FactValue] | None = None,
+    warnings: Iterable[Reason | None] = (),
+) -> Finding:
+    """Return the finding of a probe whose thing is a package: what all of them tell, and its own.
+
+    looked_for: what is not there where `package` is None, as in "no cupy in ...".
+    """
+    if package is None:
+        return Finding(reasons=(not_installed(host, looked_for),))
+    requirements = required(host, package.installed[0]) if package.installed else []
+    return Finding(
+        presence=Presence.FOUND,
+        version=version or package.version,
+        facts={**package_facts(package, requirements), **(facts or {})},
+        reasons=lacks_files(package),
+        warnings=(
+            *package_warnings(host, package, requirements),
+            *(warning for warning in warnings if warning is not None),
+        ),
+    )
+
+
+def found_set(
+    host: Host,
+    packages: Sequence[Package | None],
+    looked_for: str,
+    *,
+    facts: dict[str, FactValue] | None = None,
+    warnings: Iterable[Reason | None] = (),
+) -> Finding:
+    """Return the finding of a probe whose thing comes as several packages, or one of several.
+
+    Its version is that of the first package that is there.
+    """
+    here = [package for package in packages if package is not None]
+    if not here:
+        return Finding(reasons=(not_installed(host, looked_for),))
+    needs = [required(host, one.installed[0]) if one.installed else [] for one in here]
+    told: dict[str, FactValue] = {"packages": {one.name: one.version for one in here}}
+    if locations := {one.name: one.location for one in here if one.location}:
+        told["locations"] = locations
+    pins: list[Any] = [
+        {**pin, "by": one.name}
+        for one, requirements in zip(here, needs, strict=True)
+        for pin in _pins(requirements)
+    ]
+    if pins:
+        told["pins"] = pins
+    found_wrong = [
+        warning
+        for one, requirements in zip(here, needs, strict=True)
+        for warning in package_warnings(host, one, requirements)
+    ]
+    found_wrong += [warning for warning in warnings if warning is not None]
+    return Finding(
+        presence=Presence.FOUND,
+        version=here[0].version,
+        facts=told | (facts or {}),
+        reasons=tuple(reason for one in here for reason in lacks_files(one)),
+        warnings=tuple(found_wrong),
+    )
+
+
+def package_facts(package: Package, requirements: Sequence[Requirement]) -> dict[str, FactValue]:
+    """Return the facts that `PACKAGE_FACTS` declares."""
+    facts: dict[str, FactValue] = {}
+    if package.installed:
+        facts["distribution"] = package.name
+    if package.location:
+        facts["location"] = package.location
+    if len(package.installed) > 1:
+        facts["installations"] = [
+            {"name": dist.name, "version": dist.version, "folder": dist.folder}
+            for dist in package.installed
+        ]
+    if package.is_editable:
+        facts["editable"] = True
+    if package.source:
+        facts["source"] = package.source
+    if pins := _pins(requirements):
+        facts["pins"] = pins
+    return facts
+
+
+def _pins(requirements: Sequence[Requirement]) -> list[Any]:
+    return [
+        {"package": one.name, "wanted": one.pinned, "installed": one.installed}
+        for one in requirements
+        if one.pinned
+    ]
+
+
+def package_warnings(
+    host: Host, package: Package, requirements: Sequence[Requirement]
+) -> tuple[Reason, ...]:
+    """Return what does not go together: installations, versions, pins."""
+    warnings = _installed_twice(host, package)
+    told, metadata = package.version, package.metadata_version
+    if metadata and told != metadata and not same_public_version(told, metadata):
+        said = f"the metadata of {package.name} says {metadata}, and its files say {told}"
+        hint = f"reinstall {package.name}: something wrote over its files"
+        warnings.append(Reason("metadata-mismatch", said, hint))
+    dist = _with_version(package.name, metadata)
+    for one in requirements:
+        if one.pinned and one.is_met is False:
+            here = f"{one.installed} is installed" if one.installed else "it is not installed"
+            said = f"{dist} needs {one.name} {one.pinned}, and {here}"
+            hint = f"install {one.name}=={one.pinned}, or a {package.name} that goes with it"
+            warnings.append(Reason("pin-mismatch", said, hint))
+    return tuple(warnings)
+
+
+def lacks_files(package: Package) -> tuple[Reason, ...]:
+    """Return the reason for a package of which there is nothing but metadata."""
+    if package.location or package.is_editable:
+        return ()
+    dist = package.installed[0]
+    named = _with_version(dist.name, dist.version)
+    said = f"{dist.info} says that {named} is installed; its files are not there"
+    return (Reason("metadata-only", said, f"reinstall {dist.name}"),)
+
+
+def range_warnings(
+    host: Host, package: Package, names: Sequence[str], why: str
+) -> tuple[Reason, ...]:
+    """Return a warning for each of some packages whose version this one does not allow.
+
+    Those that are pinned have one already. why: what may come of it, a sentence's end.
+    """
+    if not package.installed:
+        return ()
+    return tuple(
+        Reason(
+            "conflict",
+            f"{_with_version(package.name, package.metadata_version)} needs "
+            f"{one.name} {one.clauses}, and "
+            f"{one.installed} is installed: {why}",
+            f"install {one.name} {one.clauses}",
+        )
+        for one in required(host, package.installed[0])
+        if one.name in names and one.installed and not one.pinned and one.is_met is False
+    )
+
+
+def not_installed(host: Host, looked_for: str) -> Reason:
+    """Return the reason for a package that is nowhere, with the folders that were searched."""
+    folders = python_folders(host)
+    if not folders:
+        return Reason("not-found", f"no {looked_for}: there is no Python to look in")
+    executable = host.python.get("executable")
+    whose = f"the import path of {executable}" if executable else ", ".join(folders)
+    return Reason("not-found", f"no {looked_for} in {whose}")
+
+
+def assigned_text(text: str, name: str) -> str:
+    """Return the text that Python source assigns to a name, "" where it assigns something else."""
+    match = re.search(_ASSIGNED.format(name=re.escape(name)), text, re.MULTILINE)
+    literal = _TEXT.match(match[1]) if match else None
+    return literal[2] if literal else ""
+
+
+def assigned_flag(text: str, name: str) -> bool | None:
+    """Return the True or False that Python source assigns to a name, None where it does not."""
+    match = re.search(_ASSIGNED.format(name=re.escape(name)), text, re.MULTILINE)
+    return {"True": True, "False": False}.get(match[1].strip()) if match else None
+
+
+def entry_points(host: Host, group: str) -> dict[str, str]:
+    """Return the entry points of a group, name to object, from every distribution."""
+    cached = host.__dict__.get("_entry_points")
+    if cached is None:
+        cached = [
+            text
+            for all_of in distributions(host).values()
+            if (text := host.read(f"{all_of[0].info}/entry_points.txt", 1 << 16))
+        ]
+        host.__dict__["_entry_points"] = cached
+    found: dict[str, str] = {}
+    for text in cached:
+        section = f"\n{text}".partition(f"\n[{group}]")[2].partition("\n[")[0]
+        for line in section.splitlines():
+            name, sign, value = line.partition("=")
+            if sign and name.strip():
+                found[name.strip()] = value.strip()
+    return dict(sorted(found.items()))
+
+
+def gpu_unused(host: Host, what: str, hint: str) -> Reason | None:
+    """Return the warning that a build for the CPU alone runs beside an NVIDIA GPU, or None."""
+    from mlbackends.host.pci import of_vendor
+
+    gpus = [device for device in of_vendor(host, "10de") if device.is_display]
+    if not gpus:
+        return None
+    where = f"there is an NVIDIA GPU at {gpus[0].address}"
+    if len(gpus) > 1:
+        where = f"there are {len(gpus)} NVIDIA GPUs"
+    return Reason("degraded", f"{what} is built without CUDA, and {where}", hint)
+
+
+def built_for_torch(host: Host, what: str, wanted: str) -> Reason | None:
+    """Return the warning that `what` was built for another torch than the one that is here.
+
+    wanted: "2.10.0+cu128", or as much of it as is known: "2.8".
+    """
+    location = module_location(host, "torch")
+    text = host.read(f"{location}/version.py", 1 << 16) if location else ""
+    torch = assigned_text(text, "__version__")
+    if not torch:
+        return None
+    public, _, local = wanted.partition("+")
+    has_public, _, has_local = torch.partition("+")
+    parts = public.split(".")
+    same = has_public.split(".")[: len(parts)] == parts
+    if same and (not local or not has_local or local == has_local):
+        return None
+    said = f"{what} is built for torch {wanted}, and torch {torch} is installed"
+    hint = f"its compiled operators may not load: install the {what} that goes with torch {torch}"
+    return Reason("conflict", said, hint)
+
+
+def _with_version(name: str, version: str) -> str:
+    """Return "torch 2.9.0", or the name alone where metadata tells no version."""
+    return f"{name} {version}" if version else name
+
+
+def _installed_twice(host: Host, package: Package) -> list[Reason]:
+    """Warn of installations that write over each other or hide each other."""
+    first, *others = package.installed or (None,)
+    warnings = []
+    for other in others:
+        if first is None or _is_required(host, package.installed, first.name, other.name):
+            continue
+        one = _with_version(first.name, first.version)
+        two = _with_version(other.name, other.version)
+        if first.folder == other.folder:
+            code = "installed-twice"
+            said = f"{one} and {two} are both in {first.folder}: one wrote over the other"
+            hint = "uninstall both, then install the one that you want"
+        else:
+            from_user = is_user_site(host, first.folder) and not is_user_site(host, other.folder)
+            code = "hidden-by-user-site" if from_user else "installation-hidden"
+            said = f"{one} in {first.folder} is imported, and hides {two} in {other.folder}"
+            hint = "uninstall one of them"
+        warnings.append(Reason(code, said, hint))
+    return warnings
+
+
+def _is_required(host: Host, dists: Sequence[Distribution], one: str, other: str) -> bool:
+    """Tell whether one of two distributions is but the way to install the other."""
+    if one == other:
+        return False
+    return any(
+        need.name == wanted
+        for dist in dists
+        for name, wanted in ((one, other), (other, one))
+        if dist.name == name
+        for need in required(host, dist)
+    )

@@ -1,0 +1,76 @@
+"""What numpy and scipy were built with, from the __config__.py that their builds write.
+
+The file is Python; it is read as text. Its lists of SIMD extensions are filled in at run time from
+a compiled module, so they cannot be told this way.
+
+Source: numpy and scipy, __config__.py.in; numpy.distutils.system_info for numpy before 1.26.
+"""
+
+import re
+
+from mlbackends.host.host import Host
+from mlbackends.model.patterns import pattern
+from mlbackends.model.records import Fact, FactValue
+
+CONFIG_FACTS = (
+    Fact("blas", str, "The BLAS that it was built with, by the name that the build used."),
+    Fact("blas_version", str, "The version of that BLAS at the build."),
+    Fact("blas_configuration", str, "What that BLAS says of its build."),
+    Fact("blas_folder", str, "The library folder of that BLAS on the machine that built it."),
+    Fact("lapack", str, "The LAPACK that it was built with."),
+    Fact("lapack_version", str, "The version of that LAPACK at the build."),
+    Fact("compiler", str, "The C compiler and its version."),
+    Fact("bundled_libraries", list[str], "The libraries that the wheel brings."),
+)
+"""The facts that `config_facts` reports."""
+
+_SECTION = r"""['"]{name}['"]\s*:\s*\{{(.*?)\}}"""
+_ITEM = pattern(r"""['"]([\w +]+)['"]\s*:\s*r?(['"])(.*?)\2""")
+_OLD = pattern(r"^(?:blas_opt_info|blas_ilp64_opt_info)\s*=\s*\{(.*?)\}\s*$", re.MULTILINE)
+_OLD_LIBRARIES = pattern(r"""['"]libraries['"]\s*:\s*\[\s*['"]([^'"]+)['"]""")
+_EXTENSIONS = (".so", ".dylib", ".dll")
+
+
+def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]:
+    """Return the facts that __config__.py and the folder of bundled libraries tell.
+
+    location: the module's folder.
+    """
+    text = host.read(f"{location}/__config__.py", 1 << 18)
+    blas, lapack = _section(text, "blas"), _section(text, "lapack")
+    compiler = _section(text, "c")
+    told = {
+        "blas": blas.get("name", "") or _old_blas(text),
+        "blas_version": blas.get("version", ""),
+        "blas_configuration": " ".join(blas.get("openblas configuration", "").split()),
+        "blas_folder": blas.get("lib directory", ""),
+        "lapack": lapack.get("name", ""),
+        "lapack_version": lapack.get("version", ""),
+        "compiler": " ".join(filter(None, (compiler.get("name"), compiler.get("version")))),
+    }
+    # Meson writes "unknown" where the dependency does not tell.
+    facts: dict[str, FactValue] = {
+        name: value for name, value in told.items() if value and value != "unknown"
+    }
+    if bundled := _bundled(host, location, module):
+        facts["bundled_libraries"] = list[object](bundled)
+    return facts
+
+
+def _section(text: str, name: str) -> dict[str, str]:
+    match = re.search(_SECTION.format(name=re.escape(name)), text, re.DOTALL)
+    return {key: value for key, _, value in _ITEM.findall(match[1])} if match else {}
+
+
+def _old_blas(text: str) -> str:
+    for section in _OLD.findall(text):
+        if match := _OLD_LIBRARIES.search(section):
+            return str(match[1])
+    return ""
+
+
+def _bundled(host: Host, location: str, module: str) -> list[str]:
+    """Return the files in numpy.libs (Linux, Windows) or numpy/.dylibs (macOS)."""
+    above = location.rpartition("/")[0]
+    names = host.listdir(f"{above}/{module}.libs") + host.listdir(f"{location}/.dylibs")
+    return [name for name in names if any(extension in name for extension in _EXTENSIONS)]

@@ -1,0 +1,135 @@
+"""What is installed in the Python environment that is looked at, from metadata alone.
+
+Reads the names of `*.dist-info` and `*.egg-info` folders: 0.1 ms where `importlib.metadata` takes
+40. Nothing is imported, and pip or uv are not asked, who may look at another interpreter.
+"""
+
+import os
+
+from msgspec import Struct
+
+from mlbackends.host.host import Host
+
+_RECORD_LIMIT = 32 << 20
+"""No RECORD is larger than this, in bytes; torch's has a million."""
+
+
+class Distribution(Struct, frozen=True):
+    """One installed distribution.
+
+    name: normalised (lower case, "-"). info: its metadata folder. folder: what that lies in.
+    """
+
+    name: str
+    version: str
+    info: str
+    folder: str
+
+
+def normalised(name: str) -> str:
+    """Return a distribution's name as PEP 503 compares it."""
+    name = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name
+
+
+def distributions(host: Host) -> dict[str, list[Distribution]]:
+    """Return every installed distribution by normalised name, in the order of the import path.
+
+    Two entries under one name are two installations; the first is the one that is imported. An
+    egg-info beside a dist-info of the same name, as Debian ships some, is the same installation.
+    """
+    cached = host.__dict__.get("_distributions")
+    if cached is not None:
+        return cached  # type: ignore[no-any-return]
+    found: dict[str, list[Distribution]] = {}
+    for folder in python_folders(host):
+        for entry in host.listdir(folder):
+            stem, extension = os.path.splitext(entry)
+            # pip renames what it is removing to "~umpy-1.0", and once did so to "-umpy-1.0".
+            if extension not in (".dist-info", ".egg-info") or stem[:1] in ("~", "-", ""):
+                continue
+            name, _, version = stem.partition("-")
+            version = version.split("-py", 1)[0]
+            name = normalised(name)
+            found.setdefault(name, []).append(
+                Distribution(name, version, f"{folder}/{entry}", folder)
+            )
+    for name, dists in found.items():
+        if len(dists) > 1:
+            found[name] = _each_once(dists)
+    host.__dict__["_distributions"] = found
+    return found
+
+
+def _each_once(dists: list[Distribution]) -> list[Distribution]:
+    described = {dist.folder for dist in dists if dist.info.endswith(".dist-info")}
+    return [
+        dist for dist in dists if dist.info.endswith(".dist-info") or dist.folder not in described
+    ]
+
+
+def distribution(host: Host, name: str) -> Distribution | None:
+    """Return the installed distribution of that name that is imported, None where there is none."""
+    found = distributions(host).get(normalised(name))
+    return found[0] if found else None
+
+
+def python_folders(host: Host) -> list[str]:
+    """Return the folders that the interpreter imports from, in order, each once."""
+    told = host.python.get("path")
+    folders = (
+        [folder for folder in told if isinstance(folder, str)] if isinstance(told, list) else []
+    )
+    return list(dict.fromkeys(folders))
+
+
+def requirements(host: Host, dist: Distribution) -> list[str]:
+    """Return the `Requires-Dist` lines of a distribution's metadata, as they are written."""
+    return [
+        line[15:].strip() for line in _headers(host, dist) if line.startswith("Requires-Dist: ")
+    ]
+
+
+def _headers(host: Host, dist: Distribution) -> list[str]:
+    name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
+    return host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
+
+
+def record(host: Host, dist: Distribution) -> list[str]:
+    """Return the paths in a distribution's RECORD, relative to the folder it lies in."""
+    text = host.read(f"{dist.info}/RECORD", _RECORD_LIMIT)
+    paths = []
+    for line in text.splitlines():
+        if line.startswith('"'):
+            paths.append(line[1:].split('"', 1)[0])
+        elif line:
+            paths.append(line.rsplit(",", 2)[0])
+    return paths
+
+
+def record_bytes(host: Host, dist: Distribution) -> bytes:
+    """Return a distribution's RECORD as it is, b"" without one; read once a host."""
+    cached: dict[str, bytes] = host.__dict__.setdefault("_records", {})
+    if dist.info not in cached:
+        cached[dist.info] = host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
+    return cached[dist.info]
+
+
+def is_user_site(host: Host, folder: str) -> bool:
+    """Tell whether a folder is where Python looks for what its user alone has installed."""
+    base = host.env("PYTHONUSERBASE")
+    if base and folder.startswith(f"{base.rstrip('/')}/"):
+        return True
+    home = host.env("HOME").rstrip("/")
+    bases = [f"{home}/.local/lib/", f"{home}/Library/Python/"] if home else ["/.local/lib/python"]
+    return any(folder.startswith(one) if home else one in folder for one in bases)
+
+
+def conda_prefix(host: Host) -> str:
+    """Return the prefix of the conda environment that is active or that Python runs in; "" without."""
+    for prefix in (host.env("CONDA_PREFIX"), str(host.python.get("prefix", ""))):
+        if prefix and host.is_dir(f"{prefix}/conda-meta"):
+            return prefix
+    return ""

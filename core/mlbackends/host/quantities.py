@@ -1,0 +1,56 @@
+"""Numbers, sizes and words as the kernel writes them, within what a report can hold."""
+
+import re
+
+from mlbackends.host.host import to_int
+from mlbackends.model.patterns import pattern
+
+LARGEST = (1 << 63) - 1
+
+_FASTEST_CLOCK = 20_000_000_000
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = pattern(r"\s*([0-9]{1,19})(?:\.[0-9]+)?\s*([BKMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+
+
+def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | None:
+    """Return a decimal or 0x number from `lowest` to `highest`; None for all else."""
+    number = to_int(text)
+    return number if number is not None and lowest <= number <= highest else None
+
+
+def size_in_bytes(text: str) -> int | None:
+    """Return "48K", "24684096 kB", "2 MB" or "4096" in bytes; None if it is none of these.
+
+    K and kB are both 1024, as the kernel has them.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    size = int(match[1]) * _UNITS[match[2].upper()]
+    return size if size <= LARGEST else None
+
+
+def hertz(text: str, unit: int) -> int | None:
+    """Return a frequency in hertz; None for zero, nonsense and what no clock reaches.
+
+    text: a number with or without a fraction ("2299.998"). unit: how many hertz one of it is.
+    """
+    match = re.match(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:[kMG]?Hz)?\s*$", text)
+    if match is None:
+        return None
+    frequency = round(float(match[1]) * unit)
+    return frequency if 0 < frequency < _FASTEST_CLOCK else None
+
+
+def one_line(text: str, longest: int = 400) -> str:
+    """Return a text's first line without what cannot be printed, cut at `longest` characters."""
+    line = text[: 4 * longest].strip().partition("\n")[0]
+    return "".join(sign for sign in line if sign.isprintable() and sign != "\ufffd")[
+        :longest
+    ].strip()
+
+
+def word(text: str) -> str:
+    """Return a name such as a driver's; "" for what is no such name, and for "none"."""
+    name = text.strip()
+    return name if re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,62}", name) and name != "none" else ""

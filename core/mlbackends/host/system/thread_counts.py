@@ -1,0 +1,168 @@
+"""How many threads each runtime would start, by its documented rule; nothing is asked or imported.
+
+    os.cpu_count          the CPUs that are online; PYTHON_CPU_COUNT goes first from Python 3.13 on
+    os.process_cpu_count  (Python 3.13 and newer) PYTHON_CPU_COUNT, else the affinity mask
+    nproc                 OMP_NUM_THREADS, else the affinity mask; OMP_THREAD_LIMIT caps both; a v2
+                          quota, which coreutils count from 9.8 on, is left out here
+    OpenMP                OMP_NUM_THREADS, else the affinity mask; OMP_THREAD_LIMIT caps both
+    OpenBLAS              OPENBLAS_NUM_THREADS, GOTO_NUM_THREADS, OMP_NUM_THREADS, else the affinity
+                          mask, which caps them all (the builds without OpenMP, as in wheels)
+    MKL                   MKL_NUM_THREADS, OMP_NUM_THREADS, else the cores in the affinity mask,
+                          which cap them all unless MKL_DYNAMIC is off
+    torch                 for x86-64 what MKL takes; elsewhere only the two variables are certain
+
+Where there is no affinity mask (macOS, Windows) the CPUs that are online stand for it, but for
+OpenBLAS on macOS, which counts the physical cores.
+
+None of these rules looks at a CPU quota: that is why they are here.
+
+Source: Python documentation, os.cpu_count; coreutils, nproc(1) and NEWS 9.8; OpenMP 5.2, 21.2;
+OpenBLAS USAGE.md and driver/others/memory.c; oneMKL developer guide, MKL_NUM_THREADS and
+MKL_DYNAMIC; ATen/ParallelOpenMP.cpp, init_num_threads.
+"""
+
+from msgspec import Struct
+
+from mlbackends.host.host import Host
+from mlbackends.model.patterns import pattern
+
+_MOST = 1 << 20
+_LEADING = pattern(r"\s*\+?([0-9]{1,9})")
+_OFF = ("false", "0", "f", "no", "off", ".false.")
+
+
+class Belief(Struct, frozen=True):
+    """What a runtime takes, and the rule that made it so."""
+
+    runtime: str
+    cpus: int
+    because: str
+
+
+class Machine(Struct, frozen=True):
+    """The counts that the rules start from; 0 is what could not be told.
+
+    affinity: CPUs in the affinity mask, those that are online where there is none. cores: physical
+    cores that these lie in. python: version of the interpreter that is looked at, () for unknown.
+    """
+
+    online: int
+    affinity: int
+    cores: int
+    is_x86: bool
+    python: tuple[int, ...] = ()
+    platform: str = "linux"
+    has_mask: bool = True
+
+    @property
+    def allowed(self) -> str:
+        """What `affinity` counts."""
+        return "the affinity mask" if self.has_mask else "the CPUs that are online"
+
+    @property
+    def allowed_cores(self) -> str:
+        """What `cores` counts."""
+        return "the cores in the affinity mask" if self.has_mask else "the physical cores"
+
+
+def thread_counts(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as "4" or "4,2"; () if one of them is no thread count."""
+    parts = [part.strip().removeprefix("+") for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        return ()
+    numbers = tuple(int(part) for part in parts)
+    return numbers if all(0 < number <= _MOST for number in numbers) else ()
+
+
+def beliefs(host: Host, machine: Machine) -> list[Belief]:
+    """Return what each runtime takes on this machine; one that cannot be told is left out."""
+    rules = (_cpu_count, _process_cpu_count, _nproc, _openmp, _openblas, _mkl, _torch)
+    return [belief for rule in rules if (belief := rule(host, machine)) and belief.cpus > 0]
+
+
+def _cpu_count(host: Host, machine: Machine) -> Belief:
+    name = "os.cpu_count"
+    if machine.python >= (3, 13) and (count := _first(host, "PYTHON_CPU_COUNT")):
+        return Belief(name, count, _set("PYTHON_CPU_COUNT", host))
+    return Belief(name, machine.online, "the CPUs that are online")
+
+
+def _process_cpu_count(host: Host, machine: Machine) -> Belief | None:
+    if machine.python < (3, 13):
+        return None
+    name = "os.process_cpu_count"
+    if count := _first(host, "PYTHON_CPU_COUNT"):
+        return Belief(name, count, _set("PYTHON_CPU_COUNT", host))
+    return Belief(name, machine.affinity, machine.allowed)
+
+
+def _nproc(host: Host, machine: Machine) -> Belief:
+    return _capped(host, Belief("nproc", *_openmp_count(host, machine)))
+
+
+def _openmp(host: Host, machine: Machine) -> Belief:
+    return _capped(host, Belief("OpenMP", *_openmp_count(host, machine)))
+
+
+def _openmp_count(host: Host, machine: Machine) -> tuple[int, str]:
+    if count := _first(host, "OMP_NUM_THREADS"):
+        return count, _set("OMP_NUM_THREADS", host)
+    return machine.affinity, machine.allowed
+
+
+def _capped(host: Host, belief: Belief) -> Belief:
+    limit = _first(host, "OMP_THREAD_LIMIT")
+    if limit and limit < belief.cpus:
+        return Belief(belief.runtime, limit, _set("OMP_THREAD_LIMIT", host))
+    return belief
+
+
+def _openblas(host: Host, machine: Machine) -> Belief:
+    most, allowed = machine.affinity, machine.allowed
+    if machine.platform == "darwin":
+        most, allowed = machine.cores, machine.allowed_cores
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
+        # It reads with atoi, which takes "4x" for 4 and goes on to the next name at 0.
+        match = _LEADING.match(host.env(name))
+        count = int(match[1]) if match else 0
+        if 0 < count <= most:
+            return Belief("OpenBLAS", count, _set(name, host))
+        if count:
+            return Belief("OpenBLAS", most, f"{_set(name, host)}, capped by {allowed}")
+    return Belief("OpenBLAS", most, allowed)
+
+
+def _mkl(host: Host, machine: Machine) -> Belief | None:
+    if not machine.is_x86:
+        return None
+    name = next((name for name in _MKL_VARIABLES if host.env(name).strip()), "")
+    count = _first(host, name)
+    if name == "MKL_NUM_THREADS" and not count:
+        return None  # what MKL makes of a value that is no number is written nowhere
+    if not count:
+        return Belief("MKL", machine.cores, machine.allowed_cores)
+    if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < machine.cores < count:
+        return Belief("MKL", count, _set(name, host))
+    because = f"{_set(name, host)}, and MKL_DYNAMIC keeps it to {machine.allowed_cores}"
+    return Belief("MKL", machine.cores, because)
+
+
+_MKL_VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+def _torch(host: Host, machine: Machine) -> Belief | None:
+    if machine.is_x86:
+        taken = _mkl(host, machine)
+        return taken and Belief("torch", taken.cpus, f"it takes what MKL takes: {taken.because}")
+    for name in _MKL_VARIABLES:
+        if count := _first(host, name):
+            return Belief("torch", count, _set(name, host))
+    return None
+
+
+def _first(host: Host, name: str) -> int:
+    return next(iter(thread_counts(host.env(name))), 0)
+
+
+def _set(name: str, host: Host) -> str:
+    return f"{name} is {host.env(name).strip()[:40]}"

@@ -1,0 +1,79 @@
+"""Environment variables that steer a library: which are set, and which hold what it cannot take."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from mlbackends.host.host import Host
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import FactValue
+
+Rule = Callable[[str], str]
+"""Takes a variable's value; returns in words what would be valid where it is not, else ""."""
+
+
+def anything(value: str) -> str:  # noqa: ARG001  a rule like the others
+    """Rule: every value is taken."""
+    return ""
+
+
+def whole(minimum: int = 0) -> Rule:
+    """Return the rule for a whole number that is not below `minimum`."""
+
+    def rule(value: str) -> str:
+        return "" if _at_least(value, minimum) else f"a whole number from {minimum} on"
+
+    return rule
+
+
+def whole_list(minimum: int = 0) -> Rule:
+    """Return the rule for whole numbers with commas between them."""
+
+    def rule(value: str) -> str:
+        fine = all(_at_least(part, minimum) for part in value.split(","))
+        return "" if fine else f"whole numbers from {minimum} on, with commas between them"
+
+    return rule
+
+
+def one_of(*words: str, case: bool = False) -> Rule:
+    """Return the rule for one of some words, in any letter case unless `case`."""
+    known = words if case else tuple(word.lower() for word in words)
+
+    def rule(value: str) -> str:
+        said = value.strip() if case else value.strip().lower()
+        return "" if said in known else "one of " + ", ".join(words)
+
+    return rule
+
+
+def steering(host: Host, names: Iterable[str]) -> dict[str, FactValue]:
+    """Return the fact `environment`: those of the variables that are set; {} where none is.
+
+    names: also a mapping from them, such as that of their rules.
+    """
+    told = {name: host.env(name) for name in names if host.env(name)}
+    return {"environment": told} if told else {}
+
+
+def not_valid(host: Host, rules: Mapping[str, Rule]) -> tuple[Reason, ...]:
+    """Return a warning for each variable that holds what its rule does not take."""
+    return tuple(
+        Reason("override-invalid", f"{name} is {host.env(name)!r}; it takes {valid}")
+        for name, rule in rules.items()
+        if host.env(name) and (valid := rule(host.env(name)))
+    )
+
+
+def cpu_flags(host: Host) -> frozenset[str]:
+    """Return the instruction sets that Linux lists for the first processor; empty where unknown."""
+    for line in host.read("/proc/cpuinfo", 16 << 10).splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def _at_least(value: str, minimum: int) -> bool:
+    # C reads no other digits than these, and no more of them than fit.
+    fits = re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value)
+    return fits is not None and int(value) >= minimum

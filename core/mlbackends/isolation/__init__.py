@@ -1,0 +1,1 @@
+"""Child processes in which foreign code runs: one protocol, one worker, one client."""

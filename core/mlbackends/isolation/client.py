@@ -1,0 +1,339 @@
+"""Ask libraries questions in a child process: our side of the pipe.
+
+On Linux one child is started, and forks for each file. Elsewhere, where a fork of a process that has
+opened system frameworks is not safe (macOS) or not there (Windows), each file gets a child.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from mlbackends.isolation.protocol import Reply, Request
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Presence
+
+if TYPE_CHECKING:
+    import subprocess
+
+_SERVE = "from mlbackends.isolation.worker import main; main()"
+_ONE = "from mlbackends.isolation.client import answer_one; answer_one()"
+
+GRACE = 1.0
+"""Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
+
+WAKE = 0.25
+"""Seconds of silence after which the child is told to go on."""
+
+PATH_LIMIT = 64 << 10
+"""Bytes of sys.path on a command line; the system takes 128 KiB for one argument."""
+
+
+def _command(what: str) -> list[str]:
+    """Return the command that starts a child; raises OSError where there is no interpreter to start."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        # A frozen program is its own sys.executable: it would start itself, and ask again.
+        raise FileNotFoundError(2, "this program has no Python interpreter of its own to start")
+    path = list(dict.fromkeys(sys.path))
+    while len(repr(path)) > PATH_LIMIT:
+        path = _needed(path)
+    # -S and our own sys.path: site's start-up files are foreign code too, and cost time.
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}; {what}"]
+
+
+def _needed(path: list[str]) -> list[str]:
+    """Return the folders of a long path from which something is imported already."""
+    files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+    used = {file[: len(folder)] for folder in path for file in files if file.startswith(folder)}
+    kept = [folder for folder in path if folder and folder in used]
+    return kept if len(kept) < len(path) else path[: len(path) // 2]
+
+
+def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
+    import subprocess
+
+    return subprocess.Popen(_command(what), start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
+
+
+class Child:
+    """A child that answers requests; started at once, so that it comes up while we still look."""
+
+    def __init__(self) -> None:
+        import subprocess
+
+        self._process: subprocess.Popen[bytes] | None = None
+        self._why_not = ""
+        try:
+            # Nobody reads its standard error; there need not be a /dev/null for that.
+            noise = subprocess.DEVNULL if os.path.exists(os.devnull) else subprocess.PIPE
+            self._process = _start(
+                _SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise
+            )
+        except OSError as error:
+            self._why_not = error.strerror or str(error)
+
+    def ask(
+        self, requests: list[Request], meanwhile: Callable[[], object] | None = None
+    ) -> Iterator[Reply]:
+        """Send every request, and yield the final reply to every job as it comes.
+
+        meanwhile: called once, when all is sent and the child is at work.
+
+        Where the child is lost, killed by a library that it opened, each file that is left is asked
+        in a child of its own: the one that kills its child is named then.
+        """
+        if self._process is None:
+            said = f"no process could be started to open it in: {self._why_not}"
+            yield from _all_of(requests, Reason("not-asked", said))
+            return
+        answered: set[int] = set()
+        for reply in self._answers(requests, meanwhile):
+            answered.add(reply.id)
+            yield reply
+        left = [
+            replace(request, jobs=jobs)
+            for request in requests
+            if (jobs := tuple(job for job in request.jobs if job.id not in answered))
+        ]
+        if len(requests) > 1:
+            yield from _beside_one_another(_ask_a_child, left)
+        else:
+            yield from _all_of(left, _lost(self._process))
+
+    def _answers(
+        self, requests: list[Request], meanwhile: Callable[[], object] | None
+    ) -> Iterator[Reply]:
+        """Yield what the child answers, until all is answered, it has gone, or it is silent for too long."""
+        import select
+
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        question, answer = process.stdin.fileno(), process.stdout.fileno()
+        open_jobs = {job.id for request in requests for job in request.jobs}
+        limit = max((request.timeout for request in requests), default=0.0) + GRACE
+        lines = memoryview(
+            b"".join(msgspec.json.encode(_sealed(request)) + b"\n" for request in requests)
+        )
+        # Both at once: with thousands of files the child's answers fill its pipe while we still ask.
+        os.set_blocking(question, False)
+        poller = select.poll()
+        poller.register(question, select.POLLOUT)
+        poller.register(answer, select.POLLIN | select.POLLHUP)
+        unread = bytearray()
+        heard = time.monotonic()
+        while open_jobs and time.monotonic() - heard < limit:
+            ready = dict(poller.poll(min(limit, WAKE) * 1000))
+            if not ready:
+                _wake(process)
+                continue
+            heard = time.monotonic()
+            if question in ready:
+                try:
+                    lines = lines[os.write(question, lines[:65536]) :]
+                except BlockingIOError:
+                    pass
+                except OSError:  # it has gone; what it has said can still be read
+                    lines = lines[:0]
+                if not lines:
+                    poller.unregister(question)
+                    process.stdin.close()
+                    if meanwhile is not None:
+                        meanwhile()
+                        heard = time.monotonic()
+            if answer in ready:
+                data = os.read(answer, 65536)
+                if not data:
+                    return
+                *answered, unread = (unread + data).split(b"\n")
+                for line in answered:
+                    reply = msgspec.json.decode(line, type=Reply)
+                    if reply.id in open_jobs:
+                        open_jobs.discard(reply.id)
+                        yield reply
+
+    def close(self) -> None:
+        """End the child and everything below it; leaves no zombie."""
+        import signal
+        import subprocess
+
+        from mlbackends.host.command import kill_group
+
+        process = self._process
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        # It knows what is below it, whatever sessions that has; so let it end first.
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                process.send_signal(number)
+            process.wait(timeout=0.3)
+            return
+        kill_group(process)
+
+
+def _wake(process: "subprocess.Popen[bytes]") -> None:
+    """Let a silent child go on: a library may have stopped it."""
+    import signal
+
+    with contextlib.suppress(OSError):
+        process.send_signal(signal.SIGCONT)
+
+
+def _sealed(request: Request) -> Request:
+    return replace(request, seal=os.urandom(8).hex())
+
+
+def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
+    for request in requests:
+        for job in request.jobs:
+            yield Reply(job.id, Presence.FOUND, reason=reason)
+
+
+def _lost(process: "subprocess.Popen[bytes]") -> Reason:
+    import subprocess
+
+    from mlbackends.isolation.process import signal_name
+
+    try:
+        code = process.wait(timeout=0.2)
+    except subprocess.TimeoutExpired:
+        return Reason("timed-out", "the process that opens it still runs and is silent")
+    how = f"with {signal_name(-code)}" if code < 0 else f"with exit code {code}"
+    return Reason("exited", f"it ended the process that asks libraries {how}")
+
+
+def _beside_one_another(
+    ask: Callable[[Request], list[Reply]], requests: list[Request]
+) -> Iterator[Reply]:
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    if not requests:
+        return
+    with ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 2) as pool:
+        for done in as_completed([pool.submit(ask, request) for request in requests]):
+            yield from done.result()
+
+
+def _ask_a_child(request: Request) -> list[Reply]:
+    child = Child()
+    try:
+        return list(child.ask([request]))
+    finally:
+        child.close()
+
+
+class Spawner:
+    """The same questions with one child for each file, for systems where forking is not safe."""
+
+    def ask(
+        self, requests: list[Request], meanwhile: Callable[[], object] | None = None
+    ) -> Iterator[Reply]:
+        """Ask everything, a few files at once, and yield the final replies as they come."""
+        del meanwhile  # threads ask: what it imports would be at the mercy of theirs
+        yield from _beside_one_another(_ask_alone, requests)
+
+    def close(self) -> None:
+        """Nothing is left to end: each child is waited for or killed where it is asked."""
+
+
+def _ask_alone(request: Request) -> list[Reply]:
+    """Ask one file in a child of its own; go on behind a culprit in a new one."""
+    import subprocess
+
+    replies: list[Reply] = []
+    jobs = list(request.jobs)
+    while jobs:
+        start = time.monotonic()
+        sealed = _sealed(replace(request, jobs=tuple(jobs)))
+        try:
+            process = _start(
+                _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except OSError as error:
+            said = f"no process could be started to open it in: {error.strerror or error}"
+            return [*replies, *_all_of([sealed], Reason("not-asked", said))]
+        late = False
+        try:
+            output, noise = process.communicate(
+                msgspec.json.encode(sealed), timeout=request.timeout * len(jobs)
+            )
+        except subprocess.TimeoutExpired:
+            from mlbackends.host.command import kill_group
+
+            kill_group(process)
+            late = True
+            output, noise = _what_came(process)
+        said_by_us = [reply for line in output.split(b"\n") if (reply := _unsealed(line, sealed))]
+        finished = {reply.id for reply in said_by_us if reply.final}
+        replies += [reply for reply in said_by_us if reply.final]
+        jobs = [job for job in jobs if job.id not in finished]
+        if jobs:
+            culprit = jobs.pop(0)
+            before = [reply for reply in said_by_us if reply.id == culprit.id]
+            replies.append(
+                Reply(
+                    culprit.id,
+                    before[-1].presence if before else Presence.FOUND,
+                    before[-1].answer if before else None,
+                    _why_it_ended(process.returncode, late, request.timeout, noise),
+                    seconds=time.monotonic() - start,
+                )
+            )
+    return replies
+
+
+def _unsealed(line: bytes, request: Request) -> Reply | None:
+    """Read one line; None for what the library has written."""
+    seal = request.seal.encode()
+    if not line.startswith(seal):
+        return None
+    try:
+        return msgspec.json.decode(line[len(seal) :], type=Reply)
+    except msgspec.DecodeError:
+        return None
+
+
+def _what_came(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+    try:
+        return process.communicate(timeout=0.2)
+    except Exception:  # noqa: BLE001  the pipes are held open by something that cannot be killed
+        return b"", b""
+
+
+def _why_it_ended(code: int | None, late: bool, limit: float, noise: bytes) -> Reason:
+    from mlbackends.isolation.process import last_words, signal_name
+
+    printed = last_words(noise)
+    if late or code is None:
+        return Reason("timed-out", f"it gave no answer within {limit:g} s, and was stopped")
+    if code < 0:
+        return Reason("crashed", f"it ended the process with {signal_name(-code)}{printed}")
+    return Reason("exited", f"it ended the process with exit code {code}{printed}")
+
+
+def answer_one() -> None:
+    """Be the child of a Spawner: read one request from stdin, answer on a duplicate of stdout."""
+    from mlbackends.isolation.process import work
+
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        work(msgspec.json.decode(sys.stdin.buffer.read(), type=Request), output)
+    except OSError:
+        os._exit(1)
+    os._exit(0)
+
+
+def isolation() -> Callable[[], Child | Spawner]:
+    """Return the way of asking that is safe on this system."""
+    return Child if sys.platform == "linux" else Spawner

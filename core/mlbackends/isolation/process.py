@@ -1,0 +1,375 @@
+"""One process that opens one file: how it is started, listened to, and ended with all that it started."""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from mlbackends.isolation.protocol import Job, Reply, Request
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Presence
+
+PATIENCE = 0.15
+"""Seconds after which a process no longer counts against the number that run at once, whatever it does."""
+
+GLANCE = 0.02
+"""Seconds after which it no longer counts if it waits for something, as one that hangs does."""
+
+NOISE_KEPT = 2000
+"""Bytes of what a library prints that are kept for the message."""
+
+REPLY_LIMIT = 8 << 20
+"""Bytes of a reply; more without a newline is none of ours."""
+
+PIPE_READS = 64
+"""How often a pipe is read at the end: what a full pipe holds, and not what a daemon goes on writing."""
+
+
+class Forked:
+    """A forked process at work on a request. Raises OSError where no process can be had.
+
+    inherited: the descriptors of this process that the new one must not have: with them a library
+    could answer for others.
+    """
+
+    def __init__(self, request: Request, inherited: Iterable[int]) -> None:
+        self.request = request
+        self.todo = deque(request.jobs)
+        self.replies, self.noise, self.pid = _fork(request, inherited)
+        self.open = {self.replies, self.noise}
+        """The pipes whose other end is still open: the rest would make us listen without a pause."""
+        self.printed = bytearray()
+        self.pending = bytearray()
+        self.started = self.answered = time.monotonic()
+        self.last: Reply | None = None
+        self._faults = 0
+
+    def is_busy(self) -> bool:
+        """Tell whether it loads: it takes pages in, and has not done so for long.
+
+        So several that hang do not hang one after the other, and big ones do not all load at once.
+        """
+        age = time.monotonic() - self.started
+        if age < GLANCE:
+            return True
+        if age >= PATIENCE:
+            return False
+        state, faults = _activity(self.pid)
+        before, self._faults = self._faults, faults
+        return state == "D" or (state != "S" and (faults == 0 or faults != before))
+
+    def listen(self, descriptor: int) -> list[Reply]:
+        """Take in what it wrote, and return the final replies among it."""
+        data = read_some(descriptor)
+        if data == b"":
+            self.open.discard(descriptor)
+        if not data:
+            return []
+        if descriptor == self.noise:
+            self.printed.extend(data)
+            del self.printed[:-NOISE_KEPT]
+            return []
+        self.pending.extend(data)
+        *lines, rest = self.pending.split(b"\n")
+        self.pending = rest if len(rest) < REPLY_LIMIT else bytearray()
+        return [reply for line in lines if (reply := self._reply(bytes(line))) and reply.final]
+
+    def _reply(self, line: bytes) -> Reply | None:
+        """Read one line; None for what the library itself has written to the pipe."""
+        if not self.todo or not line.startswith(self.request.seal.encode()):
+            return None
+        try:
+            reply = msgspec.json.decode(line[len(self.request.seal) :], type=Reply)
+        except msgspec.DecodeError:
+            return None
+        if reply.id != self.todo[0].id:
+            return None
+        self.answered = time.monotonic()
+        self.last = None if reply.final else reply
+        if reply.final:
+            self.todo.popleft()
+        return reply
+
+    def seconds_left(self) -> float:
+        """Return how long it may still take for the answer that is due."""
+        return self.answered + self.request.timeout - time.monotonic()
+
+    def is_over(self) -> bool:
+        """Tell whether it has ended, run out of time or answered everything."""
+        return not self.todo or self.seconds_left() <= 0 or self._has_ended()
+
+    def _has_ended(self) -> bool:
+        try:
+            # Not reaped yet: its number still names it and its group.
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
+
+    def end(self) -> tuple[list[Reply], Request | None]:
+        """End it; return its last replies, one for the culprit among them, and the jobs that are left."""
+        stopped = not self._has_ended()
+        kill(self.pid)
+        status = reap(self.pid)
+        replies = [reply for pipe in (self.replies, self.noise) for reply in self._rest_of(pipe)]
+        for pipe in (self.replies, self.noise):
+            os.close(pipe)
+        if self.todo:
+            replies.append(self._obituary(self.todo.popleft(), None if stopped else status))
+        rest = replace(self.request, jobs=tuple(self.todo)) if self.todo else None
+        return replies, rest
+
+    def _rest_of(self, pipe: int) -> list[Reply]:
+        replies = []
+        for _ in range(PIPE_READS):
+            if pipe not in self.open or not _is_readable(pipe):
+                break
+            replies += self.listen(pipe)
+        return replies
+
+    def _obituary(self, job: Job, status: int | None) -> Reply:
+        """Return the reply for a job whose process ended without one. status: None when it was too late."""
+        before = self.last
+        doing = "using" if before else "opening"
+        if status is None:
+            limit = f"{self.request.timeout:g} s"
+            reason = Reason(
+                "timed-out", f"{doing} it gave no answer within {limit}, and was stopped"
+            )
+        else:
+            reason = _ending(doing, status, bytes(self.printed))
+        return Reply(
+            id=job.id,
+            presence=before.presence if before else Presence.FOUND,
+            answer=before.answer if before else None,
+            reason=reason,
+            seconds=time.monotonic() - self.started,
+        )
+
+
+def _ending(doing: str, status: int, printed: bytes) -> Reason:
+    words = last_words(printed)
+    if os.WIFSIGNALED(status):
+        name = signal_name(os.WTERMSIG(status))
+        return Reason("crashed", f"{doing} it ended the process with {name}{words}")
+    code = os.waitstatus_to_exitcode(status)
+    return Reason("exited", f"{doing} it ended the process with exit code {code}{words}")
+
+
+def signal_name(number: int) -> str:
+    """Return "SIGSEGV" for 11, and "signal 40" for a real-time signal, which has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def last_words(printed: bytes) -> str:
+    """Return the last line that was printed, as the end of a sentence; "" where nothing was."""
+    lines = printed.decode(errors="replace").strip().splitlines()
+    return f"; it printed: {lines[-1].strip()[:200]}" if lines else ""
+
+
+def read_some(descriptor: int) -> bytes | None:
+    """Read what is there; None where nothing is there yet, b"" at the end."""
+    try:
+        return os.read(descriptor, 65536)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _is_readable(descriptor: int) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _fork(request: Request, inherited: Iterable[int]) -> tuple[int, int, int]:
+    """Start the process; return its pipes for replies and noise, and its number."""
+    pipes: list[int] = []
+    try:
+        pipes += os.pipe()
+        pipes += os.pipe()
+        replies, replies_end, noise, noise_end = pipes
+        pid = os.fork()
+    except OSError:
+        for descriptor in pipes:
+            os.close(descriptor)
+        raise
+    if pid == 0:
+        code = 70
+        try:
+            for descriptor in (*inherited, replies, noise):
+                os.close(descriptor)
+            code = _be_forked(request, replies_end, noise_end)
+        finally:  # never back into the code of the process that was forked
+            os._exit(code)
+    os.close(replies_end)
+    os.close(noise_end)
+    for descriptor in (replies, noise):
+        os.set_blocking(descriptor, False)
+    return replies, noise, pid
+
+
+def _be_forked(request: Request, replies: int, noise: int) -> int:
+    signal.set_wakeup_fd(-1)
+    for caught in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(caught, signal.SIG_DFL)
+    os.setsid()
+    on_parents_death(signal.SIGKILL)
+    # Nothing to read: a pipe with nobody at its other end, since /dev/null need not be there.
+    empty, other_end = os.pipe()
+    os.close(other_end)
+    for descriptor, number in ((empty, 0), (noise, 1), (noise, 2)):
+        os.dup2(descriptor, number)
+    os.close(empty)
+    os.close(noise)
+    forget_core_dumps()
+    volunteer_for_the_oom_killer()
+    try:
+        work(request, replies)
+    except OSError:  # what it opened has closed our pipe; the exit code tells
+        return 1
+    return 0
+
+
+def forget_core_dumps() -> None:
+    """Leave no core file in the user's folder: a library that crashes here may do so."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def volunteer_for_the_oom_killer() -> None:
+    """Be killed first: a library that takes all memory shall not cost the program that asks."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def on_parents_death(number: int) -> None:
+    """Ask the kernel to send this process a signal when its parent dies (Linux)."""
+    _prctl(1, number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below whose own parent dies (Linux): daemons too."""
+    _prctl(36, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def kill(pid: int) -> None:
+    """Kill a process that leads its own session, and its group."""
+    for how in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            how(pid, signal.SIGKILL)
+
+
+def reap(pid: int) -> int:
+    """Return a killed process's status; one that hangs in the kernel and cannot die is not waited for."""
+    for _ in range(50):
+        try:
+            reaped, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        if reaped:
+            return status
+        time.sleep(0.002)
+    return 0
+
+
+def kill_orphans() -> None:
+    """Kill what libraries have left behind: daemons with a session of their own, adopted by this process.
+
+    Killing one hands its children over to us, so it takes rounds; a library that forks faster than
+    we kill is given up.
+    """
+    for _ in range(20):
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:  # nothing is left, which costs no look into /proc
+            return
+        left = [pid for pid in _processes() if _parent(pid) == os.getpid()]
+        for pid in left:
+            kill(pid)
+        for pid in left:
+            reap(pid)
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int:
+    fields = _status(pid)
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def _activity(pid: int) -> tuple[str, int]:
+    """Return a process's state (R, S, D, ...) and how often it took a page in; ("", 0) without /proc."""
+    fields = _status(pid)
+    return (fields[0], int(fields[7]) + int(fields[9])) if len(fields) > 9 else ("", 0)
+
+
+def _status(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat behind the name, which may hold spaces and brackets."""
+    try:
+        handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return os.read(handle, 4096).decode(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+    finally:
+        os.close(handle)
+
+
+def send(output: int, reply: Reply, seal: str = "") -> None:
+    """Write a reply on a line of its own."""
+    data = seal.encode() + msgspec.json.encode(reply) + b"\n"
+    while data:
+        data = data[os.write(output, data) :]
+
+
+# ---- in the process that opens the library --------------------------------------------------
+
+
+def work(request: Request, output: int) -> None:
+    """Do the jobs of one request, one reply each, and one before each step that may not come back.
+
+    Raises OSError where the library has closed the pipe.
+    """
+    from mlbackends.isolation import levels
+
+    ours = _identity(output)
+    for job in request.jobs:
+        for reply in levels.climb(job.id, job.probe, job.library, request.depth):
+            if _identity(output) != ours:  # closed, and the number given to a file of the library's
+                raise OSError("the library has closed the pipe")
+            try:
+                send(output, reply, request.seal)
+            except (TypeError, ValueError) as error:  # what the probe tells fits into no record
+                send(output, levels.unspeakable(reply, error), request.seal)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

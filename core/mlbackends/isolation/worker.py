@@ -1,0 +1,180 @@
+"""The child process in which foreign libraries are opened and used.
+
+It reads one JSON line a request and forks a process of its own for each file, so that no library
+ever meets another one, and writes one JSON line a reply on a duplicate of its stdout: what libraries
+print goes elsewhere, and its tail is kept for the message if they die. A process that dies or
+outlasts its time limit has its culprit named, and the jobs behind it go on in a new one.
+
+This process itself opens nothing, and imports nothing but the standard library, msgspec and probes.
+"""
+
+import os
+import select
+import signal
+from collections import deque
+
+import msgspec
+
+from mlbackends.isolation.process import (
+    GLANCE,
+    Forked,
+    adopt_orphans,
+    kill,
+    kill_orphans,
+    on_parents_death,
+    read_some,
+    reap,
+    send,
+)
+from mlbackends.isolation.protocol import Reply, Request
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Presence
+
+
+def main() -> None:
+    """Serve requests from stdin until it is closed and the last is answered, or nobody listens."""
+    output = os.dup(1)
+    os.dup2(2, 1)
+    _expect_nothing_of_the_parent()
+    server = _Server(output)
+    server.listen_for_signals()
+    # Not SIGKILL: the processes below are to end with us, and their daemons too.
+    on_parents_death(signal.SIGTERM)
+    adopt_orphans()
+    try:
+        server.serve()
+    except (_Stopped, BrokenPipeError):
+        pass
+    finally:
+        server.end()
+        os._exit(0)
+
+
+class _Stopped(Exception):
+    """The parent has gone, or wants no more."""
+
+
+def _notice(number: int, frame: object) -> None:
+    """Let the wake-up descriptor tell it."""
+    del number, frame
+
+
+def _expect_nothing_of_the_parent() -> None:
+    """Undo what is inherited from a parent that ignores or blocks signals: libraries start as in a shell."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):  # two real-time signals are the C library's own
+            continue
+
+
+class _Server:
+    """Who waits, who works, and who wants to hear of it."""
+
+    def __init__(self, output: int) -> None:
+        self.output = output
+        self.waiting: deque[Request] = deque()
+        self.at_work: dict[int, Forked] = {}
+        """The processes, by their numbers."""
+        self.at_once = (os.cpu_count() or 1) + 1
+        self.more = True
+        self._signals = os.pipe()
+        self._unread = bytearray()
+        self._decoder = msgspec.json.Decoder(Request)
+
+    def listen_for_signals(self) -> None:
+        """Have SIGTERM and SIGCHLD told by a pipe: an exception could come amid the clearing up.
+
+        A process can end while a daemon of its library keeps its pipes open: only SIGCHLD tells then.
+        """
+        for pipe in self._signals:
+            os.set_blocking(pipe, False)
+        signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, _notice)
+
+    def serve(self) -> None:
+        """Work until nothing is left to do and no more can come. Raises _Stopped and BrokenPipeError."""
+        from mlbackends.isolation import levels  # noqa: F401  imported once, not in every process
+
+        os.set_blocking(0, False)
+        while self.more or self.waiting or self.at_work:
+            self._start()
+            poller = select.poll()
+            poller.register(self.output, 0)  # an error is told always: the reader has gone
+            poller.register(self._signals[0], select.POLLIN)
+            if self.more:
+                poller.register(0, select.POLLIN)
+            talking = {pipe: one for one in self.at_work.values() for pipe in one.open}
+            for pipe in talking:
+                poller.register(pipe, select.POLLIN)
+            for pipe, event in poller.poll(self._pause()):
+                if pipe == self.output and event & (select.POLLERR | select.POLLNVAL):
+                    raise _Stopped
+                if pipe == 0:
+                    self._take_in()
+                elif pipe == self._signals[0]:
+                    if signal.SIGTERM in (read_some(pipe) or b""):
+                        raise _Stopped
+                elif pipe in talking:
+                    self._send(talking[pipe].listen(pipe))
+            for one in [one for one in self.at_work.values() if one.is_over()]:
+                del self.at_work[one.pid]
+                replies, rest = one.end()
+                self._send(replies)
+                if rest:
+                    self.waiting.appendleft(rest)
+
+    def _start(self) -> None:
+        """Start processes, as many as this machine may have at once."""
+        if not self.waiting:
+            return
+        busy = sum(one.is_busy() for one in self.at_work.values())
+        while self.waiting and busy < self.at_once:
+            request = self.waiting.popleft()
+            ours = [self.output, *self._signals]
+            for one in self.at_work.values():
+                ours += (one.replies, one.noise)
+            try:
+                one = Forked(request, ours)
+            except OSError as error:
+                if self.at_work:  # one that ends makes room
+                    self.waiting.appendleft(request)
+                    return
+                said = f"no process could be had to open it in: {error.strerror}"
+                self._send(
+                    [
+                        Reply(job.id, Presence.FOUND, reason=Reason("not-asked", said))
+                        for job in request.jobs
+                    ]
+                )
+                continue
+            self.at_work[one.pid] = one
+            busy += 1
+
+    def _pause(self) -> int | None:
+        """Return how many milliseconds may pass before something is due; None for as long as it takes."""
+        due = [one.seconds_left() for one in self.at_work.values()]
+        if self.waiting and self.at_work:
+            due.append(GLANCE)
+        return None if not due else max(1, int(min(due) * 1000) + 1)
+
+    def _take_in(self) -> None:
+        data = read_some(0)
+        self.more = data != b""
+        self._unread += data or b""
+        *lines, self._unread = self._unread.split(b"\n")
+        self.waiting.extend(self._decoder.decode(line) for line in lines if line)
+
+    def _send(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            send(self.output, reply)
+
+    def end(self) -> None:
+        """End every process below, whatever session it has."""
+        for pid in self.at_work:
+            kill(pid)
+        for pid in self.at_work:
+            reap(pid)
+        kill_orphans()

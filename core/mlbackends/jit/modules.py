@@ -1,0 +1,161 @@
+"""What stands for a scripted module, what its submodules are, and how it is cloned.
+
+A module is an instance of a class that is written in Python and has public methods, or has
+`named_children()` as torch's modules do. Classes, functions, numbers, texts, containers and arrays
+(whatever has `__dlpack__` or `__array__`) are data.
+
+The submodules of an object with `named_children()` are what that yields, and attributes that have
+`named_children()` themselves or are lowered; of any other module, the attributes that are modules.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import sys
+import types
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.jit.errors import JitError, suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
+
+
+def is_module(value: object) -> bool:
+    """Tell whether a value counts as a module."""
+    if isinstance(value, (type, types.ModuleType)):
+        return False
+    cls = type(value)
+    if hasattr(cls, "named_children"):
+        return True
+    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array__"):
+        return False
+    return any(
+        isinstance(attribute, _FUNCTIONS) and not name.startswith("_")
+        for each in cls.__mro__
+        for name, attribute in vars(each).items()
+    )
+
+
+def is_lowered(value: object) -> bool:
+    """Tell whether a value is what lowering returned."""
+    return hasattr(type(value), "__lowered_wrapper__")
+
+
+def submodule(parent: Any, name: str) -> Any:
+    """Return a submodule by its name; raises RuntimeError where there is none, or it is data."""
+    named = hasattr(type(parent), "named_children")
+    children = dict(parent.named_children()) if named else {}
+    if name in children:
+        return children[name]
+    try:
+        value = getattr(parent, name)
+    except AttributeError:
+        known = [*children, *(key for key, each in _attributes(parent) if is_module(each))]
+        raise JitError(
+            f"{type(parent).__qualname__} does not have a field with name '{name}'."
+            f"{suggestion(name, known)}"
+        ) from None
+    counts = (
+        hasattr(type(value), "named_children") or is_lowered(value) if named else is_module(value)
+    )
+    if not counts:
+        raise JitError(f"Attribute named {name} is not a Module")
+    return value
+
+
+def replace(parent: Any, name: str, lowered: Any) -> None:
+    """Put a lowered module in the place of a submodule; raises RuntimeError where that fails.
+
+    Below a torch.nn.Module it becomes a torch.nn.Module, so that the parent still counts it as a child.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(parent, torch.nn.Module):
+        bridge = importlib.import_module("mlbackends_kernels.bridges.torch_module")
+        lowered = bridge.as_torch_module(lowered)
+    try:
+        setattr(parent, name, lowered)
+    except (AttributeError, TypeError):  # frozen, as dataclasses can be
+        object.__setattr__(parent, name, lowered)
+    if submodule(parent, name) is not lowered:
+        raise JitError(f"{type(parent).__qualname__} does not let '{name}' be replaced")
+
+
+def clone(module: Any) -> tuple[Any, set[int]]:
+    """Copy a module and its submodules, and share what is data, as torch does with tensors.
+
+    Attributes, and built-in containers in them, are followed. What cannot be copied, and what is
+    lowered already, is shared. Returns the copy, and the ids of those modules in it that are
+    reached by more than one way.
+    """
+    copier = _Copier()
+    return copier.copied(module), copier.shared
+
+
+class _Copier:
+    """Copies each object once, however often it is met."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+        self._open: set[int] = set()
+        self._kept: list[Any] = []  # so that no id is given to another object meanwhile
+        self.shared: set[int] = set()
+
+    def copied(self, value: Any) -> Any:
+        """Return the copy of a module or container, or the value itself."""
+        key = id(value)
+        if key in self._made:
+            if key not in self._open:  # a way back to a parent shares nothing
+                self.shared.add(id(self._made[key]))
+            return self._made[key]
+        if type(value) in {dict, OrderedDict}:
+            made = self._remember(value, type(value)())
+            made.update((name, self.copied(each)) for name, each in value.items())
+        elif type(value) is list:
+            made = self._remember(value, [])
+            made.extend(map(self.copied, value))
+        elif type(value) is tuple:
+            items = tuple(map(self.copied, value))
+            changed = any(new is not old for new, old in zip(items, value, strict=True))
+            return items if changed else value
+        elif is_module(value) and not is_lowered(value):
+            made = self._module(value)
+        else:
+            return value
+        self._open.discard(key)
+        return made
+
+    def _module(self, module: Any) -> Any:
+        try:
+            made = copy.copy(module)
+        except (TypeError, copy.Error):
+            made = module
+        self._remember(module, made)
+        if made is not module:
+            for name, value in list(_attributes(made)):
+                new = self.copied(value)
+                if new is not value:
+                    object.__setattr__(made, name, new)
+        return made
+
+    def _remember(self, original: Any, made: Any) -> Any:
+        self._made[id(original)] = made
+        self._open.add(id(original))
+        self._kept.append(original)
+        return made
+
+
+def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of an instance, those in slots too."""
+    yield from getattr(module, "__dict__", {}).items()
+    for cls in type(module).__mro__:
+        for descriptor in list(vars(cls).values()):
+            if isinstance(descriptor, types.MemberDescriptorType):
+                try:
+                    yield descriptor.__name__, descriptor.__get__(module)
+                except AttributeError:  # nothing in this slot
+                    continue

@@ -1,0 +1,178 @@
+"""Programs that run side by side, and end together when one of them fails."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from msgspec import Struct
+
+from mlbackends.launch.log_files import InstanceLogs, new_run_folder
+from mlbackends.launch.refusals import Refused
+from mlbackends.launch.signals import WaitedSignals, send
+
+_BEAT_SECONDS = 0.5
+_BEAT_WITH_LOGS_SECONDS = 0.05
+_GRACE_SECONDS = 30.0
+
+# Python ignores these for itself; a program that is started expects the system's own answer.
+_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class Child(Struct, frozen=True):
+    """A program to start.
+
+    command: the program, which is looked up on the PATH of its environment, and its arguments.
+    cpus: what the launcher binds it to; () leaves that to the command.
+    """
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    cpus: tuple[int, ...] = ()
+
+
+def run(
+    children: Sequence[Child],
+    say: Callable[[str, str], None],
+    *,
+    log_path: str = "",
+    log_file_prefix: str = "run",
+    grace_seconds: float = _GRACE_SECONDS,
+) -> int:
+    """Start the programs, wait for all of them, and return the exit code of the first that failed.
+
+    0 if none did, 128 + N for one that signal N ended. When one fails, the others get SIGTERM, and
+    SIGKILL after `grace_seconds`. A signal that a process sends us is sent on. A single program has
+    our stdin; several have none. say: is told of a failure, as a level and a sentence.
+    Raises Refused where one cannot be started, and BadInput where logs cannot be written; then none
+    is left running.
+    """
+    programs = [executable(child.command[0], child.environment) for child in children]
+    with ExitStack() as stack:
+        logs: list[InstanceLogs] = []
+        folder = new_run_folder(log_path) if log_path else ""
+        for index in range(len(children) if folder else 0):
+            logs.append(InstanceLogs(folder, index, log_file_prefix))
+            stack.callback(logs[-1].close)
+        signals = stack.enter_context(WaitedSignals())
+        running = _Running(children, say, grace_seconds)
+        stack.callback(running.end)
+        for index, program in enumerate(programs):
+            running.start(index, program, logs[index].writers if logs else {}, signals)
+        for one in logs:
+            one.close_writers()
+        while running.processes:
+            number = signals.next(_BEAT_WITH_LOGS_SECONDS if logs else _BEAT_SECONDS)
+            if number:
+                send(number, running.processes)
+            running.reap()
+            for one in logs:
+                one.show()
+    return running.code
+
+
+def executable(name: str, environment: dict[str, str]) -> str:
+    """Return the file that a command's first word names; raises Refused where there is none."""
+    folders = [""] if "/" in name else os.get_exec_path(environment)
+    paths = [os.path.join(folder, name) for folder in folders]
+    for path in paths if "\0" not in name else ():
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    if "/" in name and os.path.exists(name):
+        raise Refused(f"{name} is no program that may be executed")
+    where = "" if "/" in name else " on PATH"
+    raise Refused(f"there is no program {name!r}{where}")
+
+
+class _Running:
+    """The programs that run, by process id, and how the first failure ended."""
+
+    def __init__(
+        self, children: Sequence[Child], say: Callable[[str, str], None], grace_seconds: float
+    ) -> None:
+        self.processes: dict[int, int] = {}
+        self.code = 0
+        self._children = children
+        self._say = say
+        self._grace_seconds = grace_seconds
+        self._killed_at = float("inf")
+
+    def start(
+        self, index: int, program: str, streams: dict[int, int], signals: WaitedSignals
+    ) -> None:
+        child = self._children[index]
+        actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in streams.items()]
+        has_stdin = len(self._children) == 1
+        nothing = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        try:
+            with _Bound(child.cpus):
+                process = os.posix_spawn(
+                    program,
+                    child.command,
+                    child.environment,
+                    file_actions=actions if has_stdin else [*nothing, *actions],
+                    setsigmask=signals.mask,
+                    setsigdef=_RESTORED,
+                )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise Refused(f"{program} cannot be started: {reason}") from None
+        self.processes[process] = index
+
+    def reap(self) -> None:
+        """Take note of the programs that ended."""
+        for process, index in list(self.processes.items()):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                del self.processes[process]
+                self._note(process, index, os.waitstatus_to_exitcode(status))
+        if time.monotonic() > self._killed_at:
+            send(signal.SIGKILL, self.processes)
+
+    def _note(self, process: int, index: int, code: int) -> None:
+        if code == 0 or self.code:
+            return
+        self.code = code if code > 0 else 128 - code
+        how = f"exit code {code}" if code > 0 else _signal_name(-code)
+        if len(self._children) > 1:
+            self._say("ERROR", f"instance {index} (process {process}) failed by {how}")
+        if self.processes:
+            self._killed_at = time.monotonic() + self._grace_seconds
+            send(signal.SIGTERM, self.processes)
+
+    def end(self) -> None:
+        """End what still runs, after an error of ours."""
+        send(signal.SIGTERM, self.processes)
+        deadline = time.monotonic() + min(self._grace_seconds, 5)
+        while self.processes:
+            for process in list(self.processes):
+                if os.waitpid(process, os.WNOHANG)[0]:
+                    del self.processes[process]
+            if time.monotonic() > deadline:
+                send(signal.SIGKILL, self.processes)
+            time.sleep(0.01 if self.processes else 0)
+
+
+class _Bound:
+    """A scope in which this thread, and so what it starts, runs on the given CPUs alone."""
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        self._cpus = cpus
+        self._before: set[int] = set()
+
+    def __enter__(self) -> None:
+        if self._cpus:
+            self._before = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, self._cpus)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            os.sched_setaffinity(0, self._before)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

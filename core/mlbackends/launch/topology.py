@@ -1,0 +1,126 @@
+"""The cores that a launch may use: which CPUs each has, and on which NUMA node it lies.
+
+Cores come from /sys, or /proc/cpuinfo, of the machine; CPUs that are off, or that the process's
+affinity mask or cpuset leaves out, are not among them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from mlbackends.host.cpu.cpulist import parse_cpu_list
+from mlbackends.host.cpu.identity import read_blocks
+from mlbackends.host.cpu.topology import core_groups, numa_nodes, online_cpus
+from mlbackends.host.host import Host
+from mlbackends.host.system.cgroup_limits import allowed_cpus, allowed_memory_nodes
+from mlbackends.launch.refusals import Refused
+from mlbackends.model.errors import BadInput
+
+
+class Core(Struct, frozen=True, order=True):
+    """A physical core: the NUMA node that owns it, and its usable CPUs (hyper-threads), sorted."""
+
+    node: int
+    cpus: tuple[int, ...]
+
+
+class Topology(Struct, frozen=True):
+    """The usable cores, node by node and in a node by their lowest CPU.
+
+    memory_nodes: those whose memory the process may be bound to. online: CPUs that are on, usable
+    or not.
+    """
+
+    cores: tuple[Core, ...]
+    memory_nodes: tuple[int, ...]
+    online: tuple[int, ...]
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The NUMA nodes that own a usable CPU; they need not count from 0, nor without gaps."""
+        return tuple(dict.fromkeys(core.node for core in self.cores))
+
+    def physical(self, node: int | None = None) -> tuple[int, ...]:
+        """Return one CPU of each core, the lowest; of one node, or of all, node by node.
+
+        Raises BadInput for a node that owns no usable CPU.
+        """
+        return tuple(core.cpus[0] for core in self._of(node))
+
+    def logical(self, node: int | None = None) -> tuple[int, ...]:
+        """Return every usable CPU, core by core; of one node, or of all, node by node.
+
+        Raises BadInput for a node that owns no usable CPU.
+        """
+        return tuple(cpu for core in self._of(node) for cpu in core.cpus)
+
+    def node_of(self) -> dict[int, int]:
+        """Return the node of each usable CPU."""
+        return {cpu: core.node for core in self.cores for cpu in core.cpus}
+
+    def _of(self, node: int | None) -> list[Core]:
+        if node is not None and node not in self.nodes:
+            raise BadInput(f"Invalid node id: {node}. Valid node ids: {list(self.nodes)}")
+        return [core for core in self.cores if node in (None, core.node)]
+
+
+def topology_of(
+    groups: Iterable[Sequence[int]],
+    nodes: dict[int, int],
+    memory_nodes: Iterable[int],
+    online: Iterable[int],
+) -> Topology:
+    """Put together which CPUs share a core, and each CPU's node.
+
+    A CPU of no node counts to the lowest there is: kernels without NUMA have one node, 0.
+    """
+    lowest = min(nodes.values(), default=0)
+    cores = [Core(nodes.get(min(group), lowest), tuple(sorted(group))) for group in groups if group]
+    return Topology(tuple(sorted(cores)), tuple(memory_nodes), tuple(online))
+
+
+def read_topology(host: Host) -> Topology:
+    """Return the cores of a machine that this process may use.
+
+    Raises Refused where the system is not Linux, and where it names no CPU at all.
+    """
+    if host.platform != "linux":
+        name = host.uname().get("sysname") or host.platform
+        raise Refused(f"{name} is not supported!!!", "cores can be bound on Linux only")
+    blocks = read_blocks(host)
+    mask = host.affinity() or allowed_cpus(host)
+    online = online_cpus(host, blocks) or tuple(sorted(mask))
+    # A container may show the machine's files and have a mask of its own.
+    usable = set(mask).intersection(online) or set(mask) or set(online)
+    if not usable:
+        raise Refused("neither /sys nor /proc/cpuinfo names a CPU of this machine")
+    groups = [
+        [cpu for cpu in group if cpu in usable] for group in core_groups(host, online, blocks)
+    ]
+    alone = usable.difference(*groups)
+    groups += [[cpu] for cpu in alone]
+    owners, memory_nodes = _nodes(host)
+    return topology_of(groups, owners, memory_nodes, online)
+
+
+def _nodes(host: Host) -> tuple[dict[int, int], list[int]]:
+    """Return each CPU's node, and the nodes with memory that the process may use."""
+    nodes = numa_nodes(host)
+    owners: dict[int, int] = {}
+    memory: list[int] = []
+    for node in nodes:
+        number = node["node"]
+        if isinstance(number, int):
+            owners.update(dict.fromkeys(parse_cpu_list(str(node["cpus"])), number))
+            if node.get("memory_bytes") != 0:
+                memory.append(number)
+    allowed = _allowed_memory(host)
+    return owners, [node for node in memory or [0] if not allowed or node in allowed]
+
+
+def _allowed_memory(host: Host) -> tuple[int, ...]:
+    for line in host.read("/proc/self/status", 16384).splitlines():
+        name, _, value = line.partition(":")
+        if name == "Mems_allowed_list":
+            return parse_cpu_list(value)
+    return allowed_memory_nodes(host)

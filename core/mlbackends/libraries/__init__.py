@@ -1,0 +1,1 @@
+"""Shared libraries: the search for them, their ELF headers, the loader cache and their owners."""

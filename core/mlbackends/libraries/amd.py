@@ -1,0 +1,223 @@
+"""AMD GPUs as the kernel tells them, and where ROCm's libraries lie.
+
+Source: Linux include/uapi/linux/kfd_sysfs.h and drivers/gpu/drm/amd/amdkfd/kfd_topology.c;
+Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mlbackends.host.host import Host, to_int
+from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
+from mlbackends.host.python.packages import distributions
+from mlbackends.host.variables import steering
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import FactValue, Finding, Library
+
+HOMES = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
+FOLDERS = ("/opt/rocm*/lib", "/opt/rocm/core*/lib")
+TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+
+_NODES_LIMIT = 1024
+_LINKS_LIMIT = 256
+_FRAME_BUFFER = (1, 2)  # heap types of a memory bank that is on the card
+_LINK_KINDS = {2: "pcie", 11: "xgmi"}
+_MEGAHERTZ = 1_000_000
+_TARGET = pattern(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
+_HIGHEST_TARGET = 999_999  # gfx_target_version is major * 10000 + minor * 100 + stepping
+
+
+class AmdGpu(Struct, frozen=True):
+    """One GPU: a KFD node with its PCI device, or a PCI device that KFD does not know.
+
+    node: its number in the KFD topology, None without. properties: the node's numbers as they are.
+    partition: which part of the card it is, where the card is split.
+    """
+
+    node: int | None
+    address: str
+    target: str = ""
+    memory_bytes: int | None = None
+    properties: dict[str, int] = {}
+    pci: PciDevice | None = None
+    partition: int = 0
+
+
+def wheels(host: Host) -> tuple[str, ...]:
+    """Return the folders of the rocm-sdk wheels below site-packages, () where none is installed."""
+    return ("_rocm_sdk_*/lib",) if "rocm-sdk-core" in distributions(host) else ()
+
+
+def library_finding(
+    host: Host, name: str, stem: str, variables: Sequence[str], code: str = ""
+) -> Finding:
+    """Return the finding of a library of ROCm: its copies, the variables that steer it, its code.
+
+    stem: the file's name without its ending. code: the folder with its GPU code, relative to the
+    library's, such as "rocblas/library", for the fact `targets`; "" where it is in the library.
+    """
+    libraries = libraries_named(host, name, stem, homes=HOMES, folders=FOLDERS, wheels=wheels(host))
+    if not libraries:
+        return Finding(reasons=(absent(host, f"{stem}.so", HOMES, ("/opt/rocm/lib",)),))
+    targets = shipped_targets(host, libraries[0], code) if code else []
+    facts: dict[str, FactValue] = {"targets": targets} if targets else {}
+    return Finding(
+        libraries=tuple(libraries),
+        facts=facts | steering(host, variables),
+        warnings=uncovered(host, name, targets),
+    )
+
+
+def call_failed(function: str, status: int) -> NotUsable:
+    """Return what to raise where a function of ROCm's libraries returned an error."""
+    hint = "see `backends info rocm` for the GPU"
+    return NotUsable("call-failed", f"{function} returned {status}", hint)
+
+
+def gpus(host: Host) -> tuple[AmdGpu, ...]:
+    """Return the AMD GPUs: those that can compute, in HIP's order, then the rest by address."""
+    cached = host.__dict__.get("_amd_gpus")
+    if cached is None:
+        cached = _gpus(host)
+        host.__dict__["_amd_gpus"] = cached
+    found: tuple[AmdGpu, ...] = cached
+    return found
+
+
+def unreadable_nodes(host: Host) -> int:
+    """Return how many KFD nodes do not tell what they are: the container may not use those GPUs."""
+    return sum(not host.read(f"{TOPOLOGY}/{node}/properties", 65536) for node in _nodes(host))
+
+
+def links(host: Host) -> list[dict[str, int | str]]:
+    """Return the direct links between GPUs, each once: two HIP indices, the kind, and its speed."""
+    index = {gpu.node: i for i, gpu in enumerate(gpus(host)) if gpu.node is not None}
+    found: dict[tuple[int, int], dict[str, int | str]] = {}
+    for node, here in index.items():
+        for kind in ("io_links", "p2p_links"):
+            folder = f"{TOPOLOGY}/{node}/{kind}"
+            for name in host.listdir(folder)[:_LINKS_LIMIT]:
+                told = _numbers(host.read(f"{folder}/{name}/properties", 4096))
+                other = index.get(told.get("node_to", -1))
+                if other is None or other <= here or (here, other) in found:
+                    continue
+                row: dict[str, int | str] = {"from": here, "to": other}
+                row["kind"] = _LINK_KINDS.get(told.get("type", 0), "other")
+                if row["kind"] == "xgmi" and "weight" in told:
+                    row["weight"] = told["weight"]
+                if 0 < told.get("max_bandwidth", 0) < 1 << 31:
+                    row["max_bytes_per_second"] = told["max_bandwidth"] * 1_000_000
+                found[here, other] = row
+    return [found[pair] for pair in sorted(found)]
+
+
+def frequency_hertz(gpu: AmdGpu) -> int | None:
+    """Return the highest clock of a GPU's compute units."""
+    megahertz = gpu.properties.get("max_engine_clk_fcompute", 0)
+    return megahertz * _MEGAHERTZ if 0 < megahertz < 1 << 20 else None
+
+
+def target_name(version: int) -> str:
+    """Return the compiler's name of an instruction set: 90010 -> gfx90a; "" for no such thing."""
+    if not 0 < version <= _HIGHEST_TARGET:
+        return ""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def _gpus(host: Host) -> tuple[AmdGpu, ...]:
+    cards = {
+        device.address: device
+        for device in of_vendor(host, "1002")
+        if device.is_display or device.is_accelerator
+    }
+    found = []
+    for node in _nodes(host):
+        told = _numbers(host.read(f"{TOPOLOGY}/{node}/properties", 65536))
+        if told.get("simd_count", 0) <= 0:
+            continue
+        address = _address(told)
+        found.append(
+            AmdGpu(
+                node,
+                address,
+                target_name(told.get("gfx_target_version", 0)),
+                _memory(host, node, address),
+                told,
+                cards.get(address),
+                told.get("location_id", 0) >> 28 & 15,
+            )
+        )
+    known = {gpu.address for gpu in found}
+    left = (card for address, card in cards.items() if address not in known)
+    found += [
+        AmdGpu(None, card.address, memory_bytes=_video_memory(host, card.address), pci=card)
+        for card in left
+    ]
+    return tuple(found)
+
+
+def _nodes(host: Host) -> list[int]:
+    names = [name for name in host.listdir(TOPOLOGY) if name.isascii() and name.isdigit()]
+    return sorted(int(name[:9]) for name in names)[:_NODES_LIMIT]
+
+
+def _numbers(text: str) -> dict[str, int]:
+    """Read lines of "name number"."""
+    told = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        number = to_int(value)
+        if number is not None and 0 <= number < 1 << 64:
+            told[name] = number
+    return told
+
+
+def _address(told: dict[str, int]) -> str:
+    """Return the PCI address in a node's `domain` and `location_id`; "" where they are not told."""
+    if "location_id" not in told:
+        return ""
+    at = told["location_id"] & 0xFFFF
+    domain = told.get("domain", 0) & 0xFFFFFFFF
+    return f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}"
+
+
+def _memory(host: Host, node: int, address: str) -> int | None:
+    folder = f"{TOPOLOGY}/{node}/mem_banks"
+    total = 0
+    for name in host.listdir(folder)[:_LINKS_LIMIT]:
+        told = _numbers(host.read(f"{folder}/{name}/properties", 4096))
+        if told.get("heap_type") in _FRAME_BUFFER:
+            total += told.get("size_in_bytes", 0)
+    return total if 0 < total < 1 << 60 else _video_memory(host, address)
+
+
+def _video_memory(host: Host, address: str) -> int | None:
+    size = host.read_int(f"{FOLDER}/{address}/mem_info_vram_total") if address else None
+    return size if size is not None and 0 < size < 1 << 60 else None
+
+
+def shipped_targets(host: Host, library: Library, folder: str) -> list[str]:
+    """Return the instruction sets for which a folder beside a library holds GPU code.
+
+    folder: relative to the library's real folder, such as "rocblas/library".
+    """
+    beside = host.realpath(library.path).rsplit("/", 1)[0]
+    names = " ".join(host.listdir(f"{beside}/{folder}"))
+    return sorted(set(_TARGET.findall(names)))
+
+
+def uncovered(host: Host, name: str, shipped: list[str]) -> tuple[Reason, ...]:
+    """Return a warning for each target of this machine's GPUs for which a library has no code."""
+    if not shipped:
+        return ()
+    missing = sorted({gpu.target for gpu in gpus(host)} - {*shipped, ""})
+    return tuple(
+        Reason(
+            "unsupported-hardware",
+            f"{name} has code for {', '.join(shipped)}, and none for this machine's {target}",
+        )
+        for target in missing
+    )

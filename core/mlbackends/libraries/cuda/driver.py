@@ -1,0 +1,178 @@
+"""NVIDIA's driver as files: its libraries, its kernel module, its device nodes.
+
+Source: NVIDIA driver README, chapters on /proc/driver/nvidia and device files; CUDA on WSL guide;
+MIG User Guide, "Device Nodes and Capabilities".
+"""
+
+import os
+
+from msgspec.structs import replace
+
+from mlbackends.host.host import Host
+from mlbackends.libraries.cuda.versions import driver_release, release_in
+from mlbackends.libraries.cuda.visible_devices import lacks_capability
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import FactValue, Library
+
+WSL_FOLDER = "/usr/lib/wsl/lib"
+
+
+def on_wsl(host: Host) -> bool:
+    """Tell whether the GPU is reached through Windows, without a kernel module in Linux."""
+    return host.exists("/dev/dxg") or host.exists(f"{WSL_FOLDER}/libcuda.so.1")
+
+
+def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
+    """Return every copy of one of the driver's libraries, with the release in its file name."""
+    found = []
+    for library in libraries_named(host, name, stem, folders=_folders(host)):
+        release = release_in(os.path.basename(host.realpath(library.path)))
+        facts: dict[str, FactValue] = {"driver_release": release} if release else {}
+        if "/compat" in os.path.dirname(library.path):
+            facts["forward_compatibility"] = True
+        found.append(replace(library, facts=facts) if facts else library)
+    return found
+
+
+def no_library(host: Host, what: str, capability: str) -> Reason:
+    """Return the reason for a driver library that is nowhere."""
+    reason = absent(host, what, folders=_folders(host))
+    hint = lacks_capability(host, capability)
+    return replace(reason, hint=hint) if hint else reason
+
+
+def library_warnings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]:
+    """Return what is wrong with the copy that programs get: of another release, not Windows's."""
+    winner = next((library for library in libraries if library.wins), None)
+    if winner is None:
+        return ()
+    path = host.realpath(winner.path)
+    if on_wsl(host) and not path.startswith((WSL_FOLDER, "/usr/lib/wsl/")):
+        said = f"on WSL programs get {winner.path} before Windows's driver in {WSL_FOLDER}"
+        hint = "remove the Linux driver's packages inside WSL"
+        return (Reason("conflict", said, hint),)
+    release = winner.facts.get("driver_release")
+    loaded = driver_release(host)
+    if not release or not loaded or release == loaded or "forward_compatibility" in winner.facts:
+        return ()
+    said = f"the kernel module is {loaded}, and {winner.path} is of {release}"
+    hint = "reboot, or reload the nvidia kernel modules; in a container, restart it"
+    return (Reason("driver-mismatch", said, hint),)
+
+
+def kernel_module(host: Host) -> dict[str, FactValue]:
+    """Return release, kind and settings of the kernel module that is loaded; {} without one."""
+    release = driver_release(host)
+    if not release:
+        return {}
+    facts: dict[str, FactValue] = {"driver_release": release}
+    told = host.read("/proc/driver/nvidia/version", 4096).partition("\n")[0]
+    if told.startswith("NVRM version:"):
+        facts["kernel_module"] = "open" if "Open Kernel Module" in told else "proprietary"
+    parameters = {}
+    for line in host.read("/proc/driver/nvidia/params", 16 << 10).splitlines():
+        name, _, value = line.partition(": ")
+        if name in _PARAMETERS and value.strip():
+            parameters[name] = value.strip()
+    if parameters:
+        facts["module_parameters"] = parameters
+    return facts
+
+
+def mig_instances(host: Host) -> list[dict[str, FactValue]]:
+    """Return the MIG instances that the kernel module shows: GPU, instance, its compute instances.
+
+    In a container these are the instances that it was given, where /proc was cut down to them.
+    """
+    return [
+        {
+            "gpu": gpu,
+            "gpu_instance": instance,
+            "compute_instances": [part for part, _ in _capabilities(host, folder, "ci")],
+        }
+        for gpu, of_gpu in _numbered(host, "/proc/driver/nvidia/capabilities", "gpu")
+        for instance, folder in _capabilities(host, f"{of_gpu}/mig", "gi")
+    ]
+
+
+def _capabilities(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
+    numbered = _numbered(host, folder, prefix)
+    return [(number, path) for number, path in numbered if host.exists(f"{path}/access")]
+
+
+def _numbered(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
+    """Return number and path of what a folder holds under names such as gpu0, by number."""
+    found = []
+    for name in host.listdir(folder):
+        number = name.removeprefix(prefix)
+        if name != number and number.isascii() and number.isdecimal() and len(number) < 5:
+            found.append((int(number), f"{folder}/{name}"))
+    return sorted(found)
+
+
+def device_nodes(host: Host) -> list[str]:
+    """Return the device nodes of the driver: one a GPU, and nvidiactl, nvidia-uvm and others."""
+    return [f"/dev/{name}" for name in host.listdir("/dev") if name.startswith("nvidia")]
+
+
+def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
+    """Return what keeps a program from the GPUs although the kernel module is loaded."""
+    from mlbackends.host.drm import denied
+
+    if not any(name.removeprefix("/dev/nvidia").isdecimal() for name in nodes):
+        return (
+            Reason(
+                "device-nodes-missing",
+                "the nvidia kernel module is loaded, and there is no /dev/nvidia0",
+                "in a container: start it with its GPUs (--gpus all); else run nvidia-smi as root",
+            ),
+        )
+    problems = []
+    if "/dev/nvidia-uvm" not in nodes and not _makes_nodes(host):
+        said = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
+        problems.append(
+            Reason("device-nodes-missing", said, "load it with nvidia-modprobe -u -c 0 as root")
+        )
+    for node in nodes:
+        plain = node.removeprefix("/dev/nvidia")
+        if plain.isdecimal() or plain in ("ctl", "-uvm"):
+            reason = denied(host, node)
+            if reason is not None:
+                problems.append(reason)
+    return tuple(problems)
+
+
+def _makes_nodes(host: Host) -> bool:
+    """Tell whether the first CUDA program will make the nodes that it misses, by nvidia-modprobe.
+
+    In a container it may not.
+    """
+    from mlbackends.host.system.containers import container_signs
+
+    return host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
+
+
+_PARAMETERS = (
+    "EnableGpuFirmware",
+    "OpenRmEnableUnsupportedGpus",
+    "RmProfilingAdminOnly",
+    "ModifyDeviceFiles",
+    "DeviceFileMode",
+    "EnablePCIeGen3",
+    "GrdmaPciTopoCheckOverride",
+    "CoherentGPUMemoryMode",
+)
+
+
+def _folders(host: Host) -> tuple[str, ...]:
+    return (
+        WSL_FOLDER,
+        "/usr/local/nvidia/lib64",
+        "/usr/local/nvidia/lib",
+        f"/usr/lib/{host.machine}-linux-gnu/nvidia/current",
+        "/run/opengl-driver/lib",
+        "/usr/local/cuda/compat",
+        "/usr/local/cuda/compat/lib.real",
+        "/usr/lib/aarch64-linux-gnu/tegra",
+    )

@@ -1,0 +1,251 @@
+"""NVIDIA's libraries: where they lie, and what tells their version.
+
+The version of a copy is told, in this order of trust, by its file's name (libcufft.so.12.5.0.14),
+by the header beside it and by the package that installed it; the opened library has the last word.
+What is told by two of them and does not agree is a warning: two packages that wrote one folder.
+"""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import distributions
+from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Answer, Fact, Finding, Library
+
+HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+
+_PREFIXES = ("/usr/local", "/opt")
+"""Where toolkits have folders of their own, whose names begin with "cuda"."""
+
+_HPC_SDK = "/opt/nvidia/hpc_sdk"
+_HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
+
+_VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
+"""Below the system's library folder: those that have a folder for each CUDA version."""
+
+PACKAGE_VERSION = Fact(
+    "package_version", str, "The version of the package that installed this copy, in full."
+)
+VERSION_SOURCE = Fact(
+    "version_source", str, "What told the version: file name, header, package or library."
+)
+ENVIRONMENT = Fact(
+    "environment", dict[str, str], "The variables that steer this library, where they are set."
+)
+COPY_FACTS = (PACKAGE_VERSION, VERSION_SOURCE)
+"""The facts of every copy; each probe of a library has them."""
+
+_HEADER_READ = 1 << 16
+_NUMBERS = pattern(r"\d{1,6}(?:\.\d{1,6})*")
+_CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"
+
+
+def find_libraries(
+    host: Host,
+    name: str,
+    *stems: str,
+    headers: Sequence[str] = (),
+    macros: Sequence[str] = (),
+    decode: Callable[[str], str] = str,
+    parts: int = 3,
+    homes: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    wheels: Sequence[str] = (),
+) -> Finding:
+    """Find every copy of a library, with the version that its surroundings tell.
+
+    stems, wheels: as in `mlbackends.libraries.search.libraries_named`. homes, folders: beyond those
+    of every CUDA toolkit. headers: files of an include folder that define `macros` as the parts of
+    the version; the first that does counts. decode: makes a version of what they define, where that
+    is one number. parts: how many numbers the library itself tells.
+    """
+    homes = (*homes, *HOMES)
+    here = (*folders, *toolkit_folders(host, stems))
+    found = libraries_named(host, name, *stems, homes=homes, folders=here, wheels=wheels)
+    if not found:
+        reason = absent(host, f"{stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
+        return Finding(reasons=(*_without_files(host, name, stems[0]), reason))
+    libraries, warnings = [], []
+    for library in found:
+        header = decode(_version_beside(host, library, headers, macros))
+        described, doubts = _versioned(host, library, name, header, parts)
+        libraries.append(described)
+        warnings += doubts
+    winner = next((library for library in libraries if library.wins), libraries[0])
+    return Finding(libraries=tuple(libraries), version=winner.version, warnings=tuple(warnings))
+
+
+def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
+    """Return the library folders in customary places that hold one of these stems."""
+    cached = host.__dict__.get("_cuda_folders")
+    if cached is None:
+        # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
+        once = {host.realpath(at): at for at in reversed(_customary_folders(host))}
+        cached = {
+            at: {stem_of(name) for name in host.listdir(at)} for at in reversed(once.values())
+        }
+        host.__dict__["_cuda_folders"] = cached
+    return [folder for folder, held in cached.items() if not held.isdisjoint(stems)]
+
+
+def _customary_folders(host: Host) -> list[str]:
+    roots = [
+        f"{prefix}/{name}"
+        for prefix in _PREFIXES
+        for name in host.listdir(prefix)
+        if name.startswith("cuda")
+    ]
+    folders = []
+    for root in (*roots, "/usr/lib/cuda"):
+        folders += [f"{root}/lib64", f"{root}/extras/CUPTI/lib64"]
+        folders += [f"{root}/targets/{name}/lib" for name in host.listdir(f"{root}/targets")]
+    if host.is_dir(_HPC_SDK):
+        folders += [at for part in _HPC_SDK_PARTS for at in host.glob(f"{_HPC_SDK}/*/*/{part}")]
+    for name in _VERSIONED:
+        above = f"/usr/lib/{host.machine}-linux-gnu/{name}"
+        folders += [f"{above}/{version}" for version in host.listdir(above)]
+    return [folder for folder in folders if host.is_dir(folder)]
+
+
+def environment(host: Host, *names: str) -> dict[str, dict[str, str]]:
+    """Return the fact `environment` with those of the variables that are set; {} without any."""
+    told = {name: host.environment[name] for name in names if name in host.environment}
+    return {"environment": told} if told else {}
+
+
+# ---- versions that files tell ----------------------------------------------------------------
+
+
+def version_in_file_name(file_name: str) -> str:
+    """Return the version behind ".so." where it has three numbers or more; "" otherwise.
+
+    Two numbers or one are the soname's, which stays the same over many versions.
+    """
+    number = file_name.rpartition(".so.")[2]
+    return number if _NUMBERS.fullmatch(number) and number.count(".") > 1 else ""
+
+
+def version_in_header(host: Host, path: str, macros: Sequence[str]) -> str:
+    """Return the numbers that a header defines for `macros`, joined by dots; "" without any."""
+    text = host.read(path, _HEADER_READ)
+    if not text:
+        return ""
+    numbers = []
+    for macro in macros:
+        line = rf"^[ \t]*#[ \t]*define[ \t]+{macro}[ \t]+\(?(\d{{1,6}})\)?[ \t]*(?:/[/*].*)?\r?$"
+        if not (match := re.search(line, text, re.MULTILINE)):
+            break
+        numbers.append(match[1])
+    return ".".join(numbers)
+
+
+def package_version(library: Library, word: str) -> str:
+    """Return the numbers of the owning package's version; "" where it is another thing's package.
+
+    A framework that carries a copy has a version of its own, which is not that of the library.
+    """
+    name, _, version = library.owner.partition(" ")
+    match = _NUMBERS.match(version)
+    return match[0] if match and word in name.lower() else ""
+
+
+def agree(one: str, other: str, source: str = "") -> bool:
+    """Tell whether two versions are the same as far as both go.
+
+    source: what told the other one. A package's third number may count its own revisions: the
+    wheel cutensor-cu13 2.8.1 brings cuTENSOR 2.8.0.
+    """
+    compared = 2 if source == "package" else None
+    pairs = zip(one.split(".")[:compared], other.split("."), strict=False)
+    return all(int(a) == int(b) for a, b in pairs)
+
+
+def _versioned(
+    host: Host, library: Library, word: str, header: str, parts: int
+) -> tuple[Library, list[Reason]]:
+    if library.reasons:
+        return library, []
+    told = {
+        "file name": version_in_file_name(os.path.basename(host.realpath(library.path))),
+        "header": header,
+        "package": package_version(library, word),
+    }
+    # A header or a package of another major version is there for another copy.
+    major = library.soname.rpartition(".so.")[2].split(".")[0]
+    told = {
+        source: version
+        for source, version in told.items()
+        if version and (not major.isdecimal() or version.split(".")[0] == major)
+    }
+    if not told:
+        return library, []
+    source, version = next(iter(told.items()))
+    facts = {**library.facts, "version_source": source}
+    if "package" in told:
+        facts["package_version"] = told["package"]
+    doubts = [
+        Reason(
+            "conflict",
+            f"{library.path} is {version} by its {source}, and {other} by its {of}",
+            _CONFLICT_HINT,
+        )
+        for of, other in told.items()
+        if not agree(version, other, of)
+    ]
+    short = ".".join(version.split(".")[:parts])
+    return replace(library, version=short, facts=facts), doubts
+
+
+def _version_beside(
+    host: Host, library: Library, headers: Sequence[str], macros: Sequence[str]
+) -> str:
+    """Return what the first header says that lies in an include folder beside the library's."""
+    folder = os.path.dirname(host.realpath(library.path))
+    above, last = os.path.split(folder)
+    includes = [f"{above}/include"]
+    if "-linux-" in last:  # Debian's /usr/lib/x86_64-linux-gnu
+        includes = [f"{os.path.dirname(above)}/include/{last}", f"{os.path.dirname(above)}/include"]
+    for path in (f"{include}/{header}" for header in headers for include in includes):
+        if version := version_in_header(host, path, macros):
+            return version
+    return ""
+
+
+def _without_files(host: Host, word: str, stem: str) -> list[Reason]:
+    """Return a reason for each installed wheel of the library that lacks its file."""
+    return [
+        Reason(
+            "metadata-only",
+            f"{dist.name} {dist.version} is installed, and {stem} is not where it puts it",
+            f"reinstall {dist.name}",
+        )
+        for name, all_of in distributions(host).items()
+        if word in name and _is_wheel_of(name, word)
+        for dist in all_of[:1]
+    ]
+
+
+def _is_wheel_of(name: str, word: str) -> bool:
+    """Tell whether a distribution is a library's: nvidia-cudnn-jit-cu13, cutensor-cu12."""
+    stem = name.removeprefix("nvidia-").removeprefix("cuda-")
+    head, _, cuda = stem.rpartition("-cu")
+    stem = head if head and cuda.isdecimal() else stem
+    return stem.removesuffix("-jit") == word
+
+
+def answered(library: Library, version: str, **facts: object) -> Answer:
+    """Return what an opened library told of itself, with a warning where files told otherwise."""
+    warnings: tuple[Reason, ...] = ()
+    source = str(library.facts.get("version_source", "file"))
+    if library.version and not agree(version, library.version, source):
+        said = f"{library.path} says that it is {version}; its {source} says {library.version}"
+        warnings = (Reason("conflict", said, _CONFLICT_HINT),)
+    own = {**library.facts, "version_source": "library"}
+    told = replace(library, version=version, facts=own)
+    return Answer(told, facts=facts, warnings=warnings)  # type: ignore[arg-type]

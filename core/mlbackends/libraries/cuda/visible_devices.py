@@ -1,0 +1,100 @@
+"""CUDA_VISIBLE_DEVICES and its like: what they show, what they hide, and where they are wrong.
+
+CUDA reads the list up to the first entry that is no device and drops the rest, silently; an entry
+that stands there twice hides everything. A number is read as far as it goes: "1x" is 1.
+
+Source: CUDA C++ Programming Guide, CUDA environment variables; NVIDIA Container Toolkit.
+"""
+
+from mlbackends.host.host import Host
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+VARIABLES = (
+    VARIABLE,
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_DISABLE_REQUIRE",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+)
+
+_ENTRY = pattern(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")
+
+
+def visible(value: str) -> tuple[tuple[str, ...], str]:
+    """Return the entries of a list that count, and what is wrong with the rest ("" for nothing)."""
+    seen: list[str] = []
+    if not value.strip():
+        return (), ""
+    for part in value.split(","):
+        match = _ENTRY.match(part)
+        if match is None:
+            said = f'"{part.strip()}" is no GPU; it and what follows it are ignored'
+            return tuple(seen), "" if part.strip() == "-1" else said
+        entry = str(int(match[1])) if match[1] else match[2]
+        if entry in seen:
+            return (), f"{entry} stands there twice, which hides every GPU"
+        seen.append(entry)
+    return tuple(seen), ""
+
+
+def hides_everything(value: str) -> bool:
+    """Tell whether a value of CUDA_VISIBLE_DEVICES leaves no GPU."""
+    return not visible(value)[0]
+
+
+def environment(host: Host) -> dict[str, str]:
+    """Return the variables that decide which GPUs a program sees, those that are set."""
+    return {name: host.environment[name] for name in VARIABLES if name in host.environment}
+
+
+def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> tuple[Reason, ...]:
+    """Return what is wrong with the variables.
+
+    count: the GPUs that are there, 0 for not known. uuids: of all of them, () where one is not known.
+    """
+    warnings = []
+    value = environment(host).get(VARIABLE)
+    if value is not None:
+        entries, problem = visible(value)
+        if not entries:
+            said = f'{VARIABLE} is "{value}": CUDA programs see no GPU'
+            warnings.append(Reason("hidden-by-variable", said, f"unset {VARIABLE}"))
+        if problem:
+            warnings.append(Reason("override-invalid", f'{VARIABLE} is "{value}": {problem}'))
+        beyond = [entry for entry in entries if entry.isdecimal() and int(entry) >= count > 0]
+        if beyond:
+            said = f'{VARIABLE} is "{value}": there is no GPU {beyond[0]}, only {count}'
+            warnings.append(
+                Reason("override-invalid", f"{said}; it and what follows it are ignored")
+            )
+        # A MIG instance has a UUID of its own, and the beginning of one is enough.
+        unknown = [
+            entry
+            for entry in entries
+            if uuids and entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids)
+        ]
+        if unknown:
+            said = f'{VARIABLE} is "{value}": no GPU here has the UUID {unknown[0]}'
+            warnings.append(
+                Reason("override-invalid", f"{said}; it and what follows it are ignored")
+            )
+    order = environment(host).get("CUDA_DEVICE_ORDER", "")
+    if order and order not in ("FASTEST_FIRST", "PCI_BUS_ID"):
+        said = f'CUDA_DEVICE_ORDER is "{order}"; only FASTEST_FIRST and PCI_BUS_ID are known'
+        warnings.append(Reason("override-invalid", said))
+    return tuple(warnings)
+
+
+def lacks_capability(host: Host, wanted: str) -> str:
+    """Return the hint that a container was started without a part of the driver; "" otherwise.
+
+    wanted: "utility" for NVML, "compute" for CUDA.
+    """
+    given = environment(host).get("NVIDIA_DRIVER_CAPABILITIES", "")
+    if not given or wanted in given.split(",") or "all" in given.split(","):
+        return ""
+    return f'NVIDIA_DRIVER_CAPABILITIES is "{given}": start the container with {wanted} in it'

@@ -1,0 +1,107 @@
+"""Who in a Python environment needs a library, and whether the loader finds it in the folder that they name.
+
+An RPATH (DT_RPATH) is searched before LD_LIBRARY_PATH, a RUNPATH (DT_RUNPATH) after it; a file that has
+a RUNPATH has no RPATH for the loader, neither its own nor one of those that loaded it.
+
+Source: ld.so(8), "library search order"; the System V ABI (generic), "Shared Object Dependencies".
+"""
+
+import os
+from collections.abc import Iterator
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import Distribution, distributions, record_bytes
+from mlbackends.libraries.elf import Elf, NotElf, read_elf
+
+MOST_FILES = 4000
+"""So many libraries of packages are read at most; an environment with every framework has 2,000."""
+
+
+def is_found_by_rpath(host: Host, path: str, soname: str, owner: str) -> bool:
+    """Tell whether all files of a package that need its own copy find it before LD_LIBRARY_PATH.
+
+    owner: "NAME VERSION", as `mlbackends.libraries.owners` tells it; "" is a package without a list.
+    Of what auditwheel brings that is taken for granted where none of them can be read: it writes
+    an RPATH always.
+    """
+    files = {
+        file: elf
+        for dist in distributions(host).get(owner.partition(" ")[0], ())
+        if path.startswith(f"{dist.folder}/")
+        for file, elf in _read(host, dist)
+    }
+    folder = os.path.dirname(path)
+    needing = _needing(files, {soname, os.path.basename(path)})
+    if not needing:
+        return folder.endswith(".libs")
+    return all(_names(files, one, folder, frozenset()) for one in needing)
+
+
+def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[str]]:
+    """Return the packages whose files need a library and have none of that name where they point to.
+
+    By soname; the packages' names in the order of the import path.
+    """
+    found: dict[str, list[str]] = {}
+    left = MOST_FILES
+    for all_of in distributions(host).values():
+        dist = all_of[0]
+        for path, elf in _read(host, dist):
+            left -= 1
+            if left < 0:
+                return found
+            for soname in sonames.intersection(elf.needed):
+                folders = _expanded(path, elf.runpath or elf.rpath)
+                packages = found.setdefault(soname, [])
+                brought = any(host.exists(f"{folder}/{soname}") for folder in folders)
+                if not brought and dist.name not in packages:
+                    packages.append(dist.name)
+    return {soname: packages for soname, packages in found.items() if packages}
+
+
+def _read(host: Host, dist: Distribution) -> Iterator[tuple[str, Elf]]:
+    """Yield the shared libraries of a package, extension modules among them, with what they say."""
+    known: dict[str, Elf | None] = host.__dict__.setdefault("_elves", {})
+    for path in _libraries_of(host, dist)[:MOST_FILES]:
+        if path not in known:
+            try:
+                known[path] = read_elf(host.real(host.realpath(path)))
+            except (NotElf, OSError):
+                known[path] = None
+        elf = known[path]
+        if elf is not None:
+            yield path, elf
+
+
+def _libraries_of(host: Host, dist: Distribution) -> list[str]:
+    """Return the paths that a RECORD lists and that are named as shared libraries are."""
+    found = []
+    for line in record_bytes(host, dist).splitlines():
+        if b".so" in line:
+            name = line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace")
+            if name.endswith(".so") or ".so." in os.path.basename(name):
+                found.append(os.path.normpath(f"{dist.folder}/{name}"))
+    return found
+
+
+def _needing(files: dict[str, Elf], names: set[str]) -> list[str]:
+    return [path for path, elf in files.items() if not names.isdisjoint(elf.needed)]
+
+
+def _names(files: dict[str, Elf], path: str, folder: str, met: frozenset[str]) -> bool:
+    """Tell whether a file's RPATH, or that of all that load it, leads to a folder."""
+    elf = files[path]
+    if elf.runpath or path in met:
+        return False
+    if folder in _expanded(path, elf.rpath):
+        return True
+    loading = _needing(files, {elf.soname, os.path.basename(path)} - {""})
+    return bool(loading) and all(_names(files, one, folder, met | {path}) for one in loading)
+
+
+def _expanded(path: str, folders: tuple[str, ...]) -> list[str]:
+    origin = os.path.dirname(path)
+    return [
+        os.path.normpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+        for folder in folders
+    ]

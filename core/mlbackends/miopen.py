@@ -1,0 +1,5 @@
+"""MIOpen: AMD's deep-learning primitives. The switch is obeyed by torch on ROCm."""
+
+from mlbackends.switches.modules import install
+
+install(__name__, "MiopenModule")

@@ -1,0 +1,17 @@
+"""MKL: whether it is here and computes, and the scope in which it prints what it does."""
+
+from mlbackends.switches.modules import install
+
+VERBOSE_OFF = 0
+VERBOSE_ON = 1
+_LAZY = {"verbose": "mlbackends.tracing.verbose:MklVerbose"}
+
+
+def is_available() -> bool:
+    """Tell whether an MKL is here that computed something right, the one inside torch too."""
+    from mlbackends.survey import availability
+
+    return availability.is_available("mkl")
+
+
+install(__name__, "_MklModule")

@@ -1,0 +1,341 @@
+"""An attention problem as plain records: shapes, types, strides and the device, and no tensor.
+
+    weights = softmax(query @ transposed(key) * scale + mask)        output = weights @ value
+
+Shapes: query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev), mask broadcastable to
+(..., H, L, S); the output is (..., H, L, Ev). A problem that no backend could ever answer cannot be
+made, so what looks at one never guards against nonsense.
+"""
+
+from math import isfinite, prod
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from mlbackends.model.errors import InvalidProblem, nearest
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device
+
+ITEM_BYTES = {
+    "bool": 1,
+    **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float8_{kind}": 1 for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
+}
+"""The element types that a tensor may have, by torch's names, and the bytes of one element."""
+
+REDUCED = ("float16", "bfloat16")
+
+
+class TensorSpec(Struct, frozen=True):
+    """What is known of a tensor without its values.
+
+    strides and storage_offset: in elements; left out, the tensor is contiguous. device: where it
+    lies, such as "cpu" or "cuda:1"; left out, it is where the problem is.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...] = ()
+    device: str = ""
+    requires_grad: bool = False
+    nested: bool = False
+    storage_offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ITEM_BYTES:
+            near = " or ".join(nearest(self.dtype, tuple(ITEM_BYTES)))
+            hint = f"did you mean {near}?" if near else f"known: {', '.join(ITEM_BYTES)}"
+            raise InvalidProblem(f"there is no element type named {self.dtype!r}", hint)
+        if min(self.shape, default=0) < 0:
+            raise InvalidProblem(f"a tensor of shape {list(self.shape)} has a negative size")
+        if self.storage_offset < 0:
+            raise InvalidProblem(f"a storage offset of {self.storage_offset} is before the storage")
+        if not self.strides:
+            force_setattr(self, "strides", contiguous_strides(self.shape))
+        elif len(self.strides) != len(self.shape):
+            raise InvalidProblem(
+                f"a tensor of shape {list(self.shape)} needs {len(self.shape)} strides;"
+                f" it has {list(self.strides)}"
+            )
+
+    @property
+    def elements(self) -> int:
+        """How many values it holds."""
+        return prod(self.shape)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a tensor whose last dimension varies fastest."""
+    strides = [1] * len(shape)
+    for place in range(len(shape) - 2, -1, -1):
+        strides[place] = strides[place + 1] * max(shape[place + 1], 1)
+    return tuple(strides)
+
+
+class AttentionProblem(Struct, frozen=True, kw_only=True):
+    """One call of scaled-dot-product attention, without the values.
+
+    scale: None for 1/sqrt(E). dropout: the probability that a weight is dropped. seed: says which are,
+    the same ones for every backend of ours (see `mlbackends_kernels.tensors.dropping`);
+    None draws one from the generator of torch or NumPy, which the caller may have seeded.
+    is_causal: row i sees the keys up to i; with lower_right, up to i + S - L.
+    inner_dtype: the type to compute in; "" for float32 where the elements have 16 bits, and their own
+    otherwise; "float64" for a result to measure others by; the 16-bit type itself where a backend may
+    round to it between its steps.
+    logsumexp: the logarithm of the sum of each row's exponentials is wanted beside the output.
+    device: the record of the processor that holds the tensors; its capability is "9.0" or "gfx942".
+    """
+
+    query: TensorSpec
+    key: TensorSpec
+    value: TensorSpec
+    mask: TensorSpec | None = None
+    dropout: float = 0.0
+    is_causal: bool = False
+    lower_right: bool = False
+    enable_gqa: bool = False
+    scale: float | None = None
+    seed: int | None = None
+    inner_dtype: str = ""
+    logsumexp: bool = False
+    device: Device = field(default_factory=lambda: Device("cpu", 0))
+
+    def __post_init__(self) -> None:
+        _refuse_tensors(self)
+        _refuse_shapes(self)
+        if not (isfinite(self.dropout) and 0 <= self.dropout <= 1):
+            raise InvalidProblem(
+                f"dropout probability has to be between 0 and 1, but got {self.dropout}"
+            )
+        if self.mask is not None:
+            _refuse_mask(self, self.mask)
+        if self.inner_dtype not in ("", "float32", "float64", self.dtype):
+            raise InvalidProblem(
+                f"inner_dtype is {self.inner_dtype!r}; it must be float32, float64 or {self.dtype}"
+            )
+        if self.lower_right and not self.is_causal:
+            raise InvalidProblem("lower_right says how a causal mask lies; is_causal is False")
+
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether query, key, value or a mask requires a gradient."""
+        tensors = (self.query, self.key, self.value, self.mask)
+        return any(spec is not None and spec.requires_grad for spec in tensors)
+
+    @property
+    def platform(self) -> str:
+        """The kind of the device, a part of a GPU counted as the GPU: cpu, cuda, rocm, ..."""
+        return "cuda" if self.device.kind == "mig" else self.device.kind
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """The CUDA compute capability of the device; None for what has none."""
+        major, _, minor = self.device.capability.partition(".")
+        if self.platform != "cuda" or not (major.isdecimal() and minor.isdecimal()):
+            return None
+        return int(major), int(minor)
+
+    @property
+    def dtype(self) -> str:
+        """The element type of query, key and value."""
+        return self.query.dtype
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions the query has."""
+        return len(self.query.shape)
+
+    @property
+    def heads(self) -> int:
+        """H: heads of the query."""
+        return heads_of(self.query)
+
+    @property
+    def key_heads(self) -> int:
+        """Hkv: heads of the key."""
+        return heads_of(self.key)
+
+    @property
+    def query_length(self) -> int:
+        """L: rows of the query."""
+        return self.query.shape[-2]
+
+    @property
+    def key_length(self) -> int:
+        """S: rows of key and value."""
+        return self.key.shape[-2]
+
+    @property
+    def head_dim(self) -> int:
+        """E: width of a row of query and key."""
+        return self.query.shape[-1]
+
+    @property
+    def value_dim(self) -> int:
+        """Ev: width of a row of value and output."""
+        return self.value.shape[-1]
+
+    @property
+    def leading_shape(self) -> tuple[int, ...]:
+        """The dimensions before (L, Ev) of the output: batch and heads, broadcast."""
+        return broadcast(*_leading(self))
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of the answer."""
+        return (*self.leading_shape, self.query_length, self.value_dim)
+
+
+class Verdict(Struct, frozen=True):
+    """What one backend says to a problem: `reasons` are all that speak against it, none if it can.
+
+    answers_to: the name of the SDPBackend that stands for it.
+    """
+
+    backend: str
+    answers_to: str
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can answer."""
+        return not self.reasons
+
+
+class Decision(Struct, frozen=True):
+    """Who answers a problem, "" for nobody, and what every backend said, in the order of asking."""
+
+    problem: AttentionProblem
+    chosen: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Every reason of every backend."""
+        return tuple(reason for verdict in self.verdicts for reason in verdict.reasons)
+
+
+def heads_of(spec: TensorSpec) -> int:
+    """Return the size of the dimension that holds heads; a tensor of two dimensions is one head."""
+    return spec.shape[-3] if len(spec.shape) > 2 else 1
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that all of them extend to, aligned at the end.
+
+    Raises InvalidProblem where two sizes differ and neither is 1.
+    """
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    result = []
+    for sizes in zip(*padded, strict=True):
+        wanted = {size for size in sizes if size != 1}
+        if len(wanted) > 1:
+            raise InvalidProblem(
+                f"sizes {' and '.join(map(str, sorted(wanted)))} do not go together"
+                f" in the shapes {', '.join(str(list(shape)) for shape in shapes)}"
+            )
+        result.append(wanted.pop() if wanted else 1)
+    return tuple(result)
+
+
+def _refuse_tensors(problem: AttentionProblem) -> None:
+    named = {"query": problem.query, "key": problem.key, "value": problem.value}
+    for name, spec in named.items():
+        if len(spec.shape) < 2:
+            raise InvalidProblem(
+                f"{name} must be at least 2 dimensional, (L, E); it has the shape {list(spec.shape)}"
+            )
+    if len({spec.dtype for spec in named.values()}) > 1:
+        seen = ", ".join(f"{name} {spec.dtype}" for name, spec in named.items())
+        raise InvalidProblem(f"query, key and value must have one element type; got {seen}")
+    places = {name: spec.device for name, spec in named.items() if spec.device}
+    if len(set(places.values())) > 1:
+        seen = ", ".join(f"{name} on {place}" for name, place in places.items())
+        raise InvalidProblem(f"query, key and value must be on one device; got {seen}")
+    for name, place in places.items():
+        if place.partition(":")[0] != problem.platform:
+            raise InvalidProblem(
+                f"{name} lies on {place}, and the problem's device is {problem.device.kind}"
+            )
+
+
+def _refuse_shapes(problem: AttentionProblem) -> None:
+    if any(spec.nested for spec in (problem.query, problem.key, problem.value)):
+        return  # their sizes differ within the batch: no single number could be compared
+    if problem.key.shape[-1] != problem.head_dim:
+        raise InvalidProblem(
+            f"query and key must have the same last dimension;"
+            f" it is {problem.head_dim} and {problem.key.shape[-1]}"
+        )
+    if problem.value.shape[-2] != problem.key_length:
+        raise InvalidProblem(
+            f"key and value must have the same length;"
+            f" it is {problem.key_length} and {problem.value.shape[-2]}"
+        )
+    if problem.enable_gqa:
+        _refuse_groups(problem)
+    try:
+        broadcast(*_leading(problem))
+    except InvalidProblem as error:
+        heads = {problem.key_heads, heads_of(problem.value)}
+        grouped = heads != {problem.heads} and all(
+            each and not problem.heads % each for each in heads
+        )
+        hint = (
+            "for grouped heads, say enable_gqa=True" if grouped and not problem.enable_gqa else ""
+        )
+        raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
+
+
+def _refuse_groups(problem: AttentionProblem) -> None:
+    for name, spec in (("key", problem.key), ("value", problem.value)):
+        if len(spec.shape) < 3 or problem.rank < 3:
+            raise InvalidProblem("enable_gqa needs a dimension of heads: 3 dimensions or more")
+        if not heads_of(spec) or problem.heads % heads_of(spec):
+            raise InvalidProblem(
+                f"Number of heads in key and value must divide the number of heads in query:"
+                f" {name} has {heads_of(spec)}, query {problem.heads}"
+            )
+
+
+def _leading(problem: AttentionProblem) -> tuple[tuple[int, ...], ...]:
+    """Return the dimensions before the last two of each tensor, grouped heads repeated."""
+    shapes = [spec.shape[:-2] for spec in (problem.query, problem.key, problem.value)]
+    if problem.enable_gqa:
+        shapes = [(*shape[:-1], problem.heads) for shape in shapes]
+    return tuple(shapes)
+
+
+def _refuse_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
+    if mask.dtype not in ("bool", "float32", problem.dtype):
+        raise InvalidProblem(
+            "Expected attn_mask dtype to be bool or float or to match query dtype,"
+            f" but got {mask.dtype} and query {problem.dtype}"
+        )
+    if problem.is_causal:
+        raise InvalidProblem("Explicit attn_mask should not be set when is_causal=True")
+    if problem.query.nested or problem.key.nested:
+        return
+    scores = (*problem.leading_shape, problem.query_length, problem.key_length)
+    if len(mask.shape) < 2 or not _extends(mask.shape, scores):
+        raise InvalidProblem(
+            f"a mask of shape {list(mask.shape)} does not extend to the scores {list(scores)}"
+        )
+
+
+def _extends(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Tell whether a shape broadcasts to the target without making it larger."""
+    if len(shape) > len(target):
+        return False
+    behind = target[len(target) - len(shape) :]
+    return all(size in (1, whole) for size, whole in zip(shape, behind, strict=True))

@@ -1,0 +1,180 @@
+"""Take out of a report what names this machine or its user, so that it can be pasted anywhere.
+
+Values of the role "identity" become "redacted-1", "redacted-2", ...: the same value gets the same
+number everywhere, so that what was equal stays equal. Host name, user name and home folder are
+replaced wherever they stand in a text.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mlbackends.model import registry
+from mlbackends.model.declared import facts_of
+from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID, pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Report
+
+_CONTAINER_LETTERS = 32
+_DEVICE_IDENTITY = ("uuid", "serial")
+_CONTAINER = pattern(
+    r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])"
+)
+_HOMES = pattern(
+    r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)(?!USER\b)[^/\\\s:;,\"']+"
+)
+_IDENTIFYING = pattern(
+    r"(?i)(?:^|[_\W])(?:serial|uuid|guid|host_?name|host|node_name|user|user_?name|login|owner|e?mail"
+    r"|mac|address|boot_id|machine_id|job|job_name|token|secret|password)(?:$|[_\W])"
+)
+_PATH = re.compile(r"(?:^|(?<=[\s:;,\"'=<>()\[\]{}\0@|]))(?:-[IL])?/[^\s:;,\"'=<>()\[\]{}\0@|]*")
+"""A path, after what may stand before one; a compiler's -I and -L are part of it."""
+_OF_THE_SYSTEM = pattern(
+    r"(?:-[IL])?/+(?:usr/(?!local/)|(?:proc|sys|dev|etc|boot|lib\w*)(?![\w.-]))"
+)
+
+COMMON_WORDS = frozenset({
+    "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
+    "home", "host", "dev", "proc", "sys", "etc", "usr", "lib", "lib64", "bin", "sbin", "opt", "var",
+    "tmp", "run", "mnt", "media", "srv", "boot", "local", "share", "site-packages", "dist-packages",
+    "python", "python3", "conda", "torch", "cuda", "nvidia", "intel", "amd", "gpu", "cpu", "node",
+    "test", "build", "work", "data", "app", "docker", "container", "runner", "vagrant", "default",
+})  # fmt: skip
+"""Names of people and machines that are also words: to replace them would change what a text means."""
+
+
+class Names(Struct, frozen=True):
+    """What names the machine and its user: the host's name, the user's, and the home folder."""
+
+    node: str = ""
+    user: str = ""
+    home: str = ""
+
+
+class InPaths(Struct, frozen=True):
+    """Replaces a name where it is a whole part of a path. paths: finds the paths in a text."""
+
+    paths: re.Pattern[str]
+    name: str
+    stand_in: str
+
+    def inside(self, path: re.Match[str]) -> str:
+        """Return a path that was found, with the stand-in for the name."""
+        if _OF_THE_SYSTEM.match(path[0]):
+            return path[0]
+        parts = path[0].split("/")
+        return "/".join(self.stand_in if part == self.name else part for part in parts)
+
+
+def in_paths(name: str, stand_in: str) -> InPaths:
+    """Return what replaces a user's name in paths, however short it is; the system's own paths stay."""
+    return InPaths(_PATH, name, stand_in)
+
+
+def redacted(report: Report, names: Names) -> Report:
+    """Return the report without identifying values; `redacted` is then true in it."""
+    hide = _Replacer(names)
+    tree = msgspec.to_builtins(report)
+    for name, probe in tree["probes"].items():
+        declared = facts_of(name)
+        for fact, value in probe.get("facts", {}).items():
+            if fact in declared and declared[fact].role == "identity":
+                probe["facts"][fact] = hide.whole(value)
+        for device in probe.get("devices", ()):
+            for field in _DEVICE_IDENTITY:
+                if device.get(field):
+                    device[field] = hide.whole(device[field])
+        if name not in registry.names("mlbackends_probes"):
+            _hide_by_name(probe, hide)
+            probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(_foreign(name))]
+    tree = hide.inside(tree)
+    tree["redacted"] = True
+    return msgspec.convert(tree, Report)
+
+
+def _foreign(name: str) -> Reason:
+    return Reason(
+        "unknown-probe",
+        f"there is no probe {name} here that would declare which of its facts identify:"
+        " what their names or a pattern show was replaced",
+        "install what brings the probe, or read these facts before you pass them on",
+    )
+
+
+def _hide_by_name(probe: dict[str, Any], hide: "_Replacer") -> None:
+    """Replace the facts of a probe that nobody here knows, and of what it found, that sound identifying."""
+    for holder in (probe, *probe.get("libraries", ()), *probe.get("devices", ())):
+        for field in ("facts", "volatile"):
+            if field in holder:
+                holder[field] = _without_identifying(holder[field], hide)
+
+
+def _without_identifying(value: Any, hide: "_Replacer") -> Any:
+    if isinstance(value, list):
+        return [_without_identifying(each, hide) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: hide.whole(each) if _IDENTIFYING.search(key) else _without_identifying(each, hide)
+        for key, each in value.items()
+    }
+
+
+class _Replacer:
+    """Replaces identifying values, the same by the same."""
+
+    def __init__(self, names: Names) -> None:
+        self._numbers: dict[str, str] = {}
+        self._texts: list[tuple[re.Pattern[str], str]] = []
+        home = names.home.rstrip("/")
+        if len(home) > 2:
+            self._texts.append((re.compile(re.escape(home) + r"(?![\w.-])"), "~"))
+        # "node7.cluster.example" stands as "node7" in other places.
+        hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
+        for name, stand_in in (*hosts, (names.user, "USER")):
+            # Very short names would be found in words that mean something else.
+            if len(name) > 2 and name.lower() not in COMMON_WORDS:
+                pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+                self._texts.append((pattern, stand_in))
+        self._paths = None
+        if names.user and names.user.lower() not in COMMON_WORDS:
+            self._paths = in_paths(names.user, "USER")
+
+    def whole(self, value: Any) -> Any:
+        """Replace every text and number in an identifying value."""
+        if isinstance(value, list):
+            return [self.whole(each) for each in value]
+        if isinstance(value, dict):
+            return {key: self.whole(each) for key, each in value.items()}
+        return self._numbers.setdefault(str(value), f"redacted-{len(self._numbers) + 1}")
+
+    def inside(self, value: Any) -> Any:
+        """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
+        if isinstance(value, str):
+            for pattern, stand_in in self._texts:
+                value = pattern.sub(stand_in, value)
+            if self._paths and f"/{self._paths.name}" in value:
+                value = self._paths.paths.sub(self._paths.inside, value)
+            if "/home/" in value or "Users" in value:  # another user's
+                value = _HOMES.sub(r"\1USER", value)
+            if len(value) >= _CONTAINER_LETTERS:
+                value = _CONTAINER.sub(lambda found: self.whole(found[0]), value)
+            if len(value) > 8 and ("-" in value or ":" in value or "_" in value):
+                value = UUID.sub(lambda found: self.whole(found[0]), value)
+                value = HARDWARE_ADDRESS.sub(lambda found: self.whole(found[0]), value)
+                value = URL_LOGIN.sub("://redacted@", value)
+            return value
+        if isinstance(value, list | tuple):
+            return [self.inside(each) for each in value]
+        if isinstance(value, dict):
+            # Names of fields stay, whatever the user is called; keys that are paths do not.
+            return {
+                self.inside(key) if "/" in key or ":" in key else key: self.inside(each)
+                for key, each in value.items()
+            }
+        return value
+
+
+assert set(_DEVICE_IDENTITY) < set(Device.__struct_fields__)

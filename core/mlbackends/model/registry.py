@@ -1,0 +1,130 @@
+"""A folder is a registry: its file names are the names that users type.
+
+Other distributions add to a folder through entry points, such as
+
+    [project.entry-points."mlbackends_probes"]
+    our_card = "our_package.our_card"
+
+The files of the folder come first: nobody else's `cpu` takes the place of ours.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any, NoReturn
+
+from mlbackends.model.errors import UnknownName
+
+_ENTRY_POINTS_LIMIT = 1 << 20
+#: Groups of entry points that are not the name of the package, with "mlbackends." before it.
+_GROUPS = {
+    "mlbackends.audit.device_kinds": "mlbackends.device_kinds",
+    "mlbackends.tracing.formats": "mlbackends.tracers",
+}
+
+
+@cache
+def names(package: str) -> tuple[str, ...]:
+    """Return the names in a registry such as "mlbackends_probes", sorted; `_private` files are left out."""
+    return tuple(sorted(_own(package) | set(_added(package))))
+
+
+@cache
+def load(package: str, name: str) -> ModuleType:
+    """Import one entry of a registry by its name.
+
+    Raises UnknownName, with the nearest name, where neither the folder nor an entry point has it.
+    """
+    if name not in names(package):
+        entry = _GROUPS.get(package, package).rpartition(".")[2].removeprefix("mlbackends_")
+        raise UnknownName(entry.removesuffix("s"), name, names(package))
+    if name in _own(package):
+        return importlib.import_module(f"{package}.{name}")
+    target, _, attribute = _added(package)[name].partition(":")
+    try:
+        found: Any = importlib.import_module(target)
+        for part in attribute.split(".") if attribute else ():
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001  foreign code; what it raises stands in its report
+        return _broken(name, error)
+    return found  # type: ignore[no-any-return]
+
+
+def _broken(name: str, error: Exception) -> ModuleType:
+    """Return what stands for an entry that cannot be imported: asked to find, it says why."""
+
+    def find(host: object) -> NoReturn:
+        del host
+        raise error
+
+    module = ModuleType(name, f"{name}: an addition that cannot be imported")
+    module.find = find  # type: ignore[attr-defined]
+    return module
+
+
+@cache
+def _own(package: str) -> frozenset[str]:
+    """Return the names of the folder's own files.
+
+    Subfolders count where the package says FOLDERS_ARE_ENTRIES = True.
+    """
+    found = set()
+    module = importlib.import_module(package)
+    folders = getattr(module, "FOLDERS_ARE_ENTRIES", False)
+    for place in module.__path__:
+        for entry in os.listdir(place):
+            stem, extension = os.path.splitext(entry)
+            is_entry = extension == ".py" or (
+                folders and os.path.isfile(os.path.join(place, entry, "__init__.py"))
+            )
+            if is_entry and not stem.startswith("_"):
+                found.add(stem)
+    return frozenset(found)
+
+
+@cache
+def _added(package: str) -> dict[str, str]:
+    """Return the modules that installed distributions add to a registry, by name.
+
+    Reads the entry points themselves: `importlib.metadata` alone takes as long as a whole survey.
+    """
+    group = _GROUPS.get(package) or package.replace("mlbackends_", "mlbackends.", 1)
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.endswith((".dist-info", ".egg-info")):
+                text = _text(os.path.join(folder, entry, "entry_points.txt"))
+                for name, target in _section(text, group) if group in text else ():
+                    found.setdefault(name, target)
+    return found
+
+
+def _text(path: str) -> str:
+    """Return a small regular file's text, "" where it is none: opening a FIFO would wait for ever."""
+    try:
+        if not os.path.isfile(path):
+            return ""
+        with open(path, encoding="utf-8") as file:
+            return file.read(_ENTRY_POINTS_LIMIT)
+    except (OSError, ValueError):
+        return ""
+
+
+def _section(text: str, group: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and targets of one group; what stands in brackets behind a target is for pip."""
+    inside = False
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            inside = line.strip("[] ") == group
+        elif inside and line[:1] not in ("#", ";") and "=" in line:
+            name, _, target = line.partition("=")
+            if name.strip().isidentifier():
+                yield name.strip(), target.partition("[")[0].strip().replace(" ", "")

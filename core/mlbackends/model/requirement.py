@@ -1,0 +1,149 @@
+"""What a user requires of a report: `cudnn`, `cudnn>=9.10`, `cpu.cores>=8`, `cpu.capability==AVX512`."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from mlbackends.model import dotted, registry
+from mlbackends.model.comparison import SIGNS, fits
+from mlbackends.model.declared import facts_of
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.patterns import pattern
+from mlbackends.model.records import Fact, Presence, ProbeReport, Report
+
+_NAME = pattern(r"\s*([A-Za-z]\w*(?:\.\w+)*)\s*")
+_CLAUSE = pattern(r"\s*([<>=!~]+)\s*([^,<>=!~]*[^,<>=!~\s])\s*")
+
+
+class Requirement(Struct, frozen=True):
+    """A dotted name, and the clauses that its value must fit.
+
+    A name without a dot is a probe: its presence, and its version if there are clauses.
+    """
+
+    text: str
+    probe: str
+    name: str
+    clauses: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def parse(text: str) -> "Requirement":
+        """Read a requirement; raises BadInput or UnknownName, with what would be right."""
+        name = _NAME.match(text)
+        if not name:
+            example = "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
+            raise BadInput(f"the requirement {text!r} cannot be read", example)
+        probe = name[1].partition(".")[0]
+        if probe not in registry.names("mlbackends_probes"):
+            raise UnknownName("probe", probe, registry.names("mlbackends_probes"))
+        rest = text[name.end() :]
+        clauses = [_clause(text, part) for part in rest.split(",")] if rest else []
+        return Requirement(text.strip(), probe, name[1], tuple(clauses))
+
+
+def _clause(text: str, part: str) -> tuple[str, str]:
+    form = _CLAUSE.fullmatch(part)
+    if form and form[1] in SIGNS:
+        return form[1], form[2]
+    hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
+    if form and form[1] == "=":
+        hint = f"did you mean =={form[2]}?"
+    raise BadInput(f"the requirement {text!r} cannot be read at {part.strip()!r}", hint)
+
+
+def check(need: Requirement) -> None:
+    """Refuse what no machine could ever answer: a value that no probe tells, a clause that cannot fit it.
+
+    Raises BadInput or UnknownName. Looks at no machine, so that a slip of the pen is told everywhere.
+    """
+    if "." not in need.name:
+        _try_clauses(need, "1.0", (), "a version")
+        return
+    facts = facts_of(need.probe)
+    path = need.name.split(".")[1:]
+    known = (*facts, *dotted.FIELDS)
+    if path[0] not in known:
+        raise UnknownName("value", need.name, tuple(f"{need.probe}.{name}" for name in known))
+    fact = facts.get(path[0]) if len(path) == 1 else None
+    if fact and fact.order:
+        _try_clauses(need, fact.order[0], fact.order, "a word on a ladder")
+    elif fact and fact.kind in _SAMPLES:
+        _try_clauses(need, _SAMPLES[fact.kind][0], (), _SAMPLES[fact.kind][1])
+
+
+_SAMPLES: dict[Any, tuple[Any, str]] = {
+    bool: (True, "true or false"),
+    int: (1, "a number"),
+    float: (1.0, "a number"),
+}
+
+
+def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:
+    for sign, wanted in need.clauses:
+        try:
+            fits(sample, sign, wanted, order)
+        except BadInput as error:
+            said = f"the requirement {need.text!r} can be met nowhere"
+            about = f"{need.name} is {kind}, and {sign}{wanted} does not go with that"
+            raise BadInput(f"{said}: {about}", error.hint) from None
+
+
+def is_told(report: Report, need: Requirement) -> bool:
+    """Tell whether the report could know: what `unmet` then says is a no, and not a "who knows"."""
+    probe = report.probes[need.probe]
+    if probe.presence is None or not dotted.is_certain(probe):
+        return False
+    needs_version = bool(need.clauses) and need.name == need.probe
+    return bool(probe.version) or not needs_version or probe.presence is Presence.ABSENT
+
+
+def unmet(report: Report, need: Requirement) -> str:
+    """Return why a requirement is not met, one sentence; "" where it is."""
+    probe = report.probes[need.probe]
+    if probe.presence is None:
+        told = [probe.failure] if probe.failure else list(probe.reasons)
+        why = f": {told[0].message}" if told else ""
+        return f"{need.text}: {need.probe} could not be told{why}"
+    if "." not in need.name:
+        if why := _below(probe, probe.presence, report.depth):
+            return f"{need.text}: {need.probe} is {probe.presence}{why}"
+        if not need.clauses:
+            return ""
+        if not probe.version:
+            return (
+                f"{need.text}: {need.probe} is {probe.presence}, and its version could not be told"
+            )
+        return _unfit(need, probe.version, None)
+    facts = facts_of(need.probe)
+    try:
+        value = dotted.value(report, need.name, tuple(facts))
+    except dotted.NoValue:
+        why = f": {probe.reasons[0].message}" if probe.reasons else ""
+        return f"{need.text}: there is no value here{why}"
+    if not need.clauses:
+        return "" if value not in (False, "", [], {}) else f"{need.text}: it is {_shown(value)}"
+    return _unfit(need, value, facts.get(need.name.partition(".")[2]))
+
+
+def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
+    """Say why a probe is below the rung that was asked for; one that has no higher check is not below."""
+    if any(reason.code == "not-mapped" for reason in probe.reasons):
+        return ": " + next(r.message for r in probe.reasons if r.code == "not-mapped")
+    only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
+    no_check = any(reason.code == "no-use-check" for reason in probe.reasons)
+    if presence.rung >= depth.rung or only_a_fact or no_check:
+        return ""
+    return f": {probe.reasons[0].message}" if probe.reasons else f", not {depth}"
+
+
+def _unfit(need: Requirement, value: Any, fact: Fact | None) -> str:
+    for sign, wanted in need.clauses:
+        if not fits(value, sign, wanted, fact.order if fact else ()):
+            return f"{need.text}: {need.name} is {_shown(value)}, needed is {sign} {wanted}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) and value else repr(value)

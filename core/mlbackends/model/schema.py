@@ -1,0 +1,140 @@
+"""The JSON Schemas of what commands print, made from the records and from what each probe declares."""
+
+import types
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from mlbackends.model import (
+    audit,
+    benched,
+    checked,
+    device_kinds,
+    difference,
+    explanation,
+    policy,
+    registry,
+    switches,
+)
+from mlbackends.model.audit import Outcome
+from mlbackends.model.device_kinds import KindPages
+from mlbackends.model.difference import Difference
+from mlbackends.model.records import SCHEMA, Fact, Report
+from mlbackends.model.switches import Switches
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of `Report`, with a definition for each probe's facts.
+
+    Within a major version of the schema only fields and facts are added; see README, "What may
+    change".
+    """
+    (reference,), definitions = msgspec.json.schema_components(
+        [Report], ref_template="#/$defs/{name}"
+    )
+    probes: dict[str, Any] = {}
+    for name in registry.names("mlbackends_probes"):
+        module = registry.load("mlbackends_probes", name)
+        probes[name] = {
+            "$ref": "#/$defs/ProbeReport",
+            "description": (module.__doc__ or name).splitlines()[0],  # no text under python -OO
+            "properties": {"facts": _facts(getattr(module, "FACTS", ()))},
+        }
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    report = definitions["Report"]
+    report["properties"]["schema"] = {"const": SCHEMA}
+    report["properties"]["probes"] = {
+        "type": "object",
+        "description": "One report for each probe, under the probe's name.",
+        "properties": probes,
+        "additionalProperties": {"$ref": "#/$defs/ProbeReport"},
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{SCHEMA.replace('/', ':')}",
+        "title": SCHEMA,
+        **reference,
+        "$defs": definitions,
+    }
+
+
+def policy_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a policy file, by which editors complete and check it."""
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{policy.SCHEMA.replace('/', ':')}",
+        "title": policy.SCHEMA,
+        "$ref": "#/$defs/policy",
+        "$defs": policy.schema(),
+    }
+
+
+def _of(record: type, name: str) -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of a record that says its own name in `schema`."""
+    (reference,), definitions = msgspec.json.schema_components(
+        [record], ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    definitions[record.__name__]["properties"]["schema"] = {"const": name}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:mlbackends:{name.replace('/', ':')}",
+        "title": name,
+        **reference,
+        "$defs": definitions,
+    }
+
+
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "report": report_schema,
+    "flags": partial(_of, Switches, switches.SCHEMA),
+    "outcome": partial(_of, Outcome, audit.SCHEMA),
+    "difference": partial(_of, Difference, difference.SCHEMA),
+    "devices": partial(_of, KindPages, device_kinds.SCHEMA),
+    "policy": policy_schema,
+    "sdpa-explain": partial(_of, explanation.Explanation, explanation.SCHEMA),
+    "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
+    "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
+    "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
+}
+"""The schema of each kind of record that a command prints or reads."""
+
+
+def _facts(declared: tuple[Fact, ...]) -> dict[str, Any]:
+    properties = {}
+    for fact in declared:
+        described = {**_kind(fact.kind), "description": fact.doc, "x-role": fact.role}
+        if fact.order:
+            described["x-order"] = list(fact.order)
+        properties[fact.name] = described
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _kind(kind: Any) -> dict[str, Any]:
+    """Return the schema of a fact's Python type."""
+    plain = {
+        str: "string",
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        dict: "object",
+        list: "array",
+    }
+    if kind in plain:
+        return {"type": plain[kind]}
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        return {"type": "array", "items": _kind(inner[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _kind(inner[1])}
+    if origin is types.UnionType:
+        return {"anyOf": [_kind(each) for each in inner]}
+    return {"type": "null"} if kind is types.NoneType else {}

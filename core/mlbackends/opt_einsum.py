@@ -1,0 +1,29 @@
+"""opt_einsum: the order in which `mlbackends.einsum` takes its products."""
+
+from functools import lru_cache
+
+from mlbackends.switches.modules import install
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@lru_cache
+def is_available() -> bool:
+    """Tell whether the package opt_einsum can be imported here."""
+    from mlbackends.survey import availability
+
+    return availability.is_importable("opt_einsum")
+
+
+def get_opt_einsum() -> "Any":
+    """Return the package opt_einsum, imported; None where it is not installed."""
+    if not is_available():
+        return None
+    import importlib
+
+    return importlib.import_module("opt_einsum")
+
+
+install(__name__, "OptEinsumModule")

@@ -1,0 +1,122 @@
+"""Calls like an earlier one: what was decided for that computes them at once, whatever their lengths.
+
+The second call of a kind, for tensors of the same types with the same options while every switch is as it
+was, has its backend prepare what they have in common; from the third one on that is used.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from mlbackends.sdpa.backend import Prepared
+from mlbackends.sdpa.bias import CausalBias
+from mlbackends.switches import store
+
+#: How many kinds of calls are kept, and of each how often it is prepared: to pass one over costs time, too.
+_MOST_KINDS, _MOST_FORMS = 256, 8
+_TYPES = {("numpy", "ndarray"): "numpy", ("torch", "Tensor"): "torch"}
+
+Kind = tuple[Any, ...]
+"""What calls have in common that are decided alike; the first part is the state of the switches."""
+
+_kept: dict[Kind, tuple[Prepared, ...]] = {}
+"""By `kind_of_call`. Entries are replaced, never changed, so no lock is needed; a lost one is made again."""
+
+
+def kind_of_call(
+    query: Any, key: Any, value: Any, mask: Any, seed: Any, options: tuple[Any, ...]
+) -> Kind | None:
+    """Return the kind of a call, None for one that is looked at by itself.
+
+    options: dropout_p, is_causal, scale, enable_gqa and whether the logarithms are asked for. The kind
+    holds the state of the switches: ask before anything is decided by them.
+    """
+    dropout, is_causal, scale, enable_gqa, logsumexp = options
+    tensors: Any = type(query)
+    home = _home(tensors)
+    if (
+        not home
+        or type(key) is not tensors
+        or type(value) is not tensors
+        or type(is_causal) is not bool
+        or type(enable_gqa) is not bool
+        or type(logsumexp) is not bool
+        or type(dropout) not in (float, int)
+        or not (scale is None or type(scale) is float)
+        or not (seed is None or type(seed) is int)
+    ):
+        return None
+    records = False
+    if home == "torch" and (query.requires_grad or key.requires_grad or value.requires_grad):
+        records = is_recorded(query, key, value)
+    # The rest is left to what is prepared: this need only seldom be the same for what that tells apart.
+    try:
+        width = query.shape[-1]
+        of_mask = None if mask is None else _of_mask(mask, tensors, query, key)
+    except (IndexError, RuntimeError):  # no dimension; a torch tensor that is nested
+        return None
+    if of_mask is None and mask is not None:
+        return None
+    return store.state, tensors, width, query.dtype, of_mask, options, records
+
+
+def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
+    """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
+    tensors, records = kind[1], kind[-1]
+    is_torch = _home(tensors) == "torch"
+    if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
+        return None
+    if is_torch and is_recorded(grad_out, out, logsumexp):
+        return None
+    return *kind, "backward"
+
+
+def prepared_calls(kind: Kind) -> tuple[Prepared, ...]:
+    """Return what may compute calls of a kind: each returns None where it does not, and the next is tried."""
+    return _kept.get(kind, ())
+
+
+def keep(kind: Kind, prepare: Callable[[], Prepared | None]) -> None:
+    """Note a call that was computed, and have its kind prepared if it is not the first."""
+    found = _kept.get(kind)
+    if found is None:
+        if len(_kept) >= _MOST_KINDS:
+            _kept.clear()
+        _kept[kind] = ()
+        return
+    turn = store.turn
+    if len(found) >= _MOST_FORMS or store.state is not kind[0]:
+        return
+    made = prepare() or _nothing
+    if store.turn is turn:  # or it was decided by other switches, which may be back by now
+        _kept[kind] = (*found, made)
+
+
+def is_recorded(*tensors: Any) -> bool:
+    """Tell whether torch records what is done with one of its tensors, to differentiate it."""
+    for tensor in tensors:
+        if tensor.requires_grad:
+            return bool(sys.modules["torch"].is_grad_enabled())
+    return False
+
+
+def _of_mask(mask: Any, tensors: Any, query: Any, key: Any) -> object:
+    """Return what masks of calls of a kind have in common, None for one that is looked at by itself."""
+    if type(mask) is CausalBias:
+        return mask.variant if mask.shape == (query.shape[-2], key.shape[-2]) else None
+    is_torch = _home(tensors) == "torch"
+    if type(mask) is not tensors or (is_torch and is_recorded(mask)):
+        return None
+    return mask.dtype
+
+
+def _nothing(*call: Any) -> None:
+    """Stand for a call that cannot be prepared, so that this is not tried for ever."""
+    del call
+
+
+@lru_cache(maxsize=64)
+def _home(tensors: type) -> str:
+    """Return whose a type is if its shape and element type may be asked for without a second thought."""
+    return _TYPES.get((tensors.__module__, tensors.__qualname__), "")

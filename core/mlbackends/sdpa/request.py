@@ -1,0 +1,223 @@
+"""A call of attention, checked as torch checks it and in torch's order, and what it asks for."""
+
+from operator import index
+from typing import Any, NamedTuple
+
+from mlbackends.model.errors import InvalidProblem, NoBackend
+from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.bias import CausalBias, CausalVariant, as_bias
+from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor
+from mlbackends.sdpa.readable import refuse_unreadable
+
+_SEED_BITS = (1 << 64) - 1
+
+
+class Operation(NamedTuple):
+    """What was called. positional: its arguments that have a place, in order."""
+
+    name: str
+    positional: tuple[str, ...]
+
+    def wrong(self, argument: str, wanted: str, seen: object) -> TypeError:
+        """Return what to raise for an argument of the wrong kind."""
+        kind = type(seen)
+        home = "" if kind.__module__ in ("builtins", "torch") else f"{kind.__module__}."
+        place = (
+            f" (position {self.positional.index(argument) + 1})"
+            if argument in self.positional
+            else ""
+        )
+        return TypeError(
+            f"{self.name}(): argument '{argument}'{place} must be {wanted},"
+            f" not {home}{kind.__qualname__}"
+        )
+
+    def described(self, argument: str, tensor: Any) -> TensorSpec:
+        """Return the record of an argument. Raises TypeError that names it."""
+        try:
+            return describe(tensor)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {argument}: {error}") from None
+
+
+class Options(NamedTuple):
+    """What a call says beside its tensors, as it was given."""
+
+    dropout_p: Any = 0.0
+    is_causal: Any = False
+    scale: Any = None
+    enable_gqa: Any = False
+    seed: Any = None
+
+
+class Request(NamedTuple):
+    """What is asked for.
+
+    problem: None where there is nothing to compute, and the result is zeros of empty_shape. mask: the
+    tensor, None also for a CausalBias. dtype: of the elements.
+    """
+
+    problem: AttentionProblem | None
+    mask: Any
+    dtype: str
+    empty_shape: tuple[int, ...] = ()
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """(..., H, L, Ev); () for nested tensors, of whose sizes nothing is known."""
+        if self.problem is None:
+            return self.empty_shape
+        named = (self.problem.query, self.problem.key, self.problem.value)
+        return () if any(spec.nested for spec in named) else self.problem.output_shape
+
+    @property
+    def logsumexp_dtype(self) -> str:
+        """The element type of the logarithms of a row's sum."""
+        return "float64" if self.dtype == "float64" else "float32"
+
+
+def requested(
+    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, options: Options
+) -> Request:
+    """Check a call, and return what it asks for.
+
+    Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
+    """
+    _refuse_arguments(operation, query, key, value, attn_mask, options)
+    is_causal, seed = options.is_causal, _seed(operation, options.seed)
+    bias = as_bias(attn_mask)
+    named = {"query": query, "key": key, "value": value}
+    masked = named if bias else {**named, "attn_mask": attn_mask}
+    refuse_unreadable(masked, f"{operation.name}(): ", meta=True)
+    if bias is not None:
+        if is_causal:
+            raise ValueError("CausalBias should not be used with causal=True")
+        attn_mask, is_causal = None, True
+    specs = [operation.described(name, tensor) for name, tensor in named.items()]
+    mask = None if attn_mask is None else operation.described("attn_mask", attn_mask)
+    _refuse_tensors(specs[0], specs[1], specs[2], mask)
+    nested = any(spec.nested for spec in specs)  # whose sizes tell nothing
+    if not nested and not (specs[0].shape[-2] and specs[2].elements):
+        shape = (*specs[0].shape[:-1], specs[2].shape[-1])
+        return Request(None, attn_mask, specs[0].dtype, shape)
+    _refuse_what_has_no_meaning(specs[0], mask, is_causal, options.enable_gqa)
+    options = options._replace(is_causal=is_causal, seed=seed)
+    problem = _problem(query, specs, mask, bias, options)
+    return Request(problem, attn_mask, problem.dtype)
+
+
+def _problem(
+    query: Any,
+    specs: list[TensorSpec],
+    mask: TensorSpec | None,
+    bias: CausalBias | None,
+    options: Options,
+) -> AttentionProblem:
+    from mlbackends.switches import store
+
+    if bias is not None and bias.shape != (specs[0].shape[-2], specs[1].shape[-2]):
+        scores = (specs[0].shape[-2], specs[1].shape[-2])
+        raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
+    lower_right = bias is not None and bias.variant is CausalVariant.LOWER_RIGHT
+    reduced = specs[0].dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
+    try:
+        return AttentionProblem(
+            query=specs[0],
+            key=specs[1],
+            value=specs[2],
+            mask=mask,
+            dropout=float(options.dropout_p),
+            is_causal=options.is_causal,
+            lower_right=lower_right,
+            enable_gqa=options.enable_gqa,
+            scale=None if options.scale is None else float(options.scale),
+            seed=options.seed,
+            inner_dtype=specs[0].dtype if reduced else "",
+            device=device_of(query, specs[0]),
+        )
+    except InvalidProblem as error:
+        # torch's type: callers of this function catch RuntimeError.
+        reason = Reason("invalid-problem", str(error), error.hint)
+        raise NoBackend(str(error), (reason,), error.hint) from None
+
+
+def _refuse_arguments(
+    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, options: Options
+) -> None:
+    """Raise TypeError for an argument of the wrong kind."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not is_tensor(tensor):
+            raise operation.wrong(name, "Tensor", tensor)
+    if not (attn_mask is None or as_bias(attn_mask) or is_tensor(attn_mask)):
+        raise operation.wrong("attn_mask", "Tensor", attn_mask)
+    if not is_number(options.dropout_p):
+        raise operation.wrong("dropout_p", "float", options.dropout_p)
+    if not isinstance(options.is_causal, bool):
+        raise operation.wrong("is_causal", "bool", options.is_causal)
+    if not (options.scale is None or is_number(options.scale)):
+        raise operation.wrong("scale", "float", options.scale)
+    if not isinstance(options.enable_gqa, bool):
+        raise operation.wrong("enable_gqa", "bool", options.enable_gqa)
+
+
+def _seed(operation: Operation, seed: Any) -> int | None:
+    """Return the lower 64 bits of a seed. Raises TypeError for what is no whole number."""
+    if seed is None:
+        return None
+    try:
+        if not isinstance(seed, bool):
+            return index(seed) & _SEED_BITS
+    except TypeError:
+        pass
+    raise operation.wrong("seed", "int", seed) from None
+
+
+def _refuse_tensors(
+    query: TensorSpec, key: TensorSpec, value: TensorSpec, mask: TensorSpec | None
+) -> None:
+    """Raise RuntimeError for what torch refuses before it looks whether there is anything to do."""
+    if not query.dtype == key.dtype == value.dtype:
+        seen = _told("dtype", query.dtype, key.dtype, value.dtype)
+        raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got {seen}")
+    if not query.device == key.device == value.device:
+        seen = _told("device", query.device, key.device, value.device)
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same device type, but got {seen}"
+        )
+    ranks = len(query.shape), len(key.shape), len(value.shape)
+    if min(ranks) < 2:
+        seen = _told("dim", *ranks)
+        raise RuntimeError(
+            f"Expected query, key, and value to all be at least 2 dimensional, but got {seen}"
+        )
+    if mask is None:
+        return
+    if mask.dtype not in ("bool", "float32", query.dtype):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got"
+            f" attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}"
+        )
+    if mask.device != query.device:
+        raise RuntimeError(
+            f"Expected attn_mask to be on the query's device, {query.device}, but got {mask.device}"
+        )
+
+
+def _told(fact: str, *facts: object) -> str:
+    named = zip(("query", "key", "value"), facts, strict=True)
+    return " and ".join(f"{name}.{fact}: {each}" for name, each in named)
+
+
+def _refuse_what_has_no_meaning(
+    query: TensorSpec, mask: TensorSpec | None, is_causal: bool, enable_gqa: bool
+) -> None:
+    """Raise for what torch's formula stumbles over, with its exception."""
+    if mask is not None and is_causal:
+        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+    if mask is not None and len(mask.shape) < 2:
+        raise IndexError(f"attn_mask needs 2 dimensions or more; it has {len(mask.shape)}")
+    if enable_gqa and len(query.shape) < 3:
+        raise IndexError("enable_gqa needs a dimension of heads; query has 2 dimensions")
+    if query.dtype.startswith("complex"):
+        raise NotImplementedError(f"attention of {query.dtype} has no definition")

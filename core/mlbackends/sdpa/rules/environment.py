@@ -1,0 +1,60 @@
+"""What torch's rules ask beside the problem: versions and settings.
+
+They are passed in, so that any machine can be asked about.
+"""
+
+import os
+import sys
+from typing import Any
+
+from msgspec import Struct
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.switches import store
+
+
+class Environment(Struct, frozen=True):
+    """What a torch would find where it runs.
+
+    cudnn_version: as cudnnGetVersion tells it, 91500 for 9.15.0 and 8907 for 8.9.7; 0 without cuDNN.
+    flash_built: whether it was built with flash attention. flash_3: whether FA3 is active.
+    deterministic: deterministic algorithms are demanded, not only warned about. nested_cudnn:
+    whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels are
+    preferred to AOTriton's on ROCm.
+    """
+
+    cudnn_version: int = 0
+    flash_built: bool = True
+    flash_3: bool = False
+    deterministic: bool = False
+    nested_cudnn: bool = False
+    composable_kernel: bool = False
+
+
+NEWEST = Environment(cudnn_version=91900)
+"""A torch of today on a GPU, for questions about a device that is not here."""
+
+
+def environment_here(problem: AttentionProblem) -> Environment:
+    """Return what holds in this process; cuDNN is looked for where a CUDA device asks."""
+    return Environment(
+        cudnn_version=_cudnn_version() if problem.platform == "cuda" else 0,
+        deterministic=_deterministic(),
+        nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",
+        composable_kernel=store.read("cuda.preferred_rocm_fa_library") == "ck",
+    )
+
+
+def _cudnn_version() -> int:
+    from mlbackends import cudnn
+
+    return int(cudnn.version() or 0)
+
+
+def _deterministic() -> bool:
+    """Tell what the torch in this process demands; without one nobody does."""
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "are_deterministic_algorithms_enabled"):
+        return False
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    return bool(torch.are_deterministic_algorithms_enabled()) and not warns

@@ -1,0 +1,109 @@
+"""The switches that say which kinds of attention backends may run, and in which order."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
+from mlbackends.switches import store
+
+SWITCHES = {
+    SDPBackend.FLASH_ATTENTION: "cuda.flash_sdp",
+    SDPBackend.EFFICIENT_ATTENTION: "cuda.mem_efficient_sdp",
+    SDPBackend.MATH: "cuda.math_sdp",
+    SDPBackend.CUDNN_ATTENTION: "cuda.cudnn_sdp",
+    SDPBackend.OVERRIDEABLE: "cuda.overrideable_sdp",
+}
+ORDER = "cuda.sdp_priority_order"
+
+
+@contextmanager
+def sdpa_kernel(
+    backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
+) -> Iterator[dict[object, object]]:
+    """Let only these kinds of backends compute attention inside the block; [] lets none.
+
+    Members of torch's own SDPBackend are understood, too. set_priority: try them in the order of the
+    list, and the others behind. On leaving, every switch and the whole order are as they were found.
+    Also a decorator.
+
+    Raises AssertionError for anything but one SDPBackend or a list, as torch does, and TypeError or
+    ValueError for a list that holds something else, which torch takes for "none at all",
+    and TypeError for a set_priority that is no bool.
+    """
+    if not isinstance(set_priority, bool):
+        raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
+    wanted = _wanted(backends)
+    with store.restored(*SWITCHES.values(), ORDER):
+        values: dict[str, object] = {name: kind in wanted for kind, name in SWITCHES.items()}
+        if set_priority:
+            values[ORDER] = _first(wanted)
+        store.write_all(values)
+        yield {}
+
+
+def allowed(kind: SDPBackend) -> bool:
+    """Tell whether the switch of a kind is on."""
+    return bool(store.read(SWITCHES[kind]))
+
+
+def priority_order() -> tuple[SDPBackend, ...]:
+    """Return the kinds in the order in which they are to be tried, as it was set."""
+    order = store.read(ORDER)
+    assert isinstance(order, tuple)
+    return _kinds(order)
+
+
+@lru_cache(maxsize=32)
+def _kinds(numbers: tuple[int, ...]) -> tuple[SDPBackend, ...]:
+    return tuple(map(SDPBackend, numbers))
+
+
+def _wanted(backends: object) -> list[SDPBackend]:
+    """Return the kinds without repetition. Raises as sdpa_kernel says."""
+    single = as_backend(backends)
+    if single is not None:
+        backends = [single]
+    if not isinstance(backends, list):
+        raise AssertionError(  # noqa: TRY004  torch's type
+            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, but got"
+            f" {type(backends).__name__}"
+        )
+    return list(dict.fromkeys(map(_kind, backends)))
+
+
+def _kind(entry: object) -> SDPBackend:
+    """Return the kind that an entry of the list is. Raises TypeError or ValueError for any other."""
+    kind = as_backend(entry)
+    if kind is not None:
+        if kind not in SWITCHES:
+            raise ValueError(f"{kind} stands for no backend; choose from: {_known()}")
+        return kind
+    said = f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}"
+    near = _nearest(entry)
+    raise TypeError(f"{said}; did you mean {near}?" if near else f"{said}; choose from: {_known()}")
+
+
+def _nearest(entry: object) -> SDPBackend | None:
+    """Return the kind that a number or a word in the list most likely stands for."""
+    if isinstance(entry, int) and not isinstance(entry, bool):
+        return next((kind for kind in SWITCHES if kind.value == entry), None)
+    if isinstance(entry, str):
+        from mlbackends.model.errors import nearest
+
+        word = entry.rpartition(".")[2].lower().replace("-", "_")
+        names = {kind.name.lower(): kind for kind in SWITCHES}
+        names |= {name.removesuffix("_attention"): kind for name, kind in names.items()}
+        found = nearest(word, tuple(names))
+        return names[found[0]] if found else None
+    return None
+
+
+def _first(wanted: list[SDPBackend]) -> tuple[int, ...]:
+    """Return the order with these kinds in front, and the others behind as they stood."""
+    others = [kind for kind in priority_order() if kind not in wanted]
+    return tuple(kind.value for kind in (*wanted, *others))
+
+
+def _known() -> str:
+    return ", ".join(str(kind) for kind in SWITCHES)

@@ -1,0 +1,105 @@
+"""How much there is to compute in an attention problem, and how much memory a check of it takes."""
+
+from math import inf, prod
+from typing import TYPE_CHECKING
+
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+
+_WORKSPACE = 512 << 20
+"""What the exact computation and an interpreter with numpy take at most beside the tensors."""
+
+
+def seen_scores(problem: AttentionProblem) -> int:
+    """Return how many scores of one head count: all but those that a causal mask hides."""
+    rows, columns = problem.query_length, problem.key_length
+    if not problem.is_causal:
+        return rows * columns
+    offset = columns - rows if problem.lower_right else 0
+    # Row i sees i + 1 + offset keys, at least none and at most all.
+    first, last = max(1 + offset, 0), min(rows + offset, columns)
+    if last <= 0:
+        return 0
+    growing = last - first + 1
+    whole = rows - max(min(columns - offset, rows), 0)
+    return (first + last) * growing // 2 + whole * columns if growing > 0 else whole * columns
+
+
+def flops(problem: AttentionProblem) -> int:
+    """Return the floating-point operations of what is timed.
+
+    That is both products; of a backward pass five: the scores again, the gradients of weights and of
+    value, as wide as the value, and those of query and key. Source: Dao 2023, FlashAttention-2.
+    """
+    heads = prod(problem.leading_shape)
+    widths = problem.head_dim + problem.value_dim
+    if problem.wants_gradient:
+        widths = 3 * problem.head_dim + 2 * problem.value_dim
+    return 2 * heads * seen_scores(problem) * widths
+
+
+def least_bytes(problem: AttentionProblem) -> int:
+    """Return the bytes of inputs and result: what must be moved once, however it is computed.
+
+    A backward pass also reads the result with its gradient and the sums of rows, and writes gradients.
+    """
+    specs = [problem.query, problem.key, problem.value, problem.mask]
+    moved = sum(_bytes(each) for each in specs if each is not None)
+    result = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+    if not problem.wants_gradient:
+        return moved + result
+    sums = prod(problem.output_shape[:-1]) * max(ITEM_BYTES[problem.dtype], 4)
+    return moved + 2 * result + sums + gradient_bytes(problem)
+
+
+def gradient_bytes(problem: AttentionProblem) -> int:
+    """Return the bytes of what a backward pass returns."""
+    found = sum(map(_bytes, (problem.query, problem.key, problem.value)))
+    if problem.mask is not None and problem.mask.requires_grad:
+        found += _bytes(problem.mask)
+    return found
+
+
+def _bytes(spec: TensorSpec) -> int:
+    return spec.elements * ITEM_BYTES[spec.dtype]
+
+
+def needed_bytes(problem: AttentionProblem) -> int:
+    """Return about how much memory a check takes: tensors in several processes, and in float64."""
+    inputs = (problem.query, problem.key, problem.value)
+    elements = sum(each.elements for each in inputs)
+    elements += problem.mask.elements if problem.mask else 0
+    results = prod(problem.output_shape)
+    item = ITEM_BYTES[problem.dtype]
+    scores_of_a_row = prod(problem.leading_shape) * problem.key_length * 8 * 4
+    if problem.wants_gradient:  # as many gradients, and room in which grouped heads are summed
+        elements, results, scores_of_a_row = 3 * elements, 3 * results, 3 * scores_of_a_row
+    return (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row + _WORKSPACE
+
+
+def too_large(problem: AttentionProblem, memory: int, room: int, folder: str) -> str:
+    """Return why a check is not to be begun, "" where it may be.
+
+    memory: the bytes that are free. room: those of the folder to which inputs and results are written.
+    """
+    needed, written = needed_bytes(problem), least_bytes(problem)
+    if needed > memory:
+        told = f"{needed / 2**30:,.1f} GiB, and {memory / 2**30:,.1f} GiB of memory are free"
+        return f"a check takes about {told}"
+    if written > room:
+        told = f"{written / 2**20:,.1f} MiB to {folder}, and {room / 2**20:,.1f} MiB are free there"
+        return f"a check writes about {told}; TMPDIR names another place"
+    return ""
+
+
+def free_bytes(host: "Host | None" = None) -> int:
+    """Return how much memory can be had without swapping, and without being killed by the control group."""
+    import psutil
+
+    from mlbackends.host.host import Host
+    from mlbackends.host.system.cgroup_limits import memory_limit
+
+    limit = memory_limit(host or Host("/"))
+    return int(min(psutil.virtual_memory().available, limit.value if limit else inf))

@@ -1,0 +1,286 @@
+"""Ask every probe, and make one report of it.
+
+`find` runs here and reads files. What it found is opened and used in a child: see
+`mlbackends.isolation.client`. A probe that fails is a failure in the report, never the end of it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from msgspec.structs import replace
+
+from mlbackends import __version__
+from mlbackends.host.host import Host
+from mlbackends.isolation.client import isolation
+from mlbackends.isolation.protocol import Job, Reply, Request
+from mlbackends.model import registry
+from mlbackends.model.reasons import CODES, Reason
+from mlbackends.model.records import (
+    SCHEMA,
+    Answer,
+    Device,
+    Failure,
+    Finding,
+    Library,
+    Presence,
+    ProbeReport,
+    Report,
+)
+from mlbackends.model.writable import clean, is_text, writable
+
+TIMEOUT = 5.0
+"""Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many libraries have answered, of how many, and a probe that is still waited for."""
+
+
+def probe_names() -> tuple[str, ...]:
+    """Return the names of every probe, those of other distributions too."""
+    return registry.names("mlbackends_probes")
+
+
+def all_codes() -> dict[str, str]:
+    """Return every reason code with its sentence, those that probes declare too."""
+    codes = dict(CODES)
+    for name in probe_names():
+        codes.update(getattr(registry.load("mlbackends_probes", name), "CODES", {}))
+    return codes
+
+
+def survey(
+    names: Sequence[str] = (),
+    host: Host | None = None,
+    depth: Presence = Presence.USABLE,
+    *,
+    timeout: float = TIMEOUT,
+    progress: Progress | None = None,
+    meanwhile: Callable[[], object] | None = None,
+) -> Report:
+    """Ask the named probes, all of them by default, up to a rung of the ladder.
+
+    Raises UnknownName, with the nearest name. On a recorded host nothing can be opened, so the depth
+    is FOUND whatever is asked. timeout: seconds for each answer of a library. meanwhile:
+    called once while libraries are asked, where any are.
+    """
+    start = time.perf_counter()
+    host = host or Host()
+    if not host.is_live or host.pid is not None:
+        depth = min(depth, Presence.FOUND, key=lambda presence: presence.rung)
+    opens = depth.rung > Presence.FOUND.rung
+    # Where everything is asked there will be something to open: let the child come up meanwhile.
+    child = isolation()() if opens and not names else None
+    asked: list[tuple[str, Library]] = []
+    reports: dict[str, ProbeReport] = {}
+    findings: dict[str, Finding] = {}
+    seconds: dict[str, float] = {}
+    try:
+        modules = {
+            name: registry.load("mlbackends_probes", name) for name in names or probe_names()
+        }
+        for name, module in modules.items():
+            before = time.perf_counter()
+            try:
+                finding = _found(module, host)
+            except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
+                reports[name] = _failed(module, error, time.perf_counter() - before)
+                continue
+            findings[name] = finding
+            if opens:
+                asked += [(name, library) for library in finding.libraries if not library.reasons]
+            if asked and child is None:
+                child = isolation()()
+            seconds[name] = time.perf_counter() - before
+        replies = {}
+        if child is not None and asked:
+            if progress is not None:
+                progress(0, len(asked), asked[0][0])
+            for reply in child.ask(_requests(host, asked, depth, timeout), meanwhile):
+                replies[reply.id] = reply
+                if progress is not None:
+                    waited_for = [name for i, (name, _) in enumerate(asked) if i not in replies]
+                    progress(len(replies), len(asked), waited_for[0] if waited_for else "")
+    finally:
+        if child is not None:
+            child.close()
+    for name, finding in findings.items():
+        own = {
+            library.path: replies[i]
+            for i, (asker, library) in enumerate(asked)
+            if asker == name and i in replies
+        }
+        merged = _merged(name, finding, own, depth)
+        reports[name] = replace(
+            merged,
+            source=_source(modules[name]),
+            duration_seconds=_total(seconds[name], own),
+        )
+    return Report(
+        schema=SCHEMA,
+        tool=f"backends {__version__}",
+        depth=depth,
+        root=clean(host.root or "/"),
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        duration_seconds=round(time.perf_counter() - start, 6),
+        redacted=False,
+        probes={name: reports[name] for name in modules},
+    )
+
+
+def _found(module: ModuleType, host: Host) -> Finding:
+    """Let a probe look. What is there under a name that no record can hold cannot be asked."""
+    found = module.find(host)
+    if not isinstance(found, Finding):
+        raise TypeError(f"find returned {type(found).__name__}, not a Finding")
+    finding = writable(found)
+    if finding is found:
+        return found
+    said = "its path is not UTF-8, and no record can hold it; so it was not opened"
+    libraries = tuple(
+        shown
+        if is_text(library.path) or shown.reasons
+        else replace(shown, reasons=(Reason("not-asked", said),))
+        for library, shown in zip(found.libraries, finding.libraries, strict=True)
+    )
+    return replace(finding, libraries=libraries)
+
+
+def _requests(
+    host: Host, asked: list[tuple[str, Library]], depth: Presence, timeout: float
+) -> list[Request]:
+    """One request for each file, so that a big library is opened once for all who ask it."""
+    by_file: dict[str, list[Job]] = {}
+    for i, (name, library) in enumerate(asked):
+        by_file.setdefault(host.realpath(library.path), []).append(Job(i, name, library))
+    return [Request(tuple(jobs), depth, timeout) for jobs in by_file.values()]
+
+
+def _source(module: object) -> str:
+    """Return the paragraph "Source:" of a probe's docstring, on one line."""
+    text = (getattr(module, "__doc__", "") or "").partition("\nSource:")[2]
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    failure = Failure(clean(f"{type(error).__name__}: {error}"), clean(trace))
+    return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
+
+
+def _merged(
+    name: str,
+    finding: Finding,
+    replies: dict[str, Reply],
+    depth: Presence,
+) -> ProbeReport:
+    """Put together what was found and what the child answered."""
+    libraries = [
+        _answered(library, replies.get(library.path), depth) for library in finding.libraries
+    ]
+    # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
+    own = [library for library in libraries if library.name == name] or libraries
+    chosen = _chosen(own)
+    reply = replies.get(chosen.path) if chosen else None
+    answer = reply.answer if reply and reply.answer else Answer(chosen) if chosen else None
+    for i, library in enumerate(libraries):
+        other = replies.get(library.path)
+        if library is not chosen and other and other.answer and other.answer.facts:
+            libraries[i] = replace(library, facts={**library.facts, **other.answer.facts})
+    devices = _merged_devices(finding.devices, answer.devices if answer else ())
+    presence: Presence | None = finding.presence or _best(own, devices)
+    # What find held against it is outdone where it was seen to work.
+    reasons = finding.reasons if presence is not Presence.USABLE else ()
+    if chosen and presence is not Presence.USABLE:
+        reasons += tuple(reason for reason in chosen.reasons if reason not in reasons)
+    if own and all(library.used is False for library in own):
+        reasons = (*reasons, Reason("not-mapped", "the process has no copy of it mapped"))
+    version = (chosen.version if chosen else "") or finding.version
+    facts = {**finding.facts, **(answer.facts if answer else {})}
+    failures = [reply.failure for reply in replies.values() if reply.failure]
+    failure = Failure("a probe failed in the child", failures[0]) if failures else None
+    if presence is Presence.FOUND and not (facts or libraries or devices or version):
+        presence = None
+        failure = failure or Failure("none of what it reads is here, or makes sense")
+    elif any(reason.code == "only-the-framework-knows" for reason in reasons):
+        presence = None
+    return ProbeReport(
+        presence=presence,
+        version=version,
+        facts=facts,
+        libraries=tuple(libraries),
+        devices=devices,
+        reasons=reasons,
+        warnings=finding.warnings + (answer.warnings if answer else ()),
+        failure=failure,
+    )
+
+
+def _total(finding: float, replies: dict[str, Reply]) -> float:
+    """Return the seconds that finding and asking took, to the microsecond."""
+    return round(finding + sum(reply.seconds for reply in replies.values()), 6)
+
+
+def _answered(library: Library, reply: Reply | None, depth: Presence) -> Library:
+    if reply is None:
+        return library
+    told = reply.answer.library if reply.answer else library
+    reasons = (reply.reason,) if reply.reason else ()
+    if not reasons and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
+        said = f"it opens and answers; no check here computes with {library.name}"
+        reasons = (Reason("no-use-check", said),)
+    return replace(told, presence=reply.presence, reasons=reasons)
+
+
+def _chosen(libraries: list[Library]) -> Library | None:
+    """Return the copy that speaks for the probe: one that wins before others, then the highest rung.
+
+    With --pid, one that the process has mapped comes before all others.
+    """
+    return max(
+        libraries,
+        key=lambda one: (one.used is True, one.wins, one.presence.rung),
+        default=None,
+    )
+
+
+def _best(libraries: list[Library], devices: tuple[Device, ...]) -> Presence:
+    """Return the best rung among devices and the copies that are not shadowed by another."""
+    met = [library.presence for library in libraries if library.wins or not library.wins_because]
+    met += [device.presence for device in devices]
+    return max(met, key=lambda presence: presence.rung, default=Presence.ABSENT)
+
+
+def _merged_devices(found: tuple[Device, ...], told: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Join what files tell of a device with what its library tells; the library's word goes first."""
+    merged = []
+    left = list(found)
+    for device in told:
+        same = [one for one in left if _is_same(one, device)]
+        for one in same[:1]:
+            left.remove(one)
+            device = _joined_device(one, device)
+        merged.append(device)
+    return (*merged, *left)
+
+
+def _is_same(one: Device, other: Device) -> bool:
+    """Tell whether two records are of one device: by address, or by number where one has no address."""
+    if one.kind != other.kind:
+        return False
+    if one.pci_address and other.pci_address:
+        return one.pci_address == other.pci_address
+    return one.index == other.index
+
+
+def _joined_device(found: Device, told: Device) -> Device:
+    filled = {
+        name: getattr(found, name)
+        for name in Device.__struct_fields__
+        if not getattr(told, name) and getattr(found, name) not in (None, "", ())
+    }
+    filled["facts"] = {**found.facts, **told.facts}
+    filled["volatile"] = {**found.volatile, **told.volatile}
+    return replace(told, **filled)

@@ -1,0 +1,75 @@
+"""Answers of the probes to the yes-or-no questions of torch.backends, each asked once a process.
+
+A yes is earned: the library was opened in a child process and answered, or computed something right.
+"""
+
+import importlib.machinery
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mlbackends.model.records import ProbeReport
+
+
+@cache
+def looked_for(name: str) -> "ProbeReport":
+    """Return what a probe sees in files and the environment; nothing is opened."""
+    from mlbackends.model.records import Presence
+    from mlbackends.survey import survey
+
+    return survey((name,), depth=Presence.FOUND).probes[name]
+
+
+@cache
+def asked(name: str) -> "ProbeReport":
+    """Return what a probe learns by opening the library and computing with it, in a child process."""
+    from mlbackends.survey import survey
+
+    return survey((name,)).probes[name]
+
+
+def is_found(name: str) -> bool:
+    """Tell whether a file, a package or a device of that name is here."""
+    from mlbackends.model.records import Presence
+
+    return looked_for(name).presence not in (None, Presence.ABSENT)
+
+
+@cache
+def is_available(name: str) -> bool:
+    """Tell whether it computed something right, or opens and answers where no check computes."""
+    from mlbackends.model.records import Presence
+
+    if not is_found(name):
+        return False
+    report = asked(name)
+    if report.presence is Presence.LOADABLE:
+        reasons = [*report.reasons, *(each for lib in report.libraries for each in lib.reasons)]
+        return any(reason.code == "no-use-check" for reason in reasons)
+    return report.presence is Presence.USABLE
+
+
+@cache
+def opens(name: str) -> bool:
+    """Tell whether it opens and says its version, with a device or without."""
+    from mlbackends.model.records import Presence
+
+    if not is_found(name):
+        return False
+    return asked(name).presence in (Presence.LOADABLE, Presence.USABLE)
+
+
+@cache
+def version(name: str) -> str:
+    """Return the version that the winning copy says of itself, "" where none opens."""
+    return asked(name).version if opens(name) else ""
+
+
+@cache
+def is_importable(name: str) -> bool:
+    """Tell whether this process would find a top-level Python package, without importing it."""
+    import sys
+
+    if name in sys.modules:
+        return sys.modules[name] is not None
+    return importlib.machinery.PathFinder.find_spec(name) is not None

@@ -1,0 +1,90 @@
+"""What some switches depend on that is installed here: their defaults, and what they refuse for it."""
+
+from mlbackends.switches.table import Flag
+
+
+def default(name: str) -> object:
+    """Return the default of a switch for which what is installed decides."""
+    from mlbackends.survey import availability
+
+    if name == "cudnn.benchmark_limit":
+        return 10 if availability.is_found("cudnn") else None
+    if name == "opt_einsum.enabled":
+        return availability.is_importable("opt_einsum")
+    if name == "opt_einsum.strategy":
+        return "auto" if availability.is_importable("opt_einsum") else None
+    if name == "quantized.engine":
+        return next(iter(preferred_engines()), "none")
+    if name == "xnnpack.enabled":
+        return availability.is_available("xnnpack")
+    raise LookupError(name)
+
+
+def preferred_engines() -> list[str]:
+    """Return the quantized engines that are here, the one that torch would take first.
+
+    Source: torch 2.13, aten/src/ATen/Context.cpp: x86 before fbgemm before qnnpack and onednn.
+    """
+    return [each for each in ("x86", "fbgemm", "qnnpack", "onednn") if each in engines()]
+
+
+def engines() -> list[str]:
+    """Return the quantized engines that are here, in torch's order."""
+    from mlbackends.survey import availability
+
+    found = [name for name in ("qnnpack", "onednn") if availability.is_available(name)]
+    # torch's x86 engine is FBGEMM and oneDNN together, on x86 processors.
+    if availability.is_available("fbgemm"):
+        found += ["x86", "fbgemm"] if "onednn" in found else ["fbgemm"]
+    return found
+
+
+def refuse(flag: Flag, value: object) -> None:
+    """Raise where a switch cannot take any value, or not this one, for what is installed here."""
+    name = flag.name
+    if flag.read_only:
+        raise RuntimeError(f"Assignment not supported: {name} is an answer, not a setting")
+    if flag.reached == "variable":
+        raise RuntimeError(
+            f"Assignment not supported: {name} is read when a library is loaded; set the variable"
+            f" {flag.variable} before the program starts, or use `backends run --set {name}=VALUE`"
+        )
+    if name == "mkldnn.allow_tf32":
+        flag.kind.checked(name, value)
+        _warn_of_tf32()
+    elif name == "quantized.engine":
+        _refuse_engine(flag, value)
+    elif name.startswith("opt_einsum.") and value not in (None, False):
+        _refuse_without_opt_einsum(name, value)
+
+
+def _warn_of_tf32() -> None:
+    from mlbackends.switches import caller_warning
+
+    caller_warning.warn(
+        "TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None"
+    )
+
+
+def _refuse_engine(flag: Flag, value: object) -> None:
+    if value in ("none", "", None):
+        raise RuntimeError("quantized engine NoQEngine is not supported")
+    if not isinstance(value, str) or value not in getattr(flag.kind, "words", ()):
+        from mlbackends.model.errors import suggestion
+
+        ending = suggestion(str(value), getattr(flag.kind, "words", ()))
+        short = str(value)[:80]
+        raise RuntimeError(f"{short} is not a valid value for quantized engine{ending}")
+    if value not in engines():
+        here = ", ".join(engines()) or "none"
+        raise RuntimeError(f"quantized engine {value} is not supported; here are: {here}")
+
+
+def _refuse_without_opt_einsum(name: str, value: object) -> None:
+    from mlbackends.survey import availability
+
+    if not availability.is_importable("opt_einsum"):
+        raise ValueError(
+            f"opt_einsum is not available, so {name} cannot be {value!r};"
+            " products are taken from left to right. Install opt-einsum"
+        )

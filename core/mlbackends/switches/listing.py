@@ -1,0 +1,78 @@
+"""The switches as records: what each one is now, where that came from, and who obeys it."""
+
+from mlbackends import __version__
+from mlbackends.model.switches import SCHEMA, Switch, Switches
+from mlbackends.switches import conditions, store
+from mlbackends.switches.files import as_data
+from mlbackends.switches.table import FLAGS, PROBED, Flag
+
+
+def listing(names: "tuple[str, ...]" = ()) -> Switches:
+    """Return the named switches, all by default; "cudnn" stands for all below it.
+
+    Raises UnknownName, with the nearest name.
+    """
+    flags = [_switch(flag) for flag in (matching(names) if names else FLAGS.values())]
+    return Switches(SCHEMA, f"backends {__version__}", tuple(flags))
+
+
+def matching(names: "tuple[str, ...]") -> "list[Flag]":
+    """Return the switches that names stand for, in the order of the table."""
+    from mlbackends.model.errors import UnknownName
+    from mlbackends.switches.names import groups
+
+    for name in names:
+        if not any(_below(each, name) for each in FLAGS):
+            known = (*FLAGS, *groups())
+            raise UnknownName("switch", name, known, "backends flags list")
+    return [flag for flag in FLAGS.values() if any(_below(flag.name, name) for name in names)]
+
+
+def _below(name: str, above: str) -> bool:
+    return name == above or name.startswith(f"{above}.")
+
+
+def _switch(flag: Flag) -> Switch:
+    problem = ""
+    try:
+        value = store.read(flag.name)
+    except RuntimeError as error:
+        value, problem = None, str(error)
+    return Switch(
+        name=flag.name,
+        value=as_data(flag, value),
+        default=as_data(flag, default(flag)),
+        origin=store.origin(flag.name),
+        obeyed_by=flag.obeyed_by,
+        variable=flag.variable,
+        accepts=accepts(flag),
+        reached=flag.reached,
+        doc=flag.doc,
+        problem=problem,
+    )
+
+
+def default(flag: Flag) -> object:
+    """Return what reading a switch gives where nobody has said anything."""
+    if flag.default is PROBED:
+        return conditions.default(flag.name)
+    if isinstance(flag.default, tuple) and flag.kind.annotation.startswith("bool"):
+        return flag.default[0]
+    return flag.default
+
+
+def accepts(flag: Flag) -> str:
+    """Return in a few words what a switch may be set to, "" where it cannot be set."""
+    if flag.read_only:
+        return ""
+    words = getattr(flag.kind, "words", None)
+    if words:
+        return ("any order of " if flag.kind.name == "order" else "") + ", ".join(words)
+    return _IN_WORDS.get(flag.kind.name, flag.kind.name)
+
+
+_IN_WORDS = {
+    "bool": "true, false",
+    "bool or two": "true, false, or two of them",
+    "counts": "int, or several with commas",
+}

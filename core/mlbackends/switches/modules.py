@@ -1,0 +1,332 @@
+"""Modules whose switches are attributes where torch.backends has them so, and which refuse unknown names.
+
+A module says at its end `install(__name__, "CudnnModule")`. That gives it a class of its own in which
+every row of `mlbackends.switches.table` that is an attribute is a descriptor, and the functions `flags` and
+`set_flags` where rows have a part in them. The module stays a module; `import mlbackends.cudnn` and
+reload work as ever.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+from mlbackends.switches import store
+from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
+
+
+class ContextProp:
+    """A switch as an attribute: a getter without arguments, a setter with one; frozen with the others."""
+
+    def __init__(
+        self, getter: "Callable[[], object]", setter: "Callable[[object], object]"
+    ) -> None:
+        self.getter = getter
+        self.setter = setter
+
+    def __get__(self, obj: object, objtype: object) -> object:
+        return self.getter()
+
+    def __set__(self, obj: object, val: object) -> None:
+        if store.frozen():
+            raise RuntimeError(
+                f"not allowed to set {getattr(obj, '__name__', obj)} flags after disable_global_flags;"
+                " please use flags() context manager instead"
+            )
+        self.setter(val)
+
+
+class UnfrozenProp(ContextProp):
+    """A switch that may be assigned also after `disable_global_flags()`."""
+
+    def __set__(self, obj: object, val: object) -> None:
+        self.setter(val)
+
+
+class PropModule(ModuleType):
+    """A module with switches. m: the module that it stands for, which other names are read from."""
+
+    def __init__(self, m: ModuleType, name: str) -> None:
+        super().__init__(name)
+        self.__dict__["m"] = m
+
+    def __getattr__(self, attr: str) -> object:
+        held = self.__dict__.get("m")
+        if held is not None and held is not self and hasattr(held, attr):
+            return getattr(held, attr)
+        if attr == "m":
+            return self
+        found = _first_import(self, attr)
+        if found is not None:
+            return found
+        how = _told(self, attr) or _near(self, attr)
+        raise AttributeError(
+            f"module {self.__name__!r} has no attribute {attr!r}{how}", name=attr, obj=self
+        )
+
+    def __setattr__(self, attr: str, value: object) -> None:
+        if not hasattr(type(self), attr) and not attr.startswith("__"):
+            # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
+            how = "" if callable(value) else _told(self, attr)
+            if how or (attr not in self.__dict__ and not isinstance(value, ModuleType)):
+                raise AttributeError(
+                    f"module {self.__name__!r} has no switch {attr!r}{how or _near(self, attr)}",
+                    name=attr,
+                    obj=self,
+                )
+        super().__setattr__(attr, value)
+
+    def __dir__(self) -> list[str]:
+        rows = {flag.attribute for flag in of_module(_short(self.__name__)) if _is_attribute(flag)}
+        public = self.__dict__.get("_PUBLIC")
+        if public is not None:
+            own = {name for name in self.__dict__ if name.startswith("__")}
+            return sorted({*public, *rows, *own} - {"__warningregistry__"})
+        names = {name for name in super().__dir__() if name not in _PLUMBING}
+        return sorted(names | rows | set(self.__dict__.get("_LAZY", ())))
+
+
+_PLUMBING = frozenset({"install", "TYPE_CHECKING", "annotations"})
+
+
+class FP32Precision:
+    """The precision of one operation of one backend, such as `mlbackends.cudnn.conv`.
+
+    Has the one attribute fp32_precision: "none" (inherit), "ieee", "tf32", and for oneDNN "bf16".
+    """
+
+    backend: str
+    op: str
+    fp32_precision: str
+
+    def __init__(self, backend: str, op: str) -> None:
+        self.backend = backend
+        self.op = op
+
+    def __getattr__(self, name: str) -> object:
+        if name == "fp32_precision":
+            return store.read(precision_name(self.backend, self.op))
+        raise AttributeError(
+            f"Unknown attribute {name}{_suggestion(name, ('fp32_precision',))}", name=name, obj=self
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "fp32_precision":
+            store.write(precision_name(self.backend, self.op), value)
+        elif name in ("backend", "op"):
+            super().__setattr__(name, value)
+        else:
+            raise AttributeError(
+                f"Unknown attribute {name}{_suggestion(name, ('fp32_precision',))}",
+                name=name,
+                obj=self,
+            )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), "fp32_precision"})
+
+
+def precision_name(backend: str, op: str) -> str:
+    """Return the switch of an entry of the precision tree, by torch's names of backend and operation.
+
+    Raises RuntimeError for a pair that there is not.
+    """
+    tree = {
+        ("generic", "all"): "fp32_precision",
+        ("mkldnn", "all"): "mkldnn.fp32_precision",
+        ("cuda", "all"): "cudnn.fp32_precision",
+        ("cuda", "matmul"): "cuda.matmul.fp32_precision",
+        ("cuda", "conv"): "cudnn.conv.fp32_precision",
+        ("cuda", "rnn"): "cudnn.rnn.fp32_precision",
+        **{("mkldnn", name): f"mkldnn.{name}.fp32_precision" for name in ("matmul", "conv", "rnn")},
+    }
+    if (backend, op) not in tree:
+        raise RuntimeError(f"there is no precision for the operation {op!r} of {backend!r}")
+    return tree[backend, op]
+
+
+def install(name: str, class_name: str, **more: object) -> None:
+    """Give a module its switches, and `flags` and `set_flags` where the table has parts of them.
+
+    class_name: what torch calls the module's class. It is bound in the module too, as there.
+    more: further descriptors of the class, for what is no switch.
+    """
+    module = sys.modules[name]
+    rows = of_module(_short(name))
+    slots = {flag.attribute: _descriptor(flag) for flag in rows if _is_attribute(flag)}
+    body = {
+        "__module__": name,
+        "__doc__": f"The class of the module {name}: its switches.",
+        **slots,
+        **more,
+    }
+    made = type(class_name, (PropModule,), body)
+    module.__dict__[class_name] = made
+    inside = [flag for flag in rows if flag.inside_flags is not NOT_IN_FLAGS]
+    if inside:
+        for function in (set_flags_of(name, inside), flags_of(name, inside)):
+            module.__dict__.setdefault(function.__name__, function)
+    module.__class__ = made
+
+
+def _descriptor(flag: Flag) -> ContextProp:
+    def getter() -> object:
+        return store.read(flag.name)
+
+    def setter(value: object) -> None:
+        store.write(flag.name, value)
+
+    made = (ContextProp if flag.freezable else UnfrozenProp)(getter, setter)
+    made.__doc__ = flag.doc
+    return made
+
+
+def _is_attribute(flag: Flag) -> bool:
+    return flag.reached == "attribute"
+
+
+def _short(name: str) -> str:
+    """Return a module's name as the table has it: "" for mlbackends, "cudnn.rnn" for mlbackends.cudnn.rnn."""
+    return name.removeprefix("mlbackends").removeprefix(".")
+
+
+def _first_import(module: ModuleType, name: str) -> object:
+    """Return what a module hands on from another one, at the first use of its name; None for no such name.
+
+    `_LAZY` of the module has the places: "mlbackends.cudnn", or "mlbackends_kernels.operations._call:einsum".
+    """
+    source = module.__dict__.get("_LAZY", {}).get(name)
+    if source is None:
+        return None
+    import importlib
+
+    path, _, attribute = source.partition(":")
+    found: object = importlib.import_module(path)
+    if attribute:
+        found = getattr(found, attribute)
+    module.__dict__[name] = found
+    return found
+
+
+def _told(module: ModuleType, name: str) -> str:
+    """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
+    for flag in of_module(_short(module.__name__)):
+        if flag.attribute == name and not _is_attribute(flag):
+            from mlbackends.switches.access import told
+
+            return f"; {told(flag)}"
+    return ""
+
+
+def _near(module: ModuleType, name: str) -> str:
+    return _suggestion(name, tuple(each for each in dir(module) if not each.startswith("_")))
+
+
+def _suggestion(name: str, known: tuple[str, ...]) -> str:
+    from mlbackends.model.errors import suggestion  # at a mistake alone: the import costs start-up
+
+    return suggestion(name, known)
+
+
+# ---- flags() and set_flags() ------------------------------------------------
+
+
+def set_flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
+    """Return `set_flags` of a module: sets what is not None, all or nothing, and returns the old values."""
+    parts = [f"_{flag.attribute}={set_flags_default(flag)!r}" for flag in rows]
+    if len(rows) == 1 and rows[0].reached == "flags":
+        parts = [f"_{rows[0].attribute}"]  # nnpack's, which must be said
+
+    def changed(values: "tuple[object, ...]") -> "tuple[object, ...]":
+        _refuse_strategy_alone(rows, values)
+        return store.swap(tuple(flag.name for flag in rows), _asked_for(rows, values))
+
+    doc = "Set switches, all or none; None leaves one as it is. Returns the values before."
+    return _function("set_flags", parts, changed, doc, module)
+
+
+def flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
+    """Return `flags` of a module: a context manager that sets, and restores exactly what it found."""
+    parts = [f"{flag.attribute}={flag.inside_flags!r}" for flag in rows]
+
+    @contextmanager
+    def scope(values: "tuple[object, ...]") -> Iterator[None]:
+        _refuse_strategy_alone(rows, values)
+        asked = _asked_for(rows, values)
+        # TF32 is what flags() asks of oneDNN unless told otherwise; a warning on each call would be noise.
+        if asked.get("mkldnn.allow_tf32") is True:
+            del asked["mkldnn.allow_tf32"]
+        with store.applied(asked):
+            _warn_of_disabling(module, rows, values)
+            yield
+
+    doc = "Set switches for a block, and put back what was found. What is not given gets the default shown."
+    return _function("flags", parts, scope, doc, module)
+
+
+def _function(
+    name: str, parts: "list[str]", body: "Callable[..., object]", doc: str, module: str
+) -> "Callable[..., object]":
+    """Return a function with these parameters, which hands their values to `body` as one tuple."""
+    names = ", ".join(part.partition("=")[0] for part in parts)
+    space: dict[str, object] = {"body": body, "__name__": module}
+    # As namedtuple does it: a signature that is real for inspect, help() and error messages.
+    exec(f"def {name}({', '.join(parts)}):\n    return body(({names},))", space)  # noqa: S102
+    made = space[name]
+    assert callable(made)
+    made.__module__ = module
+    made.__doc__ = doc
+    return made
+
+
+def set_flags_default(flag: Flag) -> object:
+    """Torch's set_flags leaves everything but fp32_precision as it is, which it sets to none."""
+    return "none" if flag.attribute == "fp32_precision" else None
+
+
+def _asked_for(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, object]":
+    asked = {
+        flag.name: value
+        for flag, value in zip(rows, values, strict=True)
+        if value is not None or flag.reached == "flags"  # nnpack's, which takes no None
+    }
+    # Where there is no cuDNN, and nobody gave it a limit, flags() passes over it as torch's does.
+    if "cudnn.benchmark_limit" in asked and store.read("cudnn.benchmark_limit") is None:
+        del asked["cudnn.benchmark_limit"]
+    return asked
+
+
+def _refuse_strategy_alone(rows: "list[Flag]", values: "tuple[object, ...]") -> None:
+    named = {flag.name: value for flag, value in zip(rows, values, strict=True)}
+    if named.get("opt_einsum.strategy") is None:
+        return
+    enabled = named["opt_einsum.enabled"]
+    if enabled is None:
+        enabled = store.read("opt_einsum.enabled")
+    if not enabled:
+        raise ValueError(
+            "opt_einsum is not enabled, so a strategy has no meaning; set enabled to True as well"
+        )
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, ...]") -> None:
+    """Say once a module that flags() switches the library off unless enabled=True is given."""
+    named = {flag.attribute: value for flag, value in zip(rows, values, strict=True)}
+    changed = [
+        flag.attribute
+        for flag in rows
+        if flag.attribute != "enabled" and named[flag.attribute] != flag.inside_flags
+    ]
+    if named.get("enabled") is not False or not changed or module in _warned:
+        return
+    from mlbackends.switches import caller_warning
+
+    _warned.add(module)
+    short = _short(module)
+    caller_warning.warn(
+        f"{short}.flags({changed[0]}={named[changed[0]]!r}) also turns {short} off inside the block, since"
+        " enabled is False there unless given, as in torch.backends; pass enabled=True to keep it on"
+    )

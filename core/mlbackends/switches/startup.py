@@ -1,0 +1,189 @@
+"""How the switches start, from a file and the environment; and the variables that make a process start so.
+
+Read in the order of the table, so older switches come first and the entries that they bridge to later.
+"""
+
+import os
+
+from mlbackends.switches.cells import (
+    CUDA_MATMUL,
+    MKLDNN_MATMUL,
+    OLDER,
+    Cells,
+    cells_of,
+    put,
+    untouched,
+)
+from mlbackends.switches.table import FLAGS, Flag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OUR_PREFIX = "MLBACKENDS_"
+FILE_VARIABLE = "MLBACKENDS_FLAGS"
+#: What begins with ours and is no switch's; the build has two, and the tracer several.
+_NO_SWITCHES = (
+    *(FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_TORCH_PYTHON"),
+    *("MLBACKENDS_NATIVE", "MLBACKENDS_OBJECTS"),
+)
+_OF_THE_TRACER = "MLBACKENDS_TRACE_"
+ENVIRONMENT, FILE = "environment", "file"
+
+#: What ATEN_CPU_CAPABILITY may say beside "default", where that is not avx2 or avx512.
+_INSTRUCTION_SETS = {
+    "ppc64le": ("vsx",),
+    "s390x": ("zvector",),
+    "aarch64": ("sve256",),
+    "arm64": ("sve256",),
+}
+#: In place of a value: nothing is to be changed, or said.
+_NOTHING = object()
+
+
+def first_cells() -> tuple[Cells, list[str]]:
+    """Return the cells of a process that starts here, and what was wrong with its variables and its file."""
+    cells, problems = untouched(), []
+    path = os.environ.get(FILE_VARIABLE, "")
+    if path:
+        problems += _take_file(cells, path)
+    said, wrong = said_by_variables(os.environ)
+    for name, (_, value) in said.items():
+        put(cells, FLAGS[name], value, ENVIRONMENT)
+    return cells, [*problems, *(sentence for _, sentence in wrong)]
+
+
+def said_by_variables(
+    environment: "Mapping[str, str]",
+) -> "tuple[dict[str, tuple[str, object]], list[tuple[str, str]]]":
+    """Return what variables say of switches, and what is wrong with others, which are to be ignored.
+
+    The first by the names of switches, each with its variable; the second with the variable too.
+    """
+    said: dict[str, tuple[str, object]] = {}
+    problems: list[tuple[str, str]] = []
+    for flag in FLAGS.values():
+        for variable, meanings in flag.variables.items():
+            text = environment.get(variable)
+            if text is None:
+                continue
+            try:
+                value = _parsed(flag, text, meanings)
+            except ValueError as error:
+                problems.append((variable, _invalid(flag, variable, text, str(error))))
+                continue
+            if value is not _NOTHING:
+                said[flag.name] = (variable, value)
+    return said, problems + _unknown_variables(environment)
+
+
+def as_error(problems: "list[str]") -> str:
+    """Return one sentence of what is wrong, for where it is not ignored; of many the first ones."""
+    said = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
+    left = len(problems) - _MOST_PROBLEMS
+    return f"{said} And {left} more." if left > 0 else said
+
+
+_MOST_PROBLEMS = 3
+
+
+def _invalid(flag: Flag, variable: str, text: str, why: str) -> str:
+    kind = "boolean flag" if flag.kind.name == "bool" or flag.variables[variable] else "flag"
+    ending = "" if why.endswith(("?", ".")) else "."
+    return f"Ignoring invalid value for {kind} {variable}: {_shown(text)}; {why}{ending}"
+
+
+def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
+    known = {*_NO_SWITCHES, *(each for flag in FLAGS.values() for each in flag.variables)}
+    unknown = [
+        name
+        for name in environment
+        if name.startswith(OUR_PREFIX) and name not in known and not name.startswith(_OF_THE_TRACER)
+    ]
+    if not unknown:
+        return []
+    from mlbackends.switches.names import unknown_variable
+
+    ours = tuple(sorted(each for each in known if each.startswith(OUR_PREFIX)))
+    return [(name, unknown_variable(name, ours)) for name in unknown]
+
+
+def variables(wanted: Cells) -> "dict[str, str]":
+    """Return the variables with which a new process gets these cells; {} where all are defaults."""
+    made = untouched()
+    found: dict[str, str] = {}
+    for flag in FLAGS.values():
+        value = _to_say(flag, made, wanted)
+        if value is not _NOTHING:
+            put(made, flag, value, ENVIRONMENT)
+            found.update([_said(flag, value)])
+    return found
+
+
+def _to_say(flag: Flag, made: Cells, wanted: Cells) -> object:
+    """Return what must be said of a switch to get from the cells `made` to those `wanted`."""
+    if flag.read_only:
+        return _NOTHING
+    # The variable of this one can say only True: that, and nothing of oneDNN.
+    both = tuple(wanted[cell][0] for cell in (CUDA_MATMUL, OLDER, MKLDNN_MATMUL))
+    by_its_variable = both == ("tf32", "high", "none")
+    if flag.name == "cuda.matmul.allow_tf32":
+        return True if by_its_variable else _NOTHING
+    if flag.name == OLDER and by_its_variable:
+        return _NOTHING
+    cell = cells_of(flag.name)[0]
+    return _NOTHING if made[cell][0] == wanted[cell][0] else wanted[cell][0]
+
+
+def _said(flag: Flag, value: object) -> tuple[str, str]:
+    """Return the variable that says a value, torch's own where it can, and its text."""
+    text = flag.kind.written(value)
+    for variable, meanings in flag.variables.items():
+        for short, meaning in meanings.items():
+            if meaning == text:
+                return variable, short
+        if not meanings:
+            return variable, text
+    raise AssertionError(flag.name)
+
+
+def _take_file(cells: Cells, path: str) -> list[str]:
+    from mlbackends.model.errors import MlBackendsError
+    from mlbackends.switches import files
+
+    try:
+        for name, value in files.read(path).items():
+            put(cells, FLAGS[name], value, FILE)
+    except MlBackendsError as error:
+        return [f"Ignoring the file that {FILE_VARIABLE} names: {error}"]
+    return []
+
+
+def _shown(text: str) -> str:
+    """Return a variable's text as it fits into one line."""
+    short = text if len(text) <= 80 else f"{text[:77]}..."
+    return short if short.isprintable() else ascii(short)
+
+
+def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:
+    if flag.read_only:
+        raise ValueError(f"{flag.name} is an answer, not a setting")
+    if meanings:
+        if text not in meanings:
+            raise ValueError("valid values are 0 or 1")
+        text = meanings[text]
+    if meanings and not text:
+        return _NOTHING
+    value = flag.kind.parsed(text)
+    if flag.name == "cpu.capability":
+        _refuse_of_other_processors(str(value))
+    # torch starts at "none" then, not at the "ieee" that the assignment would mean.
+    return _NOTHING if flag.name == "cuda.matmul.allow_tf32" and value is False else value
+
+
+def _refuse_of_other_processors(word: str) -> None:
+    """Raise ValueError for an instruction set that processors of this kind never have."""
+    machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
+    own = _INSTRUCTION_SETS.get(machine, ("avx2", "avx512"))
+    if word not in ("default", *own):
+        raise ValueError(f"on {machine} choose from: default, {', '.join(own)}")

@@ -1,0 +1,277 @@
+"""The value of each switch, and where it came from.
+
+Per process: the values. Every thread sees them, and each read or write of one or several is whole.
+Per context (thread or asyncio task): whether the freeze of `disable_global_flags()` is lifted.
+
+A value comes from, in this order: what was set in Python; the environment; the file that the variable
+MLBACKENDS_FLAGS names; the default. Variables are read once, at the first touch of any switch.
+
+`mlbackends.switches.cells` says what a switch reads and writes, `mlbackends.switches.startup` how they start.
+"""
+
+import os
+from _thread import RLock
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from mlbackends.switches.cells import PARENTS, Cells, cells_of, deciding, put, reading
+from mlbackends.switches.startup import FILE, first_cells, variables
+from mlbackends.switches.table import FLAGS, PROBED, Flag
+
+SET = "set"
+
+_lock = RLock()
+_cells: Cells = {}
+_problems: list[str] = []
+_frozen = False
+_states: "dict[object, object]" = {}
+_MOST_STATES = 64
+state = object()
+"""The same object whenever all switches are as they were: what was decided then holds again."""
+turn = object()
+"""Another object after each change: what was found while it was the same one was found in one state."""
+_lifted: ContextVar[bool] = ContextVar("mlbackends_freeze_lifted", default=False)
+
+
+def read(name: str) -> object:
+    """Return the value of a switch, as torch's getter of that name returns it.
+
+    Raises UnknownName, and RuntimeError where an older switch has no word for the state.
+    """
+    return read_all((name,))[0]
+
+
+def read_all(names: "tuple[str, ...]") -> "tuple[object, ...]":
+    """Return the values of several switches at one moment. Raises as `read`."""
+    flags = [_flag(name) for name in names]
+    with _lock:
+        _load()
+        found = [reading(_cells, flag) for flag in flags]
+    return tuple(map(_decided, names, found))
+
+
+def origin(name: str) -> str:
+    """Return where the value comes from: default, environment, file or set.
+
+    An entry of the precision tree that inherits has the origin of the entry that decides.
+    """
+    flag = _flag(name)
+    with _lock:
+        _load()
+        cell = cells_of(flag.name)[0]
+        if cell in PARENTS:
+            cell = deciding(_cells, cell)
+        return _cells[cell][1]
+
+
+def write(name: str, value: object) -> None:
+    """Set one switch. Raises what torch raises for a value that it does not take."""
+    write_all({name: value})
+
+
+def write_all(values: "Mapping[str, object]", origin: str = SET) -> None:
+    """Set several switches, all or none of them."""
+    checked = _all_checked(values)
+    with _lock:
+        _load()
+        _put_all(checked, origin)
+
+
+def swap(names: "tuple[str, ...]", values: "Mapping[str, object]") -> "tuple[object, ...]":
+    """Set several switches, all or none, and return what the named ones were just before."""
+    checked = _all_checked(values)
+    with _lock:
+        _load()
+        found = [reading(_cells, FLAGS[name]) for name in names]
+        _put_all(checked, SET)
+    return tuple(map(_decided, names, found))
+
+
+def take(values: "Mapping[str, object]", origin: str = SET) -> None:
+    """Take switches for set that have been checked already, also such as a library reads at its start.
+
+    For telling what a process would be like; what is not installed here is not asked about.
+    """
+    checked = [(_flag(name), value) for name, value in values.items()]
+    with _lock:
+        _load()
+        _put_all(checked, origin)
+
+
+@contextmanager
+def restored(*names: str) -> Iterator[None]:
+    """Put the named switches back, on leaving the block, exactly as they were found."""
+    cells = [cell for name in names for cell in cells_of(_flag(name).name)]
+    with _lock:
+        _load()
+        found = {cell: _cells[cell] for cell in cells}
+    with _given_back(found):
+        yield
+
+
+@contextmanager
+def applied(values: "Mapping[str, object]") -> Iterator[None]:
+    """Set several switches for the block, all or none, and put them back as they were found."""
+    checked = _all_checked(values)
+    with _lock:
+        _load()
+        found = {cell: _cells[cell] for flag, _ in checked for cell in cells_of(flag.name)}
+        _put_all(checked, SET)
+    with _given_back(found):
+        yield
+
+
+@contextmanager
+def _given_back(found: Cells) -> Iterator[None]:
+    """Put cells back on leaving the block, whatever happened in it."""
+    try:
+        yield
+    finally:
+        with _lock:
+            _cells.update(found)
+            _switched()
+
+
+def changed() -> None:
+    """Say that no decision holds any more: what they follow from, beside the switches, is another."""
+    with _lock:
+        _states.clear()
+        _switched()
+
+
+def _switched() -> None:
+    """Find the state of the cells, with the lock held, after any of them was written."""
+    global state, turn  # replaced as wholes: a turn never comes back, as a count might
+    if len(_states) >= _MOST_STATES:
+        _states.clear()
+    state, turn = _states.setdefault(tuple(_cells.values()), object()), object()
+
+
+def freeze() -> None:
+    """Forbid bare assignment to the freezable switches, for the life of the process."""
+    global _frozen  # noqa: PLW0603  it is the process's own
+    _frozen = True
+
+
+def frozen() -> bool:
+    """Tell whether bare assignment to a freezable switch is forbidden here and now."""
+    return _frozen and not _lifted.get()
+
+
+@contextmanager
+def freeze_lifted() -> Iterator[None]:
+    """Allow bare assignment inside the block, in this thread or task alone."""
+    token = _lifted.set(True)
+    try:
+        yield
+    finally:
+        _lifted.reset(token)
+
+
+def problems() -> list[str]:
+    """Return what was wrong with the variables and the file, one sentence each; those were ignored."""
+    with _lock:
+        _load()
+        return list(_problems)
+
+
+def environment() -> "dict[str, str]":
+    """Return the variables with which a new process starts with these values; {} where all are defaults."""
+    with _lock:
+        _load()
+        return variables(_cells)
+
+
+def load_file(path: str) -> None:
+    """Take the switches of a TOML file, all or none. Raises BadInput with file, line and key."""
+    from mlbackends.switches import files
+
+    take(files.read(path), FILE)
+
+
+def forget() -> None:
+    """Go back to the start: the next touch reads the environment again. For tests."""
+    global _frozen  # noqa: PLW0603
+    with _lock:
+        _cells.clear()
+        _problems.clear()
+        _frozen = False
+        changed()
+
+
+def _flag(name: str) -> Flag:
+    flag = FLAGS.get(name)
+    if flag is None:
+        from mlbackends.switches.names import unknown
+
+        raise unknown(name)
+    return flag
+
+
+def _decided(name: str, value: object) -> object:
+    """Return the value itself, or what is installed here decides, for which the lock is not held."""
+    if value is PROBED:
+        from mlbackends.switches import conditions
+
+        return conditions.default(name)
+    return value
+
+
+def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":
+    """Check values, without the lock: what is installed here may have to be asked."""
+    flags = [_flag(name) for name in values]
+    return [(flag, _checked(flag, values[flag.name])) for flag in flags]
+
+
+def _put_all(checked: "list[tuple[Flag, object]]", origin: str) -> None:
+    for flag, value in checked:
+        put(_cells, flag, value, origin)
+    _switched()
+
+
+def _checked(flag: Flag, value: object) -> object:
+    from mlbackends.switches import conditions
+
+    conditions.refuse(flag, value)
+    if value is None and flag.default in (None, PROBED):
+        return None if flag.default is None else PROBED
+    return flag.kind.checked(flag.name, value)
+
+
+def _load() -> None:
+    """Fill the cells once: defaults, then the file, then the environment. Called with the lock held."""
+    if _cells:
+        return
+    cells, problems = first_cells()
+    _cells.update(cells)
+    _switched()
+    _problems.extend(problems)
+    if _problems:
+        from mlbackends.switches import caller_warning
+
+        for problem in _problems:
+            caller_warning.warn(problem)
+
+
+def _before_fork() -> None:
+    """Wait until no other thread is in the middle of a change, which the child would see half done."""
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """Give the child a lock of its own: it has one thread, under a number that may be another."""
+    global _lock  # noqa: PLW0603
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,162 @@
+"""The attention backends that a test can run with, and on which device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mlbackends.model.problem import AttentionProblem, TensorSpec, Verdict
+from mlbackends.testing.devices import device_of, why_unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mlbackends.model.records import Device
+    from mlbackends.sdpa.backend import AttentionBackend
+    from mlbackends.sdpa.sdp_backend import SDPBackend
+    from mlbackends.testing.machine import Machine
+
+_SHAPE = (1, 2, 16, 64)
+_DTYPES = ("float32", "float16")
+
+
+class UsableAttention(NamedTuple):
+    """An attention backend on a device where it can compute.
+
+    name: the file in kernels/. device: the kind, with its number where that was asked for.
+    """
+
+    name: str
+    device: str
+    backend: AttentionBackend
+
+    @property
+    def answers_to(self) -> SDPBackend:
+        """The kind by which `sdpa_kernel` knows it."""
+        return self.backend.answers_to
+
+    def attend(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        enable_gqa: bool = False,
+    ) -> Any:
+        """Compute attention with this backend and no other. Raises NoBackend where it cannot."""
+        from mlbackends.sdpa.params import SDPAParams, problem_of
+
+        asked = SDPAParams(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+        return self.backend.run(problem_of(asked), query, key, value, attn_mask)
+
+
+class AttentionChoice(NamedTuple):
+    """A backend and a device for a test, or why the backend cannot compute there."""
+
+    name: str
+    device: str
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """What the test is called."""
+        return f"{self.name}-{self.device}"
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all attention backends, those of other distributions too."""
+    from mlbackends.sdpa.dispatch import backends
+
+    return tuple(backend.name for backend in backends())
+
+
+def check_name(name: str) -> None:
+    """Raise UnknownName, with the nearest, for what is no attention backend."""
+    from mlbackends.model.errors import UnknownName
+
+    if name not in names():
+        raise UnknownName("attention backend", name, names())
+
+
+def choices(
+    machine: Machine, devices: Iterable[str], asked: Sequence[str], marked: Sequence[str] | None
+) -> list[AttentionChoice]:
+    """Return the backends for a test on some usable devices.
+
+    asked: on the command line, () for all. marked: by the test itself, None for all. A backend that
+    was named and can compute on none of the devices stands there once, with all the reasons.
+    """
+    wanted = [name for name in asked or names() if marked is None or name in marked]
+    named = bool(asked) or marked is not None
+    told = {device: verdicts(machine, device) for device in devices}
+    found: list[AttentionChoice] = []
+    for name in dict.fromkeys(wanted):
+        here = [AttentionChoice(name, device, told[device].get(name, "")) for device in told]
+        usable = [choice for choice in here if not choice.why]
+        if named and here and not usable:
+            why = "; ".join(dict.fromkeys(choice.why for choice in here))
+            found.append(AttentionChoice(name, here[0].device, why))
+        found += usable
+    if found:
+        return found
+    where = " and ".join(told) or "no device"
+    said = f"no attention backend that this test may use can compute on {where}"
+    return [AttentionChoice((marked or asked or ("none",))[0], next(iter(told), "none"), said)]
+
+
+def verdicts(machine: Machine, name: str) -> dict[str, str]:
+    """Return for each backend why it cannot compute on a device, "" if it can.
+
+    Raises LookupError where the device is not usable.
+    """
+    device = device_of(machine, name)
+    if device is None:
+        raise LookupError(why_unusable(machine, name))
+    told: dict[str, str] = {}
+    for dtype in reversed(_DTYPES):
+        for verdict in _decided(machine, device, dtype):
+            if told.get(verdict.backend) != "":
+                told[verdict.backend] = _why(machine, verdict, name)
+    return told
+
+
+def usable(choice: AttentionChoice) -> UsableAttention:
+    """Return the backend that was chosen."""
+    from mlbackends.sdpa.dispatch import backends
+
+    backend = next(each for each in backends() if each.name == choice.name)
+    return UsableAttention(choice.name, choice.device, backend)
+
+
+def _decided(machine: Machine, device: Device, dtype: str) -> tuple[Verdict, ...]:
+    from mlbackends.sdpa.dispatch import choose
+
+    spec = TensorSpec(_SHAPE, dtype)
+    problem = AttentionProblem(query=spec, key=spec, value=spec, device=device)
+    return choose(problem, here=machine.is_live).verdicts
+
+
+def _why(machine: Machine, verdict: Verdict, device: str) -> str:
+    if verdict.reasons:
+        said = "; ".join(reason.message for reason in verdict.reasons)
+        return f"{verdict.backend} cannot compute on {device}: {said}"
+    language = _language(verdict.backend)
+    if machine.is_live or not language:
+        return ""
+    from mlbackends.model.requirement import Requirement, unmet
+
+    need = Requirement.parse(language)
+    why = unmet(machine.report((language,)), need)
+    return f"{verdict.backend} cannot compute on {device}: {why}" if why else ""
+
+
+def _language(name: str) -> str:
+    """Return the package that a backend is written in, where a probe tells of it."""
+    from mlbackends.model import registry
+    from mlbackends.sdpa.dispatch import backends
+
+    languages = {backend.name: backend.dsl for backend in backends()}
+    found = languages.get(name, "")
+    return found if found in registry.names("mlbackends_probes") else ""

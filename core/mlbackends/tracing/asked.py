@@ -1,0 +1,120 @@
+"""What a program asked for beyond operation, sizes and element types: two calls that differ in it are two.
+
+    bia bwd_w                       oneDNN: whether there is a bias, and the direction
+    clip beta:6 fwd_i               the algorithm and its numbers
+    abcd->aBcd16b                   of a reorder, both layouts
+    wei:ba post-ops:sum             of a product, layouts that are not row by row; what is fused
+    T,N lda:2304                    MKL: the words, and numbers that are neither sizes nor room for work
+    dcfi1024                        a transform's descriptor
+
+What the library chooses stays out: the implementation, the layouts of all but products and reorders (as
+channels-last), a convolution's algorithm, the scratchpad. So a call is found again in the trace of
+another version or machine.
+"""
+
+from mlbackends.model.signature import Derived, PrimitiveSignature, RoutineSignature
+from mlbackends.model.trace import Record
+from mlbackends.tracing.formats.mkl.operands import least_leading
+from mlbackends.tracing.formats.mkl.routines import routine
+from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
+
+_DIRECTIONS = {
+    "forward_training": "fwd_t",
+    "forward_inference": "fwd_i",
+    "forward_scoring": "fwd_i",
+    "forward": "fwd",
+    "backward_data": "bwd_d",
+    "backward_weights": "bwd_w",
+    "backward_bias": "bwd_b",
+    "backward": "bwd",
+    "undef": "",
+}
+_PRODUCTS = frozenset({"matmul", "inner_product", "gemm_api"})
+_CONVOLUTIONS = frozenset({"convolution", "deconvolution"})
+_NOTHING = frozenset({"", "0", "undef"})
+_IN_SHAPE = frozenset(
+    {"m", "n", "k", "nrhs", "rows", "cols", "kl", "ku", "kd", "batch_size", "info"}
+)
+
+
+def asked(record: Record) -> str:
+    """Return it in words that a blank parts; "" for what is no call of a primitive or a routine."""
+    signature = getattr(record, "signature", None) or getattr(record, "refused", None)
+    if isinstance(signature, PrimitiveSignature):
+        return " ".join(filter(None, _of_primitive(signature)))
+    if isinstance(signature, RoutineSignature):
+        return _of_routine(signature, record.derived)
+    return ""
+
+
+def _of_primitive(call: PrimitiveSignature) -> list[str]:
+    tensors = [each for each in descriptors(call.memory_descriptors) if each.present]
+    words = ["gpu" if "gpu" in call.engine else ""]
+    if call.primitive == "reorder":
+        words.append("->".join(_layout(each) for each in tensors))
+    elif call.primitive in _PRODUCTS:
+        words += [
+            f"{each.name}:{_layout(each)}" for each in tensors if not _is_plain_or_chosen(each)
+        ]
+    words += _auxiliary(call)
+    words += _attributes(call.attributes)
+    if any(each.name.removeprefix("diff_").startswith("bia") for each in tensors):
+        words.append("bia")
+    # The direction last: where a page is narrow, the ends of words are kept.
+    return [*words, _DIRECTIONS.get(call.propagation, call.propagation)]
+
+
+def _layout(tensor: MemoryDescriptor) -> str:
+    """Return a layout with what stands in the memory besides; MKL-DNN's "f0" is nothing."""
+    extra = "" if tensor.flags.strip(":") in {"", "f0"} else f":{tensor.flags}"
+    strides = f":{tensor.strides}" if tensor.strides else ""
+    return f"{tensor.layout or tensor.kind}{strides}{extra}"
+
+
+def _is_plain_or_chosen(tensor: MemoryDescriptor) -> bool:
+    """Tell whether a layout is that of rows one behind the other, or left to oneDNN, or made by it."""
+    tag = tensor.layout
+    if "a" in tensor.properties or not tag.islower() or not tag.isalpha():
+        return True
+    return list(tag) == sorted(tag) and not tensor.strides
+
+
+def _auxiliary(call: PrimitiveSignature) -> list[str]:
+    words = []
+    for word in call.auxiliary.split():
+        name, _, value = word.partition(":")
+        if name == "alg":
+            if call.primitive not in _CONVOLUTIONS:
+                words.append(value.removeprefix(f"{call.primitive.removesuffix('_v2')}_"))
+        elif value.strip(":") not in _NOTHING:
+            words.append(word)
+    return words
+
+
+def _attributes(text: str) -> list[str]:
+    """Return what is fused and how it is computed, spelled alike for all versions."""
+    words = []
+    for word in text.split():
+        name, _, value = word.removeprefix("attr-").partition(":")
+        value = value.replace("'", "").replace(";", "+").strip("+")
+        if name != "scratchpad" and value:
+            words.append(f"{name.replace('_', '-')}:{value}")
+    return words
+
+
+def _of_routine(call: RoutineSignature, derived: Derived) -> str:
+    arguments = derived.arguments
+    if "descriptor" in arguments:
+        return arguments["descriptor"]
+    if "1" in arguments:  # not known by name, so that no size is known either
+        return ",".join(value for value in arguments.values() if not value.startswith("0x"))
+    stem, _ = routine(call.routine)
+    letters = [text.upper() for text in arguments.values() if text.isalpha() and text.isascii()]
+    numbers = []
+    for name, value in arguments.items():
+        if name in _IN_SHAPE or name.endswith("work") or not value.lstrip("-").isdecimal():
+            continue
+        usual = least_leading(stem, name, arguments) if name.startswith("ld") else 1
+        if int(value) != usual:
+            numbers.append(f"{name}:{value}")
+    return " ".join([*([",".join(letters)] if letters else []), *numbers])

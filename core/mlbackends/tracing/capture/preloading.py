@@ -1,0 +1,94 @@
+"""The shim that is preloaded into the command, and whether it fits: it is Linux's and optional.
+
+It takes lines that a dynamic program prints to C's `stdout` by printf, puts, fputs, fwrite, putc and their
+like, in one piece or several, and what MKL appends to its file. It leaves in the output, unchanged and
+in order, what never comes by such a function: lines written by write(2), as shells' own printf does, or put
+into the buffer letter by letter (coreutils' printf), and those of programs that it is not in. No library
+prints so; a pipe or terminal takes such lines as well.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+
+import mlbackends_kernels
+from mlbackends.libraries.elf_image import ElfFile, ElfImage, NotElf
+
+_PT_INTERP = 3
+_MOST_INTERPRETERS = 4
+# The loader takes these for the end of a name, or for the start of a word of its own.
+_SPECIAL = " :$"
+
+
+def shim_path() -> str:
+    """Return the file of the installed shim, "" where this installation has none."""
+    path = os.path.join(os.path.dirname(str(mlbackends_kernels.__file__)), "lib", "trace_shim.so")
+    return path if os.path.isfile(path) else ""
+
+
+def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
+    """Return why the shim cannot be preloaded into a program, "" where it can.
+
+    path: the program's file; for a script, what its first line names is asked. What cannot be
+    told counts as fitting: the shim does no harm where it is not wanted.
+    """
+    if not shim:
+        return "this installation has no shim: it was built without a C compiler"
+    path = _behind_scripts(path, environment)
+    try:
+        if os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
+            return f"{path} runs with more rights than ours, so nothing is preloaded into it"
+        with ElfFile(path) as program, ElfFile(shim) as ours:
+            image, machine = ElfImage(program), ElfImage(ours).machine
+            if image.machine != machine:
+                return f"{path} is for {image.machine}, the shim for {machine}"
+            if not any(segment[0] == _PT_INTERP for segment in image.segments):
+                return f"{path} is linked statically"
+    except (NotElf, OSError):
+        pass
+    return ""
+
+
+def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
+    import shutil
+
+    from mlbackends.inject.shebang import interpreter_of
+
+    for _ in range(_MOST_INTERPRETERS):
+        try:
+            with open(path, "rb") as file:
+                line = file.readline(256)
+        except (OSError, ValueError):
+            break
+        if not line.startswith(b"#!"):
+            break
+        words = interpreter_of(path) or os.fsdecode(line[2:]).split()
+        name = words[0] if words else ""
+        path = shutil.which(name, path=environment.get("PATH", os.defpath)) or name
+    return path
+
+
+def _has_capabilities(path: str) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except (OSError, AttributeError):
+        return False
+
+
+def preload_value(shim: str, folder: str, environment: Mapping[str, str]) -> str:
+    """Return LD_PRELOAD with the shim behind what stands there: some libraries must be first.
+
+    folder: a private one, for a link where the loader could not read the shim's own name.
+    Raises OSError where no name can be made that it reads.
+    """
+    if set(_SPECIAL) & set(shim):
+        link = os.path.join(folder, "trace_shim.so")
+        if set(_SPECIAL) & set(link):
+            raise OSError(0, f"the loader cannot read the names {shim} and {link}")
+        if not os.path.lexists(link):
+            os.symlink(shim, link)
+        shim = link
+    before = environment.get("LD_PRELOAD", "")
+    if shim in before.replace(":", " ").split():
+        return before
+    return f"{before}:{shim}" if before else shim

@@ -1,0 +1,180 @@
+"""The grammar of MKL's lines: from a whole line to a record, or to None.
+
+    MKL_VERBOSE oneMKL 2026 Update 2 Product build 20260915 for ... processors, Lnx 2.60GHz lp64 intel_thread
+    MKL_VERBOSE SGEMM(T,N,512,512,512,0x7ffd,0x5579,512,...) 2.97ms CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2
+    MKL_VERBOSE FFT: MAIN_DESC | dci1024:1:1 | THR_LIMIT = 1 | 0.00s CNR:OFF ...                    2019
+    MKL_VERBOSE WARNING: Unable to open verbose output file.
+    Intel oneMKL ERROR: Parameter 9 was incorrect on entry to cblas_sgemm.
+
+What stands behind the time is an open list of NAME:VALUE: the sequential and TBB layers have no TID
+and NThr, domains add theirs (`NThr:1,BLAS:2`), clusters and devices more.
+
+Source: MKL 2019.0 to oneMKL 2026.2 as they print; oneMKL Developer Guide, "Using oneMKL Verbose Mode".
+"""
+
+import re
+from functools import lru_cache
+
+from mlbackends.model.signature import RoutineSignature
+from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
+from mlbackends.tracing.durations import nanoseconds
+from mlbackends.tracing.formats.mkl.fft import is_absurd
+from mlbackends.tracing.formats.mkl.routines import argument_names, split_arguments
+
+MARKER = "MKL_VERBOSE "
+ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
+FATAL = ("Intel MKL FATAL ERROR: ", "INTEL MKL FATAL ERROR: ", "INTEL oneMKL FATAL ERROR: ")
+
+_ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
+"""What begins a line of MKL or oneDNN: one that stands within a line tore it."""
+
+_HEADER = re.compile(
+    r"(Intel\(R\) MKL|Intel\(R\) oneAPI Math Kernel Library|oneMKL)(?: Version)? "
+    r"(\d+)(?:\.(\d+))?(?:\.\d+)?(?: Update (\d+))?(?: (.*?))?, "
+    r"(\w+) (\d+[.,]\d+)GHz(?: (lp64|ilp64|cdecl))? (\w+)"
+)
+_PRODUCT = re.compile(r"(\w+) build (\d+) for (.*? architecture) (.*)")
+_CALL = re.compile(
+    r"([A-Za-z_][\w:<>]*)\((.*)\) (?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
+)
+_OLD_FFT = re.compile(r"FFT: MAIN_DESC \| ([^|]*) \| (.*?) \| (\d+[.,]\d+)(ns|us|ms|s) (.*)")
+_STATE = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
+_POINTER = re.compile(r"(?<!\d)0x[0-9a-fA-F]+")  # not the "0x6" in lengths such as 80x64
+_LONG = re.compile(r"-?\d{10,}")
+_DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
+_COUNTS = frozenset({"Dyn", "FastMM", "NThr"})
+_COUNT = re.compile(r"[0-9]+(?:,|$)")
+_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def parse(line: str) -> AnyRecord | None:
+    """Return the record of one line, None if it is not one of MKL's from its first byte to its last."""
+    if not line.startswith(MARKER):
+        return _error(line)
+    text = line[len(MARKER) :]
+    if any(each in text for each in _ANY):
+        return None
+    if text.startswith("WARNING: ") and len(text) > 9:
+        return Message(tracer="mkl", raw=line, level="warning", text=text[9:])
+    return (
+        _call(line, text) or _header(line, text) or _old_transform(line, text) or _info(line, text)
+    )
+
+
+def masked(arguments: str) -> str:
+    """Put "0x*" for every address, and "?" for sizes and strides that were never set."""
+    return _LONG.sub(_doubted, _POINTER.sub("0x*", arguments))
+
+
+def _doubted(found: re.Match[str]) -> str:
+    return "?" if is_absurd(found[0]) else found[0]
+
+
+def _call(line: str, text: str) -> MklCall | None:
+    found = _CALL.fullmatch(text)
+    if found is None:
+        return None
+    name, arguments, value, unit, tail = found.groups()
+    told = _state(tail)
+    if told is None:
+        return None
+    state, thread = told
+    duration = nanoseconds(value, _UNITS[unit]) if value else None
+    if duration is None and (value or not state):
+        return None
+    return MklCall(
+        tracer="mkl",
+        raw=line,
+        thread=thread,
+        duration_ns=duration,
+        signature=_signature(name, masked(arguments), tuple(state.items())),
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _signature(name: str, arguments: str, state: tuple[tuple[str, str], ...]) -> RoutineSignature:
+    """Return the one signature of all calls with these words."""
+    tail = " ".join(f"{key}:{value}" if value else key for key, value in state)
+    return RoutineSignature(
+        tracer="mkl",
+        key=f"{name}({arguments}) {tail}",
+        routine=name,
+        values=tuple(split_arguments(arguments, len(argument_names(name) or ()))),
+        state=dict(state),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _state(tail: str) -> tuple[dict[str, str], int | None] | None:
+    """Return what stands behind the time, and the OpenMP thread; None if it is cut or something else."""
+    state: dict[str, str] = {}
+    for word in filter(None, tail.split(" ")):
+        if _STATE.fullmatch(word) is None:
+            return None
+        for place, part in enumerate(_DOMAINS.split(word)):
+            name, _, value = part.partition(":")
+            if (place or name in _COUNTS) and _COUNT.match(value) is None:
+                return None
+            state[name] = value
+    thread = state.pop("TID", "")
+    if thread and not thread.isdecimal():
+        return None
+    return state, int(thread) if thread else None
+
+
+def _header(line: str, text: str) -> Header | None:
+    found = _HEADER.fullmatch(text)
+    if found is None:
+        return None
+    library, major, minor, update, product, system, frequency, interface, threading = found.groups()
+    facts = {
+        "library": library,
+        "product": product or "",
+        "system": system,
+        "frequency": frequency.replace(",", "."),
+        "interface": interface or "",
+        "threading": threading,
+    }
+    parts = _PRODUCT.fullmatch(product or "")
+    if parts:
+        facts |= dict(
+            zip(("product", "build", "architecture", "processor"), parts.groups(), strict=True)
+        )
+    version = f"{major}.{update or minor or 0}"
+    return Header(tracer="mkl", raw=line, version=version, facts=facts)
+
+
+def _old_transform(line: str, text: str) -> MklCall | None:
+    found = _OLD_FFT.fullmatch(text)
+    if found is None:
+        return None
+    descriptor, limit, value, unit, tail = found.groups()
+    told = _state(tail)
+    duration = nanoseconds(value, _UNITS[unit])
+    if told is None or duration is None:
+        return None
+    arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
+    return MklCall(
+        tracer="mkl",
+        raw=line,
+        thread=told[1],
+        duration_ns=duration,
+        signature=_signature("FFT", masked(arguments), tuple(told[0].items())),
+    )
+
+
+def _info(line: str, text: str) -> Info | None:
+    if not text.startswith("Detected GPU"):
+        return None
+    return Info(tracer="mkl", raw=line, topic="gpu", text=text)
+
+
+def _error(line: str) -> Message | None:
+    for marker in ERRORS + FATAL:
+        text = line[len(marker) :]
+        if line.startswith(marker) and line.endswith(".") and len(text) > 1:
+            if any(each in text for each in _ANY):
+                return None
+            who = line[:-1].rpartition(" entry to ")[2] if " entry to " in line else ""
+            return Message(tracer="mkl", raw=line, level="error", who=who, text=text)
+    return None

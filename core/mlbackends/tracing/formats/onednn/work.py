@@ -1,0 +1,213 @@
+"""How much a primitive computes, and how much memory it cannot but touch.
+
+A multiplication and an addition are two operations; points that fall into the padding count, as if
+they were there. Work is told for what is bound by it (products, convolutions, recurrent cells); for
+the rest there is traffic alone. Traffic is each tensor once: what the caches save or a bad layout
+costs is not in it.
+
+Source: oneDNN 3.13, doc/primitives: the formulas of each primitive; src/common/verbose.cpp for what
+the letters of a problem mean (mb batch, g groups, ic oc channels, i o k extents of source,
+destination and kernel, l layers, t steps, slc sic dhc channels of layer, iteration and state).
+"""
+
+from math import prod
+
+from mlbackends.model.signature import PrimitiveSignature
+from mlbackends.tracing.formats.onednn.descriptors import (
+    ELEMENT_BYTES,
+    MemoryDescriptor,
+    descriptors,
+)
+from mlbackends.tracing.formats.onednn.sizes import broadcast, elements, listed_sizes, named_sizes
+
+_GATES = {"lstm": 4, "gru": 3, "augru": 3, "rnn": 1}
+Elements = dict[str, float]
+
+
+def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
+    """Return the operations and the bytes of one execution, None for what its sizes do not tell."""
+    tensors = [each for each in descriptors(call.memory_descriptors) if each.present]
+    if any(each.kind == "sparse" for each in tensors):
+        return None, None
+    named = named_sizes(call.problem)
+    listed = listed_sizes(call.problem)
+    if call.primitive in {"matmul", "gemm_api", "brgemm", "gemm"}:
+        flops, amounts = _product(named, listed)
+    elif named is not None and call.primitive in _NAMED:
+        flops, amounts = _NAMED[call.primitive](named, call)
+    elif named is not None:
+        flops, amounts = None, _spatial(named)
+    elif listed is not None:
+        flops, amounts = None, _lists(call, [elements(dims) for dims in listed], tensors)
+    else:
+        return None, None
+    if call.primitive in {"transform", "pack_B"}:
+        flops = None
+    return flops, _bytes(tensors, amounts)
+
+
+def _product(
+    named: dict[str, int] | None, listed: tuple[tuple[int, ...], ...] | None
+) -> tuple[float | None, Elements]:
+    """Count a product (..., M, K) @ (..., K, N)."""
+    if named is not None and {"m", "n", "k"} <= named.keys():
+        batch = named.get("b", named.get("mb", named.get("bs", 1)))
+        rows, columns, inner = (named[size] for size in "mnk")
+        source, weights = batch * rows * inner, batch * inner * columns
+    elif listed is not None and len(listed) >= 2 and len(listed[0]) == len(listed[1]) >= 2:
+        left, right = listed[:2]
+        if left[-1] != right[-2]:
+            return None, {}
+        batch = prod(broadcast(left[:-2], right[:-2]))
+        rows, inner, columns = left[-2], left[-1], right[-1]
+        source, weights = elements(left), elements(right)
+    else:
+        return None, {}
+    amounts = {"src": source, "wei": weights, "bia": columns, "dst": batch * rows * columns}
+    return 2.0 * batch * rows * inner * columns, {key: float(each) for key, each in amounts.items()}
+
+
+def _extent(sizes: dict[str, int], letter: str) -> int:
+    """Return the product of what a letter has along depth, height and width."""
+    return prod(sizes.get(letter + axis, 1) for axis in "dhw")
+
+
+def _convolution(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float | None, Elements]:
+    """Count a convolution or, with source and destination swapped, a deconvolution."""
+    if not {"mb", "ic", "oc"} <= sizes.keys():
+        return None, {}
+    batch, inputs, outputs, groups = sizes["mb"], sizes["ic"], sizes["oc"], sizes.get("g", 1) or 1
+    weights = inputs * outputs * _extent(sizes, "k") / groups
+    moved = "i" if call.primitive == "deconvolution" else "o"
+    return 2.0 * batch * weights * _extent(sizes, moved), {
+        "src": float(batch * inputs * _extent(sizes, "i")),
+        "wei": weights,
+        "bia": float(outputs),
+        "dst": float(batch * outputs * _extent(sizes, "o")),
+    }
+
+
+def _inner_product(
+    sizes: dict[str, int], call: PrimitiveSignature
+) -> tuple[float | None, Elements]:
+    del call
+    if not {"mb", "ic", "oc"} <= sizes.keys():
+        return None, {}
+    inner = sizes["ic"] * _extent(sizes, "i")
+    return 2.0 * sizes["mb"] * inner * sizes["oc"], {
+        "src": float(sizes["mb"] * inner),
+        "wei": float(inner * sizes["oc"]),
+        "bia": float(sizes["oc"]),
+        "dst": float(sizes["mb"] * sizes["oc"]),
+    }
+
+
+def _recurrent(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float | None, Elements]:
+    """Count the products of a recurrent net; going backward is both gradients, so twice."""
+    words = call.auxiliary.replace(":", " ").split()
+    gates = next((_GATES[word.rpartition("_")[2]] for word in words if _cell(word)), None)
+    if gates is None or not {"l", "t", "mb", "slc", "sic", "dhc"} <= sizes.keys():
+        return None, {}
+    directions = 2 if any(word.startswith("bidirectional") for word in words) else 1
+    state = sizes["dhc"]
+    cells = directions * sizes["l"] * sizes["t"] * sizes["mb"]
+    passes = 2 if call.propagation.startswith("backward") else 1
+    weights = directions * sizes["l"] * gates * state
+    wide = 2 if directions == 2 and "bidirectional_concat" in words else 1
+    return 2.0 * passes * cells * gates * state * (sizes["slc"] + sizes["sic"]), {
+        "src_layer": float(sizes["t"] * sizes["mb"] * sizes["slc"]),
+        "src_iter": float(directions * sizes["l"] * sizes["mb"] * sizes["sic"]),
+        "wei_layer": float(weights * sizes["slc"]),
+        "wei_iter": float(weights * sizes["sic"]),
+        "bias": float(weights),
+        "dst_layer": float(sizes["t"] * sizes["mb"] * state * wide),
+        "dst_iter": float(directions * sizes["l"] * sizes["mb"] * state),
+    }
+
+
+def _cell(word: str) -> bool:
+    return word.startswith(("vanilla_", "lbr_")) and word.rpartition("_")[2] in _GATES
+
+
+_NAMED = {
+    "convolution": _convolution,
+    "deconvolution": _convolution,
+    "inner_product": _inner_product,
+    "rnn": _recurrent,
+}
+
+
+def _spatial(sizes: dict[str, int]) -> Elements:
+    """Count the elements of pooling, resampling and normalization: channels and extents."""
+    channels = sizes.get("ic", sizes.get("c", 0)) * sizes.get("mb", 1)
+    source = float(channels * _extent(sizes, "i"))
+    moved = any("o" + axis in sizes for axis in "dhw")
+    target = float(channels * _extent(sizes, "o")) if moved else source
+    statistics = float(sizes.get("ic", 0))
+    return {
+        "src": source,
+        "data": source,
+        "dst": target,
+        "ws": target,
+        **dict.fromkeys(("stats", "mean", "var", "ss", "scale", "shift"), statistics),
+    }
+
+
+def _lists(
+    call: PrimitiveSignature, counts: list[int], tensors: list[MemoryDescriptor]
+) -> Elements:
+    """Count the elements where a list of sizes stands for each tensor, or one for all."""
+    if len(counts) == 1:
+        return {
+            each.name.removeprefix("diff_"): float(counts[0])
+            for each in tensors
+            if each.name not in _SMALL
+        }
+    if call.primitive == "concat":
+        return {"dst": float(sum(counts)), "src": sum(counts) / len(counts)}
+    if call.primitive == "reduction":
+        return {"src": float(counts[0]), "dst": float(counts[-1])}
+    target = max(counts)
+    amounts = {f"src{index}": float(count) for index, count in enumerate(counts)}
+    return {**amounts, "dst": float(target)}
+
+
+_SMALL = frozenset({"stats", "mean", "var", "ss", "scale", "shift", "wei"})
+
+
+def _bytes(tensors: list[MemoryDescriptor], amounts: Elements) -> float | None:
+    """Add up the traffic; None where a tensor's type or size is not told."""
+    total = 0.0
+    sources = 0
+    names = frozenset(each.name for each in tensors)
+    for each in tensors:
+        name = each.name.removeprefix("diff_")
+        size = ELEMENT_BYTES.get(each.dtype)
+        if name.startswith("src") and f"src{sources}" in amounts:
+            name, sources = f"src{sources}", sources + 1
+        amount = amounts.get(name, amounts.get(_role(name)))
+        if size is None:
+            return None
+        if amount is None:
+            if name in _SMALL:
+                continue
+            return None
+        total += size * amount * _passes(each.name, names)
+    return total or None
+
+
+def _passes(name: str, names: frozenset[str]) -> int:
+    """Return 2 for what is read and written under one name: `data`, or going backward its gradient."""
+    if "dst" in names or "diff_dst" in names:
+        return 1
+    last = next((each for each in ("diff_data", "diff", "data") if each in names), "")
+    return 2 if name == last else 1
+
+
+def _role(name: str) -> str:
+    """Return the plain name of a tensor: src for src_a, wei for weights."""
+    if name.startswith(("src", "data", "diff", "in")):
+        return "src"
+    if name.startswith("out"):
+        return "dst"
+    return {"bias": "bia"}.get(name, name[:3])

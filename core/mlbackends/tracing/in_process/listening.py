@@ -1,0 +1,239 @@
+"""Who listens to the libraries of this process: one place for all sessions, since the process is one.
+
+While anybody listens, lines go to a sink. A thread hands on what the program itself prints as it
+comes, so that nothing of it waits for the end of a session; lines are kept for who asked for them.
+"""
+
+import _thread
+import contextlib
+import os
+import threading
+from typing import Protocol
+
+from mlbackends.model import registry
+from mlbackends.tracing.capture.demultiplexing import Demultiplexer, Separated
+from mlbackends.tracing.capture.recognizing import Recognizer
+from mlbackends.tracing.in_process.mkl_file import OutputFiles
+from mlbackends.tracing.in_process.redirection import Redirected, write_all
+from mlbackends.tracing.in_process.sink import Sink
+from mlbackends.tracing.in_process.stamping import Stamps
+
+_POLL_SECONDS = 0.05
+_SWITCHES = ("MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
+
+
+class Listener(Protocol):
+    """Who wants lines. tracers: whose."""
+
+    tracers: frozenset[str]
+
+    def take(self, lines: list[bytes]) -> None:
+        """Take in lines, of any tracer that somebody listens to; each has the capture's stamp in front.
+
+        Where its end or thread is not known, the stamp has the process alone, and none where even
+        that is not: a process started meanwhile may have printed it.
+        """
+
+
+class _Listening:
+    """From the first listener to the last. All methods are called with the lock held."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        self.problem: OSError | None = None
+        self._sink = Sink()
+        self._stream: Redirected | None = None
+        self._files: OutputFiles | None = None
+        self._stamps = Stamps(self._sink)
+        self._apart = Demultiplexer(())
+        self._is_over = threading.Event()
+        # A program that is started meanwhile prints what its variables ask for.
+        self.is_alone = all(os.environ.get(name, "") in {"", "0", "none"} for name in _SWITCHES)
+        """Whether no other process can have printed a line."""
+
+    def add(self, listener: Listener) -> None:
+        """Begin to hand on lines. Raises OSError where standard output cannot be redirected."""
+        wanted = listener.tracers.union(*(each.tracers for each in self.listeners))
+        if "mkl" in wanted and self._files is None:
+            self._files = OutputFiles()
+            if self._stamps.are_there:
+                self._files.set_standard_output()
+            else:
+                self._files.set(self._sink.path)
+        if self._stream is None and (wanted != {"mkl"} or not self._has_files()):
+            self._stream = Redirected(1, self._sink.open())
+            threading.Thread(target=self._hand_on, daemon=True).start()
+        if self.listeners:
+            self.pull()
+        self.listeners.append(listener)
+        self._begin_anew()
+
+    def remove(self, listener: Listener) -> None:
+        """Hand on what has come, and end if nobody else listens."""
+        self.pull()
+        self.listeners.remove(listener)
+        if self.listeners:
+            self._begin_anew()
+            if self._files and not any("mkl" in each.tracers for each in self.listeners):
+                self._give_back_files()
+            return
+        self.end([listener])
+
+    def end(self, last: list[Listener]) -> None:
+        """Give everything back; the last listeners get what was still buffered."""
+        self._is_over.set()
+        self._give_back_files()
+        self._stamps.end()
+        if self._stream is not None:
+            self._stream.end()
+        self.listeners = last
+        self.pull()
+        self._settle(self._apart.release(at_end=True))
+        self.listeners = []
+        if self._stream is not None:
+            self._stream.close()
+        self._sink.close()
+
+    def leave_to_parent(self, listener: Listener) -> None:
+        """In the child of a fork: give standard output back when its copies of the sessions end."""
+        if listener in self.listeners:
+            self.listeners.remove(listener)
+            if not self.listeners:
+                self._stamps.end()
+                if self._stream is not None:
+                    self._stream.end()
+                    self._stream.close()
+
+    def pull(self) -> None:
+        """Hand on what has come so far."""
+        while piece := self._sink.read():
+            self._settle(self._apart.feed(piece))
+
+    def _has_files(self) -> bool:
+        return self._files is not None and self._files.all_have_one
+
+    def _give_back_files(self) -> None:
+        if self._files is not None:
+            self._files.give_back()
+            self._files.close()
+            self._files = None
+
+    def _begin_anew(self) -> None:
+        """Look for the lines of those who listen now: all others are the program's."""
+        self._settle(self._apart.release())
+        wanted = frozenset().union(*(each.tracers for each in self.listeners))
+        markers = [
+            each
+            for name in sorted(wanted)
+            for each in registry.load("mlbackends.tracing.formats", name).MARKERS
+        ]
+        self._stamps.heed(markers)
+        recognizer = Recognizer(markers)
+
+        def length(line: bytes) -> int:
+            bare = self._stamps.without(line)
+            size = recognizer.length(bare)
+            return len(line) if size == len(bare) else size
+
+        self._apart = Demultiplexer(markers, length)
+
+    def _stamped(self, line: bytes) -> bytes:
+        stamped = self._stamps.moved_to_front(line)
+        if stamped is not None:
+            return stamped
+        is_ours = self.is_alone and not self._stamps.are_there
+        return b"[pid %d] " % os.getpid() + line if is_ours else line
+
+    def _settle(self, separated: Separated) -> None:
+        if separated.lines:
+            lines = [self._stamped(line) for line in separated.lines]
+            for listener in self.listeners:
+                listener.take(lines)
+        text = self._stamps.without(separated.text)
+        if text and self.problem is None:
+            outside = self._stream.outside if self._stream else 1
+            try:
+                if outside is not None:
+                    write_all(outside, text)
+            except OSError as error:
+                self.problem = error
+
+    def _hand_on(self) -> None:
+        """Let the program's own text out as it comes."""
+        is_held = False
+        while not self._is_over.wait(_POLL_SECONDS):
+            with _lock:
+                if self is not _listening or self._is_over.is_set():
+                    return
+                before = self._apart.held
+                self.pull()
+                # What looks like the start of a line may be a prompt that waits for an answer.
+                if before and before == self._apart.held and not self._apart.is_surely_trace:
+                    if is_held:
+                        self._settle(self._apart.release())
+                    is_held = not is_held
+                else:
+                    is_held = False
+
+
+_lock = _thread.RLock()
+_listening: _Listening | None = None
+_inherited: _Listening | None = None
+"""In the child of a fork: its parent's."""
+
+
+def begin(listener: Listener) -> None:
+    """Have a listener get the lines that are printed from now on. Raises OSError."""
+    global _listening  # noqa: PLW0603  there is one process
+    with _lock:
+        is_first = _listening is None
+        if _listening is None:
+            _listening = _Listening()
+        try:
+            _listening.add(listener)
+        except BaseException:
+            if is_first:
+                fresh, _listening = _listening, None
+                fresh.end([])
+            raise
+
+
+def hand_on() -> None:
+    """Give every listener what has come so far."""
+    with _lock:
+        if _listening is not None:
+            _listening.pull()
+
+
+def end(listener: Listener) -> None:
+    """Give a listener the rest. Raises OSError where text could not be written to standard output."""
+    global _listening  # noqa: PLW0603
+    with _lock:
+        listening = _listening
+        if listening is None or listener not in listening.listeners:
+            if _inherited is not None:
+                _inherited.leave_to_parent(listener)
+            return
+        listening.remove(listener)
+        if not listening.listeners:
+            _listening = None
+        problem, listening.problem = listening.problem, None
+    if problem is not None:
+        raise problem
+
+
+def _forget() -> None:
+    """Leave listening to the parent, which gets the child's lines too."""
+    global _lock, _listening, _inherited  # noqa: PLW0603  in a fork's child the lock's holder is gone
+    _lock = _thread.RLock()
+    if _listening is not None:
+        _inherited, _listening = _listening, None
+
+
+def _has_forked() -> None:
+    if _listening is not None:
+        _listening.is_alone = False
+
+
+with contextlib.suppress(AttributeError):
+    os.register_at_fork(after_in_child=_forget, after_in_parent=_has_forked)

@@ -1,0 +1,67 @@
+"""What a trace gives away: each file of findings/ looks for one thing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlbackends.model import registry
+from mlbackends.model.trace import Call, Record
+from mlbackends.model.trace_views import Findings
+from mlbackends.tracing.observing import KINDS, SEVERITIES, Machine, Watch, Whole
+from mlbackends.tracing.repeats import Follower
+
+REGISTRY = "mlbackends.tracing.findings"
+
+
+class Collector:
+    """Asks every finder, or those of these codes. machine: what is known beside the trace.
+
+    Raises UnknownName where there is no such finding.
+    """
+
+    def __init__(self, codes: tuple[str, ...] = (), machine: Machine | None = None) -> None:
+        names = [code.replace("-", "_") for code in codes] or registry.names(REGISTRY)
+        self._watches: dict[str, Watch] = {
+            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine or Machine())
+            for name in names
+        }
+        self._work, self._uncounted, self._notes = (
+            [watch.add for watch in self._watches.values() if kind in watch.WANTS] for kind in KINDS
+        )
+        self._count = 0
+        self._total_ns = 0.0
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        if record.counted:
+            self._count += 1
+            self._total_ns += record.duration_ns or 0.0
+            adders = self._work
+        else:
+            adders = self._uncounted if isinstance(record, Call) else self._notes
+        for add in adders:
+            add(record)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added; see `repeats`."""
+        if record.counted:
+            self._count += count
+            self._total_ns += sum(durations)
+        for watch in self._watches_of(record):
+            watch.add_more(record, count, durations)
+
+    def follow(self, record: Record) -> tuple[Follower, ...]:
+        """Return what takes each later call that is equal to one that was added."""
+        asked = (getattr(watch, "follow", None) for watch in self._watches_of(record))
+        found = (follow(record) for follow in asked if follow is not None)
+        return tuple(each for each in found if each is not None)
+
+    def _watches_of(self, call: Record) -> list[Any]:
+        kind = "work" if call.counted else "uncounted"
+        return [watch for watch in self._watches.values() if kind in watch.WANTS]
+
+    def result(self) -> Findings:
+        """Return what was found, the worst first, and of those alike what takes longest."""
+        whole = Whole(self._count, self._total_ns)
+        found = [finding for watch in self._watches.values() for finding in watch.result(whole)]
+        found.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.total_ns, one.code))
+        return Findings(asked=tuple(self._watches), found=tuple(found))

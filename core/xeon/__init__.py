@@ -1,5 +1,0 @@
-"""Starting programs on the cores of a server: `python -m mlbackends.xeon.run_cpu`."""
-
-from mlbackends.flag_modules import install
-
-install(__name__, "_XeonModule")

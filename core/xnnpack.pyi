@@ -1,7 +1,0 @@
-# Made by man/generate.py from core/flag_table.py and the source beside this file; change those.
-
-from mlbackends.flag_modules import PropModule as PropModule
-
-enabled: bool
-class XNNPACKEngine(PropModule):
-    enabled: bool

@@ -1,0 +1,173 @@
+"""One problem through the library: arrays in, an array out, and nothing copied that lies well."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from mlbackends_kernels.attention_cpu.library import (
+    ELEMENTS,
+    PROBLEM,
+    WORKSPACE,
+    level,
+    library,
+    with_field,
+)
+from mlbackends_kernels.attention_cpu.threads import worth
+from mlbackends_kernels.tensors import interchange
+from mlbackends_kernels.tensors.arithmetic import numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mlbackends.model.problem import AttentionProblem
+
+#: After so long Python gets to look at signals.
+_MILLISECONDS = 50
+
+#: Of a seed, the lower 64 bits count.
+SEEDS = (1 << 64) - 1
+
+
+def attend(
+    problem: AttentionProblem,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    logsumexp: bool = False,
+) -> tuple[Any, Any]:
+    """Return attention, and if asked the logarithm of the sum of each row's exponentials (..., H, L).
+
+    Takes anybody's tensors; the first result is of the query's kind, the second an array (float64 for
+    float64, else float32), 0 for a row that sees no key; None where it is not asked for. Raises
+    NotBuilt and MemoryError.
+    """
+    np = numpy()
+    arrays = tuple(aligned(interchange.as_array(each)) for each in (query, key, value))
+    seen = None if mask is None else aligned(interchange.as_array(mask))
+    out = room(arrays[0], problem.output_shape)
+    wide = "float64" if problem.dtype == "float64" else "float32"
+    sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
+    columns = None if sums is None else sums[..., None]
+    for before, parts in parts_of_four((*arrays, seen, out, columns), problem.leading_shape):
+        _call(problem, before, parts)
+    return interchange.like(query, out), sums
+
+
+def aligned(array: Any) -> Any:
+    """Return the array, or a copy where its elements lie across their own size."""
+    size = array.itemsize
+    if array.flags.aligned and not any(stride % size for stride in array.strides):
+        return array
+    return array.copy()
+
+
+def room(like: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of a shape, laid out as another: (B, H, L, E) or (B, L, H, E) in memory."""
+    np = numpy()
+    if len(shape) > 2 and like.ndim == len(shape) and 0 < like.strides[-3] < like.strides[-2]:
+        swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
+        return np.empty(swapped, like.dtype).swapaxes(-2, -3)
+    return np.empty(shape, like.dtype)
+
+
+def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
+    """Yield how many batches come before, and arrays of the same order with at most four dimensions.
+
+    leading: what the arrays, some of which may be None, lie or are broadcast in before their last
+    two dimensions.
+    """
+
+    def part(array: Any, index: int) -> Any:
+        if array is None or array.ndim < len(leading) + 2:
+            return array
+        return array[index if array.shape[0] > 1 else 0]
+
+    if len(leading) <= 2:
+        yield 0, tuple(arrays)
+        return
+    each = prod(leading[1:-1])
+    for index in range(leading[0]):
+        inner = [part(array, index) for array in arrays]
+        for before, found in parts_of_four(inner, leading[1:]):
+            yield index * each + before, found
+
+
+def _call(problem: AttentionProblem, before: int, arrays: tuple[Any, ...]) -> None:
+    query, key, value, mask, out, logsumexp = arrays
+    if not out.size:
+        return
+    batch_and_heads = prod(out.shape[:-2])
+    operations = 2 * batch_and_heads * out.shape[-2] * key.shape[-2]
+    moved = (key.size + value.size) * out.itemsize
+    threads = worth(operations * (key.shape[-1] + out.shape[-1]), moved)
+    compute(packer(problem, (query, key, value, mask, out, logsumexp), before, threads)(0))
+
+
+def compute(asked: bytes) -> None:
+    """Compute a packed problem in the workspace that it needs."""
+    functions = library()
+    if needed := functions.mlbackends_attention_workspace(asked):
+        workspace = numpy().empty(needed, "uint8")
+        asked = with_field(asked, WORKSPACE, workspace.ctypes.data)
+    through(functions.mlbackends_attention_forward, asked)
+
+
+def through(function: Any, asked: bytes) -> None:
+    """Call the library until all is computed; Python handles signals in between."""
+    reached = function(asked, 0, _MILLISECONDS)
+    while reached >= 0:
+        reached = function(asked, reached, _MILLISECONDS)
+    if reached != -1:
+        raise MemoryError("attention needs under 1 MB for each thread, and there is none")
+
+
+def packer(
+    problem: AttentionProblem, arrays: tuple[Any, ...], before: int, threads: int
+) -> Callable[[int], bytes]:
+    """Return what packs a problem, given the address of its workspace.
+
+    arrays: query, key, value, mask, output and log-sum-exp, of at most four dimensions; there may be no
+    mask and no log-sum-exp. before: the batches before these.
+    """
+    query, key, value, mask, out, logsumexp = arrays
+    rows, keys, width, value_width = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
+    batch = out.shape[-4] if out.ndim > 3 else 1
+    heads = out.shape[-3] if out.ndim > 2 else 1
+    scale = problem.scale
+    if scale is None:
+        scale = (width or 1) ** -0.5
+    offset = keys - rows if problem.lower_right else 0
+
+    def packed(workspace: int) -> bytes:
+        return PROBLEM.pack(
+            *(query.ctypes.data, key.ctypes.data, value.ctypes.data),
+            0 if mask is None else mask.ctypes.data,
+            *(out.ctypes.data, 0 if logsumexp is None else logsumexp.ctypes.data, workspace),
+            *(batch, heads, rows, keys, width, value_width),
+            *(_group(key, heads), _group(value, heads)),
+            *(*strides(query, 3), *strides(key, 3), *strides(value, 3), *strides(out, 3)),
+            *((0, 0, 0, 0) if mask is None else strides(mask, 4)),
+            *(offset, scale, problem.dropout, (problem.seed or 0) & SEEDS, before),
+            ELEMENTS[problem.dtype],
+            0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
+            *(int(problem.is_causal), level(), threads),
+        )
+
+    return packed
+
+
+def _group(array: Any, heads: int) -> int:
+    """Return how many heads of the query share one of key or value."""
+    return heads // array.shape[-3] if array.ndim > 2 else heads
+
+
+def strides(array: Any, count: int) -> list[int]:
+    """Return strides in elements of batch, heads and rows, for a mask also of keys; 0 to broadcast."""
+    size, ndim = array.itemsize, array.ndim
+    return [
+        0 if ndim < 4 - place or array.shape[place - 4] == 1 else array.strides[place - 4] // size
+        for place in range(count)
+    ]

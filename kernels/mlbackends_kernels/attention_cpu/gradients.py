@@ -1,0 +1,143 @@
+"""The gradients of one problem through the library."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from mlbackends_kernels.attention_cpu.forward import (
+    aligned,
+    packer,
+    parts_of_four,
+    room,
+    strides,
+    through,
+)
+from mlbackends_kernels.attention_cpu.library import (
+    GRADIENTS,
+    REFINED,
+    WORKSPACE,
+    library,
+    with_field,
+)
+from mlbackends_kernels.attention_cpu.threads import worth
+from mlbackends_kernels.attention_math.backward import summed
+from mlbackends_kernels.tensors import interchange
+from mlbackends_kernels.tensors.arithmetic import numpy
+
+if TYPE_CHECKING:
+    from mlbackends.model.problem import AttentionProblem
+
+#: The largest log-sum-exp whose last place, in float32, is fine enough for weights of this element type;
+#: above, weights are computed an additional time.
+FINE = {"float64": 12.0, "float32": 12.0, "float16": 256.0, "bfloat16": 2048.0}
+
+
+def differentiate(
+    problem: AttentionProblem,
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    out: Any,
+    logsumexp: Any,
+) -> tuple[Any, Any, Any, Any]:
+    """Return arrays: the gradients of query, key, value and mask, each of its shape and element type.
+
+    Takes anybody's tensors. The last one is None where the mask requires no gradient. Raises NotBuilt and
+    MemoryError.
+    """
+    np = numpy()
+    arrays = [aligned(interchange.as_array(each)) for each in (query, key, value)]
+    seen = None if mask is None else aligned(interchange.as_array(mask))
+    results = [_along_rows(aligned(interchange.as_array(each))) for each in (grad_out, out)]
+    sums = np.ascontiguousarray(interchange.as_array(logsumexp))
+    leading, shapes = problem.leading_shape, [each.shape for each in arrays]
+    full = [(*leading, *shapes[0][-2:]), *(_shared(leading, shape) for shape in shapes[1:])]
+    found = [room(array, shape) for array, shape in zip(arrays, full, strict=True)]
+    for_mask = _room_for_mask(problem, leading)
+    if not prod((*leading, problem.query_length, problem.key_length)):
+        for each in found:
+            each[...] = 0
+    else:
+        together = (*arrays, seen, *results, sums[..., None], *found, for_mask)
+        for before, parts in parts_of_four(together, leading):
+            _call(problem, before, parts)
+    for place, (each, shape) in enumerate(zip(found, shapes, strict=True)):
+        if each.shape != shape:
+            found[place] = _of(problem.dtype, summed(_widened(problem.dtype, each), shape))
+    if problem.mask is not None and for_mask is not None:
+        for_mask = _of(problem.mask.dtype, summed(for_mask, problem.mask.shape))
+    return (*found, for_mask)
+
+
+def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> None:
+    query, key, value, mask, grad_out, out, logsumexp, *found = parts
+    for_query, for_key, for_value, for_mask = found
+    rows, keys = out.shape[-2], key.shape[-2]
+    operations = 4 * prod(out.shape[:-2]) * rows * keys * (key.shape[-1] + out.shape[-1])
+    threads = worth(operations, 2 * (key.size + value.size) * out.itemsize)
+    packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)(0)
+    gradients = GRADIENTS.pack(
+        *(each.ctypes.data for each in (grad_out, for_query, for_key, for_value)),
+        *(0 if for_mask is None else for_mask.ctypes.data, 0),
+        *(*strides(grad_out, 3), *strides(for_query, 3), *strides(for_key, 3)),
+        *(*strides(for_value, 3), *((0,) * 4 if for_mask is None else strides(for_mask, 4))),
+    )
+    coarse_rows = logsumexp.size if _coarse(problem, logsumexp) else 0
+    compute(packed + gradients, coarse_rows, logsumexp.dtype.name)
+
+
+def compute(asked: bytes, coarse_rows: int, wide: str) -> None:
+    """Compute packed gradients in the workspace that they need.
+
+    coarse_rows: how many rows there are if the log-sum-exp of one is coarse, else 0. wide: its type.
+    """
+    np, functions = numpy(), library()
+    workspace = np.empty(functions.mlbackends_attention_gradients_workspace(asked), "uint8")
+    asked = with_field(asked, WORKSPACE, workspace.ctypes.data)
+    if coarse_rows:
+        refined = np.empty((3, coarse_rows), wide)
+        asked = with_field(asked, REFINED, refined.ctypes.data)
+        through(functions.mlbackends_attention_refine, asked)
+    through(functions.mlbackends_attention_backward, asked)
+
+
+def _coarse(problem: AttentionProblem, logsumexp: Any) -> bool:
+    """Tell whether a log-sum-exp is so large that it tells the weights of its row no better than roughly."""
+    np = numpy()
+    largest = np.abs(logsumexp, where=np.isfinite(logsumexp), out=np.zeros_like(logsumexp)).max()
+    return bool(largest > FINE[problem.dtype])
+
+
+def _along_rows(array: Any) -> Any:
+    """Return the array, or a copy where the elements of a row do not follow each other."""
+    if array.shape[-1] < 2 or array.strides[-1] == array.itemsize:
+        return array
+    return array.copy()
+
+
+def _shared(leading: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape in which the library gives the gradient of key or value: one for each batch."""
+    if not leading:
+        return shape[-2:]
+    return (*leading[:-1], shape[-3] if len(shape) > 2 else 1, *shape[-2:])
+
+
+def _room_for_mask(problem: AttentionProblem, leading: tuple[int, ...]) -> Any:
+    mask = problem.mask
+    if mask is None or not mask.requires_grad or mask.dtype == "bool":
+        return None
+    before = leading[:-2]
+    own = (1,) * (4 - len(mask.shape)) + mask.shape[-4:]
+    wide = "float64" if problem.dtype == "float64" else "float32"
+    return numpy().zeros((*before, *own), wide)
+
+
+def _widened(dtype: str, array: Any) -> Any:
+    return interchange.widened(array, dtype, "float64" if dtype == "float64" else "float32")
+
+
+def _of(dtype: str, array: Any) -> Any:
+    return interchange.narrowed(array, dtype)

@@ -1,0 +1,70 @@
+"""How many threads attention on the CPU uses: as many as the process may, and as the work is worth.
+
+The least counts of: the CPUs of the affinity mask, the whole CPUs of the control group's quota,
+OMP_NUM_THREADS, what `set_num_threads` said, and torch.set_num_threads where torch is in the process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from math import inf
+from typing import Any
+
+#: Below so much a thread, waking another one costs more than it brings.
+_OPERATIONS_EACH = 8_000_000
+_BYTES_EACH = 1 << 20
+
+_wanted: int | None = None
+
+
+def set_num_threads(count: int) -> None:
+    """Use at most so many threads for attention on the CPU, in the whole process.
+
+    Raises RuntimeError for less than one, and as torch does for what is no int.
+    """
+    global _wanted  # noqa: PLW0603  a switch of the whole process, as in torch
+    given: object = count
+    if not isinstance(given, int) or isinstance(given, bool):
+        said = f"set_num_threads expects an int, but got {type(count).__name__}"
+        raise RuntimeError(said)  # noqa: TRY004  torch's type
+    if count < 1:
+        raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
+    _wanted = count
+
+
+def get_num_threads() -> int:
+    """Return how many threads a large problem of attention on the CPU gets now."""
+    limits = [_affinity(), _quota()]
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if asked.isascii() and asked.isdigit():
+        limits.append(int(asked[:9]))
+    if _wanted is not None:
+        limits.append(_wanted)
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "get_num_threads"):
+        limits.append(torch.get_num_threads())
+    return max(1, min(limits))
+
+
+def worth(operations: int, moved_bytes: int) -> int:
+    """Return how many threads work of a size is worth."""
+    most = max(operations // _OPERATIONS_EACH, moved_bytes // _BYTES_EACH)
+    return 1 if most < 2 else min(most, get_num_threads())
+
+
+def _affinity() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def _quota() -> int:
+    """Return the whole CPUs of the quota; part of one more would only be waited for."""
+    from mlbackends.host.host import Host
+    from mlbackends.host.system.cgroup_limits import cpu_quota
+
+    found = cpu_quota(Host("/"))
+    return sys.maxsize if found is None or found.value == inf else max(1, int(found.value))

@@ -1,0 +1,118 @@
+"""The scores of some rows of a problem: what forward and backward pass have in common."""
+
+from typing import Any
+
+from mlbackends.model.problem import REDUCED, AttentionProblem
+from mlbackends_kernels.tensors import dropping, interchange
+from mlbackends_kernels.tensors.arithmetic import numpy
+
+#: Scores that are held at once; above, rows of the query are taken in turn.
+SCORES_AT_ONCE = 1 << 22
+
+
+class Rows:
+    """A problem with its arrays in the type of its arithmetic.
+
+    query (..., H, L, E) and key (..., H, S, E) carry half of the scale each, query_scale and key_scale:
+    a product of large numbers then overflows later, as in torch. value is (..., H, S, Ev). Where heads
+    are grouped, those of key and value stand repeated. What `keep` returns is what is computed with.
+    """
+
+    def __init__(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any
+    ) -> None:
+        """Take arrays as `interchange.as_array` gives them."""
+        np, dtype = numpy(), problem.dtype
+        self.problem, self.mask = problem, mask
+        self.inner = inner_type(problem)
+        half, sign = _scale(problem)
+        self.query_scale = np.asarray(half * sign, self.inner)
+        self.key_scale = np.asarray(half, self.inner)
+        query, key, value = (
+            interchange.widened(array, dtype, self.inner) for array in (query, key, value)
+        )
+        with np.errstate(all="ignore"):
+            self.query = self.keep(query * self.query_scale)
+            self.key = self.keep(_repeated(problem, key) * self.key_scale)
+        self.value = _repeated(problem, value)
+
+    def keep(self, array: Any) -> Any:
+        """Return an intermediate as it goes on: itself, or rounded to the 16-bit type if allowed."""
+        dtype = self.problem.inner_dtype
+        if dtype not in REDUCED:
+            return array
+        return interchange.widened(interchange.narrowed(array, dtype), dtype, "float32")
+
+    def blocks(self) -> list[slice]:
+        """Return rows of the query that are computed together."""
+        problem = self.problem
+        width = problem.key_length
+        for size in problem.leading_shape:
+            width *= size
+        step = max(1, SCORES_AT_ONCE // max(width, 1))
+        return [slice(start, start + step) for start in range(0, problem.query_length, step)]
+
+    def scores(self, rows: slice) -> Any:
+        """Return the scores of some rows, -inf where a key is not seen, with the mask added."""
+        np, problem = numpy(), self.problem
+        scores = self.keep(self.query[..., rows, :] @ np.swapaxes(self.key, -1, -2))
+        if problem.is_causal:
+            offset = problem.key_length - problem.query_length if problem.lower_right else 0
+            row = np.arange(problem.query_length)[rows, None]
+            seen = np.arange(problem.key_length) <= row + offset
+            return np.where(seen, scores, -np.inf)
+        if self.mask is None:
+            return scores
+        assert problem.mask is not None
+        part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
+        if problem.mask.dtype == "bool":
+            return np.where(part, scores, -np.inf)
+        return scores + interchange.widened(part, problem.mask.dtype, scores.dtype)
+
+    def dropped(self, weights: Any, rows: slice) -> Any:
+        """Return the weights of some rows with some dropped, the rest enlarged so that their mean stays."""
+        problem = self.problem
+        if not problem.dropout:
+            return weights
+        if problem.dropout == 1:
+            return numpy().zeros_like(weights)
+        assert problem.seed is not None
+        taken = range(*rows.indices(problem.query_length))
+        leading = problem.output_shape[:-2]
+        kept = dropping.kept(problem.seed, problem.dropout, leading, taken, problem.key_length)
+        return weights * kept / (1 - problem.dropout)
+
+
+def softmax(scores: Any) -> tuple[Any, Any]:
+    """Return the weights of each row, and the logarithm of the sum of its exponentials (..., rows).
+
+    The logarithm is in float64. Both are 0 where every score is -inf, NaN where one is.
+    """
+    np = numpy()
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    blind = largest == -np.inf
+    weights = np.exp(scores - np.where(blind, 0, largest))
+    total = weights.sum(axis=-1, keepdims=True)
+    logsumexp = np.where(blind, 0, largest.astype("float64") + np.log(total))
+    return np.where(blind, 0, weights / total), logsumexp[..., 0]
+
+
+def inner_type(problem: AttentionProblem) -> str:
+    """Return the type of the arithmetic: numpy sums 16-bit numbers poorly, so those are rounded after."""
+    wanted = problem.inner_dtype or problem.dtype
+    return "float32" if wanted in REDUCED else wanted
+
+
+def _repeated(problem: AttentionProblem, array: Any) -> Any:
+    """Return key or value with a head for each head of the query, where heads are grouped."""
+    if not problem.enable_gqa or array.shape[-3] == problem.heads:
+        return array
+    return array.repeat(problem.heads // array.shape[-3], axis=-3)
+
+
+def _scale(problem: AttentionProblem) -> tuple[float, float]:
+    """Return the square root of the scale's size, and its sign."""
+    scale = problem.scale
+    if scale is None:
+        return (problem.head_dim or 1) ** -0.25, 1.0
+    return abs(scale) ** 0.5, -1.0 if scale < 0 else 1.0

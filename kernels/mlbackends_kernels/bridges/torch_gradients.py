@@ -1,0 +1,176 @@
+"""Our attention in torch's graph of gradients: the backward pass is that of the backend that computed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from msgspec.structs import replace
+
+from mlbackends.sdpa.describe import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlbackends.model.problem import AttentionProblem
+    from mlbackends.sdpa.backend import AttentionBackend, Prepared
+
+
+def attended(
+    backend: AttentionBackend,
+    problem: AttentionProblem,
+    *tensors: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention with a gradient, and each row's logarithm without one.
+
+    tensors: query, key, value and mask. Raises RuntimeError for a query that is none of torch's, for
+    then the result is none either. A backward pass drops the weights that were dropped here.
+    """
+    tensors = tuple(map(_torch_s, _queried(*tensors)))
+    if 0 < problem.dropout < 1 and problem.seed is None:
+        from mlbackends_kernels.tensors.interchange import drawn_seed
+
+        problem = replace(problem, seed=drawn_seed(tensors[0]))
+
+    def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
+        return backend.run_backward(problem, grad_out, *saved)
+
+    found = list(backend.run_with_logsumexp(problem, *tensors))
+    return Attention.apply(found, differentiate, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+def prepared(
+    backend: AttentionBackend,
+    problem: AttentionProblem,
+    return_logsumexp: bool,
+    *example: Any,
+) -> Prepared | None:
+    """Return what computes calls like one, and joins them to torch's graph; None where it is not known.
+
+    example: query, key, value, mask, out and logsumexp of that call. See `AttentionBackend.prepared`.
+    """
+    forward = backend.prepared(problem, *example)
+    backward = backend.prepared_backward(problem, *example)
+    if forward is None or backward is None:
+        return None
+    draws = 0 < problem.dropout < 1
+
+    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
+        def drawn() -> int:
+            nonlocal seed
+            from mlbackends_kernels.tensors.interchange import drawn_seed
+
+            seed = drawn_seed(query)
+            return seed
+
+        def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
+            found: tuple[Any, ...] | None = backward(grad_out, *saved, seed)
+            if found is None:
+                specs = _described(*saved[:4])
+                asked = replace(problem, seed=seed, **specs)
+                found = backend.run_backward(asked, grad_out, *saved)
+            return found
+
+        found = forward(query, key, value, mask, drawn if draws and seed is None else seed)
+        if found is None:
+            return None
+        out, logsumexp = Attention.apply(list(found), differentiate, query, key, value, mask)  # type: ignore[no-untyped-call,unused-ignore]
+        return (out, logsumexp) if return_logsumexp else out
+
+    return call
+
+
+def _described(query: Any, key: Any, value: Any, mask: Any) -> dict[str, Any]:
+    named = {"query": query, "key": key, "value": value, "mask": mask}
+    return {name: None if each is None else describe(each) for name, each in named.items()}
+
+
+def connected(zeros: torch.Tensor, *tensors: Any) -> torch.Tensor:
+    """Return the result of an empty problem as one of its tensors, to which it gives zeros."""
+    return _Empty.apply([zeros], *map(_torch_s, _queried(*tensors)))  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+
+def _queried(query: Any, *others: Any) -> tuple[Any, ...]:
+    if isinstance(query, torch.Tensor):
+        return query, *others
+    raise RuntimeError(
+        f"a result is of the kind of query, {type(query).__qualname__}, which carries no gradient of the"
+        " others: give query as a torch tensor, or call it under torch.no_grad()"
+    )
+
+
+def _torch_s(tensor: Any) -> Any:
+    """Return a tensor of another kind as one of torch's, which can be saved for a backward pass."""
+    if tensor is None or isinstance(tensor, torch.Tensor):
+        return tensor
+    from mlbackends_kernels.tensors.interchange import as_array, like
+
+    array = as_array(tensor)
+    writable = array if array.flags.writeable else array.copy()  # torch knows no other memory
+    return like(torch.empty(0), writable, describe(tensor).dtype)
+
+
+class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    """Joins what was computed to the tensors that it was computed from: query, key, value and mask."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, found: list[Any], differentiate: Callable[..., tuple[Any, ...]], *tensors: Any
+    ) -> tuple[Any, Any]:
+        """Return the result and each row's logarithm, which stand in a list so that they are no inputs.
+
+        differentiate: takes the gradient of the result, the tensors, the result and the logarithms, and
+        returns a gradient for each of the tensors.
+        """
+        out, logsumexp = found
+        found.clear()
+        ctx.differentiate = differentiate
+        ctx.save_for_backward(*tensors, out, logsumexp)
+        ctx.mark_non_differentiable(logsumexp)
+        return out, logsumexp
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Any, _: Any) -> tuple[Any, ...]:
+        """Return the gradients of what requires one."""
+        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        with torch.no_grad():
+            found = ctx.differentiate(grad_out, *saved)
+        places = [place for place, wanted in enumerate(needed) if wanted]
+        given = [found[place] for place in places]
+        if (
+            torch.is_grad_enabled()
+        ):  # torch.autograd.Function.once_differentiable asks grad_out alone
+            given = _Last.apply(given, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]
+        back: list[Any] = [None] * len(needed)
+        for place, each in zip(places, given, strict=True):
+            back[place] = each
+        return None, None, *back
+
+
+class _Last(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    """Gradients that cannot be differentiated: whoever tries is told so."""
+
+    @staticmethod
+    def forward(ctx: Any, found: list[Any], *tensors: Any) -> tuple[Any, ...]:
+        del ctx, tensors
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        del ctx, gradients
+        raise RuntimeError(
+            "scaled_dot_product_attention() was differentiated once already, and its gradients have"
+            " no gradients of their own: leave create_graph away, or let torch compute it"
+        )
+
+
+class _Empty(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    @staticmethod
+    def forward(ctx: Any, found: list[Any], *tensors: Any) -> Any:
+        ctx.save_for_backward(*tensors)
+        return found.pop()
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> tuple[Any, ...]:
+        wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True)
+        return None, *(torch.zeros_like(each) if needed else None for each, needed in wanted)

@@ -1,0 +1,71 @@
+"""flash_triton: flash attention on NVIDIA GPUs, written in Triton and compiled at its first use.
+
+It has been run by Triton's interpreter against float64, and compiled for sm80 to sm120; it has not run on
+a GPU yet. Triton is not a dependency: without it, that is the reason why this cannot run here.
+"""
+
+from typing import Any
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.constraints import (
+    capability_between,
+    dtype_in,
+    head_dim_at_most,
+    last_dim_contiguous,
+    no_dropout,
+    on_device,
+    rank_is,
+)
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+
+class FlashTriton(AttentionBackend):
+    """One pass over the keys with an online softmax in float32; no score is ever stored.
+
+    Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
+             may be 1 where the others' are not. A mask of booleans or numbers broadcasts to (B, H, L, S).
+    Numbers: products of 16-bit elements are summed in float32; float32 is multiplied in full, or as
+             TF32 where cuda.matmul.fp32_precision says so. A row that sees no key is 0.
+    Source:  Dao 2023, FlashAttention-2, algorithm 1.
+    """
+
+    name, answers_to, rank = "flash_triton", SDPBackend.FLASH_ATTENTION, 10
+    dsl = "triton"
+    constraints = (
+        on_device("cuda"),
+        capability_between((8, 0), (12, 1)),
+        rank_is(4),
+        dtype_in("float16", "bfloat16", "float32"),
+        head_dim_at_most(256),
+        last_dim_contiguous(),
+        no_dropout(),
+    )
+    takes = frozenset({"lower_right"})
+    tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        """Return what Triton lacks to launch here."""
+        from mlbackends_kernels.triton.presence import missing_parts
+
+        return missing_parts()
+
+    def run(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> Any:
+        """Compute it. Raises NoBackend where a constraint is not met or Triton is not there."""
+        self.require(problem)
+        self.require_parts()
+        from mlbackends_kernels.triton.attention import attend
+
+        return attend(problem, query, key, value, mask)[0]
+
+    def require_parts(self) -> None:
+        """Raise NoBackend, with the reasons, where it cannot run here."""
+        from mlbackends.model.errors import NoBackend
+
+        reasons = self.missing_parts()
+        if reasons:
+            said = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot run here: {said}", reasons, reasons[0].hint)

@@ -1,0 +1,108 @@
+"""The plain formula, exact and slow: every shape that attention has a meaning for, in numpy.
+
+What every other backend is measured by, and what runs where no other can.
+"""
+
+import importlib.util
+import sys
+from typing import Any
+
+from msgspec.structs import replace
+
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa.backend import AttentionBackend, Gradients
+from mlbackends.sdpa.constraints import dtype_in, on_device
+from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends_kernels.attention_math.backward import gradients
+from mlbackends_kernels.attention_math.forward import attend
+from mlbackends_kernels.tensors import interchange
+from mlbackends_kernels.tensors.arithmetic import INSTALL
+
+
+class Math(AttentionBackend):
+    """softmax(query @ transposed(key) * scale + mask) @ value, a block of rows at a time.
+
+    Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
+             last two broadcasts. Returns (..., H, L, Ev).
+    Numbers: 16-bit elements are computed in float32 and rounded once, unless the problem says
+             otherwise. A row that sees no key is 0. Tensors of a GPU are copied to the CPU and back;
+             those of torch's meta device have no values, and neither has the result.
+    """
+
+    name, answers_to, rank = "math", SDPBackend.MATH, 0
+    constraints = (
+        on_device("cpu", "cuda", "rocm", "mps", "xpu", "meta"),
+        dtype_in("float16", "bfloat16", "float32", "float64"),
+    )
+    takes = frozenset({"float64_inside", "gradient", "logsumexp", "lower_right"})
+    tolerance = {"float16": 1.0, "bfloat16": 1.0, "float32": 1.0, "float64": 1.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        """Return that numpy is not installed, if so."""
+        if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
+            return ()
+        said = "it computes with numpy, and numpy is not installed"
+        return (Reason("missing-part", said, INSTALL),)
+
+    def run(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> Any:
+        """Compute it. Raises NoBackend where a constraint is not met."""
+        return self.run_with_logsumexp(problem, query, key, value, mask)[0]
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Compute it, and the logarithm of the sum of each row's exponentials."""
+        self.require(problem)
+        wide = "float64" if problem.dtype == "float64" else "float32"
+        if problem.platform == "meta":
+            zeros, shape = interchange.zeros_like, problem.output_shape
+            return zeros(query, shape), zeros(query, shape[:-1], wide)
+        if 0 < problem.dropout < 1 and problem.seed is None:
+            problem = replace(problem, seed=interchange.drawn_seed(query))
+        out, logsumexp = attend(problem, *map(_array, (query, key, value, mask)))
+        narrowed, like = interchange.narrowed, interchange.like
+        return (
+            like(query, narrowed(out, problem.dtype)),
+            like(query, narrowed(logsumexp, wide), wide),
+        )
+
+    def run_backward(
+        self,
+        problem: AttentionProblem,
+        grad_out: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+    ) -> Gradients:
+        """Return the gradients. Where float64 is asked for inside, out and logsumexp do not matter."""
+        self.require(problem)
+        tensors = (query, key, value, mask)
+        specs = (problem.query, problem.key, problem.value, problem.mask)
+        if problem.platform == "meta":
+            if not (problem.mask and problem.mask.requires_grad):
+                tensors = (query, key, value, None)
+            return Gradients(*(each if each is None else _empty(each) for each in tensors))
+        arrays = map(_array, (grad_out, *tensors, out, logsumexp))
+        found = gradients(problem, *arrays)
+        return Gradients(
+            *(
+                None
+                if each is None or spec is None
+                else interchange.like(tensor, interchange.narrowed(each, spec.dtype))
+                for tensor, each, spec in zip(tensors, found, specs, strict=True)
+            )
+        )
+
+
+def _array(tensor: Any) -> Any:
+    return None if tensor is None else interchange.as_array(tensor)
+
+
+def _empty(tensor: Any) -> Any:
+    return interchange.zeros_like(tensor, tuple(tensor.shape))

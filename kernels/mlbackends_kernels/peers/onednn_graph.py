@@ -1,0 +1,41 @@
+"""onednn_graph: the fused attention of oneDNN's Graph API on the CPU."""
+
+from mlbackends.sdpa.constraints import (
+    dtype_in,
+    equal_batch,
+    grouped_heads,
+    no_dropout,
+    no_float64_inside,
+    non_empty,
+    not_nested,
+    on_device,
+    rank_is,
+)
+from mlbackends.sdpa.verify.peer import Peer
+from mlbackends_kernels.checking.places import program
+
+PEER = Peer(
+    name="onednn_graph",
+    summary="the fused attention of oneDNN's Graph API on the CPU",
+    # As torch has it on Intel's GPUs, where the same graph answers for this kind.
+    answers_to="OVERRIDEABLE",
+    probe="onednn",
+    constraints=(
+        on_device("cpu"),
+        dtype_in("float32", "bfloat16", "float16"),
+        rank_is(),
+        equal_batch(),
+        grouped_heads(),
+        non_empty(),
+        no_dropout(),
+        no_float64_inside(),
+        not_nested(),
+    ),
+    program=program("onednn_program"),
+    function="dnnl_graph_compiled_partition_execute",
+    prefers=("cpu_runtime", "openmp"),
+    install=(
+        "build oneDNN 3.8 or newer with ONEDNN_CPU_RUNTIME=OMP and name its folder by DNNLROOT,"
+        " or pip install paddlepaddle, which brings one"
+    ),
+)

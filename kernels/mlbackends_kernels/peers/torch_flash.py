@@ -1,0 +1,19 @@
+"""torch_flash: PyTorch's own flash attention on the CPU."""
+
+from mlbackends.sdpa.constraints import no_float64_inside, no_lower_right
+from mlbackends.sdpa.rules import cpu
+from mlbackends.sdpa.rules.environment import NEWEST
+from mlbackends.sdpa.verify.peer import Peer
+from mlbackends_kernels.checking.places import program
+
+PEER = Peer(
+    name="torch_flash",
+    summary="PyTorch's own flash attention on the CPU",
+    answers_to="FLASH_ATTENTION",
+    probe="torch",
+    constraints=(*cpu.flash(NEWEST), no_lower_right(), no_float64_inside()),
+    program=program("torch_program"),
+    arguments=("FLASH_ATTENTION",),
+    install="pip install torch",
+    gradient=True,
+)

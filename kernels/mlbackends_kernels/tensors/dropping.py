@@ -1,0 +1,61 @@
+"""Which weights dropout keeps: the same ones for every backend, however it cuts its work.
+
+The weight of row i and key j in head h of batch b (the dimensions before the heads, counted through)
+is kept where word j % 4 of Philox4x32-10, whose key is the seed and whose counter is (j // 4, i, h, b),
+is at least the probability times 2**32, rounded down.
+Source: Salmon and others 2011, Parallel Random Numbers: As Easy as 1, 2, 3.
+"""
+
+from typing import Any
+
+from mlbackends_kernels.tensors.arithmetic import numpy
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_WORD = 0xFFFFFFFF
+
+
+def kept(seed: int, probability: float, leading: tuple[int, ...], rows: range, keys: int) -> Any:
+    """Return which weights are kept, (*leading, rows, keys) of bool.
+
+    leading: the dimensions before the rows, that of the heads last; () for one head. seed: its lower
+    64 bits count.
+    """
+    np = numpy()
+    heads = leading[-1] if leading else 1
+    batches = int(np.prod(leading[:-1], dtype=np.int64))
+    shape = (batches, heads, len(rows), (keys + 3) // 4)
+    counted = (
+        np.arange(shape[3]),
+        np.arange(rows.start, rows.stop)[:, None],
+        np.arange(heads)[:, None, None],
+        np.arange(batches)[:, None, None, None],
+    )
+    words = philox(seed, *(np.broadcast_to(each, shape).astype(np.uint64) for each in counted))
+    dealt = np.stack(words, axis=-1).reshape(*shape[:3], 4 * shape[3])[..., :keys]
+    found = dealt >= threshold(probability)
+    return found.reshape(*leading, len(rows), keys)
+
+
+def threshold(probability: float) -> int:
+    """Return the least word that is kept; 2**32 where none is."""
+    return int(probability * 4294967296.0)
+
+
+def philox(seed: int, *counter: Any) -> tuple[Any, ...]:
+    """Return the four words for arrays of counters, each uint64 and below 2**32."""
+    np = numpy()
+    word, wide = np.uint64(_WORD), np.uint64(32)
+    a, b, c, d = counter
+    low, high = seed & _WORD, seed >> 32 & _WORD
+    for _ in range(_ROUNDS):
+        first, second = a * np.uint64(_MULTIPLIERS[0]), c * np.uint64(_MULTIPLIERS[1])
+        a, b, c, d = (
+            (second >> wide) ^ b ^ np.uint64(low),
+            second & word,
+            (first >> wide) ^ d ^ np.uint64(high),
+            first & word,
+        )
+        low, high = (low + _STEPS[0]) & _WORD, (high + _STEPS[1]) & _WORD
+    return a, b, c, d

@@ -1,0 +1,193 @@
+"""What a kernel is launched with: its grid, its arguments and how it is compiled. No Triton in here.
+
+`launch` hands it to Triton's own launcher, on torch's current stream for tensors of torch, else on the
+legacy default stream, which the rest of our device code uses.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from mlbackends_kernels.triton.operands import Operand, is_torch
+from mlbackends_kernels.triton.tiles import (
+    Tile,
+    attention_tile,
+    block_of,
+    product_depth,
+    product_tile,
+)
+
+_GROUP = 8  # blocks of rows that share columns in the cache
+
+
+class Launch(NamedTuple):
+    """arguments: by the kernel's names. constants: those of them that it is compiled for."""
+
+    grid: tuple[int]
+    arguments: dict[str, Any]
+    constants: dict[str, Any]
+    tile: Tile
+
+    @property
+    def options(self) -> dict[str, int | bool]:
+        """What else the compiler is told. Triton 3.9 warns where nothing says whether it may fuse."""
+        tile = self.tile
+        return {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True}
+
+
+def attention(
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    mask: Operand | None,
+    output: Operand,
+    logsumexp: Operand | None,
+    *,
+    scale: float,
+    causal: bool,
+    lower_right: bool,
+    precision: str,
+    capability: tuple[int, int],
+) -> Launch:
+    """Return the launch of flash_forward.
+
+    Shapes: query (B, H, L, E), key (B, H, S, E), value (B, H, S, Ev), mask broadcastable to
+    (B, H, L, S), output (B, H, L, Ev), logsumexp (B, H, L) contiguous float32. B and H are the
+    output's; another may have 1, or a divisor of H. precision: "ieee" or "tf32", for float32.
+    """
+    heads, rows, keys = output.shape[1], output.shape[2], key.shape[2]
+    head_dim, value_dim = query.shape[3], value.shape[3]
+    tile = attention_tile(
+        capability,
+        query.dtype,
+        max(head_dim, value_dim),
+        query_length=rows,
+        masked=mask is not None,
+        precision=precision,
+    )
+    arguments = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "mask": query if mask is None else mask,
+        "output": output,
+        "logsumexp": query if logsumexp is None else logsumexp,
+        "scale": float(scale),
+        "heads": heads,
+        "query_group": heads // query.shape[1],
+        "key_group": heads // key.shape[1],
+        "value_group": heads // value.shape[1],
+        "query_length": rows,
+        "key_length": keys,
+        "shift": keys - rows if lower_right else 0,
+    }
+    named = {"query": query, "key": key, "value": value, "output": output}
+    for name, operand in named.items():
+        batch, head, row, _ = operand.steps(output.shape)
+        arguments |= {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row": row}
+    steps = mask.steps((*output.shape[:3], keys)) if mask else (0, 0, 0, 0)
+    names = ("mask_batch", "mask_head", "mask_row", "mask_column")
+    arguments |= zip(names, steps, strict=True)
+    constants = {
+        "head_dim": head_dim,
+        "value_dim": value_dim,
+        "head_block": block_of(head_dim),
+        "value_block": block_of(value_dim),
+        "row_block": tile.rows,
+        "key_block": tile.columns,
+        "causal": causal,
+        "mask_kind": 0 if mask is None else 1 if mask.dtype == "bool" else 2,
+        "with_logsumexp": logsumexp is not None,
+        "precision": precision,
+    }
+    return Launch((_blocks(rows, tile.rows) * heads * output.shape[0],), arguments, constants, tile)
+
+
+def product(
+    left: Operand, right: Operand, result: Operand, *, precision: str, capability: tuple[int, int]
+) -> Launch:
+    """Return the launch of batched_matmul.
+
+    Shapes: left (B, m, k), right (B, k, n), result (B, m, n) contiguous. precision: "ieee" or "tf32".
+    """
+    batch, rows, columns = result.shape
+    tile = product_tile(capability, left.dtype, rows, columns)
+    arguments = {
+        "left": left,
+        "right": right,
+        "product": result,
+        "rows": rows,
+        "columns": columns,
+        "depth": left.shape[2],
+    }
+    for name, operand in (("left", left), ("right", right)):
+        names = (f"{name}_batch", f"{name}_row", f"{name}_column")
+        arguments |= zip(names, operand.strides, strict=True)
+    constants = {
+        "row_block": tile.rows,
+        "column_block": tile.columns,
+        "depth_block": product_depth(left.dtype),
+        "group": _GROUP,
+        "precision": precision,
+    }
+    tiles = _blocks(rows, tile.rows) * _blocks(columns, tile.columns)
+    return Launch((tiles * batch,), arguments, constants, tile)
+
+
+def launch(kernel: Any, what: Launch) -> None:
+    """Run a kernel on the device of its operands. Returns before it is done, as every launch."""
+    operands = [each for each in what.arguments.values() if isinstance(each, Operand)]
+    with _ready(operands[0]):
+        kernel[what.grid](**what.arguments, **what.constants, **what.options)
+
+
+@contextmanager
+def _ready(operand: Operand) -> Iterator[None]:
+    """Make current what Triton's launcher asks for: torch's device and stream, else the driver's."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        with torch.cuda.device(operand.device):
+            if is_torch(operand.owner):
+                yield
+            else:
+                with torch.cuda.stream(torch.cuda.default_stream(operand.device)):
+                    yield
+        return
+    from triton.runtime import driver  # type: ignore[import-not-found,unused-ignore]
+
+    from mlbackends_kernels.cuda import runtime
+
+    with runtime.on_device(operand.device):
+        driver.active.set_current_device(operand.device)
+        yield
+
+
+def output_like(query: Any, shape: tuple[int, ...], dtype: str, device: int) -> Any:
+    """Return new memory for a result: torch's for a tensor of torch, else a DeviceArray."""
+    if is_torch(query):
+        return query.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype))
+    from mlbackends_kernels.cuda.device_array import empty
+
+    return empty(shape, dtype, device)
+
+
+def capability_of(operand: Operand) -> tuple[int, int]:
+    """Return the compute capability of the device that holds a tensor."""
+    if is_torch(operand.owner):
+        major, minor = sys.modules["torch"].cuda.get_device_capability(operand.device)
+        return int(major), int(minor)
+    from mlbackends_kernels.cuda import runtime
+
+    return runtime.capability(operand.device)
+
+
+def fp32_precision() -> str:
+    """Return what float32 is multiplied in: "tf32" where `cuda.matmul.fp32_precision` says so."""
+    from mlbackends.switches import store
+
+    return "tf32" if store.read("cuda.matmul.fp32_precision") == "tf32" else "ieee"
+
+
+def _blocks(size: int, block: int) -> int:
+    return -(-size // block)

@@ -1,0 +1,81 @@
+"""Accelerate: Apple's BLAS, LAPACK and signal processing, part of macOS.
+
+Finds:    the framework's folder on macOS.
+Usable:   dgemm multiplies two matrices right.
+Caveats:  since macOS 11 the library is no file: the loader has it in its shared cache, where it
+          opens by the path that is reported here, and `stat` finds nothing.
+Source:   macOS 11 release notes, "dynamic linker"; Apple, "Accelerate"; veclib_types, macOS 13.3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mlbackends.host.variables import not_valid, one_of, steering, whole
+from mlbackends.libraries.blas_symbols import require_product
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.host.host import Host
+
+GROUP = "library"
+FACTS = (
+    Fact("build", str, "The framework's build number, in Apple's words."),
+    Fact("new_lapack", bool, "Whether it has the functions of LAPACK 3.9 and newer (macOS 13.3)."),
+    Fact("environment", dict[str, str], "The variables that steer Accelerate and are set."),
+)
+
+_FRAMEWORK = "/System/Library/Frameworks/Accelerate.framework"
+VARIABLES = {
+    "VECLIB_MAXIMUM_THREADS": whole(1),
+    "APPLE_ACCELERATE_THREADING": one_of("0", "1"),
+}
+
+
+def find(host: Host) -> Finding:
+    """Look for the framework's folder; the library itself lies in the loader's cache."""
+    if host.platform != "darwin":
+        said = f"Accelerate is part of macOS; this is {host.platform}"
+        return Finding(reasons=(Reason("not-this-platform", said),))
+    if not host.is_dir(_FRAMEWORK):
+        return Finding(reasons=(Reason("not-found", f"no {_FRAMEWORK}"),))
+    facts = steering(host, VARIABLES)
+    information = ""
+    for folder in ("Versions/A/Resources", "Resources", "Versions/Current/Resources"):
+        information = information or host.read(f"{_FRAMEWORK}/{folder}/Info.plist", 65536)
+    version = _value(information, "CFBundleShortVersionString")
+    if build := _value(information, "CFBundleVersion"):
+        facts["build"] = build
+    library = Library(
+        name="accelerate",
+        path=f"{_FRAMEWORK}/Accelerate",
+        version=version,
+        found_by="dyld-shared-cache",
+        owner="macOS",
+        wins=True,
+        wins_because="macOS has one copy",
+    )
+    warnings = not_valid(host, VARIABLES)
+    return Finding(libraries=(library,), facts=facts, version=version, warnings=warnings)
+
+
+def _value(text: str, key: str) -> str:
+    """Return a string of an XML property list; "" where it is not there or the list is binary."""
+    found = re.search(rf"<key>{key}</key>\s*<string>([\w.]{{1,40}})</string>", text)
+    return found[1] if found else ""
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """See whether the newer LAPACK is there."""
+    facts: dict[str, FactValue] = {"new_lapack": hasattr(opened, "dgemm$NEWLAPACK")}
+    return Answer(library, facts=facts)
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Multiply two matrices."""
+    require_product(opened)
+    return Answer(library)

@@ -1,0 +1,203 @@
+"""Huawei Ascend: NPUs, their driver, and CANN.
+
+Finds:    Ascend NPUs on PCI, /dev/davinci*, the versions of driver and toolkit, every libascendcl,
+          and the variables that choose devices.
+Loadable: it opens.
+Usable:   device 0 fills memory, and what is copied back is right.
+Caveats:  PCI names of the 910 family are not documented publicly; the runtime names the chip.
+Source:   CANN AscendCL API reference: aclInit, aclrtGetDeviceCount, aclrtGetSocName, aclrtMemset;
+          CANN installation guide (version files).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.drm import all_denied, device_nodes
+from mlbackends.host.pci import PciDevice, link_facts, of_vendor
+from mlbackends.host.python.packages import distribution
+from mlbackends.host.variables import steering
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Callable
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue, Library
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("npu_count", int, "How many NPUs are on PCI."),
+    Fact("nodes", list[str], "The device nodes of the NPUs."),
+    Fact("driver_version", str, "The version of the driver, by its own file."),
+    Fact("toolkit_version", str, "The version of the CANN toolkit, by its own file."),
+    Fact("torch_npu", str, "The installed version of torch-npu."),
+    Fact("environment", dict[str, str], "The variables that steer CANN and are set."),
+    Fact("soc", str, "The chip, as the runtime names it."),
+    Fact("checked_device", int, "The device on which memory was filled and read back."),
+)
+
+_ROOT = "/usr/local/Ascend"
+_HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+_FOLDERS = (f"{_ROOT}/ascend-toolkit/latest/lib64", f"{_ROOT}/cann/lib64")
+_VARIABLES = (
+    *_HOMES,
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "ASCEND_VISIBLE_DEVICES",
+    "ASCEND_OPP_PATH",
+    "ASCEND_AICPU_PATH",
+    "ASCEND_LAUNCH_BLOCKING",
+    "ASCEND_GLOBAL_LOG_LEVEL",
+    "PYTORCH_NPU_ALLOC_CONF",
+    "TASK_QUEUE_ENABLE",
+    "HCCL_CONNECT_TIMEOUT",
+)
+_VERSION = pattern(
+    r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE
+)
+_NAMES = {"d100": "Ascend 310", "d500": "Ascend 310P"}
+_REPEATED = 100002  # ACL_ERROR_REPEAT_INITIALIZE
+_NO_DEVICE = (107001, 507000, 507008, 507033)
+_TO_HOST = 2
+_CHECK_BYTES = 4096
+_LIMIT = 64
+
+
+def find(host: Host) -> Finding:
+    """Look for NPUs, driver, toolkit and every copy of AscendCL."""
+    libraries = libraries_named(host, "AscendCL", "libascendcl", homes=_HOMES, folders=_FOLDERS)
+    cards = [card for card in of_vendor(host, "19e5") if _is_npu(card)]
+    nodes = device_nodes(host, r"davinci\d+")
+    if not libraries and not cards and not nodes:
+        return Finding(reasons=(absent(host, "Ascend NPU on PCI and no libascendcl.so", _HOMES),))
+    facts: dict[str, FactValue] = {"npu_count": len(cards)}
+    if nodes:
+        facts["nodes"] = list(nodes)
+    if version := _version_in(host, f"{_ROOT}/driver/version.info"):
+        facts["driver_version"] = version
+    toolkit = _toolkit_version(host)
+    if toolkit:
+        facts["toolkit_version"] = toolkit
+    if plugin := distribution(host, "torch-npu"):
+        facts["torch_npu"] = plugin.version
+    facts |= steering(host, _VARIABLES)
+    devices = tuple(_device(i, card) for i, card in enumerate(cards))
+    if not cards:  # a container or a board whose NPU is not on PCI
+        devices = tuple(
+            Device(kind="npu", index=i, name="Ascend NPU", facts={"node": node})
+            for i, node in enumerate(nodes)
+        )
+    reasons = _reasons(host, cards, nodes)
+    if not libraries:
+        reasons += (absent(host, "libascendcl.so", _HOMES, _FOLDERS),)
+    return Finding(tuple(libraries), devices, facts, version=toolkit, reasons=reasons)
+
+
+def _is_npu(card: PciDevice) -> bool:
+    # Kunpeng's compression and cipher engines have the same class and other device numbers.
+    return card.is_accelerator and card.device.startswith("d") and not card.is_virtual_function
+
+
+def _version_in(host: Host, path: str) -> str:
+    match = _VERSION.search(host.read(path, 1 << 16))
+    return match[1] if match else ""
+
+
+def _toolkit_version(host: Host) -> str:
+    machine = "aarch64" if host.machine in ("aarch64", "arm64") else "x86_64"
+    homes = [host.env(name).rstrip("/") for name in _HOMES]
+    for home in (*filter(None, homes), f"{_ROOT}/ascend-toolkit/latest", f"{_ROOT}/cann"):
+        for file in (f"{machine}-linux/ascend_toolkit_install.info", "version.cfg"):
+            if version := _version_in(host, f"{home}/{file}"):
+                return version
+    return ""
+
+
+def _device(index: int, card: PciDevice) -> Device:
+    reasons: tuple[Reason, ...] = ()
+    if not card.driver:
+        said = f"the Ascend NPU at {card.address} has no kernel driver"
+        reasons = (Reason("no-driver", said, "install the Ascend driver and firmware"),)
+    return Device(
+        kind="npu",
+        index=index,
+        name=_NAMES.get(card.device, "Ascend NPU"),
+        driver=card.driver,
+        pci_address=card.address,
+        numa_node=card.numa_node,
+        facts={"pci_id": f"{card.vendor}:{card.device}", **link_facts(card)},
+        reasons=reasons,
+    )
+
+
+def _reasons(host: Host, cards: list[PciDevice], nodes: list[str]) -> tuple[Reason, ...]:
+    if not cards and not nodes:
+        return (Reason("no-device", "CANN is here, and no Ascend NPU is on PCI"),)
+    if cards and not any(card.driver for card in cards):
+        return _device(0, cards[0]).reasons
+    if not nodes and host.listdir("/dev"):
+        said = "Ascend NPUs are on PCI, but no /dev/davinci* is there, through which they compute"
+        hint = "give the container the nodes: --device=/dev/davinci0 --device=/dev/davinci_manager"
+        return (Reason("no-device", said, hint),)
+    return all_denied(host, nodes)
+
+
+# ---- in the child ------------------------------------------------------------------------------
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Count the devices, then fill memory on the first and read it back."""
+    from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p, create_string_buffer
+
+    opened.aclInit.argtypes = [c_void_p]
+    status = opened.aclInit(None)
+    if status not in (0, _REPEATED):
+        raise _failed("aclInit", status)
+    count = c_uint32()
+    status = opened.aclrtGetDeviceCount(byref(count))
+    if status in _NO_DEVICE or (not status and not count.value):
+        said = f"aclrtGetDeviceCount returned {status} and {count.value} devices"
+        raise NotUsable("no-device", said)
+    if status:
+        raise _failed("aclrtGetDeviceCount", status)
+    opened.aclrtMalloc.argtypes = [c_void_p, c_size_t, c_int]
+    opened.aclrtMemset.argtypes = [c_void_p, c_size_t, c_int, c_size_t]
+    opened.aclrtMemcpy.argtypes = [c_void_p, c_size_t, c_void_p, c_size_t, c_int]
+    opened.aclrtFree.argtypes = [c_void_p]
+    opened.aclrtGetSocName.restype = c_char_p
+    size, memory, back = _CHECK_BYTES, c_void_p(), create_string_buffer(_CHECK_BYTES)
+    steps: tuple[tuple[str, Callable[[], int]], ...] = (
+        ("aclrtSetDevice", lambda: opened.aclrtSetDevice(0)),
+        ("aclrtMalloc", lambda: opened.aclrtMalloc(byref(memory), size, 0)),
+        ("aclrtMemset", lambda: opened.aclrtMemset(memory, size, 0x5A, size)),
+        ("aclrtMemcpy", lambda: opened.aclrtMemcpy(back, size, memory, size, _TO_HOST)),
+        ("aclrtFree", lambda: opened.aclrtFree(memory)),
+    )
+    for name, call in steps:
+        if status := call():
+            raise _failed(name, status)
+    if back.raw != b"\x5a" * size:
+        said = f"NPU 0 filled {size} bytes with 0x5a, and other bytes came back"
+        raise NotUsable("wrong-result", said)
+    facts: dict[str, FactValue] = {"checked_device": 0}
+    if soc := (opened.aclrtGetSocName() or b"").decode(errors="replace"):
+        facts["soc"] = soc
+    opened.aclrtResetDevice(0)
+    opened.aclFinalize()
+    devices = [
+        Device(kind="npu", index=i, presence=Presence.LOADABLE, capability=soc)
+        for i in range(min(count.value, _LIMIT))
+    ]
+    devices[0] = replace(devices[0], presence=Presence.USABLE)
+    return Answer(library, tuple(devices), facts)
+
+
+def _failed(function: str, status: int) -> NotUsable:
+    return NotUsable("call-failed", f"{function} returned {status} (see aclError)")

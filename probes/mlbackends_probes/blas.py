@@ -1,0 +1,126 @@
+"""BLAS: which one the system's libblas, libcblas and liblapack really are.
+
+Finds:    every file of those names, with what it resolves to, told apart by the functions inside.
+Usable:   dgemm multiplies two matrices right; of LAPACK, dgesv solves two equations right.
+Caveats:  numpy and torch from wheels do not use it; programs of the system and of conda do. netlib
+          is the reference, which is slow.
+Source:   BLAS and LAPACK reference implementation (netlib): dgemm, dgesv, ilaver.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.libraries.blas_symbols import (
+    fortran_integer,
+    implementation_of,
+    require_cblas_product,
+    require_equal,
+    require_product,
+)
+from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.model.reasons import NotUsable
+from mlbackends.model.records import Answer, Fact, FactValue, Finding
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import Library
+
+GROUP = "library"
+FACTS = (
+    Fact("implementation", str, "openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib."),
+    Fact("real_path", str, "The file that the name leads to through links."),
+    Fact("blas", str, "The implementation that a program gets which asks for libblas."),
+    Fact("cblas", str, "The implementation that a program gets which asks for libcblas."),
+    Fact("lapack", str, "The implementation that a program gets which asks for liblapack."),
+    Fact("lapack_version", str, "The version of LAPACK, as ilaver tells it."),
+)
+
+_STEMS = ("libblas", "libcblas", "liblapack", "libblas64", "liblapack64")
+_OTHERS = (
+    "libatlas",
+    "libsatlas",
+    "libtatlas",
+    "libarmpl_lp64",
+    "libarmpl_lp64_mp",
+    "libnvpl_blas_core",
+)
+HOMES = ("ARMPL_DIR", "ATLAS_ROOT")
+
+
+def find(host: Host) -> Finding:
+    """Look for the names that programs ask for, and follow them."""
+    libraries = [
+        _recognised(host, library)
+        for library in libraries_named(host, "blas", *_STEMS, *_OTHERS, homes=HOMES)
+    ]
+    if not libraries:
+        return Finding(reasons=(absent(host, "libblas, libcblas or liblapack", HOMES),))
+    facts: dict[str, FactValue] = {}
+    for fact in ("blas", "cblas", "lapack"):
+        for library in libraries:
+            named = stem_of(os.path.basename(library.path)) == f"lib{fact}"
+            if named and not library.reasons and "implementation" in library.facts:
+                facts[fact] = library.facts["implementation"]
+                break
+    return Finding(libraries=tuple(libraries), facts=facts)
+
+
+def _recognised(host: Host, library: Library) -> Library:
+    real = host.realpath(library.path)
+    facts: dict[str, FactValue] = {"real_path": real} if real != library.path else {}
+    if not library.reasons and (name := implementation_of(host, library)):
+        facts["implementation"] = name
+    return replace(library, facts=facts) if facts else library
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask LAPACK for its version; BLAS has none."""
+    from ctypes import byref
+
+    facts: dict[str, FactValue] = {**library.facts}
+    if hasattr(opened, "ilaver_"):
+        parts = [fortran_integer()() for _ in range(3)]
+        opened.ilaver_(*map(byref, parts))
+        numbers = [part.value for part in parts]
+        if 0 < numbers[0] < 100 and max(numbers) < 1000:
+            version = ".".join(map(str, numbers))
+            facts["lapack_version"] = version
+            if stem_of(os.path.basename(library.path)).startswith("liblapack"):
+                library = replace(library, version=version)
+    return Answer(library, facts=facts)
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Compute with whichever of the three interfaces the file has."""
+    if hasattr(opened, "dgemm_"):
+        require_product(opened)
+    elif hasattr(opened, "cblas_dgemm"):
+        require_cblas_product(opened)
+    elif hasattr(opened, "dgesv_"):
+        _solve(opened)
+    else:
+        raise NotUsable("no-use-check", "it has none of dgemm_, cblas_dgemm and dgesv_")
+    return Answer(library)
+
+
+def _solve(opened: ctypes.CDLL) -> None:
+    """Solve 2x = 2 and 4y = 8."""
+    from ctypes import byref, c_double
+
+    integer = fortran_integer()
+    matrix, right = (c_double * 4)(2, 0, 0, 4), (c_double * 2)(2, 8)
+    pivots, failed = (integer * 2)(), integer()
+    two, one = integer(2), integer(1)
+    opened.dgesv_.restype = None
+    opened.dgesv_(
+        *(byref(two), byref(one), matrix, byref(two), pivots, right, byref(two), byref(failed))
+    )
+    if failed.value:
+        raise NotUsable("call-failed", f"dgesv returned info {failed.value}")
+    require_equal("dgesv", list(right), [1.0, 2.0])

@@ -1,0 +1,264 @@
+"""CUDA driver: the driver API, through which every CUDA program reaches a GPU.
+
+Finds:    every libcuda.so.1: the driver's, WSL's, and forward-compatibility copies of containers.
+Usable:   cuInit succeeds, and a buffer that a device filled comes back right.
+Caveats:  the index is CUDA's own: after CUDA_VISIBLE_DEVICES, the fastest GPU first. A toolkit's
+          stubs are for linking and are never opened. The version is that of the API; the driver's
+          release stands in driver_release.
+Source:   CUDA Driver API reference, cuDriverGetVersion, cuInit, cuDeviceGetAttribute.
+"""
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.host import Host
+from mlbackends.libraries.cuda import errors as cuda_errors
+from mlbackends.libraries.cuda.driver import driver_libraries, library_warnings, no_library, on_wsl
+from mlbackends.libraries.cuda.versions import decode, driver_release
+from mlbackends.libraries.cuda.visible_devices import environment
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import (
+    Answer,
+    Device,
+    Fact,
+    FactValue,
+    Finding,
+    Library,
+    Presence,
+)
+
+if TYPE_CHECKING:
+    import ctypes
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("driver_release", str, "The release in the name of the libcuda that programs get."),
+    Fact("forward_compatibility", bool, "Whether programs get a forward-compatibility libcuda."),
+    Fact("environment", dict[str, str], "The variables that decide which GPUs a program sees."),
+    Fact("device_count", int, "How many devices the driver shows to a program started here."),
+)
+CODES = cuda_errors.CODES
+
+CHECK_SECONDS = 2.0
+"""After this long no further device is computed on, so that the answer comes in time."""
+
+_WORDS = 1 << 14
+_PATTERN = 0x5EEDC0DE
+
+_NUMBERS = {
+    "max_shared_memory_per_block_bytes": (8, 1),
+    "warp_size": (10, 1),
+    "max_clock_hertz": (13, 1000),
+    "multiprocessors": (16, 1),
+    "max_memory_clock_hertz": (36, 1000),
+    "memory_bus_bits": (37, 1),
+    "l2_cache_bytes": (38, 1),
+    "max_threads_per_multiprocessor": (39, 1),
+    "max_shared_memory_per_multiprocessor_bytes": (81, 1),
+    "max_registers_per_multiprocessor": (82, 1),
+    "max_shared_memory_per_block_optin_bytes": (97, 1),
+}
+"""Fact -> the number of its CUdevice_attribute, and the factor to the fact's unit."""
+
+_FEATURES = {
+    "integrated": 18,
+    "host-memory-mapping": 19,
+    "concurrent-kernels": 31,
+    "unified-addressing": 41,
+    "stream-priorities": 78,
+    "managed-memory": 83,
+    "pageable-memory-access": 88,
+    "concurrent-managed-access": 89,
+    "compute-preemption": 90,
+    "host-pointer-for-registered-memory": 91,
+    "cooperative-launch": 95,
+    "host-registration": 99,
+    "pageable-memory-through-host-tables": 100,
+    "virtual-memory-management": 102,
+    "memory-pools": 115,
+    "gpudirect-rdma": 116,
+    "cluster-launch": 120,
+    "dma-buf": 124,
+    "fabric-handles": 128,
+    "multicast": 132,
+}
+"""Word in a device's features -> the number of its CUdevice_attribute."""
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+
+
+def find(host: Host) -> Finding:
+    """Look for libcuda.so.1, and whether it fits the kernel module that is loaded."""
+    facts: dict[str, FactValue] = {}
+    if told := environment(host):
+        facts["environment"] = dict(told)
+    libraries = driver_libraries(host, "cuda_driver", "libcuda")
+    if not libraries:
+        return Finding(facts=facts, reasons=(no_library(host, "libcuda.so.1", "compute"),))
+    winner = next((library for library in libraries if library.wins), libraries[0])
+    facts |= winner.facts
+    reasons: tuple[Reason, ...] = ()
+    if not on_wsl(host) and not driver_release(host) and not host.exists("/dev/nvidiactl"):
+        said = "libcuda.so.1 is here, and no nvidia kernel module is loaded"
+        reasons = (Reason("no-driver", said),)
+    return Finding(
+        libraries=tuple(libraries),
+        facts=facts,
+        reasons=reasons,
+        warnings=library_warnings(host, libraries),
+    )
+
+
+def load(opened: "ctypes.CDLL", library: Library) -> Answer:
+    """Ask for the version; that needs no device and initialises nothing."""
+    import ctypes
+
+    version = ctypes.c_int(0)
+    code = opened.cuDriverGetVersion(ctypes.byref(version))
+    if code:
+        raise cuda_errors.refused("cuDriverGetVersion", code)
+    return Answer(replace(library, version=decode(version.value)))
+
+
+def use(opened: "ctypes.CDLL", library: Library) -> Answer:
+    """Initialise the driver, describe each device, and compute on it."""
+    import ctypes
+    import time
+
+    opened.cuInit.argtypes = [ctypes.c_uint]
+    _call(opened, "cuInit", 0)
+    count = ctypes.c_int(0)
+    _call(opened, "cuDeviceGetCount", ctypes.byref(count))
+    if count.value < 1:
+        raise cuda_errors.refused("cuDeviceGetCount", cuda_errors.NO_DEVICE)
+    start = time.monotonic()
+    devices = []
+    for index in range(count.value):
+        device = _described(opened, index)
+        if device.presence is Presence.LOADABLE:
+            in_time = time.monotonic() - start < CHECK_SECONDS
+            device = _computed(opened, device) if in_time else replace(device, reasons=_LATE)
+        devices.append(device)
+    learned = Answer(library, devices=tuple(devices), facts={"device_count": count.value})
+    if not any(device.presence is Presence.USABLE for device in devices):
+        reason = devices[0].reasons[0]
+        raise NotUsable(reason.code, f"device 0: {reason.message}", reason.hint, learned)
+    return learned
+
+
+_LATE = (Reason("no-use-check", f"computing on those before it took {CHECK_SECONDS:g} s or more"),)
+
+
+def _call(opened: "ctypes.CDLL", function: str, *arguments: object) -> None:
+    """Call a function; raise NotUsable, with code and name, where it returns an error."""
+    code = getattr(opened, function)(*arguments)
+    if code:
+        raise cuda_errors.refused(function, code, _name_of(opened, code))
+
+
+def _name_of(opened: "ctypes.CDLL", code: int) -> str:
+    import ctypes
+
+    name = ctypes.c_char_p()
+    if opened.cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) or not name.value:
+        return ""
+    return name.value.decode(errors="replace")
+
+
+def _described(opened: "ctypes.CDLL", index: int) -> Device:
+    import ctypes
+
+    device = ctypes.c_int(0)
+    try:
+        _call(opened, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(index))
+    except NotUsable as stop:
+        return Device("cuda", index, reasons=(stop.reason,))
+    name = ctypes.create_string_buffer(256)
+    address = ctypes.create_string_buffer(32)
+    uuid = (ctypes.c_ubyte * 16)()
+    memory = ctypes.c_size_t(0)
+    _ask(opened, "cuDeviceGetName", name, ctypes.c_int(255), device)
+    _ask(opened, "cuDeviceGetPCIBusId", address, ctypes.c_int(31), device)
+    has_memory = _ask(opened, "cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+    has_uuid = _ask(opened, "cuDeviceGetUuid_v2", ctypes.byref(uuid), device) or _ask(
+        opened, "cuDeviceGetUuid", ctypes.byref(uuid), device
+    )
+    major = _attribute(opened, device, _CAPABILITY_MAJOR)
+    minor = _attribute(opened, device, _CAPABILITY_MINOR)
+    facts: dict[str, FactValue] = {}
+    for fact, (number, factor) in _NUMBERS.items():
+        value = _attribute(opened, device, number)
+        if value is not None and value > 0:
+            facts[fact] = value * factor
+    return Device(
+        "cuda",
+        index,
+        name=name.value.decode(errors="replace"),
+        presence=Presence.LOADABLE,
+        memory_bytes=memory.value if has_memory else None,
+        capability=f"{major}.{minor}" if major and minor is not None else "",
+        pci_address=address.value.decode(errors="replace").lower(),
+        uuid=_uuid(bytes(uuid)) if has_uuid else "",
+        features=tuple(
+            word for word, number in _FEATURES.items() if _attribute(opened, device, number)
+        ),
+        facts=facts,
+    )
+
+
+def _computed(opened: "ctypes.CDLL", device: Device) -> Device:
+    """Fill a buffer on the device and read it back; that makes the device usable."""
+    import ctypes
+
+    number = ctypes.c_int(0)
+    context = ctypes.c_void_p()
+    pointer = ctypes.c_uint64(0)
+    result = (ctypes.c_uint32 * _WORDS)()
+    size = ctypes.c_size_t(ctypes.sizeof(result))
+    pattern = _PATTERN + device.index
+    try:
+        _call(opened, "cuDeviceGet", ctypes.byref(number), ctypes.c_int(device.index))
+        _call(opened, "cuDevicePrimaryCtxRetain", ctypes.byref(context), number)
+    except NotUsable as stop:
+        return replace(device, reasons=(stop.reason,))
+    try:
+        _call(opened, "cuCtxPushCurrent_v2", context)
+        _call(opened, "cuMemAlloc_v2", ctypes.byref(pointer), size)
+        _call(
+            opened,
+            "cuMemsetD32_v2",
+            pointer,
+            ctypes.c_uint32(pattern),
+            ctypes.c_size_t(_WORDS),
+        )
+        _call(opened, "cuMemcpyDtoH_v2", ctypes.byref(result), pointer, size)
+        _call(opened, "cuMemFree_v2", pointer)
+        _call(opened, "cuCtxPopCurrent_v2", ctypes.byref(context))
+    except NotUsable as stop:
+        return replace(device, reasons=(stop.reason,))
+    finally:
+        opened.cuDevicePrimaryCtxRelease_v2(number)
+    wrong = sum(word != pattern for word in result)
+    if wrong:
+        said = f"of {_WORDS} words that the device filled, {wrong} came back wrong"
+        return replace(device, reasons=(Reason("wrong-result", said),))
+    return replace(device, presence=Presence.USABLE)
+
+
+def _ask(opened: "ctypes.CDLL", function: str, *arguments: object) -> bool:
+    """Tell whether a function that an old driver may lack is there and returned success."""
+    return hasattr(opened, function) and getattr(opened, function)(*arguments) == 0
+
+
+def _attribute(opened: "ctypes.CDLL", device: "ctypes.c_int", number: int) -> int | None:
+    import ctypes
+
+    value = ctypes.c_int(0)
+    code = opened.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(number), device)
+    return None if code else value.value
+
+
+def _uuid(raw: bytes) -> str:
+    text = raw.hex()
+    pieces = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
+    return "GPU-" + "-".join(pieces)

@@ -1,0 +1,228 @@
+"""CUDA toolkit: the compiler nvcc and the headers that programs are built with.
+
+Finds:    every toolkit: CUDA_HOME and its like, nvcc on PATH, /usr/local/cuda*, conda, wheels.
+Usable:   never tried; a toolkit needs no GPU, and what it builds needs a driver that is new enough.
+Caveats:  a toolkit from wheels or a distribution may lack nvcc or the headers; each is told alone.
+          Build systems take CUDA_HOME, then nvcc on PATH, then /usr/local/cuda: that one is chosen.
+Source:   CUDA installation guide for Linux; version.json; CUDA_VERSION in cuda.h.
+"""
+
+import os
+import re
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
+from mlbackends.libraries.cuda.nvcc_release import component_versions, nvcc_release
+from mlbackends.libraries.cuda.versions import decode, driver_release, driver_warning
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
+
+GROUP = "library"
+FACTS = (
+    Fact(
+        "toolkits",
+        list[dict[str, str]],
+        "Every toolkit: path, found_by, version, nvcc, nvcc_version, headers, headers_version.",
+    ),
+    Fact("chosen", str, "The toolkit that build systems take."),
+    Fact("nvcc", str, "The nvcc that is first on PATH."),
+    Fact("wheels", dict[str, str], "Installed wheels that bring pieces of a toolkit."),
+    Fact("environment", dict[str, str], "The variables that name a toolkit or steer nvcc."),
+)
+
+HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
+STEERING = ("CUDACXX", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAARCHS")
+FOLDERS = (
+    "/usr/local/cuda",
+    "/usr/local/cuda-*",
+    "/opt/cuda",
+    "/usr/lib/cuda",
+    "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*",
+)
+WHEELS = pattern(r"nvidia-(cuda-\w+|nvvm|nvjitlink|nvtx)(-cu\d+)?|cuda-toolkit")
+
+_HEAD_BYTES = 64 << 10  # CUDA_VERSION stands in the first 16 KiB of cuda.h's megabyte
+_DEFINE = pattern(r"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
+_VERSION = pattern(r"\d{1,2}\.\d{1,3}(?:\.\d{1,4})*")
+_WRAPPED = pattern(r"(/[^\s\"']+)/bin/nvcc\b")
+
+Toolkit = dict[str, str]
+
+
+def find(host: Host) -> Finding:
+    """Look for every toolkit, and for what contradicts another."""
+    nvcc = _on_path(host, "nvcc")
+    toolkits: dict[str, Toolkit] = {}
+    for root, step in _places(host, nvcc):
+        real = host.realpath(root)
+        if real not in toolkits and (toolkit := _described(host, root)):
+            toolkits[real] = {"path": root, "found_by": step, **toolkit}
+    facts = _surroundings(host, nvcc)
+    if not toolkits:
+        said = f"no nvcc on PATH, no toolkit in {', '.join(_named(host))}"
+        return Finding(
+            facts=facts, reasons=(Reason("not-found", said),), warnings=_wrong_names(host)
+        )
+    facts["toolkits"] = [dict(toolkit) for toolkit in toolkits.values()]
+    chosen = _chosen(toolkits)
+    facts["chosen"] = chosen["path"]
+    return Finding(
+        facts=facts,
+        version=chosen.get("version", ""),
+        presence=Presence.FOUND,
+        warnings=(*_wrong_names(host), *_contradictions(host, toolkits, chosen, nvcc)),
+    )
+
+
+def _places(host: Host, nvcc: str) -> list[tuple[str, str]]:
+    """Return the folders that may be toolkits with the step that found them, the chosen first."""
+    places = [(host.env(name).rstrip("/"), name) for name in HOMES if host.env(name)]
+    if nvcc:
+        places.append((_root_of(host, nvcc), "PATH"))
+    places += [(path, "well-known-folder") for pattern in FOLDERS for path in host.glob(pattern)]
+    if prefix := conda_prefix(host):
+        places.append((prefix, "conda"))
+    for folder in python_folders(host):
+        for part in ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc", "nvidia/cuda_runtime"):
+            if host.is_dir(f"{folder}/nvidia"):
+                places += [(path, "site-packages") for path in host.glob(f"{folder}/{part}")]
+    if host.is_file("/usr/include/cuda.h"):
+        places.append(("/usr", "system-folder"))
+    return [(root, step) for root, step in places if root.startswith("/")]
+
+
+def _root_of(host: Host, nvcc: str) -> str:
+    """Return the toolkit of an nvcc; a script that starts another nvcc leads to that one's."""
+    text = host.read(nvcc, 4096)
+    if text.startswith("#!") and (match := _WRAPPED.search(text)):
+        return match[1]
+    return os.path.dirname(os.path.dirname(host.realpath(nvcc)))
+
+
+def _described(host: Host, root: str) -> Toolkit:
+    """Return what a folder has of a toolkit, {} where it is none."""
+    found: Toolkit = {}
+    headers = next(
+        (
+            path
+            for folder in ("include", "targets/*/include")
+            for path in host.glob(f"{root}/{folder}/cuda.h")
+        ),
+        "",
+    )
+    if not headers and root == "/usr/lib/nvidia-cuda-toolkit":  # Debian puts them elsewhere
+        headers = "/usr/include/cuda.h" if host.is_file("/usr/include/cuda.h") else ""
+    if host.is_file(f"{root}/bin/nvcc"):
+        found["nvcc"] = f"{root}/bin/nvcc"
+    if headers:
+        found["headers"] = headers
+        define = _DEFINE.search(host.read(headers, _HEAD_BYTES))
+        if define and (version := decode(int(define[1]))):
+            found["headers_version"] = version
+    components = _components(host, root)
+    if not found and not components:
+        return {}
+    if "nvcc" in found and (release := nvcc_release(host, root)):
+        found["nvcc_version"] = release
+    version = components.get("cuda", "") or found.get("headers_version", "")
+    return {"version": version, **found} if version else found
+
+
+def _components(host: Host, root: str) -> dict[str, str]:
+    """Return the versions in version.json, or in the version.txt that came before it."""
+    found = component_versions(host, root)
+    if not found:
+        text = host.read(f"{root}/version.txt", 4096)
+        match = _VERSION.search(text) if text.startswith("CUDA Version") else None
+        if match:
+            found["cuda"] = match[0]
+    return found
+
+
+def _chosen(toolkits: dict[str, Toolkit]) -> Toolkit:
+    """Return the first that has a compiler, in the order of the steps; else the first."""
+    every = list(toolkits.values())
+    return next((toolkit for toolkit in every if "nvcc" in toolkit), every[0])
+
+
+def _on_path(host: Host, program: str) -> str:
+    for folder in host.env("PATH").split(":"):
+        path = f"{folder.rstrip('/')}/{program}"
+        if folder.startswith("/") and host.is_file(path):
+            return path
+    return ""
+
+
+def _surroundings(host: Host, nvcc: str) -> dict[str, FactValue]:
+    facts: dict[str, FactValue] = {}
+    if nvcc:
+        facts["nvcc"] = nvcc
+    wheels = {
+        name: dists[0].version
+        for name, dists in distributions(host).items()
+        if WHEELS.fullmatch(name)
+    }
+    if wheels:
+        facts["wheels"] = dict(sorted(wheels.items()))
+    told = {name: host.env(name) for name in (*HOMES, *STEERING) if host.env(name)}
+    if told:
+        facts["environment"] = dict(told)
+    return facts
+
+
+def _named(host: Host) -> list[str]:
+    """Return the places that were looked at, in words."""
+    homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
+    return [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
+
+
+def _wrong_names(host: Host) -> tuple[Reason, ...]:
+    """Return the variables and links that lead to no toolkit."""
+    warnings = []
+    for name in HOMES:
+        home = host.env(name).rstrip("/")
+        if home and not _described(host, home):
+            there = "has neither nvcc nor cuda.h" if host.is_dir(home) else "is not there"
+            said = f"{name} is {home}, which {there}"
+            warnings.append(Reason("override-invalid", said, f"unset {name}, or correct it"))
+    usual = "/usr/local/cuda"
+    if host.is_link(usual) and not host.exists(usual):
+        said = f"{usual} points to {host.readlink(usual)}, which is not there"
+        warnings.append(Reason("dangling-link", said, "remove the link, or point it at a toolkit"))
+    return tuple(warnings)
+
+
+def _contradictions(
+    host: Host, toolkits: dict[str, Toolkit], chosen: Toolkit, nvcc: str
+) -> list[Reason]:
+    """Return what does not go together: compiler, headers, driver."""
+    warnings = []
+    version = chosen.get("version", "")
+    first = toolkits.get(host.realpath(_root_of(host, nvcc))) if nvcc else None
+    if first and not _same(first.get("version", ""), version):
+        said = (
+            f"{chosen['found_by']} names CUDA {version} in {chosen['path']},"
+            f" and the nvcc on PATH is of CUDA {first.get('version')}"
+        )
+        warnings.append(Reason("conflict", said, "let PATH and the variable name one toolkit"))
+    for toolkit in toolkits.values():
+        headers = toolkit.get("headers_version", "")
+        if not _same(headers, toolkit.get("version", "")):
+            said = (
+                f"{toolkit['path']} says it is CUDA {toolkit['version']},"
+                f" and its cuda.h is of CUDA {headers}"
+            )
+            warnings.append(Reason("conflict", said, "install that toolkit again"))
+    release = driver_release(host)
+    if release and version:
+        what = f"what CUDA {version} in {chosen['path']} builds"
+        warning = driver_warning(release, version, what)
+        if warning is not None:
+            warnings.append(warning)
+    return warnings
+
+
+def _same(one: str, other: str) -> bool:
+    """Tell whether two versions have the same major and minor part; unknown is no contradiction."""
+    return not one or not other or one.split(".")[:2] == other.split(".")[:2]

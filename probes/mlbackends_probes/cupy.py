@@ -1,0 +1,58 @@
+"""CuPy: NumPy's interface on NVIDIA and AMD GPUs.
+
+Finds:    every flavour of the distribution, its version, and what its wheel says of CUDA.
+Caveats:  cupy is not imported. All flavours install the same module: the last one wins.
+Source:   CuPy documentation, "Installation", "Environment variables".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
+from mlbackends.host.variables import anything, steering
+from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.model.patterns import pattern
+from mlbackends.model.records import Fact
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue, Finding
+
+GROUP = "framework"
+SUMMARY = ("cupy {version}",)
+FACTS = (
+    *PACKAGE_FACTS,
+    Fact("cuda_version", str, 'The CUDA releases that the wheel is for: "12.x", "11.2".'),
+    Fact("rocm_version", str, 'The ROCm releases that the wheel is for: "5.0", "7.x".'),
+    Fact("environment", dict[str, str], "The variables that steer CuPy and are set."),
+)
+
+_NAMES = ("cupy", "cupy-cuda*", "cupy-rocm*")
+_CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")
+_ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")
+_RULES = {
+    "CUPY_CACHE_DIR": anything,
+    "CUPY_CACHE_IN_MEMORY": anything,
+    "CUPY_ACCELERATORS": anything,
+    "CUPY_TF32": anything,
+    "CUPY_GPU_MEMORY_LIMIT": anything,
+    "CUPY_COMPILE_WITH_PTX": anything,
+    "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": anything,
+}
+
+
+def find(host: Host) -> Finding:
+    """Read what the package says of itself."""
+    cupy = package(host, _NAMES, "cupy", "_version.py")
+    if cupy is None:
+        return found(host, None, "cupy")
+    facts: dict[str, FactValue] = {}
+    warning = None
+    if match := _CUDA.fullmatch(cupy.name):
+        facts["cuda_version"] = f"{match[1]}.{match[2]}"
+        least = f"{match[1]}.{match[2] if match[2] != 'x' else 0}"
+        warning = driver_warning(driver_release(host), least, f"{cupy.name} {cupy.version}")
+    elif match := _ROCM.fullmatch(cupy.name):
+        facts["rocm_version"] = f"{match[1]}.{match[2]}"
+    return found(host, cupy, "cupy", facts=facts | steering(host, _RULES), warnings=(warning,))

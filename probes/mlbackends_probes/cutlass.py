@@ -1,0 +1,52 @@
+"""CUTLASS: NVIDIA's Python languages for GPU kernels (CuTe DSL, cuda-tile).
+
+Finds:    nvidia-cutlass-dsl and the libraries it is made of, nvidia-cutlass, cuda-tile.
+Caveats:  the extra cu13 of the DSL installs its libraries for CUDA 12 as well: that is no conflict.
+Source:   CUTLASS documentation, "CuTe DSL quick start"; cuda-tile documentation; their Requires-Dist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.frameworks import SET_FACTS, found_set, named, package
+from mlbackends.host.variables import anything, steering
+from mlbackends.model.records import Fact
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue, Finding
+
+GROUP = "framework"
+SUMMARY = ("{packages}",)
+FACTS = (
+    *SET_FACTS,
+    Fact("dsl_libraries", dict[str, str], "The packages that bring the compiled part of the DSL."),
+    Fact("environment", dict[str, str], "The variables that steer them and are set."),
+)
+
+_RULES = {
+    "CUTE_DSL_ARCH": anything,
+    "CUTE_DSL_LIBS": anything,
+    "CUTE_DSL_CACHE_DIR": anything,
+    "CUTE_DSL_DISABLE_FILE_CACHING": anything,
+    "CUTE_DSL_KEEP_PTX": anything,
+    "CUTE_DSL_PRINT_IR": anything,
+    "CUDA_TILE_CACHE_DIR": anything,
+    "CUDA_TILE_ENABLE_CRASH_DUMP": anything,
+    "CUTLASS_PATH": anything,
+}
+
+
+def find(host: Host) -> Finding:
+    """Read what the packages say of themselves."""
+    facts: dict[str, FactValue] = {}
+    if libraries := named(host, ("nvidia-cutlass-dsl-libs-*",)):
+        facts["dsl_libraries"] = {one.name: one.version for one in libraries}
+    packages = (
+        package(host, ("nvidia-cutlass-dsl",), "nvidia_cutlass_dsl"),
+        package(host, ("nvidia-cutlass",), "cutlass_library"),
+        package(host, ("cuda-tile",), "cuda/tile"),
+    )
+    looked_for = "nvidia-cutlass-dsl, nvidia-cutlass or cuda-tile"
+    return found_set(host, packages, looked_for, facts=facts | steering(host, _RULES))

@@ -1,0 +1,161 @@
+"""Environment: the variables that steer machine-learning libraries.
+
+Finds:    variables of a list of names and beginnings that are set; nothing else of the environment
+          is read into the report, no name that looks like a secret, and no password in a URL.
+Caveats:  they are those of this process, or of the one that --pid names; what a launcher or a
+          container sets later is not seen. What is wrong with a variable is told by the probe of
+          the thing that it steers, and here only where there is none.
+Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mlbackends.host.system.thread_counts import thread_counts
+from mlbackends.libraries.search import library_path
+from mlbackends.model.patterns import URL_LOGIN, pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+
+GROUP = "machine"
+FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
+
+_BEGINNINGS = (
+    # devices and drivers
+    "CUDA_", "NVIDIA_", "NVRTC_", "NVSHMEM_", "NVTE_", "HIP_", "ROCR_", "ROCM_", "HSA_", "AMD_LOG_",
+    "AMD_SERIALIZE_", "GPU_", "ZE_", "ZES_", "ONEAPI_", "SYCL_", "IGC_", "UR_", "MTIA_",
+    "TPU_CHIPS", "TPU_VISIBLE_", "HABANA_VISIBLE_", "HL_", "PT_HPU_", "ASCEND_RT_", "NEURON_RT_",
+    "MTL_", "METAL_", "OCL_ICD_", "POCL_", "VK_ICD_", "VK_DRIVER_", "CUBLAS_", "CUBLASLT_",
+    "CUDNN_", "CUSPARSELT_", "CUFFT_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_",
+    # processors and threads
+    "OMP_", "KMP_", "GOMP_", "LIBOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "GOTO_", "BLIS_",
+    "FLEXIBLAS", "VECLIB_", "NUMEXPR_", "TBB_", "ATEN_", "ARM_COMPUTE_", "XNNPACK_", "NPY_",
+    # frameworks
+    "TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "XLA_",
+    "PJRT_", "JAX_", "LIBTPU_", "TF_CPP_", "TF_ENABLE_", "TF_DISABLE_", "TF_XLA_", "TF_GPU_",
+    "TF_FORCE_", "TF_NUM_", "TF_CUDNN_", "TF_CUDA_", "TF_DETERMINISTIC_", "TF_ONEDNN_", "TF_USE_",
+    "ORT_", "CUPY_", "NUMBA_", "FLASH_ATTENTION_", "FLASHINFER_", "XFORMERS_", "BITSANDBYTES_",
+    # communication
+    "NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "I_MPI_", "CCL_", "OMPI_MCA_",
+    # the allocator and the loader
+    "MALLOC_", "TCMALLOC_", "DYLD_", "LD_BIND_", "GLIBC_TUNABLES",
+)  # fmt: skip
+_NAMES = frozenset({
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "MKLROOT",
+    "TBBROOT", "CMPLR_ROOT", "CPATH", "LIBRARY_PATH", "NCCLROOT", "VLLM_ATTENTION_BACKEND",
+    "NEURON_CC_FLAGS", "JEMALLOC_CONF", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE",
+    "SLURM_GPUS_ON_NODE", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_MEM_BIND", "SLURM_NTASKS",
+    "PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    "THP_MEM_ALLOC_ENABLE",
+})  # fmt: skip
+_OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
+_PYTHON = pattern(r"PYTHON[A-Z0-9]{2,30}")
+_NAMES_OF_MACHINES = frozenset({
+    "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
+})  # fmt: skip
+"""On the list by their beginning; what they hold is an address."""
+_SECRET = pattern(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
+
+# The others are told by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
+# cuda_toolkit for CUDA's folders.
+_COUNTS = ("NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS")
+_HOMES = ("CUDNN_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "MKLROOT")
+
+
+def find(host: Host) -> Finding:
+    """Read the variables on the list, and warn of mistakes that no other probe looks for."""
+    variables = {
+        name: _shown(host.environment[name])
+        for name in sorted(host.environment)
+        if _is_wanted(name)
+    }
+    warnings = (
+        *_senseless_counts(host),
+        *_missing_preloads(host),
+        *_loader_folders(host),
+        *_missing_homes(host),
+    )
+    is_known = host.environment or (host.is_live and host.pid is None)
+    return Finding(
+        presence=Presence.FOUND,
+        facts={"variables": variables} if is_known else {},
+        warnings=warnings,
+    )
+
+
+def _is_wanted(name: str) -> bool:
+    if _SECRET.search(name.upper()) or name in _NAMES_OF_MACHINES:
+        return False
+    return name in _NAMES or name.startswith(_BEGINNINGS) or bool(_PYTHON.fullmatch(name))
+
+
+def _shown(value: str) -> str:
+    """Return a value without the logins in its URLs."""
+    return URL_LOGIN.sub("://***@", value)
+
+
+def _senseless_counts(host: Host) -> list[Reason]:
+    """Return a warning for each number of threads that is none; an empty one counts as not set."""
+    return [
+        Reason(
+            "override-invalid", f'{name} is "{_shown(value)[:80]}", which is no number of threads'
+        )
+        for name in _COUNTS
+        if (value := host.env(name).strip()) and not thread_counts(value)
+    ]
+
+
+def _missing_preloads(host: Host) -> list[Reason]:
+    found = []
+    for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
+        # A bare name is searched for, and $LIB and its like stand for folders of the loader's.
+        if path.startswith("/") and "$" not in path and not host.exists(path):
+            said = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
+            found.append(Reason("override-invalid", said, "correct or unset LD_PRELOAD"))
+    return found
+
+
+def _loader_folders(host: Host) -> list[Reason]:
+    """Return a warning for what the loader's list of folders leaves to chance, and what it lacks."""
+    variable, listed = library_path(host)
+    if variable == "PATH":  # a list for programs first; much of it is usually not there
+        return []
+    found = []
+    if any(not folder for folder in listed):
+        said = (
+            f"{variable} has an empty element, which means the current folder, "
+            "whatever that is when a program starts"
+        )
+        hint = "remove the colon at its beginning or end, or one of two in a row"
+        found.append(Reason("override-invalid", said, hint))
+    for folder in dict.fromkeys(listed):
+        # $ORIGIN and its like stand for folders of the loader's. CUDA's images list folders that
+        # come to be only where the container is given a GPU.
+        if not folder.startswith("/") or "$" in folder or folder.startswith(_OF_CONTAINERS):
+            continue
+        if not host.is_dir(folder):
+            what = "is no folder" if host.exists(folder) else "is not there"
+            said = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
+            found.append(Reason("override-invalid", said, f"correct or unset {variable}"))
+    return found
+
+
+def _missing_homes(host: Host) -> list[Reason]:
+    found = []
+    for name in _HOMES:
+        path = host.env(name)
+        if path.startswith("/") and not host.is_dir(path):
+            said = f"{name} names {_shown(path)}, which is no folder here"
+            found.append(Reason("override-invalid", said, f"correct or unset {name}"))
+    home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
+    both_there = home and path and host.is_dir(home) and host.is_dir(path)
+    if both_there and host.realpath(home) != host.realpath(path):
+        said = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
+        hint = "set both to the same toolkit: some programs read one, some the other"
+        found.append(Reason("conflict", said, hint))
+    return found

@@ -1,0 +1,114 @@
+"""FFTW: Fourier transforms on processors.
+
+Finds:    libfftw3 in every precision (f: float, l: long double, q: quadruple), in wheels too.
+Usable:   the transform of a single one is all ones.
+Caveats:  threads are a library of their own (libfftw3_threads, libfftw3_omp). Quadruple precision
+          has no type in Python, so that copy is asked for its version only.
+Source:   FFTW 3.3 manual: "Version Number Check", fftw_plan_dft_1d, fftw_execute.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.libraries.blas_symbols import require_equal
+from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.model.reasons import NotUsable
+from mlbackends.model.records import Answer, Fact, FactValue, Finding
+
+if TYPE_CHECKING:
+    import ctypes
+    from typing import Any
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import Library
+
+GROUP = "library"
+FACTS = (
+    Fact(
+        "precision", str, "The type that it computes with: double, float, long double, quadruple."
+    ),
+    Fact("instruction_sets", list[str], "The instruction sets that it has code for."),
+    Fact("threads", list[str], "The libraries for threads that lie beside it: threads, omp."),
+)
+
+HOMES = ("FFTW_ROOT", "FFTW_DIR", "FFTWDIR")
+_PRECISIONS = {
+    "libfftw3": ("fftw", "double"),
+    "libfftw3f": ("fftwf", "float"),
+    "libfftw3l": ("fftwl", "long double"),
+    "libfftw3q": ("fftwq", "quadruple"),
+    "libfftw3-3": ("fftw", "double"),
+    "libfftw3f-3": ("fftwf", "float"),
+}
+
+
+def find(host: Host) -> Finding:
+    """Look for every copy in every precision."""
+    libraries = libraries_named(host, "fftw", *_PRECISIONS, homes=HOMES)
+    if not libraries:
+        return Finding(reasons=(absent(host, "libfftw3", HOMES),))
+    return Finding(libraries=tuple(_described(host, library) for library in libraries))
+
+
+def _described(host: Host, library: Library) -> Library:
+    folder, name = os.path.split(library.path)
+    stem = stem_of(name)
+    beside = {stem_of(other) for other in host.listdir(folder) if other.startswith("libfftw3")}
+    facts: dict[str, FactValue] = {"precision": _PRECISIONS[stem][1]}
+    if threads := [kind for kind in ("threads", "omp") if f"{stem}_{kind}" in beside]:
+        facts["threads"] = threads
+    return replace(library, facts=facts)
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Read the version, which is a variable and not a function."""
+    import ctypes
+
+    prefix, _ = _PRECISIONS[stem_of(os.path.basename(library.path))]
+    try:
+        told = (ctypes.c_char * 8).in_dll(opened, f"{prefix}_version")
+    except ValueError:
+        said = f"{library.path} has no variable {prefix}_version"
+        raise NotUsable("missing-symbol", said) from None
+    # An array of unknown length that ends in NUL.
+    text = ctypes.string_at(ctypes.addressof(told)).decode(errors="replace")
+    version, *rest = text.removeprefix(f"{prefix}-").removeprefix("fftw-").split("-")
+    facts: dict[str, FactValue] = {**library.facts}
+    if rest:
+        facts["instruction_sets"] = rest
+    if re.fullmatch(r"\d+(\.\d+)*\w*", version):
+        library = replace(library, version=version)
+    return Answer(library, facts=facts)
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Transform 1, 0, 0, 0."""
+    import ctypes
+
+    prefix, precision = _PRECISIONS[stem_of(os.path.basename(library.path))]
+    kinds: dict[str, Any] = {
+        "double": ctypes.c_double,
+        "float": ctypes.c_float,
+        "long double": ctypes.c_longdouble,
+    }
+    real = kinds.get(precision)
+    if real is None:
+        raise NotUsable("no-use-check", f"Python has no type for {precision} precision")
+    signal = (real * 8)(1, 0, 0, 0, 0, 0, 0, 0)  # four complex numbers
+    spectrum = (real * 8)()
+    plan_of = getattr(opened, f"{prefix}_plan_dft_1d")
+    plan_of.restype = ctypes.c_void_p
+    forward, estimate = -1, ctypes.c_uint(1 << 6)
+    plan = plan_of(4, signal, spectrum, forward, estimate)
+    if not plan:
+        raise NotUsable("call-failed", f"{prefix}_plan_dft_1d returned no plan")
+    execute = getattr(opened, f"{prefix}_execute")
+    execute.restype = None
+    execute(ctypes.c_void_p(plan))
+    require_equal(f"{prefix}_execute", [float(one) for one in spectrum], [1.0, 0.0] * 4)
+    return Answer(library)

@@ -1,0 +1,127 @@
+"""Intel Gaudi: Habana's training and inference accelerators.
+
+Finds:    Gaudi cards on PCI, the habanalabs driver, its device nodes, firmware versions, every
+          libSynapse, and the variables that choose cards.
+Caveats:  nothing is computed: a card serves one process alone.
+Source:   Linux Documentation/ABI/testing/sysfs-driver-habanalabs; habanalabs_drv.c (PCI names);
+          Intel Gaudi documentation, "Runtime environment variables".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.drm import accel_nodes, denied
+from mlbackends.host.pci import PciDevice, link_facts, of_vendor
+from mlbackends.host.python.packages import distribution
+from mlbackends.host.variables import steering
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Fact, Finding
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("card_count", int, "How many cards are on PCI."),
+    Fact("driver_version", str, "The version of the habanalabs kernel module."),
+    Fact("torch_plugin", str, "The installed version of habana-torch-plugin."),
+    Fact("environment", dict[str, str], "The variables that steer Gaudi and are set."),
+)
+
+_NAMES = {
+    "0001": "Goya",
+    "0030": "Greco",
+    "1000": "Gaudi",
+    "1001": "Gaudi",
+    "1010": "Gaudi",
+    "1011": "Gaudi",
+    "1020": "Gaudi 2",
+    "1021": "Gaudi 2",
+    "1060": "Gaudi 3",
+    "1062": "Gaudi 3",
+    "1063": "Gaudi 3",
+}
+_VARIABLES = (
+    "HABANA_VISIBLE_DEVICES",
+    "HABANA_VISIBLE_MODULES",
+    "HLS_MODULE_ID",
+    "HABANA_LOGS",
+    "HABANA_PROFILE",
+    "PT_HPU_LAZY_MODE",
+    "PT_HPU_RECIPE_CACHE_CONFIG",
+    "GC_KERNEL_PATH",
+)
+_FOLDERS = ("/usr/lib/habanalabs", "/opt/habanalabs/lib")
+# Below the card's folder in sysfs: the fact, and the files that may hold it.
+_FILES = {
+    "firmware_version": ("cpucp_ver", "armcp_ver"),
+    "boot_firmware_version": ("uboot_ver",),
+    "status": ("status",),
+}
+
+
+def find(host: Host) -> Finding:
+    """Look for cards, driver, nodes and every copy of the SynapseAI runtime."""
+    libraries = libraries_named(host, "SynapseAI", "libSynapse", folders=_FOLDERS)
+    cards = [card for card in of_vendor(host, "1da3") if not card.is_virtual_function]
+    if not libraries and not cards:
+        return Finding(reasons=(absent(host, "Gaudi on PCI and no libSynapse.so"),))
+    facts: dict[str, FactValue] = {"card_count": len(cards)}
+    if version := host.read("/sys/module/habanalabs/version", 256).strip():
+        facts["driver_version"] = version
+    if plugin := distribution(host, "habana-torch-plugin"):
+        facts["torch_plugin"] = plugin.version
+    facts |= steering(host, _VARIABLES)
+    places = _places(host) if cards else {}
+    devices = tuple(_device(host, i, card, places) for i, card in enumerate(cards))
+    reasons: tuple[Reason, ...] = ()
+    if not cards:
+        reasons = (Reason("no-device", "SynapseAI is here, and no Gaudi is on PCI"),)
+    elif all(device.reasons for device in devices):
+        reasons = devices[0].reasons
+    if not libraries:
+        reasons += (absent(host, "libSynapse.so", folders=_FOLDERS),)
+    return Finding(tuple(libraries), devices, facts, reasons=reasons)
+
+
+def _places(host: Host) -> dict[str, tuple[str, str]]:
+    """Return the device node and sysfs folder of each PCI address; they moved in kernel 6.2."""
+    found = {
+        address: (f"/dev/accel/{name}", f"/sys/class/accel/{name}/device")
+        for name, address in accel_nodes(host).items()
+    }
+    for name in host.listdir("/sys/class/habanalabs"):
+        if name.startswith("hl") and not name.startswith("hl_controlD"):
+            address = host.read(f"/sys/class/habanalabs/{name}/pci_addr", 64).strip().lower()
+            found.setdefault(address, (f"/dev/{name}", f"/sys/class/habanalabs/{name}"))
+    return found
+
+
+def _device(host: Host, index: int, card: PciDevice, places: dict[str, tuple[str, str]]) -> Device:
+    node, folder = places.get(card.address, ("", ""))
+    facts: dict[str, FactValue] = {"pci_id": f"{card.vendor}:{card.device}", **link_facts(card)}
+    for fact, names in _FILES.items() if folder else ():
+        text = next(filter(None, (host.read(f"{folder}/{name}", 512) for name in names)), "")
+        line = text.split("\n")[0].strip()
+        if line and line.isprintable():
+            facts[fact] = line
+    where = f"the Gaudi at {card.address}"
+    reasons: tuple[Reason, ...] = ()
+    if not card.driver:
+        said = f"{where} has no kernel driver; computing needs habanalabs"
+        reasons = (Reason("no-driver", said, "load it: sudo modprobe habanalabs"),)
+    elif node and (reason := denied(host, node)):
+        reasons = (reason,)
+    return Device(
+        kind="hpu",
+        index=index,
+        name=_NAMES.get(card.device, "Habana accelerator"),
+        driver=card.driver,
+        pci_address=card.address,
+        numa_node=card.numa_node,
+        facts=facts,
+        reasons=reasons,
+    )

@@ -1,0 +1,298 @@
+"""Host: the operating system, and what it runs in.
+
+Finds:    the distribution, kernel and C library, the container, WSL and hypervisor around them,
+          /dev/shm, the boot parameters that matter here, and GPUs and accelerators on the PCI bus.
+Caveats:  what tells of a container is a hint: an image that was made into a virtual machine keeps
+          its marker files. `container_evidence` says what showed it.
+Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SMBIOS strings of the
+          hypervisors and clouds; Docker, "--shm-size".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mlbackends.host.pci import pci_devices
+from mlbackends.host.quantities import one_line
+from mlbackends.host.system.containers import container_signs, wsl_version
+from mlbackends.host.system.kernel_parameters import kernel_parameters
+from mlbackends.host.system.memory_settings import total_memory
+from mlbackends.host.system.mounts import mounted_at, mounts
+from mlbackends.host.system.system_controls import system_controls
+from mlbackends.host.system.virtual_machines import virtual_machine
+from mlbackends.libraries.c_library import c_library
+from mlbackends.libraries.cxx_library import cxx_library
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.host.pci import PciDevice
+    from mlbackends.model.records import FactValue
+
+GROUP = "machine"
+SUMMARY = (
+    "{os_name} {os_version}",
+    "{kernel_name} {kernel_release}",
+    "{libc} {libc_version}",
+    "container: {container}",
+    "WSL {wsl_version}",
+    "virtualisation: {virtualisation}",
+)
+USUAL = {"container": "none", "virtualisation": "none"}
+FACTS = (
+    Fact("platform", str, "The kind of system, as Python spells it: linux, darwin, win32."),
+    Fact("os_id", str, "The distribution's short name: debian, ubuntu, rhel, macos."),
+    Fact("os_name", str, "The distribution's name."),
+    Fact("os_version", str, "Its version."),
+    Fact("os_build", str, "The build of macOS."),
+    Fact("kernel_name", str, "The kernel: Linux, Darwin, Windows."),
+    Fact("kernel_release", str, "The kernel's release, as uname -r has it."),
+    Fact("kernel_version", str, "The kernel's build, as uname -v has it."),
+    Fact("machine", str, "The processor's kind, as uname -m has it."),
+    Fact("libc", str, "The C library: glibc or musl."),
+    Fact("libc_version", str, "Its version."),
+    Fact("libstdcxx_path", str, "The copy of libstdc++ that a program gets."),
+    Fact(
+        "libstdcxx_version", str, "The highest version of its symbols: 3.4.30 for GLIBCXX_3.4.30."
+    ),
+    Fact("host_name", str, "The machine's name.", "identity"),
+    Fact("boot_id", str, "Names this boot of the machine.", "identity"),
+    Fact("uptime_seconds", float, "Since the kernel started.", "volatile"),
+    Fact("container", str, "The kind of container that signs point to; none without a sign."),
+    Fact("container_evidence", list[str], "The signs, each with the kind it points to."),
+    Fact("wsl_version", int, "1 or 2 in the Windows Subsystem for Linux."),
+    Fact("rosetta", bool, "Whether an Apple chip translates this x86-64 process."),
+    Fact("vendor", str, "Who made the machine, by its firmware."),
+    Fact("product", str, "The machine's model, by its firmware."),
+    Fact("virtualisation", str, "The hypervisor below; none where the processor denies one."),
+    Fact("virtualisation_evidence", str, "What told the hypervisor."),
+    Fact("cloud", str, "The cloud, by the firmware's strings: ec2, gce, azure, ..."),
+    Fact("selinux", str, "SELinux: enforcing or permissive; left out where it is off."),
+    Fact(
+        "apparmor_profile", str, "The AppArmor profile that confines this process, with its mode."
+    ),
+    Fact("shared_memory_bytes", int, "The size of /dev/shm.", "metric"),
+    Fact("shared_memory_free_bytes", int, "What is free of it.", "volatile"),
+    Fact("kernel_parameters", dict[str, str], "Boot parameters that change speed or devices."),
+    Fact(
+        "pci_accelerators",
+        list[dict[str, int | str]],
+        "GPUs and accelerators on PCI: address, vendor, device, class, driver, numa_node.",
+    ),
+    Fact("rdma_devices", list[str], "Network devices that do RDMA: InfiniBand, RoCE, EFA."),
+)
+CODES = {
+    "small-shared-memory": "The shared memory is too small for processes that share tensors.",
+}
+
+_VENDORS = {
+    "10de": "NVIDIA",
+    "1002": "AMD",
+    "8086": "Intel",
+    "1da3": "Habana",
+    "1ae0": "Google",
+    "1d0f": "Amazon",
+    "19e5": "Huawei",
+    "1e52": "Tenstorrent",
+    "106b": "Apple",
+    "1a03": "ASPEED",
+    "102b": "Matrox",
+    "1af4": "Red Hat",
+    "1234": "QEMU",
+    "15ad": "VMware",
+    "1414": "Microsoft",
+}
+_OTHER_ACCELERATORS = {
+    "1ae0": frozenset({"0027", "0056", "005e", "0062", "0063", "006f"}),  # TPUs
+    "1d0f": frozenset({"7064", "7065", "7066", "7067", "7164", "7264", "7364"}),  # Neuron
+}
+"""Accelerators whose class says nothing of it, by maker."""
+
+_SMALL_SHARED_MEMORY = 1 << 30
+_PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
+"""A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain."""
+_END = pattern(r"\s*|\s+#.*")
+_PLIST_ENTRY = pattern(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
+_BOOT_ID = pattern(r"[0-9A-Fa-f-]{8,40}")
+_BOOT_TIME = pattern(r"sec = (\d{1,12})")
+
+
+def find(host: Host) -> Finding:
+    """Read what the system says of itself and of what is around it."""
+    facts: dict[str, FactValue] = {"platform": host.platform}
+    warnings: list[Reason] = []
+    told = host.uname()
+    for name, field in _UNAME.items():
+        facts[name] = told.get(field, "")
+    if host.platform == "darwin":
+        _add_macos(host, facts)
+    elif host.platform == "linux":
+        facts.update(_release(host))
+        facts["libc"], facts["libc_version"] = c_library(host)
+        facts["libstdcxx_path"], facts["libstdcxx_version"] = cxx_library(host)
+        facts.update(_boot(host))
+        facts.update(_around(host))
+        facts.update(_confinement(host))
+        facts.update(_shared_memory(host))
+        facts["kernel_parameters"] = kernel_parameters(host.read("/proc/cmdline", 65536))
+        devices = pci_devices(host)
+        if devices:
+            facts["pci_accelerators"] = [_accelerator(one) for one in devices if _computes(one)]
+        if rdma_devices := host.listdir("/sys/class/infiniband"):
+            facts["rdma_devices"] = list[object](rdma_devices)
+        warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
+    kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
+    return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))
+
+
+_UNAME = {
+    "kernel_name": "sysname",
+    "kernel_release": "release",
+    "kernel_version": "version",
+    "machine": "machine",
+    "host_name": "nodename",
+}
+
+
+def _release(host: Host) -> dict[str, FactValue]:
+    """Return what os-release says; the second place is for where the first is missing."""
+    text = host.read("/etc/os-release", 65536) or host.read("/usr/lib/os-release", 65536)
+    told: dict[str, str] = {}
+    for line in text.splitlines():
+        name, separator, value = line.strip().partition("=")
+        if separator and not name.startswith("#"):
+            told[name] = _unquoted(value) or told.get(name, "")
+    return {
+        "os_id": told.get("ID", ""),
+        "os_name": told.get("NAME", ""),
+        "os_version": told.get("VERSION_ID", ""),
+    }
+
+
+def _unquoted(value: str) -> str:
+    """Return a value as the shell would read it; "" where it would not take it for one word.
+
+    What a shell would replace ($name, `command`) is not allowed in os-release, and counts as such.
+    """
+    word, end = "", 0
+    while piece := _PIECE.match(value, end):
+        single, double, escaped, plain = piece.groups("")
+        word += single + re.sub(r'\\([\\"$`])', r"\1", double) + escaped + plain
+        end = piece.end()
+    return one_line(word, 200) if _END.fullmatch(value, end) else ""
+
+
+def _boot(host: Host) -> dict[str, FactValue]:
+    facts: dict[str, FactValue] = {}
+    boot = host.read("/proc/sys/kernel/random/boot_id", 128)
+    if _BOOT_ID.fullmatch(boot):
+        facts["boot_id"] = boot
+    uptime = re.match(r"\d{1,10}\.\d{1,4}(?=\s)", host.read("/proc/uptime", 128))
+    if uptime:
+        facts["uptime_seconds"] = float(uptime[0])
+    return facts
+
+
+def _around(host: Host) -> dict[str, FactValue]:
+    """Return what the system runs in: container, WSL, hypervisor, cloud."""
+    signs = container_signs(host)
+    facts: dict[str, FactValue] = {"container": signs[0][0] if signs else "none"}
+    if signs:
+        facts["container_evidence"] = [f"{kind}: {sign}" for kind, sign in signs]
+    wsl = wsl_version(host)
+    if wsl is not None:
+        facts["wsl_version"] = wsl
+    seen = virtual_machine(host)
+    facts["vendor"] = seen.vendor
+    facts["product"] = seen.product
+    facts["virtualisation"] = seen.hypervisor
+    facts["virtualisation_evidence"] = seen.evidence
+    facts["cloud"] = seen.cloud
+    return facts
+
+
+def _confinement(host: Host) -> dict[str, FactValue]:
+    state = host.read("/sys/fs/selinux/enforce", 16)
+    facts: dict[str, FactValue] = {
+        "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
+    }
+    if host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y":
+        facts["apparmor_profile"] = host.read("/proc/self/attr/apparmor/current", 256)
+    return facts
+
+
+def _shared_memory(host: Host) -> dict[str, FactValue]:
+    """Return the size of /dev/shm, where it is a file system of its own."""
+    at = host.realpath("/dev/shm")  # noqa: S108  it is measured, nothing is written
+    if mounts(host) and mounted_at(host, at) is None:
+        return {}
+    size = host.disk("/dev/shm")  # noqa: S108
+    # A tmpfs without a limit says 0.
+    if size is None or not 0 <= size[1] <= size[0] or not size[0]:
+        return {}
+    return {"shared_memory_bytes": size[0], "shared_memory_free_bytes": size[1]}
+
+
+def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
+    """Return a warning for a /dev/shm that is smaller than a machine of this memory makes it."""
+    memory = total_memory(host)
+    needed = min(_SMALL_SHARED_MEMORY, memory // 4) if memory else _SMALL_SHARED_MEMORY
+    if not isinstance(size, int) or not 0 < size < needed:
+        return []
+    return [
+        Reason(
+            "small-shared-memory",
+            f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
+            " and NCCL between them, need more",
+            "start the container with --ipc=host or --shm-size=16g",
+        )
+    ]
+
+
+def _computes(device: PciDevice) -> bool:
+    if device.is_display or device.is_accelerator or device.class_code.startswith("0b40"):
+        return True
+    return device.device in _OTHER_ACCELERATORS.get(device.vendor, ())
+
+
+def _accelerator(device: PciDevice) -> dict[str, int | str]:
+    told: dict[str, int | str | None] = {
+        "address": device.address,
+        "vendor": device.vendor,
+        "vendor_name": _VENDORS.get(device.vendor, ""),
+        "device": device.device,
+        "class": device.class_code,
+        "driver": device.driver,
+        "numa_node": device.numa_node,
+    }
+    return {name: value for name, value in told.items() if value not in ("", None)}
+
+
+def _add_macos(host: Host, facts: dict[str, FactValue]) -> None:
+    """Add what the version file and the kernel's settings say.
+
+    Python's own platform.mac_ver() is told 10.16 by some systems, so it is not asked.
+    """
+    text = host.read("/System/Library/CoreServices/SystemVersion.plist", 65536)
+    told = dict(_PLIST_ENTRY.findall(text))
+    facts["os_id"] = "macos" if told else ""
+    facts["os_name"] = told.get("ProductName", "")
+    facts["os_version"] = told.get("ProductVersion", "")
+    facts["os_build"] = told.get("ProductBuildVersion", "")
+    controls = system_controls(host)
+    facts["vendor"] = "Apple" if told else ""
+    facts["product"] = controls.get("hw.model", "")
+    facts["boot_id"] = controls.get("kern.bootsessionuuid", "")
+    guest = controls.get("kern.hv_vmm_present")
+    facts["virtualisation"] = {"0": "none", "1": "unknown"}.get(guest or "", "")
+    facts["virtualisation_evidence"] = "kern.hv_vmm_present" if guest else ""
+    if controls.get("sysctl.proc_translated") in ("0", "1"):
+        facts["rosetta"] = controls["sysctl.proc_translated"] == "1"
+    started = _BOOT_TIME.search(controls.get("kern.boottime", ""))
+    if started and host.is_live:
+        import time
+
+        facts["uptime_seconds"] = round(max(0.0, time.time() - int(started[1])), 1)

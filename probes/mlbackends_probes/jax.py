@@ -1,0 +1,161 @@
+"""JAX: array computing with jaxlib and its plugins for accelerators.
+
+Finds:    jax, jaxlib, the plugins (packages and entry points of jax_plugins), libtpu.
+Caveats:  jax is not imported. Without a plugin it runs on the CPU, and says so in one line only.
+Source:   JAX documentation, "Installation", "Configuration options"; OpenXLA, "PJRT Plugin
+          Mechanism"; Requires-Dist of jax and of the plugins.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.frameworks import (
+    PACKAGE_FACTS,
+    entry_points,
+    found,
+    gpu_unused,
+    named,
+    package,
+    range_warnings,
+)
+from mlbackends.host.python.packages import distribution
+from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.host.python.packages import Distribution
+    from mlbackends.model.records import FactValue, Finding
+
+GROUP = "framework"
+SUMMARY = ("jax {version}",)
+FACTS = (
+    *PACKAGE_FACTS,
+    Fact("jaxlib_version", str, "The version of jaxlib, which holds the compiled part."),
+    Fact("plugins", dict[str, str], "The plugins for accelerators, with their versions."),
+    Fact(
+        "plugin_entry_points",
+        dict[str, str],
+        "What registers itself when jax is imported: the entry points of jax_plugins.",
+    ),
+    Fact("environment", dict[str, str], "The variables that steer JAX and are set."),
+)
+
+_PLUGINS = (
+    "jax-cuda11-*",
+    "jax-cuda12-*",
+    "jax-cuda13-*",
+    "jax-rocm*",
+    "jax-metal",
+    "libtpu",
+    "libtpu-nightly",
+    "intel-extension-for-openxla",
+)
+_CUDA = pattern(r"jax-cuda(\d+)-plugin")
+_TRUTH = one_of("0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f")
+_RULES = {
+    "JAX_PLATFORMS": anything,
+    "JAX_PLATFORM_NAME": anything,
+    "JAX_ENABLE_X64": _TRUTH,
+    "JAX_DISABLE_JIT": _TRUTH,
+    "JAX_DEBUG_NANS": _TRUTH,
+    "JAX_TRACEBACK_FILTERING": anything,
+    "JAX_DEFAULT_MATMUL_PRECISION": anything,
+    "JAX_COMPILATION_CACHE_DIR": anything,
+    "JAX_NUM_CPU_DEVICES": anything,
+    "JAX_CUDA_VISIBLE_DEVICES": anything,
+    "JAX_ROCM_VISIBLE_DEVICES": anything,
+    "XLA_FLAGS": anything,
+    "XLA_PYTHON_CLIENT_PREALLOCATE": one_of("0", "1", "true", "false"),
+    "XLA_PYTHON_CLIENT_MEM_FRACTION": anything,
+    "XLA_PYTHON_CLIENT_ALLOCATOR": one_of(
+        "default", "platform", "bfc", "cuda_async", "address_space", "vmm"
+    ),
+    "LIBTPU_INIT_ARGS": anything,
+    "TPU_LIBRARY_PATH": anything,
+}
+
+
+def find(host: Host) -> Finding:
+    """Read what jax, jaxlib and the plugins say of themselves."""
+    jax = package(host, ("jax", "jax-nightly"), "jax")
+    if jax is None:
+        return found(host, None, "jax")
+    jaxlib = distribution(host, "jaxlib") or distribution(host, "jaxlib-nightly")
+    plugins = named(host, _PLUGINS)
+    facts: dict[str, FactValue] = {}
+    if jaxlib:
+        facts["jaxlib_version"] = jaxlib.version
+    if plugins:
+        facts["plugins"] = {plugin.name: plugin.version for plugin in reversed(plugins)}
+    if registered := entry_points(host, "jax_plugins"):
+        facts["plugin_entry_points"] = dict[str, object](registered)
+    why = "jax refuses to start with another jaxlib, or misses functions"
+    return found(
+        host,
+        jax,
+        "jax",
+        facts=facts | steering(host, _RULES),
+        warnings=(
+            *range_warnings(host, jax, ("jaxlib",), why),
+            _without_jaxlib(jaxlib),
+            *_plugin_warnings(host, plugins, jaxlib),
+            *_device_warnings(host, plugins, bool(registered)),
+            *not_valid(host, _RULES),
+        ),
+    )
+
+
+def _without_jaxlib(jaxlib: Distribution | None) -> Reason | None:
+    if jaxlib:
+        return None
+    return Reason("conflict", "jax is installed without jaxlib, and cannot start", "install jaxlib")
+
+
+def _plugin_warnings(
+    host: Host, plugins: list[Distribution], jaxlib: Distribution | None
+) -> list[Reason]:
+    """Hold each plugin to the version of jaxlib and to that of its other half, -pjrt."""
+    warnings = []
+    for plugin in plugins:
+        pair = re.fullmatch(r"(jax-(?:cuda|rocm)\d+)-plugin", plugin.name)
+        if pair is None:
+            continue
+        hint = f"install {plugin.name}, {pair[1]}-pjrt and jaxlib of one version"
+        partner = distribution(host, f"{pair[1]}-pjrt")
+        for other in (partner, jaxlib):
+            if other and _minor(other.version) != _minor(plugin.version):
+                said = f"{plugin.name} is {plugin.version}, and {other.name} is {other.version}"
+                warnings.append(Reason("conflict", said, hint))
+        if partner is None:
+            said = f"{plugin.name} is installed without {pair[1]}-pjrt, and cannot start"
+            warnings.append(Reason("conflict", said, hint))
+    majors = sorted({match[1] for one in plugins if (match := _CUDA.fullmatch(one.name))})
+    if len(majors) > 1:
+        said = f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
+        warnings.append(Reason("conflict", said, "uninstall those for one of them"))
+    return warnings
+
+
+def _device_warnings(
+    host: Host, plugins: list[Distribution], is_extended: bool
+) -> list[Reason | None]:
+    release = driver_release(host)
+    warnings: list[Reason | None] = [
+        driver_warning(release, f"{match[1]}.0", plugin.name)
+        for plugin in plugins
+        if (match := _CUDA.fullmatch(plugin.name))
+    ]
+    if not plugins and not is_extended:
+        warnings.append(gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
+    return warnings
+
+
+def _minor(version: str) -> str:
+    """Return what must be the same: plugins have releases of their own within 0.x.y."""
+    return ".".join(version.split("+", maxsplit=1)[0].split(".")[:3])

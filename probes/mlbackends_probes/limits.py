@@ -1,0 +1,344 @@
+"""Limits: what the container, the scheduler and the user leave of this machine.
+
+Finds:    CPU quota, cpuset and memory limit of the control groups (v1, v2, hybrid) and all their
+          ancestors, the affinity mask, ulimits, what Slurm, LSF, PBS and Grid Engine granted, and
+          how many threads each runtime would start without knowing any of it.
+Caveats:  inside a container the ancestors of its own group are not seen. A scheduler's grant is
+          told as the scheduler tells it; only affinity, cpuset and quota are counted as limits.
+Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); getrlimit(2); Slurm,
+          sbatch(1) "OUTPUT ENVIRONMENT VARIABLES"; for beliefs, the documentation of each runtime,
+          which mlbackends.host.system.thread_counts names.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from mlbackends.host.cpu.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.host.quantities import whole_number
+from mlbackends.host.system import cgroup_limits, cgroups
+from mlbackends.host.system.memory_settings import total_memory
+from mlbackends.host.system.schedulers import granted
+from mlbackends.host.system.system_controls import control_number, system_controls
+from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.host.system.cgroup_limits import Limit
+    from mlbackends.model.records import FactValue
+
+GROUP = "machine"
+SUMMARY = (
+    "{effective_cpus} CPUs usable, set by {effective_cpus_because}",
+    "{effective_memory_bytes} usable, set by {effective_memory_because}",
+    "cgroup {cgroup_version}",
+    "{scheduler}",
+)
+FACTS = (
+    Fact(
+        "effective_cpus", int, "Threads that can run at once: affinity, cpuset, floor of the quota."
+    ),
+    Fact("effective_cpus_exact", float, "The same with the quota not rounded."),
+    Fact("effective_cpus_because", str, "What sets it: online, affinity, cpuset or quota."),
+    Fact(
+        "effective_memory_bytes",
+        int,
+        "The lowest of the machine's memory and the limits on it.",
+        "metric",
+    ),
+    Fact("effective_memory_because", str, "What sets it: machine, memory_limit or memory_high."),
+    Fact("beliefs", list[dict[str, int | str]], "What each runtime takes: runtime, cpus, because."),
+    Fact("online_cpus", int, "The CPUs that the kernel uses."),
+    Fact("affinity", str, "The CPUs that the process may run on, as a list."),
+    Fact("affinity_cpus", int, "How many these are."),
+    Fact("cgroup_version", str, "The control groups seen: v1, v2, hybrid or none."),
+    Fact("cpu_quota", float, "CPUs' worth of time that the tightest group gets."),
+    Fact("cpu_quota_group", str, "The folder of the group that sets it.", "volatile"),
+    Fact("cpu_weight", int, "The group's weight when CPUs are scarce (v2; 100 is normal)."),
+    Fact("cpu_shares", int, "The group's shares when CPUs are scarce (v1; 1024 is normal)."),
+    Fact("cpu_periods", int, "Periods in which the group with the quota ran.", "volatile"),
+    Fact("cpu_throttled_periods", int, "Periods in which the quota stopped it.", "volatile"),
+    Fact("cpu_throttled_seconds", float, "For how long the quota stopped it.", "volatile"),
+    Fact("cpuset", str, "The CPUs that the cpuset controller leaves, as a list."),
+    Fact("cpuset_cpus", int, "How many these are."),
+    Fact("cpuset_memory_nodes", str, "The NUMA nodes whose memory cpuset leaves, as a list."),
+    Fact("memory_limit_bytes", int, "Memory above which the kernel kills (memory.max)."),
+    Fact("memory_limit_group", str, "The folder of the group that sets it.", "volatile"),
+    Fact(
+        "memory_high_bytes", int, "Memory above which the kernel slows and reclaims (memory.high)."
+    ),
+    Fact(
+        "memory_usage_bytes", int, "What the group with the limit uses, cache included.", "volatile"
+    ),
+    Fact("swap_limit_bytes", int, "The limit on swap (v2)."),
+    Fact("memory_and_swap_limit_bytes", int, "The limit on memory and swap together (v1)."),
+    Fact("process_limit", int, "How many processes and threads the group may have."),
+    Fact("open_files_limit", int, "Files that a process may hold open (ulimit -n, soft)."),
+    Fact("open_files_hard_limit", int, "How far a process may raise that itself."),
+    Fact("user_processes_limit", int, "Processes that the user may have (ulimit -u, soft)."),
+    Fact("stack_limit_bytes", int, "The main thread's stack (ulimit -s, soft)."),
+    Fact("locked_memory_limit_bytes", int, "Memory that may be locked (ulimit -l, soft)."),
+    Fact("address_space_limit_bytes", int, "Address space of a process (ulimit -v, soft)."),
+    Fact("unlimited", list[str], "Those of these facts that were read and set no limit."),
+    Fact("kubernetes", bool, "Whether this is a Kubernetes pod."),
+    Fact("scheduler", str, "The batch system that started this: slurm, lsf, pbs or sge."),
+    Fact("scheduler_job", str, "The job's name in it.", "identity"),
+    Fact("scheduler_cpus", int, "CPUs it granted on this node, to the task where it says so."),
+    Fact("scheduler_node_cpus", int, "CPUs it granted to the whole job on this node."),
+    Fact("scheduler_slots", int, "Slots of the whole job, on all its nodes."),
+    Fact("scheduler_tasks", int, "Tasks of the job."),
+    Fact("scheduler_memory_bytes", int, "Memory it granted on this node."),
+    Fact("scheduler_memory_per_cpu_bytes", int, "Memory it granted for each CPU."),
+    Fact("scheduler_memory_per_gpu_bytes", int, "Memory it granted for each GPU."),
+    Fact("scheduler_gpus", int, "GPUs it granted on this node."),
+)
+CODES = {
+    "throttled": "The CPU quota stops the group often; more threads make that worse, not better.",
+}
+
+_CPUS = "/sys/devices/system/cpu"
+_THROTTLED_SHARE = 0.05
+_THROTTLED_PERIODS = 100  # fewer say nothing about how it runs
+_PYTHON_ROWS = ("os.cpu_count", "os.process_cpu_count")
+
+
+def find(host: Host) -> Finding:
+    """Read every limit, and say what it leaves."""
+    facts: dict[str, FactValue] = {}
+    affinity = _affinity(host)
+    online = _online(host)
+    if online:
+        facts["online_cpus"] = online
+    if affinity:
+        facts["affinity"] = format_cpu_list(affinity)
+        facts["affinity_cpus"] = len(affinity)
+    unlimited: list[str] = []
+    warnings: list[Reason] = []
+    if host.platform == "linux":
+        _add_cpu_groups(host, facts, unlimited, warnings)
+        _add_memory_groups(host, facts, unlimited)
+        _add_ulimits(host, facts, unlimited)
+        if unlimited:
+            facts["unlimited"] = unlimited
+    facts.update(granted(host))
+    _add_effective_memory(host, facts)
+    if cpus := _add_effective_cpus(facts):
+        machine = Machine(
+            online=online,
+            affinity=len(affinity) or online,
+            cores=_cores(host, affinity),
+            is_x86=host.machine.lower() in ("x86_64", "amd64"),
+            python=_python_version(host),
+            platform=host.platform,
+            has_mask=bool(affinity),
+        )
+        told = beliefs(host, machine)
+        facts["beliefs"] = [
+            {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in told
+        ]
+        warnings += _too_many(told, cpus, facts, machine)
+    in_order = {fact.name: facts[fact.name] for fact in FACTS if fact.name in facts}
+    return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
+
+
+# ---- processors --------------------------------------------------------------------------------
+
+
+def _online(host: Host) -> int:
+    told = len(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
+    if not told and host.platform == "darwin":
+        told = control_number(system_controls(host), "hw.activecpu", "hw.logicalcpu") or 0
+    if not told and host.pid is None:
+        count = host.system("cpu_count")
+        told = count if isinstance(count, int) and count > 0 else 0
+    return told
+
+
+def _affinity(host: Host) -> tuple[int, ...]:
+    told = tuple(cpu for cpu in host.affinity() or () if cpu in range(HIGHEST))
+    if told:
+        return told
+    for line in host.read("/proc/self/status", 65536).splitlines():
+        name, _, value = line.partition(":")
+        if name == "Cpus_allowed_list":
+            return parse_cpu_list(value)
+    return ()
+
+
+def _cores(host: Host, cpus: tuple[int, ...]) -> int:
+    """Return how many physical cores these CPUs lie in; 0 where that cannot be told.
+
+    Without a mask, on macOS, all of the machine's.
+    """
+    if not cpus and host.platform == "darwin":
+        return control_number(system_controls(host), "hw.physicalcpu") or 0
+    if host.read(f"{_CPUS}/smt/active", 16) == "0":
+        return len(cpus)
+    cores = 0
+    left = set(cpus)
+    while left:
+        cpu = left.pop()
+        siblings = parse_cpu_list(
+            host.read(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list", 4096)
+        )
+        if not siblings:
+            return 0
+        left.difference_update(siblings)
+        cores += 1
+    return cores
+
+
+def _add_cpu_groups(
+    host: Host, facts: dict[str, FactValue], unlimited: list[str], warnings: list[Reason]
+) -> None:
+    facts["cgroup_version"] = cgroups.version(host)
+    quota = cgroup_limits.cpu_quota(host)
+    if quota is not None and quota.value < inf:
+        facts["cpu_quota"] = quota.value
+        facts["cpu_quota_group"] = quota.folder
+    elif quota is not None:
+        unlimited.append("cpu_quota")
+    throttled = cgroup_limits.throttling(host, quota.folder if quota else "")
+    if throttled is not None:
+        facts["cpu_periods"] = throttled.periods
+        facts["cpu_throttled_periods"] = throttled.throttled_periods
+        facts["cpu_throttled_seconds"] = throttled.throttled_seconds
+        share = throttled.throttled_periods / max(throttled.periods, 1)
+        if throttled.periods >= _THROTTLED_PERIODS and share > _THROTTLED_SHARE:
+            warnings.append(
+                Reason(
+                    "throttled",
+                    f"the CPU quota stopped this group in {share:.0%} of its periods",
+                    "start fewer threads than the quota has CPUs, or raise the quota",
+                )
+            )
+    if weight := cgroup_limits.cpu_weight(host):
+        facts[f"cpu_{weight[0]}"] = weight[1]
+    if cpus := cgroup_limits.allowed_cpus(host):
+        facts["cpuset"] = format_cpu_list(cpus)
+        facts["cpuset_cpus"] = len(cpus)
+    if nodes := cgroup_limits.allowed_memory_nodes(host):
+        facts["cpuset_memory_nodes"] = format_cpu_list(nodes)
+    _add_limit(facts, unlimited, "process_limit", cgroup_limits.process_limit(host))
+
+
+def _add_effective_cpus(facts: dict[str, FactValue]) -> int:
+    """Add what is left of the CPUs; return it, 0 where it cannot be told."""
+    bounds = {
+        "online": facts.get("online_cpus"),
+        "affinity": facts.get("affinity_cpus"),
+        "cpuset": facts.get("cpuset_cpus"),
+        "quota": facts.get("cpu_quota"),
+    }
+    told = {name: float(bound) for name, bound in bounds.items() if isinstance(bound, int | float)}
+    if told.keys() <= {"quota"}:
+        return 0
+    because = min(told, key=lambda name: told[name])
+    facts["effective_cpus"] = max(1, int(told[because]))
+    facts["effective_cpus_exact"] = told[because]
+    facts["effective_cpus_because"] = because
+    return max(1, int(told[because]))
+
+
+def _too_many(
+    told: list[Belief], cpus: int, facts: dict[str, FactValue], machine: Machine
+) -> list[Reason]:
+    """Return the warning for the runtimes that take more CPUs than there are for them."""
+    over = [belief for belief in told if belief.cpus > cpus]
+    if not over:
+        return []
+    names = ", ".join(f"{belief.runtime} ({belief.cpus})" for belief in over)
+    verb = "takes" if len(over) == 1 else "take"
+    settings = []
+    if any(belief.runtime not in _PYTHON_ROWS for belief in over):
+        settings.append(f"OMP_NUM_THREADS={cpus}")
+    if machine.python >= (3, 13) and any(belief.runtime in _PYTHON_ROWS for belief in over):
+        settings.append(f"PYTHON_CPU_COUNT={cpus}")
+    hint = f"set {' and '.join(settings)}" if settings else ""
+    if cpus >= machine.online > 0:
+        said = f"{names} {verb} more threads than the {cpus} CPUs of this machine"
+        return [Reason("override-exceeds-hardware", said, hint)]
+    what = {
+        "affinity": "the affinity mask",
+        "cpuset": "the cpuset",
+        "quota": f"the CPU quota of {facts.get('cpu_quota')}",
+    }.get(str(facts["effective_cpus_because"]), "the limit")
+    left = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
+    said = f"{names} {verb} more threads than the {left} that {what} leaves"
+    return [Reason("limit-below-hardware", said, hint)]
+
+
+def _python_version(host: Host) -> tuple[int, ...]:
+    parts = str(host.python.get("version", "")).split(".")[:2]
+    return tuple(
+        int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) < 4
+    )
+
+
+# ---- memory and ulimits ------------------------------------------------------------------------
+
+
+def _add_memory_groups(host: Host, facts: dict[str, FactValue], unlimited: list[str]) -> None:
+    limit = cgroup_limits.memory_limit(host)
+    _add_limit(facts, unlimited, "memory_limit_bytes", limit)
+    if limit is not None and limit.folder:
+        facts["memory_limit_group"] = limit.folder
+    _add_limit(facts, unlimited, "memory_high_bytes", cgroup_limits.memory_high(host))
+    _add_limit(facts, unlimited, "swap_limit_bytes", cgroup_limits.swap_limit(host))
+    both = cgroup_limits.memory_and_swap_limit(host)
+    _add_limit(facts, unlimited, "memory_and_swap_limit_bytes", both)
+    usage = cgroup_limits.memory_usage(host, limit.folder if limit else "")
+    if usage is not None:
+        facts["memory_usage_bytes"] = usage
+
+
+def _add_limit(
+    facts: dict[str, FactValue], unlimited: list[str], name: str, limit: Limit | None
+) -> None:
+    if limit is not None and limit.value < inf:
+        facts[name] = int(limit.value)
+    elif limit is not None:
+        unlimited.append(name)
+
+
+def _add_effective_memory(host: Host, facts: dict[str, FactValue]) -> None:
+    bounds = {
+        "machine": _total_memory(host),
+        "memory_limit": facts.get("memory_limit_bytes"),
+        "memory_high": facts.get("memory_high_bytes"),
+    }
+    told = {name: bound for name, bound in bounds.items() if isinstance(bound, int)}
+    if told:
+        because = min(told, key=lambda name: told[name])
+        facts["effective_memory_bytes"] = told[because]
+        facts["effective_memory_because"] = because
+
+
+def _total_memory(host: Host) -> int | None:
+    if host.platform == "darwin":
+        return control_number(system_controls(host), "hw.memsize")
+    return total_memory(host)
+
+
+_ULIMITS = {
+    "Max open files": ("open_files_limit", "open_files_hard_limit"),
+    "Max processes": ("user_processes_limit", ""),
+    "Max stack size": ("stack_limit_bytes", ""),
+    "Max locked memory": ("locked_memory_limit_bytes", ""),
+    "Max address space": ("address_space_limit_bytes", ""),
+}
+
+
+def _add_ulimits(host: Host, facts: dict[str, FactValue], unlimited: list[str]) -> None:
+    for line in host.read("/proc/self/limits", 65536).splitlines():
+        # The name takes 26 columns, and may hold single spaces.
+        names = _ULIMITS.get(line[:26].strip(), ())
+        for name, value in zip(names, line[26:].split(), strict=False):
+            number = whole_number(value)
+            if name and value == "unlimited":
+                unlimited.append(name)
+            elif name and number is not None:
+                facts[name] = number

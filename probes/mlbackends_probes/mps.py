@@ -1,0 +1,282 @@
+"""Apple MPS: the GPU of a Mac through Metal.
+
+Finds:    the macOS version, the chip, whether Python runs translated by Rosetta, and the variables
+          that steer PyTorch's MPS.
+Loadable: the Metal framework opens and has MTLCreateSystemDefaultDevice.
+Usable:   the default GPU fills a buffer, and what is read there is right.
+Caveats:  a session without a GPU (some virtual machines, some CI) gets no device. What PyTorch
+          needs beyond Metal is in `needs_macos` and the type facts.
+Source:   Apple Metal, MTLDevice and MTLGPUFamily; PyTorch issues 164943 (macOS 14 since 2.10) and
+          119641 (bfloat16 since macOS 14); PyTorch OperationUtils.mm (complex since macOS 14).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.host import to_int
+from mlbackends.host.python.packages import distribution
+from mlbackends.host.system.system_controls import system_controls
+from mlbackends.host.variables import steering
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence
+
+if TYPE_CHECKING:
+    import ctypes
+    from typing import Any
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("macos_version", str, "The version of macOS, by the system's own file."),
+    Fact("macos_build", str, "The build of macOS."),
+    Fact("chip", str, "The processor, as the system names it."),
+    Fact("is_apple_silicon", bool, "Whether the chip is one of Apple's."),
+    Fact("is_translated", bool, "Whether this Python is for x86_64 and runs through Rosetta."),
+    Fact("is_virtual_machine", bool, "Whether macOS runs below a hypervisor."),
+    Fact("torch_needs_macos", str, "The oldest macOS that the installed torch takes for MPS."),
+    Fact("unsupported_types", list[str], "Types that MPS does not have on this macOS."),
+    Fact("gpu_core_count", int, "Cores of the GPU."),
+    Fact("is_memory_shared", bool, "Whether GPU and CPU share one memory."),
+    Fact("recommended_memory_bytes", int, "What Metal advises to use at most."),
+    Fact("families", list[str], "The highest Apple, Mac and Metal families that the GPU supports."),
+    Fact("environment", dict[str, str], "The variables that steer MPS and are set."),
+)
+CODES = {
+    "translated": "Python runs through Rosetta and cannot reach what needs an arm64 Python.",
+}
+
+_VERSION_FILE = "/System/Library/CoreServices/SystemVersion.plist"
+# A Python linked against an old SDK is shown "10.16" in the first file; this one never lies.
+_TRUE_VERSION_FILE = "/System/Library/CoreServices/.SystemVersionPlatform.plist"
+_METAL = "/System/Library/Frameworks/Metal.framework/Metal"
+_CORE_GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
+_VARIABLES = (
+    "PYTORCH_ENABLE_MPS_FALLBACK",
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+    "PYTORCH_MPS_LOW_WATERMARK_RATIO",
+    "PYTORCH_MPS_FAST_MATH",
+    "PYTORCH_MPS_PREFER_METAL",
+    "PYTORCH_DEBUG_MPS_ALLOCATOR",
+    "MTL_DEBUG_LAYER",
+    "MTL_SHADER_VALIDATION",
+    "MTL_CAPTURE_ENABLED",
+)
+_SONOMA = (14, 0)
+# From which torch which macOS is needed. When 13.0 came in between is not documented: the older
+# bound holds there in any case.
+_NEEDS = (((2, 10), (14, 0)), ((1, 12), (12, 3)))
+_LAST_INTEL_TORCH = (2, 2)
+_NO_FAMILY = 1000
+_APPLE_FAMILIES = range(_NO_FAMILY + 20, _NO_FAMILY, -1)
+_OTHER_FAMILIES = {2002: "Mac2", 5001: "Metal3", 5002: "Metal4"}
+_CHECK_BYTES = 4096
+_FILL = 0x5A
+
+
+def find(host: Host) -> Finding:
+    """Look for macOS, its chip, and what the installed torch needs."""
+    if host.platform != "darwin":
+        said = f"MPS is part of macOS; this is {host.platform}"
+        return Finding(reasons=(Reason("not-this-platform", said),))
+    told = system_controls(host)
+    chip = told.get("machdep.cpu.brand_string", "")
+    is_apple = chip.startswith(("Apple", "VirtualApple")) or host.machine == "arm64"
+    is_translated = host.machine == "x86_64" and (
+        is_apple or told.get("sysctl.proc_translated") == "1"
+    )
+    version, build = _macos(host)
+    facts: dict[str, FactValue] = {"is_apple_silicon": is_apple or is_translated}
+    facts["is_translated"] = is_translated
+    if version:
+        facts["macos_version"] = ".".join(map(str, version))
+        facts["unsupported_types"] = _unsupported_types(version)
+    if build:
+        facts["macos_build"] = build
+    if chip:
+        facts["chip"] = chip
+    if (flag := told.get("kern.hv_vmm_present", "")) in ("0", "1"):
+        facts["is_virtual_machine"] = flag == "1"
+    if cores := _gpu_cores(host):
+        facts["gpu_core_count"] = cores
+    facts |= steering(host, _VARIABLES)
+    warnings, needed = _torch_warnings(host, version, is_apple=is_apple)
+    if needed:
+        facts["torch_needs_macos"] = ".".join(map(str, needed))
+    if is_translated:
+        said = f"this Python is for x86_64 and runs through Rosetta on {chip or 'Apple silicon'}"
+        hint = "install an arm64 Python; PyTorch's MPS needs one"
+        warnings = (Reason("translated", said, hint), *warnings)
+    memory = to_int(told.get("hw.memsize", ""))
+    device = Device(
+        kind="mps",
+        index=0,
+        name=chip,
+        memory_bytes=memory if is_apple and memory and memory > 0 else None,
+    )
+    metal = Library("Metal", _METAL, found_by="system-framework", wins=True)
+    return Finding((metal,), (device,), facts, warnings=warnings)
+
+
+def _macos(host: Host) -> tuple[tuple[int, ...], str]:
+    """Return version and build, () and "" where they are not told."""
+    text = host.read(_VERSION_FILE, 1 << 16)
+    version = _plist(text, "ProductVersion")
+    if version == "10.16":
+        version = _plist(host.read(_TRUE_VERSION_FILE, 1 << 16), "ProductVersion")
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", version):
+        return (), ""
+    numbers = tuple(int(part) for part in version.split("."))
+    build = _plist(text, "ProductBuildVersion")
+    return numbers, build if re.fullmatch(r"\w{1,20}", build) else ""
+
+
+def _plist(text: str, key: str) -> str:
+    match = re.search(rf"<key>{key}</key>\s*<string>([^<]*)</string>", text)
+    return match[1].strip() if match else ""
+
+
+def _gpu_cores(host: Host) -> int | None:
+    """Return the number of GPU cores, which only the device tree tells."""
+    text = host.run("ioreg", "-rc", "AGXAccelerator", "-d1", timeout=1.0)
+    match = re.search(r'"gpu-core-count" = (\d{1,4})', text)
+    return int(match[1]) if match and int(match[1]) else None
+
+
+def _unsupported_types(version: tuple[int, ...]) -> list[FactValue]:
+    missing: list[FactValue] = ["float64", "complex128"]
+    return missing if version >= _SONOMA else [*missing, "bfloat16", "complex64"]
+
+
+def _torch_warnings(
+    host: Host, version: tuple[int, ...], *, is_apple: bool
+) -> tuple[tuple[Reason, ...], tuple[int, int] | None]:
+    """Compare the installed torch with the system: it says "not available" without a reason."""
+    torch = distribution(host, "torch")
+    match = re.match(r"(\d{1,4})\.(\d{1,4})", torch.version) if torch else None
+    if torch is None or match is None:
+        return (), None
+    release = (int(match[1]), int(match[2]))
+    needed = next((macos for since, macos in _NEEDS if release >= since), None)
+    warnings = []
+    if needed and version and version < needed:
+        have, want = ".".join(map(str, version)), ".".join(map(str, needed))
+        said = f"torch {torch.version} needs macOS {want} for MPS; this is macOS {have}"
+        warnings.append(Reason("too-old", said, "update macOS, or take an older torch"))
+    if not is_apple and release > _LAST_INTEL_TORCH:
+        said = f"torch {torch.version} has no MPS on an Intel Mac; 2.2 was the last for them"
+        warnings.append(Reason("unsupported-hardware", said))
+    return tuple(warnings), needed
+
+
+# ---- in the child ------------------------------------------------------------------------------
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """See that Metal has its entry; nothing is asked yet."""
+    opened["MTLCreateSystemDefaultDevice"]
+    return Answer(library)
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Take the default GPU, ask what it is, and let it fill a buffer."""
+    import contextlib
+    import ctypes
+
+    with contextlib.suppress(OSError):  # without it a command-line program gets no default device
+        ctypes.CDLL(_CORE_GRAPHICS)
+    opened.MTLCreateSystemDefaultDevice.restype = ctypes.c_void_p
+    handle = opened.MTLCreateSystemDefaultDevice()
+    if not handle:
+        raise NotUsable(
+            "no-device",
+            "MTLCreateSystemDefaultDevice gave no device to this session",
+            "run it in a login session of a Mac with a GPU; some virtual machines have none",
+        )
+    metal = _Metal(opened)
+    facts, device = _told(metal, handle)
+    _fill_and_read(metal, handle, Answer(library, (device,), facts))
+    return Answer(library, (replace(device, presence=Presence.USABLE),), facts)
+
+
+class _Metal:
+    """Sends messages to Objective-C objects; the runtime comes with Metal, which links to it."""
+
+    def __init__(self, opened: ctypes.CDLL) -> None:
+        import ctypes
+
+        opened.sel_registerName.restype = ctypes.c_void_p
+        opened.sel_registerName.argtypes = [ctypes.c_char_p]
+        self._opened = opened
+        self._send = ctypes.cast(opened.objc_msgSend, ctypes.c_void_p).value or 0
+
+    def ask(self, target: int, message: str, result: Any, *arguments: tuple[Any, Any]) -> Any:
+        """Send a message with typed arguments; the call must have the method's own signature."""
+        from ctypes import CFUNCTYPE, c_void_p
+
+        kinds = [kind for kind, _ in arguments]
+        call = CFUNCTYPE(result, c_void_p, c_void_p, *kinds)(self._send)
+        selector = self._opened.sel_registerName(message.encode())
+        return call(target, selector, *(value for _, value in arguments))
+
+    def text(self, target: int, message: str) -> str:
+        """Send a message that answers with a string."""
+        from ctypes import c_char_p, c_void_p
+
+        string = self.ask(target, message, c_void_p)
+        data = self.ask(string, "UTF8String", c_char_p) if string else None
+        return data.decode(errors="replace") if data else ""
+
+
+def _told(metal: _Metal, handle: int) -> tuple[dict[str, FactValue], Device]:
+    from ctypes import c_bool, c_long, c_uint64
+
+    def supports(family: int) -> bool:
+        return bool(metal.ask(handle, "supportsFamily:", c_bool, (c_long, family)))
+
+    apple = next((f"Apple{at - _NO_FAMILY}" for at in _APPLE_FAMILIES if supports(at)), "")
+    families = [apple] if apple else []
+    families += [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
+    memory = int(metal.ask(handle, "recommendedMaxWorkingSetSize", c_uint64))
+    facts: dict[str, FactValue] = {"families": list(families)}
+    facts["is_memory_shared"] = bool(metal.ask(handle, "hasUnifiedMemory", c_bool))
+    if memory:
+        facts["recommended_memory_bytes"] = memory
+    name = metal.text(handle, "name")
+    return facts, Device(
+        kind="mps", index=0, name=name, presence=Presence.LOADABLE, capability=apple
+    )
+
+
+def _fill_and_read(metal: _Metal, handle: int, learned: Answer) -> None:
+    from ctypes import Structure, c_ubyte, c_ulong, c_void_p, string_at
+
+    class Range(Structure):
+        _fields_ = (("location", c_ulong), ("length", c_ulong))
+
+    def made(target: int, message: str, *arguments: tuple[Any, Any]) -> int:
+        result = metal.ask(target, message, c_void_p, *arguments)
+        if not result:
+            said = f"Metal answers {message} with nothing"
+            raise NotUsable("call-failed", said, learned=learned)
+        return int(result)
+
+    size = (c_ulong, _CHECK_BYTES)
+    buffer = made(handle, "newBufferWithLength:options:", size, (c_ulong, 0))
+    commands = made(made(handle, "newCommandQueue"), "commandBuffer")
+    encoder = made(commands, "blitCommandEncoder")
+    whole = (Range, Range(0, _CHECK_BYTES))
+    fill = (c_ubyte, _FILL)
+    metal.ask(encoder, "fillBuffer:range:value:", None, (c_void_p, buffer), whole, fill)
+    metal.ask(encoder, "endEncoding", None)
+    metal.ask(commands, "commit", None)
+    metal.ask(commands, "waitUntilCompleted", None)
+    back = string_at(made(buffer, "contents"), _CHECK_BYTES)
+    if back != bytes([_FILL]) * _CHECK_BYTES:
+        said = "the GPU filled a buffer with one byte, and other bytes are read there"
+        raise NotUsable("wrong-result", said, learned=learned)

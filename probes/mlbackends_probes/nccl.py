@@ -1,0 +1,93 @@
+"""NCCL: NVIDIA's communication between GPUs.
+
+Finds:    every libnccl, in wheels, conda, NCCL_HOME, CUDA_HOME, customary folders and the loader's
+          cache, and the copies that are built into libtorch_cuda.
+Usable:   a communicator of device 0 alone sums numbers, and the sum is right.
+Caveats:  one device says nothing of links and networks between several.
+Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, environment variables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.libraries.cuda.libraries import (
+    COPY_FACTS,
+    ENVIRONMENT,
+    answered,
+    environment,
+    find_libraries,
+)
+from mlbackends.libraries.search import inside
+from mlbackends.model.records import Answer, Finding, Library
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.host.host import Host
+
+GROUP = "library"
+FACTS = (*COPY_FACTS, ENVIRONMENT)
+
+FLOAT_32 = 7
+SUM = 0
+VARIABLES = (
+    *("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_NET"),
+    *("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_TIMEOUT", "NCCL_NET_GDR_LEVEL", "NCCL_NET_PLUGIN"),
+    *("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE"),
+    *("NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+    *("NCCL_CUMEM_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_CROSS_NIC", "NCCL_LAUNCH_MODE"),
+)
+
+
+def find(host: Host) -> Finding:
+    """Look for every libnccl, and at the variables that steer it."""
+    found = find_libraries(
+        host,
+        "nccl",
+        "libnccl",
+        headers=("nccl.h",),
+        macros=("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"),
+        homes=("NCCL_HOME", "NCCL_ROOT"),
+    )
+    built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
+    reasons = () if built_in else found.reasons
+    libraries = (*found.libraries, *built_in)
+    return replace(found, libraries=libraries, reasons=reasons, facts=environment(host, *VARIABLES))
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask the version."""
+    import ctypes
+
+    from mlbackends.libraries.cuda.calls import Calls
+
+    number = ctypes.c_int()
+    Calls(opened, "ncclGetErrorString")("ncclGetVersion", ctypes.byref(number))
+    return answered(library, decoded(number.value))
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Sum numbers over the one device."""
+    import ctypes
+
+    from mlbackends.libraries.cuda.calls import Calls
+    from mlbackends.libraries.cuda.device import expect, first_device
+
+    call = Calls(opened, "ncclGetErrorString")
+    device = first_device()
+    numbers, result = device.floats(1, 2, 3), device.floats(0, 0, 0)
+    communicator, devices, stream = ctypes.c_void_p(), (ctypes.c_int * 1)(0), ctypes.c_void_p()
+    call("ncclCommInitAll", ctypes.byref(communicator), ctypes.c_int(1), devices)
+    kind = (ctypes.c_size_t(3), ctypes.c_int(FLOAT_32), ctypes.c_int(SUM))
+    call("ncclAllReduce", numbers, result, *kind, communicator, stream)
+    expect("a sum over one device", device.read_floats(result, 3), (1, 2, 3))
+    return Answer(library)
+
+
+def decoded(number: int) -> str:
+    """Return a version as text: 23007 is 2.30.7, and 2708 is 2.7.8, because 2.9 got more digits."""
+    thousands = 10000 if number >= 10000 else 1000
+    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"

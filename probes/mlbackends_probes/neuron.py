@@ -1,0 +1,100 @@
+"""AWS Neuron: Inferentia and Trainium.
+
+Finds:    Neuron devices on PCI, the neuron driver, /dev/neuron*, every libnrt, the wheels of the
+          compiler, and the variables that choose cores.
+Caveats:  nothing is computed: the runtime takes its cores for one process alone.
+Source:   AWS Neuron driver, neuron_pci.c (PCI names); AWS Neuron documentation, "NeuronX runtime
+          configuration".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.drm import all_denied, device_nodes
+from mlbackends.host.pci import of_vendor
+from mlbackends.host.python.packages import distribution
+from mlbackends.host.variables import steering
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Fact, Finding
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("device_count", int, "How many Neuron devices are on PCI."),
+    Fact("nodes", list[str], "The device nodes."),
+    Fact("driver_version", str, "The version of the neuron kernel module."),
+    Fact("wheels", list[str], "Installed Neuron wheels, with their versions."),
+    Fact("environment", dict[str, str], "The variables that steer Neuron and are set."),
+)
+
+_NAMES = {
+    "7064": "Inferentia",
+    "7065": "Inferentia",
+    "7066": "Inferentia",
+    "7067": "Inferentia",
+    "7164": "Trainium",
+    "7264": "Inferentia 2",
+    "7364": "Trainium 2",
+    "7564": "Trainium 3",
+    "7565": "Trainium 3",
+}
+_VARIABLES = (
+    "NEURON_RT_VISIBLE_CORES",
+    "NEURON_RT_NUM_CORES",
+    "NEURON_RT_VIRTUAL_CORE_SIZE",
+    "NEURON_LOGICAL_NC_CONFIG",
+    "NEURON_CC_FLAGS",
+    "NEURON_RT_LOG_LEVEL",
+    "NEURON_COMPILE_CACHE_URL",
+)
+_WHEELS = ("neuronx-cc", "libneuronxla", "torch-neuronx", "jax-neuronx", "neuron-cc")
+_FOLDERS = ("/opt/aws/neuron/lib",)
+
+
+def find(host: Host) -> Finding:
+    """Look for devices, driver, nodes and every copy of the runtime."""
+    libraries = libraries_named(host, "Neuron runtime", "libnrt", folders=_FOLDERS)
+    cards = [card for card in of_vendor(host, "1d0f") if card.device in _NAMES]
+    if not libraries and not cards:
+        return Finding(reasons=(absent(host, "Neuron device on PCI and no libnrt.so"),))
+    facts: dict[str, FactValue] = {"device_count": len(cards)}
+    nodes = device_nodes(host, r"neuron\d+")
+    if nodes:
+        facts["nodes"] = list(nodes)
+    if version := host.read("/sys/module/neuron/version", 256).strip():
+        facts["driver_version"] = version
+    wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
+    if wheels:
+        facts["wheels"] = [f"{dist.name} {dist.version}" for dist in wheels]
+    facts |= steering(host, _VARIABLES)
+    devices = tuple(
+        Device(
+            kind="neuron",
+            index=index,
+            name=_NAMES[card.device],
+            driver=card.driver,
+            pci_address=card.address,
+            numa_node=card.numa_node,
+            facts={"pci_id": f"{card.vendor}:{card.device}"},
+        )
+        for index, card in enumerate(cards)
+    )
+    reasons = _reasons(host, nodes, has_cards=bool(cards))
+    if not libraries:
+        reasons += (absent(host, "libnrt.so", folders=_FOLDERS),)
+    return Finding(tuple(libraries), devices, facts, reasons=reasons)
+
+
+def _reasons(host: Host, nodes: list[str], *, has_cards: bool) -> tuple[Reason, ...]:
+    if not has_cards:
+        return (Reason("no-device", "the Neuron runtime is here, and no device is on PCI"),)
+    if not nodes and host.listdir("/dev"):
+        said = "Neuron devices are on PCI, but no /dev/neuron* is there"
+        hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
+        return (Reason("no-driver", said, hint),)
+    return all_denied(host, nodes)

@@ -1,0 +1,84 @@
+"""NPU: the inference engines in Intel Core Ultra and AMD Ryzen AI processors.
+
+Finds:    NPUs on PCI, the drivers intel_vpu and amdxdna, their nodes in /dev/accel, firmware, and
+          the Level Zero driver for Intel's.
+Caveats:  PyTorch computes on neither; OpenVINO and ONNX Runtime do. Others' NPUs have a probe of
+          their own.
+Source:   Linux drivers/accel/ivpu/ivpu_drv.h and drivers/accel/amdxdna (PCI names, sysfs files);
+          Linux Documentation/accel/introduction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.drm import accel_nodes, denied
+from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
+from mlbackends.libraries.search import libraries_named
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Fact, Finding
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue
+
+GROUP = "accelerator"
+FACTS = (Fact("driver", str, "The kernel driver of the NPUs: intel_vpu, amdxdna."),)
+
+_DRIVERS = {"8086": "intel_vpu", "1022": "amdxdna"}
+_NAMES = {
+    "8086:7d1d": "Intel NPU (Meteor Lake)",
+    "8086:ad1d": "Intel NPU (Arrow Lake)",
+    "8086:643e": "Intel NPU (Lunar Lake)",
+    "8086:b03e": "Intel NPU (Panther Lake)",
+    "1022:1502": "AMD XDNA NPU",
+    "1022:17f0": "AMD XDNA 2 NPU",
+}
+
+
+def find(host: Host) -> Finding:
+    """Look for NPUs, their drivers and nodes."""
+    cards = [card for card in of_vendor(host, *_DRIVERS) if _is_npu(card)]
+    libraries = libraries_named(host, "NPU driver", "libze_intel_npu", "libze_intel_vpu")
+    if not cards:
+        said = "no NPU of Intel or AMD is on PCI"
+        if not libraries:
+            return Finding(reasons=(Reason("not-found", said),))
+        return Finding(tuple(libraries), reasons=(Reason("no-device", said),))
+    nodes = {address: name for name, address in accel_nodes(host).items()}
+    devices = tuple(_device(host, i, card, nodes) for i, card in enumerate(cards))
+    facts: dict[str, FactValue] = {}
+    if drivers := sorted({card.driver for card in cards if card.driver}):
+        facts["driver"] = " ".join(drivers)
+    reasons = devices[0].reasons if all(device.reasons for device in devices) else ()
+    return Finding(tuple(libraries), devices, facts, reasons=reasons)
+
+
+def _is_npu(card: PciDevice) -> bool:
+    return card.driver in _DRIVERS.values() or f"{card.vendor}:{card.device}" in _NAMES
+
+
+def _device(host: Host, index: int, card: PciDevice, nodes: dict[str, str]) -> Device:
+    number = f"{card.vendor}:{card.device}"
+    facts: dict[str, FactValue] = {"pci_id": number}
+    firmware = host.read(f"{FOLDER}/{card.address}/fw_version", 256).split("\n")[0].strip()
+    if firmware and firmware.isprintable():
+        facts["firmware_version"] = firmware
+    reasons: tuple[Reason, ...] = ()
+    name = nodes.get(card.address, "")
+    if card.driver != _DRIVERS[card.vendor]:
+        wanted = _DRIVERS[card.vendor]
+        bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
+        said = f"the NPU at {card.address} {bound}; computing needs {wanted}"
+        reasons = (Reason("no-driver", said, f"load it: sudo modprobe {wanted}"),)
+    elif name and (reason := denied(host, f"/dev/accel/{name}")):
+        reasons = (reason,)
+    return Device(
+        kind="npu",
+        index=index,
+        name=_NAMES.get(number, "NPU"),
+        driver=card.driver,
+        pci_address=card.address,
+        facts=facts,
+        reasons=reasons,
+    )

@@ -1,0 +1,267 @@
+"""NVIDIA GPUs: the driver's kernel module, and what NVML tells of each GPU.
+
+Finds:    GPUs on PCI, the kernel module and its settings, device nodes, every libnvidia-ml.so.1.
+Usable:   NVML initialises and answers for a GPU. It computes nothing: that is cuda_driver's part.
+Caveats:  in a container /proc and /sys show all GPUs of the machine, NVML those that were given to
+          it. NVML ignores CUDA_VISIBLE_DEVICES and counts the GPUs in the order of the bus.
+Source:   NVML API reference; NVIDIA driver README, /proc/driver/nvidia; Linux sysfs-bus-pci.
+"""
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.host import Host
+from mlbackends.host.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
+from mlbackends.libraries.cuda import nvml as gpus_by_nvml
+from mlbackends.libraries.cuda.driver import (
+    device_nodes,
+    driver_libraries,
+    kernel_module,
+    library_warnings,
+    mig_instances,
+    no_library,
+    node_problems,
+    on_wsl,
+)
+from mlbackends.libraries.cuda.nvml_calls import bound, must, text_of, told_by_system
+from mlbackends.libraries.cuda.versions import decode, driver_release
+from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+
+if TYPE_CHECKING:
+    import ctypes
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("gpu_count", int, "How many GPUs NVML counts."),
+    Fact("pci_gpu_count", int, "How many NVIDIA GPUs are on the PCI bus."),
+    Fact("driver_release", str, "The driver's release: of the kernel module that is loaded."),
+    Fact("driver_branch", str, "The branch that the driver's release comes from."),
+    Fact("cuda_version", str, "The newest CUDA release that the driver serves in full."),
+    Fact("nvml_version", str, "The release of the NVML library."),
+    Fact("kernel_module", str, "Whether the kernel module is the open or the proprietary one."),
+    Fact("module_parameters", dict[str, str], "Settings of the kernel module that matter."),
+    Fact("device_nodes", list[str], "The driver's nodes in /dev."),
+    Fact(
+        "mig_instances",
+        list[dict[str, int | list[int]]],
+        "The MIG instances that /proc shows: gpu (the number of its node), gpu_instance, "
+        "compute_instances.",
+    ),
+    Fact("persistence_daemon", bool, "Whether nvidia-persistenced has its socket in /run."),
+    Fact("nvswitches", int, "How many NVSwitches are in the machine."),
+    Fact("fabric_manager", bool, "Whether the fabric manager left its process id in /run."),
+    Fact("wsl", bool, "Whether the GPU is reached through Windows."),
+    Fact("jetson_model", str, "The board, where the GPU is part of a Tegra chip."),
+    Fact("environment", dict[str, str], "The variables that decide which GPUs a program sees."),
+    Fact(
+        "topology",
+        list[dict[str, list[int] | str | int]],
+        "How each pair of GPUs is joined: the PCI path, and the NVLinks between the two.",
+    ),
+    Fact(
+        "processes",
+        list[dict[str, int | str]],
+        "Who computes on the GPUs: GPU, process id, name, memory in bytes.",
+        role="identity",
+    ),
+)
+CODES = {
+    **gpus_by_nvml.CODES,
+    "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev are not there.",
+    "nouveau-bound": "The GPU is driven by nouveau, with which CUDA does not work.",
+    "bound-elsewhere": "Another kernel driver holds the GPU, to give it to a virtual machine.",
+}
+
+VENDOR = "10de"
+
+
+def find(host: Host) -> Finding:
+    """Look for GPUs, kernel module, nodes and library, and tell which of them is missing."""
+    on_bus = of_vendor(host, VENDOR)
+    gpus = [device for device in on_bus if _is_gpu(device)]
+    libraries = driver_libraries(host, "nvidia", "libnvidia-ml")
+    module = kernel_module(host)
+    nodes = device_nodes(host)
+    facts = {**module, **_surroundings(host, on_bus)}
+    if nodes:
+        facts["device_nodes"] = list(nodes)
+    if instances := mig_instances(host):
+        facts["mig_instances"] = list(instances)
+    if gpus:
+        facts["pci_gpu_count"] = len(gpus)
+    devices = tuple(_device(host, index, gpu) for index, gpu in enumerate(gpus))
+    warnings = library_warnings(host, libraries)
+    if devices or libraries:
+        uuids = tuple(device.uuid for device in devices)
+        warnings += visibility_warnings(host, len(gpus), uuids if all(uuids) else ())
+    # gVisor and others show the nodes, and neither /proc/driver/nvidia nor the module.
+    has_driver = bool(module) or "/dev/nvidiactl" in nodes
+    reasons = _missing(host, gpus, libraries, has_driver)
+    if has_driver and not on_wsl(host):
+        warnings += node_problems(host, nodes)
+    only_module = has_driver and not libraries and not devices
+    return Finding(
+        libraries=tuple(libraries),
+        devices=devices,
+        facts=facts,
+        version=driver_release(host),
+        presence=Presence.FOUND if only_module else None,
+        reasons=reasons,
+        warnings=warnings,
+    )
+
+
+def load(opened: "ctypes.CDLL", library: Library) -> Answer:
+    """Ask for the library's own release, which needs no driver."""
+    nvml = bound(opened)
+    release = told_by_system(nvml, "nvmlSystemGetNVMLVersion")
+    return Answer(library, facts={"nvml_version": release} if release else {})
+
+
+def use(opened: "ctypes.CDLL", library: Library) -> Answer:
+    """Ask for everything that NVML tells of the driver and of each GPU."""
+    nvml = bound(opened)
+    must(nvml, "nvmlInit")
+    release = told_by_system(nvml, "nvmlSystemGetDriverVersion")
+    facts: dict[str, FactValue] = {}
+    if release:
+        library = replace(library, version=release)
+        facts["driver_release"] = release
+    cuda = told_by_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    if cuda and decode(cuda):
+        facts["cuda_version"] = decode(cuda)
+    branch = told_by_system(nvml, "nvmlSystemGetDriverBranch")
+    if branch is not None and (name := text_of(branch, "branch")):
+        facts["driver_branch"] = name
+    count = must(nvml, "nvmlDeviceGetCount")
+    facts["gpu_count"] = count
+    devices: list[Device] = []
+    warnings: list[Reason] = []
+    answering: list[gpus_by_nvml.Gpu] = []
+    for index, handle in gpus_by_nvml.all_gpus(nvml, count):
+        if isinstance(handle, Reason):
+            devices.append(Device("cuda", index, reasons=(handle,)))
+            continue
+        described, problems = gpus_by_nvml.described(nvml, index, handle)
+        devices += described
+        warnings += problems
+        if described[0].presence is Presence.LOADABLE:
+            answering.append((index, handle))
+    if len(answering) > 1:
+        facts["topology"] = gpus_by_nvml.topology(nvml, answering)
+    if answering:
+        facts["processes"] = gpus_by_nvml.processes(nvml, answering)
+    learned = Answer(library, tuple(devices), facts, tuple(warnings))
+    if not count:
+        said = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"
+        raise NotUsable("no-device", said, learned=learned)
+    if not answering:
+        reason = devices[0].reasons[0]
+        raise NotUsable(reason.code, f"GPU 0: {reason.message}", reason.hint, learned)
+    return learned
+
+
+def _surroundings(host: Host, on_bus: tuple[PciDevice, ...]) -> dict[str, FactValue]:
+    """Return what stands around the GPUs: switches, daemons, WSL, Tegra, variables."""
+    facts: dict[str, FactValue] = {}
+    switches = sum(device.class_code.startswith("0680") for device in on_bus)
+    if switches:
+        facts["nvswitches"] = switches
+        facts["fabric_manager"] = host.exists("/run/nvidia-fabricmanager/nv-fabricmanager.pid")
+    if on_bus:
+        facts["persistence_daemon"] = host.exists("/run/nvidia-persistenced/socket")
+    if on_wsl(host):
+        facts["wsl"] = True
+    if "nvidia,tegra" in host.read("/proc/device-tree/compatible", 4096):
+        facts["jetson_model"] = host.read("/proc/device-tree/model", 256)
+    if told := environment(host):
+        facts["environment"] = dict(told)
+    return facts
+
+
+def _is_gpu(device: PciDevice) -> bool:
+    """Tell a GPU from the virtual functions that its driver makes of it for virtual machines."""
+    return (device.is_display or device.is_accelerator) and not device.is_virtual_function
+
+
+def _device(host: Host, index: int, gpu: PciDevice) -> Device:
+    """Return a GPU as the kernel shows it."""
+    told = _information(host, gpu.address)
+    facts: dict[str, FactValue] = {"pci_id": f"{gpu.vendor}:{gpu.device}", **link_facts(gpu)}
+    if gpu.driver:
+        facts["kernel_driver"] = gpu.driver
+    if gpu.iommu_domain:
+        facts["iommu_domain"] = gpu.iommu_domain
+    redirected = is_redirected(host, gpu)
+    if redirected is not None:
+        facts["peers_redirected"] = redirected
+    if told.get("GPU Excluded", "").lower() == "yes":
+        facts["excluded"] = True
+    firmware = told.get("GPU Firmware", "")
+    if firmware and firmware != "N/A":
+        facts["gsp_firmware"] = firmware
+    uuid, name = told.get("GPU UUID", ""), told.get("Model", "")
+    return Device(
+        "cuda",
+        index,
+        name="" if name == "Unknown" else name,
+        driver=driver_release(host) if gpu.driver == "nvidia" else "",
+        pci_address=gpu.address,
+        uuid="" if "?" in uuid else uuid,
+        numa_node=gpu.numa_node,
+        facts=facts,
+        volatile=dict(link_now(gpu)),
+        reasons=_unbound(gpu),
+    )
+
+
+def _information(host: Host, address: str) -> dict[str, str]:
+    text = host.read(f"/proc/driver/nvidia/gpus/{address}/information", 4096)
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
+    """Return why the nvidia module does not have a GPU, () where it has."""
+    name = f"the GPU {gpu.address} ({gpu.vendor}:{gpu.device})"
+    if gpu.driver == "nvidia":
+        return ()
+    if gpu.driver == "nouveau":
+        said = f"{name} is driven by nouveau, with which CUDA does not work"
+        return (Reason("nouveau-bound", said, "install NVIDIA's driver, which disables nouveau"),)
+    if gpu.driver.startswith(("vfio", "pci-stub", "xen-pciback")):
+        said = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
+        return (Reason("bound-elsewhere", said),)
+    held = f"driven by {gpu.driver}" if gpu.driver else "on the bus, and no kernel driver has it"
+    return (Reason("no-driver", f"{name} is {held}", "install NVIDIA's driver"),)
+
+
+def _missing(
+    host: Host, gpus: list[PciDevice], libraries: list[Library], has_driver: bool
+) -> tuple[Reason, ...]:
+    """Return which of GPU, kernel module and library is not there."""
+    if on_wsl(host):
+        return () if libraries else (no_library(host, "libnvidia-ml.so.1", "utility"),)
+    if not gpus and not has_driver and not libraries:
+        where = no_library(host, "libnvidia-ml.so.1", "utility")
+        bus = "no NVIDIA GPU on the PCI bus" if _has_pci(host) else "no PCI bus to look at"
+        return (replace(where, message=f"{bus}, no kernel module, {where.message}"),)
+    reasons: tuple[Reason, ...] = ()
+    if not has_driver and not gpus:
+        said = "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module"
+        reasons += (Reason("no-device", said),)
+    elif not has_driver:
+        unbound = _unbound(gpus[0])
+        said = f"the GPU {gpus[0].address} has its driver, and the module tells no release"
+        reasons += unbound or (Reason("unreadable", said),)
+    if not libraries:
+        reasons += (no_library(host, "libnvidia-ml.so.1", "utility"),)
+    return reasons
+
+
+def _has_pci(host: Host) -> bool:
+    """Tell whether there is a PCI bus to look at."""
+    return bool(host.listdir("/sys/bus/pci/devices"))

@@ -1,0 +1,323 @@
+"""OpenMP: the runtimes that give programs their threads.
+
+Finds:    every libgomp (GNU), libiomp5 (Intel), libomp (LLVM) and vcomp (Microsoft), with those
+          that wheels bring under names of their own.
+Usable:   a parallel region of two threads runs, and each has its own number.
+Caveats:  two runtimes, or two copies of one, in a process have each their own threads: limits that
+          are set in one do not hold in the other, and LLVM's and Intel's may deadlock. libgomp
+          has no version; its highest symbol version is told. LLVM's reports 5.0.20140926 always.
+Source:   OpenMP API 5.2; GNU libgomp manual, "The libgomp ABI"; LLVM OpenMP runtime, kmp.h.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.variables import anything, not_valid, one_of, steering, whole, whole_list
+from mlbackends.libraries.dependents import needed_of_the_system
+from mlbackends.libraries.elf import NotElf, defined_symbols, read_elf, version_definitions
+from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Callable
+
+    from mlbackends.host.host import Host
+
+GROUP = "library"
+FACTS = (
+    Fact("runtime", str, "Whose runtime it is: gnu, intel, llvm or microsoft."),
+    Fact("symbol_version", str, "The highest symbol version of a GNU runtime, such as GOMP_5.1."),
+    Fact(
+        "gcc_interface",
+        str,
+        "The first GCC release with that symbol version; vendors also build it into older ones.",
+    ),
+    Fact("specification_date", int, "The value of _OPENMP, such as 201511 for OpenMP 4.5."),
+    Fact("meeting", list[str], "The copies that are in one process, or will be, by their paths."),
+    Fact("max_threads", int, "The number of threads that a parallel region would get."),
+    Fact("processors", int, "The number of processors that the runtime sees."),
+    Fact("environment", dict[str, str], "The variables that steer OpenMP and are set."),
+)
+
+_STEMS = ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp")
+_FOLDERS = ("/opt/homebrew/opt/libomp/lib", "/usr/local/opt/libomp/lib")
+_OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
+_GCC = {
+    "GOMP_1.0": "4.2",
+    "GOMP_2.0": "4.4",
+    "GOMP_3.0": "4.7",
+    "GOMP_4.0": "4.9",
+    "GOMP_4.0.1": "5",
+    "GOMP_4.5": "6",
+    "GOMP_5.0": "9",
+    "GOMP_5.0.1": "11",
+    "GOMP_5.1": "12",
+    "GOMP_5.1.1": "13",
+}
+
+_TRUTH = one_of("true", "false", "1", "0", "yes", "no", "on", "off")
+
+
+def _pattern(pattern: str, words: str) -> Callable[[str], str]:
+    def rule(value: str) -> str:
+        return "" if re.fullmatch(pattern, value.strip().lower()) else words
+
+    return rule
+
+
+_BINDING = r"true|false|(primary|master|close|spread)(\s*,\s*(primary|master|close|spread))*"
+_PLACES = r"(threads|cores|sockets|ll_caches|numa_domains)(\s*\(\s*\d+.*\))?|!?\s*\{.*"
+_SCHEDULE = r"((non)?monotonic\s*:\s*)?(static|dynamic|guided|auto)(\s*,\s*\d+)?"
+VARIABLES = {
+    "OMP_NUM_THREADS": whole_list(1),
+    "OMP_PROC_BIND": _pattern(_BINDING, "true, false, or primary, close, spread in a list"),
+    "OMP_PLACES": _pattern(_PLACES, "threads, cores, sockets, ll_caches, numa_domains or {...}"),
+    "OMP_SCHEDULE": _pattern(
+        _SCHEDULE, "static, dynamic, guided or auto, and a chunk after a comma"
+    ),
+    "OMP_DYNAMIC": _pattern("true|false|1|0|yes|no|on|off", "true or false"),
+    "OMP_THREAD_LIMIT": whole(1),
+    "OMP_MAX_ACTIVE_LEVELS": whole(),
+    "OMP_WAIT_POLICY": one_of("active", "passive"),
+    "OMP_STACKSIZE": _pattern(r"\d+\s*[bkmgt]?", "a number, and B, K, M or G after it"),
+    "OMP_DISPLAY_ENV": one_of("true", "false", "verbose", "1", "0", "yes", "no", "on", "off"),
+    "OMP_TARGET_OFFLOAD": one_of("mandatory", "disabled", "default"),
+    "GOMP_CPU_AFFINITY": anything,
+    "GOMP_SPINCOUNT": anything,
+    "GOMP_STACKSIZE": anything,
+    "KMP_AFFINITY": anything,
+    "KMP_BLOCKTIME": _pattern(
+        r"\d+\s*(us|ms|s)?|infinite|infinity|inf", "milliseconds, or infinite"
+    ),
+    "KMP_DUPLICATE_LIB_OK": _TRUTH,
+    "KMP_HW_SUBSET": anything,
+    "KMP_INIT_AT_FORK": _TRUTH,
+    "KMP_LIBRARY": one_of("throughput", "turnaround", "serial"),
+    "KMP_SETTINGS": _TRUTH,
+    "KMP_STACKSIZE": anything,
+}
+
+
+def find(host: Host) -> Finding:
+    """Look for every runtime, and for those that would meet in one process."""
+    libraries = libraries_named(host, "openmp", *_STEMS, folders=_FOLDERS)
+    libraries = [_recognised(host, library) for library in libraries]
+    facts = steering(host, VARIABLES)
+    warnings = not_valid(host, VARIABLES) + _too_many_threads(host)
+    if not libraries:
+        return Finding(facts=facts, reasons=(absent(host, "libgomp, libiomp5 or libomp"),))
+    meeting, seen = _meeting(host, libraries)
+    if meeting:
+        facts["meeting"] = list[object](library.path for library in meeting)
+        warnings += (_conflict(meeting, seen),)
+    return Finding(libraries=tuple(libraries), facts=facts, warnings=warnings)
+
+
+def _recognised(host: Host, library: Library) -> Library:
+    """Add whose runtime a copy is: by its functions, since one maker's may bear another's name."""
+    stem = stem_of(os.path.basename(library.soname)) or stem_of(os.path.basename(library.path))
+    facts: dict[str, FactValue] = {}
+    if stem.startswith("vcomp"):
+        facts["runtime"] = "microsoft"
+    elif stem.startswith("libiomp5"):
+        facts["runtime"] = "intel"
+    elif stem.startswith("libomp"):
+        facts["runtime"] = "llvm"
+    if host.platform == "linux" and not library.reasons:
+        try:
+            path = host.real(host.realpath(library.path))
+            defined = defined_symbols(path, ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier"))
+            if defined and "__kmpc_fork_call" not in defined:
+                facts["runtime"] = "gnu"
+                facts.update(_gnu_version(version_definitions(path)))
+        except (NotElf, OSError):
+            pass
+    return replace(library, facts=facts) if facts else library
+
+
+def _gnu_version(definitions: tuple[str, ...]) -> dict[str, FactValue]:
+    ours = [name for name in definitions if re.fullmatch(r"GOMP_\d+(\.\d+)*", name)]
+    if not ours:
+        return {}
+    highest = max(ours, key=lambda name: [int(part) for part in name[5:].split(".")])
+    told: dict[str, FactValue] = {"symbol_version": highest}
+    if highest in _GCC:
+        told["gcc_interface"] = _GCC[highest]
+    return told
+
+
+def _too_many_threads(host: Host) -> tuple[Reason, ...]:
+    first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
+    allowed = host.affinity()
+    if whole(1)(first) or not allowed or int(first) <= len(allowed):
+        return ()
+    said = f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
+    return (Reason("override-exceeds-hardware", said),)
+
+
+def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
+    """Return the different copies that are, or would be, in one process, and how that was seen."""
+    if host.pid is not None:
+        mapped = [library for library in libraries if library.used is True]
+        if len(mapped) <= 1:
+            return [], ""
+        which = " and ".join(library.path for library in mapped)
+        return mapped, f"process {host.pid} has mapped {which}"
+    brought: dict[str, Library] = {}
+    for library in libraries:
+        in_a_wheel = library.found_by == "site-packages" and library.owner and not library.reasons
+        if in_a_wheel and _is_needed(host, library):
+            # The loader takes a second file of the same soname for the first one.
+            brought.setdefault(library.soname, library)
+    packages = [library.owner.split(" ")[0] for library in brought.values()]
+    said = [
+        f"{package} brings {os.path.basename(library.path)}"
+        for package, library in zip(packages, brought.values(), strict=True)
+    ]
+    taken = _taken_by_wheels(host, libraries, brought) if brought else []
+    for library, package in taken:
+        packages.append(package)
+        said.append(f"{package} takes {library.path}")
+    if len(set(packages)) <= 1:
+        return [], ""
+    copies = [*brought.values(), *(library for library, _ in taken)]
+    return copies, f"{' and '.join(said)}; both are in a process that imports both"
+
+
+def _taken_by_wheels(
+    host: Host, libraries: list[Library], brought: dict[str, Library]
+) -> list[tuple[Library, str]]:
+    """Return each copy outside of wheels that a wheel's file needs, with the package of that file.
+
+    Whoever needs a soname that a wheel brings may get that wheel's copy: those share one.
+    """
+    outside = {
+        library.soname: library
+        for library in libraries
+        if library.wins and library.found_by in _OUTSIDE and library.soname not in brought
+    }
+    if not outside or host.platform != "linux":
+        return []
+    needed = needed_of_the_system(host, frozenset(outside))
+    return [(outside[soname], packages[0]) for soname, packages in needed.items()]
+
+
+def _is_needed(host: Host, library: Library) -> bool:
+    """Tell whether the package's own libraries ask for the copy that it brings.
+
+    auditwheel puts into NAME.libs what an extension module needs, and only that. torch/lib is
+    filled by hand, so its main library is asked.
+    """
+    folder, name = os.path.split(library.path)
+    if folder.endswith(".libs"):
+        return True
+    try:
+        return name in read_elf(host.real(f"{folder}/libtorch_cpu.so")).needed
+    except (NotElf, OSError):
+        return False
+
+
+def _conflict(copies: list[Library], seen: str) -> Reason:
+    kinds = {str(library.facts.get("runtime", "")) for library in copies}
+    if len(kinds) == 1:
+        said = (
+            f"{seen}: each copy has threads of its own, and a limit set in one is not the other's"
+        )
+    else:
+        said = f"{seen}: these runtimes are of different makers ({', '.join(sorted(kinds))})"
+    hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
+    if kinds == {"intel", "llvm"}:
+        hint = "install both packages from one source, so that they share a runtime"
+    return Reason("conflict", said, hint)
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask for its version and what it sees of the machine."""
+    facts: dict[str, FactValue] = {}
+    is_llvm = hasattr(opened, "__kmpc_fork_call")
+    if is_llvm:
+        os.environ["KMP_VERSION"] = "1"  # read, and answered on stderr, at the first call
+    printed = _printed(opened.omp_get_max_threads)
+    for fact, function in (
+        ("max_threads", "omp_get_max_threads"),
+        ("processors", "omp_get_num_procs"),
+    ):
+        number = int(getattr(opened, function)())
+        if number > 0:
+            facts[fact] = number
+    if hasattr(opened, "omp_display_env"):
+        printed += _printed(lambda: opened.omp_display_env(0))
+    date = re.search(r"_OPENMP\s*=\s*'(\d{6})'|API version:.*\((\d{6})\)", printed)
+    if date:
+        facts["specification_date"] = int(date[1] or date[2])
+    version = re.search(r"Intel\(R\) OMP version: (\d+\.\d+\.\d{8})", printed)
+    if version and not version[1].endswith("20140926"):
+        library = replace(library, version=version[1])
+    return Answer(library, facts={**library.facts, **facts})
+
+
+def _printed(call: Callable[[], object]) -> str:
+    """Return what a call writes to stderr, 64 KiB of it at most, which is what a pipe holds."""
+    reading, writing = os.pipe()
+    before = os.dup(2)
+    os.set_blocking(writing, False)
+    os.set_blocking(reading, False)
+    os.dup2(writing, 2)
+    try:
+        call()
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(writing)
+    try:
+        return os.read(reading, 65536).decode(errors="replace")
+    except BlockingIOError:
+        return ""
+    finally:
+        os.close(reading)
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Run a parallel region, which compilers make of a function and a call of the runtime."""
+    import ctypes
+
+    seen: list[tuple[int, int]] = []
+
+    def body(*_: object) -> None:
+        seen.append((opened.omp_get_thread_num(), opened.omp_get_num_threads()))
+
+    if sys.platform == "win32":
+        raise NotUsable("no-use-check", "no check here starts a parallel region on Windows")
+    if hasattr(opened, "__kmpc_fork_call"):
+
+        class Place(ctypes.Structure):
+            """The ident_t that says where in the source a region is."""
+
+            _fields_ = (("numbers", ctypes.c_int32 * 4), ("source", ctypes.c_char_p))
+
+        numbers = (ctypes.c_int32 * 4)(0, 2, 0, 0)
+        place = ctypes.byref(Place(numbers, b";unknown;unknown;0;0;;"))
+        region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(body)
+        number, limit, fork = (
+            getattr(opened, f"__kmpc_{name}")
+            for name in ("global_thread_num", "push_num_threads", "fork_call")
+        )
+        limit(place, number(place), 2)
+        fork(place, 0, region)
+    else:
+        region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body)
+        opened.GOMP_parallel(region, None, 2, 0)
+    threads = len(seen)
+    # Fewer than two are right where OMP_THREAD_LIMIT or OMP_DYNAMIC asks for it.
+    if not seen or sorted(seen) != [(number, threads) for number in range(threads)]:
+        said = f"a parallel region of two threads ran as (number, of how many) {sorted(seen)}"
+        raise NotUsable("wrong-result", said)
+    return Answer(library)

@@ -1,0 +1,25 @@
+"""opt_einsum: finds a good order of contractions for einsum.
+
+Finds:    the distribution and its version as text.
+Caveats:  torch.einsum takes it when it is installed, JAX always; how is torch's setting.
+Source:   opt_einsum documentation; PyTorch documentation, torch.backends.opt_einsum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import Finding
+
+GROUP = "framework"
+SUMMARY = ("opt_einsum {version}",)
+FACTS = PACKAGE_FACTS
+
+
+def find(host: Host) -> Finding:
+    """Read what the package says of itself."""
+    return found(host, package(host, ("opt-einsum",), "opt_einsum", "_version.py"), "opt_einsum")

@@ -1,0 +1,196 @@
+"""Python packages: every distribution of the environment, and what does not go together.
+
+Finds:    every *.dist-info and *.egg-info on the import path; files that two distributions wrote;
+          NVIDIA's packages for two major versions of CUDA in one environment.
+Caveats:  versions are those of the metadata. What a package needs is not resolved here: `pip check`
+          does that. A file that two packages brought with equal contents is no conflict.
+Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose names end in -cu12,
+          -cu13 or, since CUDA 13, carry the major version in the version alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.host.python.file_ownership import shared_files
+from mlbackends.host.python.missing_files import missing_files
+from mlbackends.host.python.packages import distributions, python_folders
+from mlbackends.host.python.wheel_tags import LEAST_TOLD, glibc_needed
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.host.python.file_ownership import SharedFiles
+    from mlbackends.host.python.packages import Distribution
+    from mlbackends.model.records import FactValue
+
+GROUP = "framework"
+SUMMARY = ("{count} packages",)
+FACTS = (
+    Fact("count", int, "How many distributions are installed, each name counted once."),
+    Fact("distributions", dict[str, str], "The version of each, by its normalised name."),
+    Fact(
+        "installed_twice",
+        list[dict[str, str]],
+        "Every installation of a name that has several: name, version, folder; the first is imported.",
+    ),
+    Fact(
+        "owned_twice",
+        list[dict[str, Any]],
+        "Two packages that wrote the same files with different contents: first, second, files "
+        "(shared), differing, example, on_disk (whose file the example is, where its size tells).",
+    ),
+    Fact(
+        "cuda_majors",
+        dict[str, list[str]],
+        "NVIDIA's packages by the major version of CUDA that they are for.",
+    ),
+    Fact(
+        "missing_files",
+        list[dict[str, Any]],
+        "Distributions whose RECORD names libraries that are not there: name, version, files "
+        "(how many), example.",
+    ),
+    Fact(
+        "glibc_needed",
+        dict[str, str],
+        f"The glibc that a wheel's tag asks for, by name; where it is newer than {LEAST_TOLD}.",
+    ),
+    Fact("leftovers", list[str], 'What a broken uninstall left: names that begin with "~".'),
+)
+CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in one environment."}
+
+_CUDA_NAMED = pattern(r"nvidia-[a-z0-9-]+-cu(\d{2})")
+_CUDA_VERSIONED = (
+    "nvidia-cublas",
+    "nvidia-cuda-crt",
+    "nvidia-cuda-cupti",
+    "nvidia-cuda-nvcc",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-runtime",
+    "nvidia-nvjitlink",
+    "nvidia-nvtx",
+    "nvidia-nvvm",
+)
+"""Those without a suffix whose own major version is CUDA's; nvidia-cufft 12 is CUDA 13's."""
+_TOLD_BY_THEIR_PROBES = frozenset({
+    "flash-attn", "jax", "numpy", "onnxruntime", "opt-einsum", "scipy", "tensorflow", "torch",
+    "transformer-engine", "triton", "xformers",
+})  # fmt: skip
+"""Names whose own probe warns where they are installed twice."""
+_BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
+"""Beginnings of names that come for two majors at once on purpose: each part serves one of them."""
+
+
+def find(host: Host) -> Finding:
+    """List what is installed, and compare what each says that it owns."""
+    everything = {name: all_of for name, all_of in distributions(host).items() if name}
+    if not everything:
+        folders = ", ".join(python_folders(host))
+        said = f"no distribution in {folders}" if folders else "there is no Python to look in"
+        return Finding(reasons=(Reason("not-found", said),))
+    twice = [all_of for all_of in everything.values() if len(all_of) > 1]
+    shared = shared_files(host, [dist for all_of in everything.values() for dist in all_of])
+    first = [all_of[0] for all_of in everything.values()]
+    majors = _cuda_majors(first)
+    versions: dict[str, Any] = {name: everything[name][0].version for name in sorted(everything)}
+    facts: dict[str, FactValue] = {"count": len(everything), "distributions": versions}
+    if twice:
+        facts["installed_twice"] = [
+            {"name": dist.name, "version": dist.version, "folder": dist.folder}
+            for all_of in twice
+            for dist in all_of
+        ]
+    if shared:
+        facts["owned_twice"] = [_as_fact(pair) for pair in shared]
+    if majors:
+        facts["cuda_majors"] = dict[str, Any](majors)
+    if missing := missing_files(host, first):
+        facts["missing_files"] = list[Any](missing)
+    if needed := glibc_needed(host, first):
+        facts["glibc_needed"] = dict[str, Any](needed)
+    if leftovers := _leftovers(host):
+        facts["leftovers"] = list[Any](leftovers)
+    warnings = [_overwritten(pair) for pair in shared]
+    warnings += _same_folder(twice)
+    if len(majors) > 1:
+        warnings.append(_mixed(majors))
+    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
+
+
+def _as_fact(pair: SharedFiles) -> dict[str, Any]:
+    told = {
+        "first": pair.first.name,
+        "second": pair.second.name,
+        "files": pair.shared,
+        "differing": pair.differing,
+        "example": pair.example,
+    }
+    return told | ({"on_disk": pair.on_disk} if pair.on_disk else {})
+
+
+def _overwritten(pair: SharedFiles) -> Reason:
+    one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
+    said = f"{one} and {other} both installed {pair.shared} of the same files"
+    if pair.differing < pair.shared:
+        said += f", {pair.differing} of them with different contents"
+    said += f", such as {pair.example}"
+    if pair.on_disk:
+        said += f", which is {pair.on_disk}'s now"
+    hint = f"uninstall {pair.first.name} and {pair.second.name}, and install the one you want"
+    return Reason("file-owned-twice", said, hint)
+
+
+def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
+    """Warn of one name with two versions in one folder; across folders one only hides the other."""
+    warnings = []
+    for all_of in twice:
+        if all_of[0].name in _TOLD_BY_THEIR_PROBES:
+            continue
+        folders: dict[str, list[str]] = {}
+        for dist in all_of:
+            version = dist.version or "without a version"
+            folders.setdefault(dist.folder, []).append(version)
+        for folder, versions in folders.items():
+            if len(versions) > 1:
+                name = all_of[0].name
+                said = f"{folder} has metadata of {name} {' and '.join(versions)}"
+                hint = f"reinstall {name}: an upgrade left the old metadata behind"
+                warnings.append(Reason("installed-twice", said, hint))
+    return warnings
+
+
+def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:
+    majors: dict[str, list[str]] = {}
+    for dist in dists:
+        if dist.name.startswith(_BOTH_AT_ONCE):
+            continue
+        match = _CUDA_NAMED.fullmatch(dist.name)
+        major = match[1] if match else ""
+        if dist.name in _CUDA_VERSIONED:
+            major = dist.version.partition(".")[0]
+        # NVIDIA's placeholders have the version 0.0.0a0 or 0.0.1.
+        if major.isdecimal() and int(major) > 0:
+            majors.setdefault(major, []).append(dist.name)
+    return {major: sorted(majors[major]) for major in sorted(majors, key=int)}
+
+
+def _mixed(majors: dict[str, list[str]]) -> Reason:
+    groups = []
+    for major, names in majors.items():
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        groups.append(f"CUDA {major} ({', '.join(names[:2])}{more})")
+    said = f"NVIDIA's packages are here for {' beside '.join(groups)}"
+    hint = "keep those that your framework was built for; see its pins"
+    return Reason("cuda-majors-mixed", said, hint)
+
+
+def _leftovers(host: Host) -> list[str]:
+    return [
+        f"{folder}/{name}"
+        for folder in python_folders(host)
+        for name in host.listdir(folder)
+        if name.startswith("~")
+    ]

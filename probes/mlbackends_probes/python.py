@@ -1,0 +1,206 @@
+"""Python: the interpreter whose packages are looked at, and its environment.
+
+Finds:    version, folders, who made the environment (venv, virtualenv, uv, conda, pipx, ...), the
+          user's own site folder, the free-threaded build, the marker of PEP 668, and variables that
+          lead Python elsewhere.
+Caveats:  it is the interpreter that runs this command unless --python names another.
+Source:   PEP 405 (pyvenv.cfg), PEP 668 (EXTERNALLY-MANAGED), PEP 703; Python documentation,
+          "Command line and environment" and site.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.packages import distributions, is_user_site, python_folders
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue
+
+GROUP = "machine"
+SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
+FACTS = (
+    Fact("implementation", str, "The kind of interpreter: cpython, pypy."),
+    Fact("executable", str, "The interpreter's program."),
+    Fact("prefix", str, "The folder of the environment."),
+    Fact("base_prefix", str, "The folder of the installation that it was made from."),
+    Fact("is_virtual_environment", bool, "Whether the two differ."),
+    Fact(
+        "manager", str, "Who made it: venv, virtualenv, uv, conda, pipx, poetry, pyenv, system, ..."
+    ),
+    Fact("manager_version", str, "The version of that, where it left one."),
+    Fact("sees_system_packages", bool, "Whether the environment also imports its base's packages."),
+    Fact("site_folders", list[str], "Where packages are imported from, in order."),
+    Fact("user_site_on_path", bool, "Whether the user's own site folder is one of them."),
+    Fact("free_threaded", bool, "Whether it is a build that can run without the GIL."),
+    Fact(
+        "externally_managed", bool, "Whether installing into it is the system's business (PEP 668)."
+    ),
+    Fact("environment", dict[str, str], "The variables that lead Python elsewhere and are set."),
+    Fact("distribution_count", int, "Installed distributions."),
+)
+CODES = {
+    "other-environment": "A variable names another environment than the one that is looked at.",
+    "other-python": "A variable brings in packages of another Python version.",
+}
+
+_VARIABLES = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONNOUSERSITE",
+    "PYTHONUSERBASE",
+    "PYTHONPLATLIBDIR",
+    "PYTHONSAFEPATH",
+    "PYTHON_GIL",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+)
+_PLACES = (
+    ("pipx", "/pipx/venvs/"),
+    ("poetry", "/pypoetry/virtualenvs/"),
+    ("hatch", "/hatch/env/"),
+    ("uv", "/uv/tools/"),
+)
+"""Parts of the path that only one tool gives its environments."""
+_BASES = (
+    ("pyenv", "/.pyenv/versions/"),
+    ("uv", "/uv/python/"),
+    ("mise", "/mise/installs/python/"),
+    ("asdf", "/.asdf/installs/python/"),
+    ("homebrew", "/Cellar/python"),
+    ("homebrew", "/opt/homebrew/"),
+    ("framework", "/Python.framework/Versions/"),
+    ("nix", "/nix/store/"),
+    ("spack", "/spack/"),
+)
+_VERSIONED = pattern(r"/python(\d\.\d{1,2})(t?)(?:/|$)")
+_VERSION = pattern(r"\d{1,3}(?:\.\d{1,4}){1,2}\w{0,12}")
+_FREE_THREADING = (3, 13)
+
+
+def find(host: Host) -> Finding:
+    """Describe the interpreter that is looked at, from its folders."""
+    told: dict[str, str] = {
+        name: value for name, value in host.python.items() if isinstance(value, str)
+    }
+    prefix = told.get("prefix", "")
+    if not prefix:
+        said = "the recorded machine does not say which Python it has"
+        return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", said),))
+    version = told.get("version", "") if _VERSION.fullmatch(told.get("version", "")) else ""
+    base = told.get("base_prefix") or prefix
+    folders = python_folders(host)
+    settings = _settings(host, prefix)
+    facts: dict[str, FactValue] = {
+        name: told[name]
+        for name in ("implementation", "executable", "prefix", "base_prefix")
+        if told.get(name)
+    }
+    facts["is_virtual_environment"] = prefix != base
+    manager, manager_version = _manager(host, prefix, base, settings)
+    if manager:
+        facts["manager"] = manager
+    if manager_version:
+        facts["manager_version"] = manager_version
+    if prefix != base and "include-system-site-packages" in settings:
+        shared = settings["include-system-site-packages"].lower() == "true"
+        facts["sees_system_packages"] = shared
+    if folders:
+        site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
+        facts["site_folders"] = site
+        facts["user_site_on_path"] = any(is_user_site(host, one) for one in site)
+        facts["externally_managed"] = prefix == base and _is_managed(host, folders)
+        facts["distribution_count"] = len(distributions(host))
+    threaded = _free_threaded(folders, version)
+    if threaded is not None:
+        facts["free_threaded"] = threaded
+    variables = {name: host.environment[name] for name in _VARIABLES if name in host.environment}
+    if variables:
+        facts["environment"] = variables
+    return Finding(
+        presence=Presence.FOUND,
+        version=version,
+        facts=facts,
+        warnings=(*_other_environment(host, prefix, base), *_other_version(host, version)),
+    )
+
+
+def _settings(host: Host, prefix: str) -> dict[str, str]:
+    """Return what pyvenv.cfg says, names in lower case."""
+    lines = host.read(f"{prefix}/pyvenv.cfg", 65536).splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tuple[str, str]:
+    """Return who made the environment and the version of that; "" for what cannot be told."""
+    inside = f"{prefix}/"
+    place = next((name for name, part in _PLACES if part in inside), "")
+    for name in ("uv", "virtualenv"):
+        if settings.get(name):
+            version = settings[name] if _VERSION.fullmatch(settings[name]) else ""
+            return (place or name), version if place in ("", name) else ""
+    if place:
+        return place, ""
+    if host.is_dir(f"{prefix}/conda-meta"):
+        return "conda", ""
+    if prefix != base:
+        return ("venv", "") if settings else ("", "")
+    for name, part in _BASES:
+        if part in inside:
+            return name, ""
+    return ("system", "") if prefix == "/usr" else ("", "")
+
+
+def _is_managed(host: Host, folders: list[str]) -> bool:
+    """Tell whether the standard library's folder has the marker of PEP 668."""
+    library = (one for one in folders if re.search(r"/python\d\.\d{1,2}t?$", one))
+    return any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
+
+
+def _free_threaded(folders: list[str], version: str) -> bool | None:
+    """Return whether the folders carry the letter of the build without the GIL; None: not told."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers and numbers < _FREE_THREADING:
+        return False
+    marks = {match[2] for one in folders if (match := _VERSIONED.search(one))}
+    return "t" in marks if marks else None
+
+
+def _other_environment(host: Host, prefix: str, base: str) -> list[Reason]:
+    """Return a warning where the environment that is active is not the one that is looked at."""
+    # With --python the user has said which one is meant.
+    if host.is_live and host.python.get("executable") != sys.executable:
+        return []
+    ours = {host.realpath(one) for one in (prefix, base)}
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        named = host.env(variable).rstrip("/")
+        if not named:
+            continue
+        if host.realpath(named) in ours:
+            return []
+        programs = (f"{named}/bin/python", f"{named}/python.exe", f"{named}/Scripts/python.exe")
+        program = next((one for one in programs if host.exists(one)), "")
+        said = f"{variable} names {named}; the environment that is looked at is {prefix}"
+        hint = f"look at that one with --python {program}" if program else f"unset {variable}"
+        return [Reason("other-environment", said, hint)]
+    return []
+
+
+def _other_version(host: Host, version: str) -> list[Reason]:
+    """Return a warning for a PYTHONPATH that brings in packages of another Python version."""
+    ours = ".".join(version.split(".")[:2])
+    if not ours:
+        return []
+    for folder in host.env("PYTHONPATH").split(":"):
+        match = _VERSIONED.search(folder)
+        if match and match[1] != ours and folder.endswith(("/site-packages", "/dist-packages")):
+            said = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
+            return [Reason("other-python", said, "unset PYTHONPATH, or start that Python")]
+    return []

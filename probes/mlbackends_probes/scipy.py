@@ -1,0 +1,44 @@
+"""SciPy: scientific algorithms over NumPy, with a BLAS and LAPACK of its own.
+
+Finds:    the distribution, scipy/version.py and scipy/__config__.py as text, the bundled libraries.
+Caveats:  a wheel of SciPy brings another copy of OpenBLAS than NumPy's, with threads of its own.
+Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package, range_warnings
+from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
+from mlbackends.host.variables import one_of, steering
+from mlbackends.model.records import Fact
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import Finding
+
+GROUP = "framework"
+SUMMARY = ("scipy {version}",)
+FACTS = (
+    *PACKAGE_FACTS,
+    *CONFIG_FACTS,
+    Fact("environment", dict[str, str], "The variables that steer SciPy and are set."),
+)
+
+_RULES = {"SCIPY_ARRAY_API": one_of("0", "1"), "SCIPY_USE_PROPACK": one_of("0", "1")}
+
+
+def find(host: Host) -> Finding:
+    """Read what the package says of itself and of its build."""
+    scipy = package(host, ("scipy",), "scipy", "version.py")
+    if scipy is None:
+        return found(host, None, "scipy")
+    facts = config_facts(host, scipy.location, "scipy") if scipy.location else {}
+    return found(
+        host,
+        scipy,
+        "scipy",
+        facts=facts | steering(host, _RULES),
+        warnings=range_warnings(host, scipy, ("numpy",), "it was not tried with that"),
+    )

@@ -1,0 +1,274 @@
+"""PyTorch: the machine-learning framework, as it is installed.
+
+Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
+Loadable: libtorch_cpu opens by itself, and tells its CPU capability (on x86-64 Linux).
+Caveats:  MPS is told by a header that only builds with it have, else by the default of arm64 Macs;
+          torch is not imported, and its CUDA, HIP and XPU libraries are never opened: that takes
+          seconds and hundreds of MiB. libtorch without Python is found as well.
+Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,
+          "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.python.frameworks import (
+    PACKAGE_FACTS,
+    assigned_flag,
+    assigned_text,
+    entry_points,
+    found,
+    gpu_unused,
+    named,
+    package,
+)
+from mlbackends.host.python.requirements import required
+from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.libraries.elf import NotElf, read_elf, version_needs
+from mlbackends.libraries.search import libraries_named, stem_of
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.host.host import Host
+    from mlbackends.host.python.frameworks import Package
+    from mlbackends.model.reasons import Reason
+    from mlbackends.model.records import Library
+
+GROUP = "framework"
+SUMMARY = (
+    "torch {version}",
+    "CUDA {cuda_version}",
+    "HIP {hip_version}",
+    "XPU {xpu_version}",
+)
+FACTS = (
+    *PACKAGE_FACTS,
+    Fact("built_for", str, "What it computes on besides the CPU: cuda, rocm, xpu, mps; else cpu."),
+    Fact("cuda_version", str, "The CUDA release that it was built for."),
+    Fact("hip_version", str, "The HIP release that it was built for."),
+    Fact("rocm_version", str, "The ROCm release that it was built for."),
+    Fact("xpu_version", str, "The oneAPI compiler release that its XPU part was built with."),
+    Fact("debug", bool, "Whether it is a debug build."),
+    Fact("git_version", str, "The commit that it was built from."),
+    Fact("libraries_present", list[str], "The libraries of its own in torch/lib."),
+    Fact(
+        "cpu_capability",
+        str,
+        "The kernels that libtorch_cpu takes on this processor, by its own word.",
+    ),
+    Fact(
+        "backend_plugins",
+        dict[str, str],
+        "What registers itself when torch is imported: the entry points of torch.backends.",
+    ),
+    Fact(
+        "partners",
+        list[dict[str, str]],
+        "The packages that are compiled against one version of torch: package, version, wanted.",
+    ),
+    Fact("cuda_libraries", list[str], "The libraries that libtorch_cuda asks the loader for."),
+    Fact(
+        "own_folders_first",
+        bool,
+        "Whether libtorch_cuda has an RPATH, which the loader searches before LD_LIBRARY_PATH.",
+    ),
+    Fact("glibc_needed", str, "The glibc whose symbols libtorch_cpu needs."),
+    Fact("libstdcxx_needed", str, "The symbols of libstdc++ that it needs: 3.4.29."),
+    Fact("environment", dict[str, str], "The variables that steer PyTorch and are set."),
+)
+
+_NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
+_PARTNERS = (
+    *("torchvision", "torchaudio", "torchtext", "torch-tensorrt", "xformers", "vllm"),
+    "intel-extension-for-pytorch",
+)
+_OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
+_FIRST_WITH_MPS = (1, 12)
+_FLAG = one_of("0", "1")
+_RULES = {
+    "PYTORCH_CUDA_ALLOC_CONF": anything,
+    "PYTORCH_HIP_ALLOC_CONF": anything,
+    "PYTORCH_ALLOC_CONF": anything,
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": anything,
+    "PYTORCH_NVML_BASED_CUDA_CHECK": anything,
+    "PYTORCH_ENABLE_MPS_FALLBACK": _FLAG,
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO": anything,
+    "PYTORCH_JIT": _FLAG,
+    "TORCH_BLAS_PREFER_CUBLASLT": _FLAG,
+    "TORCH_BLAS_PREFER_HIPBLASLT": _FLAG,
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": _FLAG,
+    "TORCH_CUDNN_V8_API_DISABLED": anything,
+    "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT": anything,
+    "TORCH_CUDNN_SDPA_ENABLED": anything,
+    "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": anything,
+    "TORCH_CUDA_ARCH_LIST": anything,
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": _FLAG,
+    "TORCH_COMPILE_DISABLE": anything,
+    "TORCHDYNAMO_DISABLE": anything,
+    "TORCHINDUCTOR_CACHE_DIR": anything,
+    "TORCHINDUCTOR_FREEZING": anything,
+    "TORCHINDUCTOR_MAX_AUTOTUNE": anything,
+    "TORCH_EXTENSIONS_DIR": anything,
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": anything,
+    "TORCH_NCCL_BLOCKING_WAIT": anything,
+    "TORCH_SHOW_CPP_STACKTRACES": anything,
+    "NVIDIA_TF32_OVERRIDE": anything,
+}
+
+
+def find(host: Host) -> Finding:
+    """Read what the package says of itself, and look for libtorch_cpu."""
+    torch = package(host, _NAMES, "torch", "version.py")
+    libraries = [
+        _with_version(host, library)
+        for library in libraries_named(host, "torch", "libtorch_cpu", "torch_cpu")
+    ]
+    if torch is None and not libraries:
+        return found(host, None, "torch")
+    told = _told(host, torch)
+    facts = told | steering(host, _RULES)
+    if torch is None:
+        return Finding(libraries=tuple(libraries), facts=facts)
+    facts |= _asked_for(host, torch)
+    if partners := _partners(host):
+        facts["partners"] = partners
+    if plugins := entry_points(host, "torch.backends"):
+        facts["backend_plugins"] = dict[str, object](plugins)
+    finding = found(
+        host,
+        torch,
+        "torch",
+        facts=facts,
+        warnings=(*_warnings(host, torch, told), *not_valid(host, _RULES)),
+    )
+    # With libraries, how far they go is how far torch goes.
+    presence = None if libraries else Presence.FOUND
+    return replace(finding, libraries=tuple(libraries), presence=presence)
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask which kernels it takes on this processor."""
+    from mlbackends.libraries.cxx_string import returned_string
+
+    told = returned_string(opened, "_ZN2at18get_cpu_capability")
+    return Answer(library, facts={"cpu_capability": told} if told else {})
+
+
+def _told(host: Host, torch: Package | None) -> dict[str, FactValue]:
+    """Return what version.py and the library folder tell."""
+    facts: dict[str, FactValue] = {}
+    if torch is None or not torch.location:
+        return facts
+    text = host.read(f"{torch.location}/version.py", 1 << 16)
+    for name in ("cuda", "hip", "rocm", "xpu"):
+        if version := assigned_text(text, name):
+            facts[f"{name}_version"] = version
+    # Without a version.py that makes sense, nothing is known, not even that it is for the CPU.
+    if assigned_text(text, "__version__"):
+        kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
+        facts["built_for"] = next(
+            (kind for kind, name in kinds if f"{name}_version" in facts),
+            "mps" if _has_mps(host, torch) else "cpu",
+        )
+    if (debug := assigned_flag(text, "debug")) is not None:
+        facts["debug"] = debug
+    if commit := assigned_text(text, "git_version"):
+        facts["git_version"] = commit
+    present = [
+        name
+        for name in host.listdir(f"{torch.location}/lib")
+        if (stem := stem_of(name)).startswith(_OWN) and "test" not in stem
+    ]
+    if present:
+        facts["libraries_present"] = list[object](present)
+    return facts
+
+
+def _has_mps(host: Host, torch: Package) -> bool:
+    """Tell whether a build computes on Apple's GPUs, as torch.backends.mps.is_built() would."""
+    if host.platform != "darwin":
+        return False
+    if host.exists(f"{torch.location}/include/ATen/MPSFunctions.h"):
+        return True
+    release = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", torch.version)
+    numbers = (int(release[1]), int(release[2])) if release else (0, 0)
+    return host.machine == "arm64" and numbers >= _FIRST_WITH_MPS
+
+
+def _warnings(host: Host, torch: Package, told: dict[str, FactValue]) -> list[Reason | None]:
+    what = f"torch {torch.version}".rstrip()
+    built_for = told.get("built_for")
+    if built_for == "cuda":
+        cuda = str(told["cuda_version"])
+        built = f"{what}, built for CUDA {cuda},"
+        return [driver_warning(driver_release(host), cuda, built)]
+    if built_for == "cpu" and host.platform != "darwin":
+        return [gpu_unused(host, what, "install a build of torch for CUDA")]
+    return []
+
+
+def _with_version(host: Host, library: Library) -> Library:
+    """Add the version: a package's beside its lib folder, or that of libtorch without Python."""
+    above = os.path.dirname(os.path.dirname(library.path))
+    version = assigned_text(host.read(f"{above}/version.py", 1 << 16), "__version__")
+    if not version:
+        version = host.read(f"{above}/build-version", 200).strip()
+    fits = version and "\n" not in version and version.isprintable()
+    if fits:
+        library = replace(library, version=version)
+    return replace(library, facts=needs) if (needs := _needs(host, library)) else library
+
+
+def _needs(host: Host, library: Library) -> dict[str, FactValue]:
+    """Return the newest symbols of glibc and libstdc++ that a copy asks for."""
+    if host.platform != "linux" or library.reasons:
+        return {}
+    try:
+        needs = version_needs(host.real(host.realpath(library.path)))
+    except (NotElf, OSError):
+        return {}
+    told: dict[str, FactValue] = {}
+    for fact, prefix in (("glibc_needed", "GLIBC_"), ("libstdcxx_needed", "GLIBCXX_")):
+        numbers = [
+            name.removeprefix(prefix)
+            for versions in needs.values()
+            for name in versions
+            if re.fullmatch(prefix + r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", name)
+        ]
+        if numbers:
+            told[fact] = max(numbers, key=lambda text: [int(part) for part in text.split(".")])
+    return told
+
+
+def _asked_for(host: Host, torch: Package) -> dict[str, FactValue]:
+    """Return what libtorch_cuda needs, and whether its own folders come first; {} without one."""
+    path = f"{torch.location}/lib/libtorch_cuda.so"
+    if host.platform != "linux" or not torch.location or not host.is_file(path):
+        return {}
+    try:
+        elf = read_elf(host.real(host.realpath(path)))
+    except (NotElf, OSError):
+        return {}
+    # With a RUNPATH the loader takes no notice of an RPATH.
+    told: dict[str, FactValue] = {"own_folders_first": bool(elf.rpath) and not elf.runpath}
+    if elf.needed:
+        told["cuda_libraries"] = list[object](elf.needed)
+    return told
+
+
+def _partners(host: Host) -> list[object]:
+    """Return the packages that are compiled against one version of torch, and say which."""
+    return [
+        {"package": dist.name, "version": dist.version, "wanted": one.pinned}
+        for dist in named(host, _PARTNERS)
+        for one in required(host, dist)
+        if one.name == "torch" and one.pinned
+    ]

@@ -1,0 +1,140 @@
+"""Google TPU: the chips of a TPU machine, and libtpu.
+
+Finds:    TPU chips on PCI, /dev/accel* and /dev/vfio, every libtpu.so, and the TPU_* variables.
+Loadable: GetPjrtApi answers with the version of its interface.
+Caveats:  nothing is computed: libtpu takes the chips for one process alone, and would disturb
+          whoever has them.
+Source:   JAX, jax/_src/hardware_utils.py (PCI names); OpenXLA, pjrt_c_api.h; Cloud TPU
+          documentation, "TPU environment variables".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.drm import all_denied, device_nodes
+from mlbackends.host.pci import of_vendor
+from mlbackends.host.python.packages import distribution
+from mlbackends.host.variables import steering
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Device, Fact, Finding, Library
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("chip_count", int, "How many TPU chips are on PCI."),
+    Fact("generation", str, "The generation of the chips: v4, v5e, v5p, v6e, 7x."),
+    Fact("nodes", list[str], "The device nodes through which the chips are reached."),
+    Fact("pjrt_api_version", str, "The version of the PJRT interface of libtpu."),
+    Fact("environment", dict[str, str], "The variables that steer libtpu and are set."),
+)
+
+_GENERATIONS = {
+    "0027": "v2 or v3",
+    "005e": "v4",
+    "0062": "v5p",
+    "0063": "v5e",
+    "006f": "v6e",
+    "0076": "7x",
+}
+_VARIABLES = (
+    "TPU_LIBRARY_PATH",
+    "TPU_VISIBLE_DEVICES",
+    "TPU_VISIBLE_CHIPS",
+    "TPU_CHIPS_PER_PROCESS_BOUNDS",
+    "TPU_CHIPS_PER_HOST_BOUNDS",
+    "TPU_PROCESS_BOUNDS",
+    "TPU_HOST_BOUNDS",
+    "TPU_ACCELERATOR_TYPE",
+    "TPU_SKIP_MDS_QUERY",
+    "TPU_WORKER_ID",
+    "TPU_TOPOLOGY",
+    "LIBTPU_INIT_ARGS",
+    "PJRT_DEVICE",
+    "JAX_PLATFORMS",
+)
+_OWN_VARIABLES = ("TPU_", "LIBTPU_")
+_VERSION_AT = 4  # PJRT_Api: two words of its own and two of its version come first
+
+
+def find(host: Host) -> Finding:
+    """Look for chips, their nodes, and every copy of libtpu."""
+    wheel = distribution(host, "libtpu") or distribution(host, "libtpu-nightly")
+    libraries = libraries_named(host, "libtpu", "libtpu", wheels=("libtpu",) if wheel else ())
+    named = host.env("TPU_LIBRARY_PATH")
+    if named.startswith("/") and named not in {library.path for library in libraries}:
+        libraries.insert(0, _named(host, named))
+    chips = [card for card in of_vendor(host, "1ae0") if card.device in _GENERATIONS]
+    if not libraries and not chips:
+        return Finding(
+            reasons=(absent(host, "TPU on PCI and no libtpu.so", ("TPU_LIBRARY_PATH",)),)
+        )
+    facts: dict[str, FactValue] = {"chip_count": len(chips)}
+    generations = sorted({_GENERATIONS[chip.device] for chip in chips})
+    if generations:
+        facts["generation"] = ", ".join(generations)
+    nodes = device_nodes(host, r"accel\d+") if chips else []
+    nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
+    if chips and nodes:
+        facts["nodes"] = list(nodes)
+    if chips or any(host.env(name) for name in _VARIABLES if name.startswith(_OWN_VARIABLES)):
+        facts |= steering(host, _VARIABLES)
+    devices = tuple(
+        Device(
+            kind="tpu",
+            index=index,
+            name=f"TPU {_GENERATIONS[chip.device]}",
+            driver=chip.driver,
+            pci_address=chip.address,
+            numa_node=chip.numa_node,
+            facts={"pci_id": f"{chip.vendor}:{chip.device}"},
+        )
+        for index, chip in enumerate(chips)
+    )
+    reasons = _reasons(host, nodes, has_chips=bool(chips))
+    if not libraries:
+        reasons += (absent(host, "libtpu.so", ("TPU_LIBRARY_PATH",)),)
+    version = wheel.version if wheel else ""
+    return Finding(tuple(libraries), devices, facts, version=version, reasons=reasons)
+
+
+def _named(host: Host, path: str) -> Library:
+    library = Library("libtpu", path, found_by="TPU_LIBRARY_PATH", wins=True)
+    library = replace(library, wins_because="TPU_LIBRARY_PATH names the file")
+    if host.exists(path):
+        return library
+    said = f"TPU_LIBRARY_PATH names {path}, which is not there"
+    return replace(library, wins=False, reasons=(Reason("dangling-link", said),))
+
+
+def _reasons(host: Host, nodes: list[str], *, has_chips: bool) -> tuple[Reason, ...]:
+    if not has_chips:
+        return (Reason("no-device", "libtpu is here, and no TPU is on PCI"),)
+    if not nodes and host.listdir("/dev"):
+        said = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
+        hint = "a container needs --privileged, or the nodes themselves"
+        return (Reason("no-driver", said, hint),)
+    return all_denied(host, nodes)
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask for the version of the PJRT interface, which takes no chip."""
+    from ctypes import POINTER, c_int, c_size_t, c_void_p, cast
+
+    opened.GetPjrtApi.restype = c_void_p
+    table = opened.GetPjrtApi()
+    if not table:
+        raise NotUsable("call-failed", "GetPjrtApi returned no table of functions")
+    words = cast(table, POINTER(c_size_t))
+    if words[0] < (_VERSION_AT + 1) * 8:
+        return Answer(library)
+    numbers = cast(table + _VERSION_AT * 8, POINTER(c_int))
+    return Answer(library, facts={"pjrt_api_version": f"{numbers[0]}.{numbers[1]}"})

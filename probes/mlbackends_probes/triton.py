@@ -1,0 +1,105 @@
+"""Triton: the language and compiler for GPU kernels.
+
+Finds:    every flavour of the distribution, its back ends, and the NVIDIA tools it brings.
+Caveats:  triton is not imported. It compiles a C file on first use: see `backends info compilers`.
+Source:   Triton, triton/backends and triton/knobs.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, entry_points, found, package
+from mlbackends.host.variables import anything, steering
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact
+
+if TYPE_CHECKING:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue, Finding
+
+GROUP = "framework"
+SUMMARY = ("triton {version}",)
+FACTS = (
+    *PACKAGE_FACTS,
+    Fact("backends", list[str], "The back ends in triton/backends and those that are registered."),
+    Fact("bundled_tools", list[str], "The NVIDIA tools that it brings, ptxas before all."),
+    Fact("environment", dict[str, str], "The variables that steer Triton and are set."),
+)
+
+_NAMES = (
+    "triton",
+    "pytorch-triton",
+    "pytorch-triton-rocm",
+    "pytorch-triton-xpu",
+    "triton-rocm",
+    "triton-xpu",
+    "triton-nightly",
+    "triton-windows",
+    "triton-cpu",
+)
+_TOOLS = ("ptxas", "ptxas-blackwell", "cuobjdump", "nvdisasm")
+_TOOL_FOLDERS = ("backends/nvidia/bin", "third_party/cuda/bin", "common/bin")
+_PROGRAMS = (
+    "TRITON_PTXAS_PATH",
+    "TRITON_PTXAS_BLACKWELL_PATH",
+    "TRITON_CUOBJDUMP_PATH",
+    "TRITON_NVDISASM_PATH",
+    "TRITON_LIBCUDA_PATH",
+    "TRITON_LIBHIP_PATH",
+)
+_RULES = dict.fromkeys(
+    (
+        *_PROGRAMS,
+        "TRITON_CACHE_DIR",
+        "TRITON_HOME",
+        "TRITON_INTERPRET",
+        "TRITON_ALWAYS_COMPILE",
+        "TRITON_DEBUG",
+        "TRITON_PRINT_AUTOTUNING",
+        "TRITON_DEFAULT_FP_FUSION",
+        "TRITON_DEFAULT_BACKEND",
+        "TRITON_OVERRIDE_ARCH",
+        "MLIR_ENABLE_DUMP",
+        "LLVM_IR_ENABLE_DUMP",
+        "DISABLE_PTXAS_OPT",
+    ),
+    anything,
+)
+
+
+def find(host: Host) -> Finding:
+    """Read what the package says of itself, and list its back ends."""
+    triton = package(host, _NAMES, "triton", "__init__.py")
+    if triton is None:
+        return found(host, None, "triton")
+    facts: dict[str, FactValue] = {}
+    backends = set(entry_points(host, "triton.backends"))
+    if triton.location:
+        folder = f"{triton.location}/backends"
+        backends |= {
+            name for name in host.listdir(folder) if host.is_file(f"{folder}/{name}/compiler.py")
+        }
+        tools = [
+            tool
+            for tool in _TOOLS
+            if any(host.is_file(f"{triton.location}/{at}/{tool}") for at in _TOOL_FOLDERS)
+        ]
+        if tools:
+            facts["bundled_tools"] = list[object](tools)
+    if backends:
+        facts["backends"] = list[object](sorted(backends))
+    return found(
+        host,
+        triton,
+        "triton",
+        facts=facts | steering(host, _RULES),
+        warnings=(_names_nothing(host, name) for name in _PROGRAMS),
+    )
+
+
+def _names_nothing(host: Host, name: str) -> Reason | None:
+    path = host.env(name)
+    if not path or not path.startswith("/") or host.exists(path):
+        return None
+    return Reason("override-invalid", f"{name} is {path}, and nothing is there", f"unset {name}")

@@ -1,0 +1,248 @@
+"""Vulkan: the loader, its drivers (ICDs), and the devices behind them.
+
+Finds:    every libvulkan, the driver manifests in icd.d or where VK_DRIVER_FILES points.
+Loadable: vkEnumerateInstanceVersion answers; the devices are listed through an instance.
+Caveats:  nothing is computed: that needs a shader. A device of type `cpu` (llvmpipe) is no GPU.
+Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vulkan loader,
+          "Driver discovery".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlbackends.host.variables import steering
+from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import FactValue, Library
+
+GROUP = "accelerator"
+FACTS = (
+    Fact("drivers", list[dict[str, str]], "Driver manifests: file, library and Vulkan version."),
+    Fact("environment", dict[str, str], "The variables that steer Vulkan and are set."),
+)
+
+_VARIABLES = (
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_ADD_DRIVER_FILES",
+    "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE",
+    "VK_INSTANCE_LAYERS",
+    "VK_LOADER_DEBUG",
+)
+_LIMIT = 64
+_INSTANCE_CREATE_INFO = 1
+_HEAPS_LIMIT = 16
+_TYPES = ("other", "integrated_gpu", "discrete_gpu", "virtual_gpu", "cpu")
+_INCOMPATIBLE_DRIVER, _INCOMPLETE = -9, 5
+_ERRORS = {
+    -1: "VK_ERROR_OUT_OF_HOST_MEMORY",
+    -2: "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+    -3: "VK_ERROR_INITIALIZATION_FAILED",
+    -6: "VK_ERROR_LAYER_NOT_PRESENT",
+    -7: "VK_ERROR_EXTENSION_NOT_PRESENT",
+    -9: "VK_ERROR_INCOMPATIBLE_DRIVER",
+}
+_NVIDIA = 0x10DE
+# Offsets in VkPhysicalDeviceProperties (824 bytes) and VkPhysicalDeviceMemoryProperties (520).
+_PROPERTIES_BYTES, _NAME_AT, _NAME_BYTES = 824, 20, 256
+_MEMORY_BYTES, _HEAP_COUNT_AT, _HEAPS_AT, _HEAP_BYTES = 520, 260, 264, 16
+_DEVICE_LOCAL = 1
+
+
+def find(host: Host) -> Finding:
+    """Look for the loader's copies and the drivers that are registered."""
+    libraries = libraries_named(
+        host, "Vulkan", "libvulkan", "vulkan-1", "libMoltenVK", homes=("VULKAN_SDK",)
+    )
+    drivers = _drivers(host)
+    if not libraries and not drivers:
+        return Finding(reasons=(absent(host, "libvulkan.so", ("VULKAN_SDK",)),))
+    facts: dict[str, FactValue] = {"drivers": [{**row} for row in drivers]} if drivers else {}
+    facts |= steering(host, _VARIABLES)
+    reasons: tuple[Reason, ...] = ()
+    if not libraries:
+        said = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
+        reasons = (Reason("not-found", said, "install the Vulkan loader (libvulkan1)"),)
+    elif not drivers and host.platform == "linux":
+        said = f"the loader is here, and no driver is registered in {', '.join(_folders(host))}"
+        reasons = (Reason("no-driver", said),)
+    presence = None if libraries else Presence.FOUND
+    warnings = _dangling(host, drivers)
+    return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
+
+
+def _folders(host: Host) -> list[str]:
+    """Return the folders in which the loader looks for manifests, in its order."""
+    home = host.env("HOME")
+    config = host.env("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    data = host.env("XDG_DATA_HOME") or (f"{home}/.local/share" if home else "")
+    shared = (host.env("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
+    parents = [config, "/etc/xdg", "/usr/local/etc", "/etc", data, *shared]
+    return [f"{parent.rstrip('/')}/vulkan/icd.d" for parent in parents if parent.startswith("/")]
+
+
+def _manifests(host: Host) -> list[str]:
+    """Return the manifests that the loader reads; a variable replaces the folders."""
+    only = host.env("VK_DRIVER_FILES") or host.env("VK_ICD_FILENAMES")
+    if only:
+        found = only.split(":")
+    else:
+        found = host.env("VK_ADD_DRIVER_FILES").split(":")
+        for folder in dict.fromkeys(_folders(host)):
+            found += [f"{folder}/{name}" for name in host.listdir(folder)]
+    files: list[str] = []
+    for path in found:
+        if path.endswith(".json"):
+            files.append(path)
+        elif only and path.startswith("/"):
+            files += [f"{path}/{name}" for name in host.listdir(path) if name.endswith(".json")]
+    return list(dict.fromkeys(files))[:_LIMIT]
+
+
+def _drivers(host: Host) -> list[dict[str, str]]:
+    rows = []
+    for file in _manifests(host):
+        told = _manifest(host, file)
+        library = told.get("library_path")
+        if not isinstance(library, str) or not library:
+            continue
+        row = {"file": file, "library": library}
+        if isinstance(version := told.get("api_version"), str):
+            row["api_version"] = version
+        rows.append(row)
+    return rows
+
+
+def _manifest(host: Host, file: str) -> dict[str, object]:
+    import msgspec
+
+    try:
+        told = msgspec.json.decode(host.read_bytes(file, 1 << 16))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    inner = told.get("ICD") if isinstance(told, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _dangling(host: Host, drivers: list[dict[str, str]]) -> tuple[Reason, ...]:
+    """Warn of manifests whose library is not there; a bare name is left to the dynamic loader."""
+    warnings = []
+    for row in drivers:
+        path = row["library"]
+        if "/" in path and not path.startswith("/"):
+            path = f"{row['file'].rsplit('/', 1)[0]}/{path}"
+        if path.startswith("/") and not host.exists(path):
+            said = f"{row['file']} names {path}, which is not there"
+            hint = "reinstall the driver that brought the manifest, or remove it"
+            warnings.append(Reason("dangling-link", said, hint))
+    return tuple(warnings)
+
+
+# ---- in the child ------------------------------------------------------------------------------
+
+
+def load(opened: ctypes.CDLL, library: Library) -> Answer:
+    """Ask the loader for the version of Vulkan that it speaks."""
+    from ctypes import byref, c_uint32
+
+    version = c_uint32()
+    if status := opened.vkEnumerateInstanceVersion(byref(version)):
+        raise _failed("vkEnumerateInstanceVersion", status)
+    return Answer(replace(library, version=_version(version.value)))
+
+
+def use(opened: ctypes.CDLL, library: Library) -> Answer:
+    """List the devices through an instance; there the check ends."""
+    import struct
+    from ctypes import byref, c_uint32, c_void_p, create_string_buffer
+
+    # VkInstanceCreateInfo with its type and nothing else: the rest of the 64 bytes is zero.
+    wanted = create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
+    instance = c_void_p()
+    status = opened.vkCreateInstance(wanted, None, byref(instance))
+    if status == _INCOMPATIBLE_DRIVER:
+        said = "vkCreateInstance returned -9 (VK_ERROR_INCOMPATIBLE_DRIVER): no driver loads"
+        raise NotUsable("no-driver", said)
+    if status or not instance.value:
+        raise _failed("vkCreateInstance", status)
+    count = c_uint32()
+    listing = opened.vkEnumeratePhysicalDevices
+    listing.argtypes = [c_void_p, c_void_p, c_void_p]
+    if status := listing(instance, byref(count), None):
+        raise _failed("vkEnumeratePhysicalDevices", status)
+    if not count.value:
+        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
+    count.value = min(count.value, _LIMIT)
+    handles = (c_void_p * count.value)()
+    status = listing(instance, byref(count), handles)
+    if status not in (0, _INCOMPLETE):
+        raise _failed("vkEnumeratePhysicalDevices", status)
+    told = [handle for handle in handles[: count.value] if handle]
+    devices = tuple(_told(opened, handle, index) for index, handle in enumerate(told))
+    opened.vkDestroyInstance.argtypes = [c_void_p, c_void_p]
+    opened.vkDestroyInstance(instance, None)
+    said = f"{len(devices)} Vulkan devices answer; computing needs a shader, and none is run here"
+    raise NotUsable("no-use-check", said, learned=Answer(library, devices))
+
+
+def _told(opened: ctypes.CDLL, handle: int, index: int) -> Device:
+    import struct
+    from ctypes import c_void_p, create_string_buffer
+
+    for function in (
+        opened.vkGetPhysicalDeviceProperties,
+        opened.vkGetPhysicalDeviceMemoryProperties,
+    ):
+        function.argtypes, function.restype = [c_void_p, c_void_p], None
+    # Twice the size, so that a driver of another opinion does not write over other memory.
+    properties = create_string_buffer(_PROPERTIES_BYTES * 2)
+    memory = create_string_buffer(_MEMORY_BYTES * 2)
+    opened.vkGetPhysicalDeviceProperties(handle, properties)
+    opened.vkGetPhysicalDeviceMemoryProperties(handle, memory)
+    raw = properties.raw
+    api, driver, vendor, _, kind = struct.unpack_from("5I", raw)
+    (heaps,) = struct.unpack_from("I", memory.raw, _HEAP_COUNT_AT)
+    local = 0
+    for heap in range(min(heaps, _HEAPS_LIMIT)):
+        size, flags = struct.unpack_from("QI", memory.raw, _HEAPS_AT + heap * _HEAP_BYTES)
+        local += size if flags & _DEVICE_LOCAL else 0
+    name = raw[_NAME_AT : _NAME_AT + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
+    facts: dict[str, FactValue] = {"vendor_id": f"{vendor & 0xFFFF:04x}"}
+    facts["device_type"] = _TYPES[kind] if kind < len(_TYPES) else "other"
+    return Device(
+        kind="vulkan",
+        index=index,
+        name=name,
+        presence=Presence.LOADABLE,
+        memory_bytes=local or None,
+        capability=_version(api),
+        driver=_driver_version(vendor, driver),
+        facts=facts,
+        reasons=(Reason("no-use-check", f"{name} answers; no shader is run on it here"),),
+    )
+
+
+def _version(number: int) -> str:
+    return f"{number >> 22 & 0x7F}.{number >> 12 & 0x3FF}.{number & 0xFFF}"
+
+
+def _driver_version(vendor: int, number: int) -> str:
+    """Return a driver's version as its maker packs it: NVIDIA does so in its own way."""
+    if vendor == _NVIDIA:
+        return f"{number >> 22}.{number >> 14 & 0xFF:02}.{number >> 6 & 0xFF:02}"
+    return _version(number)
+
+
+def _failed(function: str, status: int) -> NotUsable:
+    name = _ERRORS.get(status, "see VkResult")
+    return NotUsable("call-failed", f"{function} returned {status} ({name})")

@@ -1,0 +1,282 @@
+"""The cuFFT plan caches: torch's manager, and what is kept, evicted and destroyed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.cuda.plan_cache import (
+    Plans,
+    cufft_plan_cache,
+    cuFFTPlanCache,
+    cuFFTPlanCacheManager,
+)
+
+
+class Kept:
+    """A plan that only remembers whether it was destroyed."""
+
+    def __init__(self, made: list[Kept], name: object = None) -> None:
+        self.name, self.destroyed = name, 0
+        made.append(self)
+
+    def destroy(self) -> None:
+        self.destroyed += 1
+
+
+@pytest.fixture
+def one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch, 1)
+
+
+def devices(monkeypatch: pytest.MonkeyPatch, count: int, current: int = 0) -> None:
+    from mlbackends_kernels.cuda import runtime
+
+    monkeypatch.setattr(runtime, "device_count", lambda: count)
+    monkeypatch.setattr(runtime, "current_device", lambda: current)
+    monkeypatch.setattr("mlbackends.cuda.plan_cache._plans", {})
+
+
+# ---- what is kept -------------------------------------------------------------
+
+
+def test_a_plan_is_made_once_and_borrowed_again() -> None:
+    plans, made = Plans(), list[Kept]()
+    for _ in range(3):
+        with plans.borrowed("key", lambda: Kept(made)) as plan:
+            assert plan is made[0]
+    assert (len(made), len(plans), made[0].destroyed) == (1, 1, 0)
+
+
+def test_the_least_recently_used_plan_goes_first() -> None:
+    plans, made = Plans(), list[Kept]()
+    plans.maximum = 2
+    for key in ("a", "b", "a", "c"):
+        with plans.borrowed(key, lambda key=key: Kept(made, key)):  # type: ignore[misc]
+            pass
+    assert [(plan.name, plan.destroyed) for plan in made] == [("a", 0), ("b", 1), ("c", 0)]
+
+
+def test_a_smaller_maximum_evicts_at_once_and_clear_destroys_the_rest() -> None:
+    plans, made = Plans(), list[Kept]()
+    for key in range(5):
+        with plans.borrowed(key, lambda key=key: Kept(made, key)):  # type: ignore[misc]
+            pass
+    plans.maximum = 2
+    assert [plan.destroyed for plan in made] == [1, 1, 1, 0, 0]
+    plans.clear()
+    assert [plan.destroyed for plan in made] == [1] * 5
+    assert len(plans) == 0
+
+
+def test_a_maximum_of_zero_keeps_nothing_and_destroys_after_use() -> None:
+    plans, made = Plans(), list[Kept]()
+    plans.maximum = 0
+    for _ in range(2):
+        with plans.borrowed("key", lambda: Kept(made)) as plan:
+            assert plan.destroyed == 0
+    assert [plan.destroyed for plan in made] == [1, 1]
+    assert len(plans) == 0
+
+
+def test_a_plan_that_cannot_be_made_changes_nothing() -> None:
+    plans, made = Plans(), list[Kept]()
+    plans.maximum = 1
+    with plans.borrowed("kept", lambda: Kept(made)):
+        pass
+
+    def refuse() -> Kept:
+        raise RuntimeError("no memory")
+
+    with pytest.raises(RuntimeError, match="no memory"), plans.borrowed("new", refuse):
+        pass
+    assert (len(plans), made[0].destroyed) == (1, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4))))
+def test_never_are_there_more_than_the_maximum_and_each_is_destroyed_once(
+    steps: list[tuple[int, int]],
+) -> None:
+    plans, made = Plans(), list[Kept]()
+    for key, maximum in steps:
+        plans.maximum = maximum
+        with plans.borrowed(key, lambda: Kept(made)) as plan:
+            assert not plan.destroyed
+        assert len(plans) <= maximum
+    assert sum(not plan.destroyed for plan in made) == len(plans)
+    plans.clear()
+    assert {plan.destroyed for plan in made} <= {1}
+
+
+def test_no_plan_is_destroyed_while_another_thread_uses_it() -> None:
+    plans, made, broken = Plans(), list[Kept](), list[Any]()
+    plans.maximum = 1
+
+    def work(key: int) -> None:
+        for _ in range(200):
+            with plans.borrowed(key, lambda: Kept(made)) as plan:
+                if plan.destroyed:
+                    broken.append(plan)
+
+    threads = [threading.Thread(target=work, args=(key,)) for key in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not broken
+
+
+# ---- torch's objects ----------------------------------------------------------
+
+
+def test_without_a_device_the_manager_has_no_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch, 0)
+    for use in (
+        lambda: cufft_plan_cache.size,
+        lambda: cufft_plan_cache.max_size,
+        lambda: cufft_plan_cache.clear(),  # noqa: PLW0108  asked for at the call, not here
+        lambda: setattr(cufft_plan_cache, "max_size", 3),
+    ):
+        with pytest.raises(AssertionError, match="not compiled with CUDA"):
+            use()
+
+
+@pytest.mark.parametrize("index", [0, -1, 7, "cuda:0"])
+def test_without_a_device_every_index_is_out_of_range(
+    monkeypatch: pytest.MonkeyPatch, index: int | str
+) -> None:
+    devices(monkeypatch, 0)
+    number = int(str(index).removeprefix("cuda:"))
+    said = f"expected 0 <= device index < 0, but got device with index {number}"
+    with pytest.raises(RuntimeError, match=f"cufft_plan_cache: {said}"):
+        cufft_plan_cache[index]
+
+
+def test_without_a_device_a_cache_object_can_be_made_and_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices(monkeypatch, 0)
+    cache = cuFFTPlanCache(0)
+    for use in (
+        lambda: cache.size,
+        lambda: cache.max_size,
+        cache.clear,
+        lambda: setattr(cache, "max_size", 3),
+    ):
+        with pytest.raises(RuntimeError, match="expected 0 <= device index < 0"):
+            use()
+
+
+class Device:
+    def __init__(self, type: str, index: int | None) -> None:  # noqa: A002
+        self.type, self.index = type, index
+
+    def __repr__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "fragment"),
+    [
+        ("cpu", ValueError, "Expected a cuda device, but got: cpu"),
+        ("xpu:0", ValueError, "Expected a cuda device"),
+        ("cuda", ValueError, "a specified index or an integer, but got: 'cuda'"),
+        (None, ValueError, "a specified index or an integer"),
+        (1.5, ValueError, "a specified index or an integer"),
+        (Device("cpu", 0), ValueError, "Expected a cuda device"),
+        (Device("cuda", None), ValueError, "a specified index"),
+        ("cuda:x", RuntimeError, "Invalid device string"),
+        ("bogus", RuntimeError, "Invalid device string: 'bogus'"),
+        ("cuda:-1", RuntimeError, "Invalid device string"),
+        ("cuda:9999999999999", RuntimeError, "Invalid device string"),
+        (1, RuntimeError, "expected 0 <= device index < 1, but got device with index 1"),
+        (-1, RuntimeError, "but got device with index -1"),
+    ],
+)
+def test_what_is_no_device_here_is_refused(
+    one_device: None, index: Any, error: type[Exception], fragment: str
+) -> None:
+    with pytest.raises(error) as caught:
+        cufft_plan_cache[index]
+    assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize("index", [0, "cuda:0", Device("cuda", 0)])
+def test_a_device_is_named_in_any_way(one_device: None, index: Any) -> None:
+    cufft_plan_cache[index].max_size = 11
+    assert cufft_plan_cache[0].max_size == cufft_plan_cache.max_size == 11
+
+
+def test_each_device_has_a_size_of_its_own_and_the_manager_is_the_current_one_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices(monkeypatch, 3, current=1)
+    cufft_plan_cache.max_size = 5
+    cufft_plan_cache[2].max_size = 6
+    assert [cufft_plan_cache[i].max_size for i in range(3)] == [4096, 5, 6]
+    assert cufft_plan_cache[1].device_index == 1
+
+
+def test_the_size_cannot_be_set(one_device: None) -> None:
+    with pytest.raises(RuntimeError, match=r"\.size is a read-only property"):
+        cufft_plan_cache[0].size = 3
+    with pytest.raises(RuntimeError, match=r"\.size is a read-only property"):
+        cufft_plan_cache.size = 3
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(-1, RuntimeError), (2**63, RuntimeError), ("3", TypeError), (1.0, TypeError),
+     (True, TypeError), (None, TypeError)],
+)  # fmt: skip
+def test_a_maximum_that_makes_no_sense_changes_nothing(
+    one_device: None, value: Any, error: type[Exception]
+) -> None:
+    cufft_plan_cache.max_size = 9
+    with pytest.raises(error):
+        cufft_plan_cache.max_size = value
+    assert cufft_plan_cache.max_size == 9
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**63 - 1])
+def test_a_maximum_may_be_anything_from_none_to_the_largest(one_device: None, value: int) -> None:
+    cufft_plan_cache.max_size = value
+    assert cufft_plan_cache.max_size == value
+
+
+def test_a_typo_is_refused_with_the_name_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch, 0)
+    with pytest.raises(AttributeError, match="did you mean 'max_size'"):
+        cufft_plan_cache.maxsize = 3
+    with pytest.raises(AttributeError, match="did you mean 'max_size'"):
+        cufft_plan_cache.max_siz  # noqa: B018
+    with pytest.raises(AttributeError, match="is a method"):
+        cufft_plan_cache.clear = None
+    assert not hasattr(cufft_plan_cache, "__len__")
+    assert {"size", "max_size", "clear"} <= set(dir(cufft_plan_cache))
+
+
+def test_the_caches_of_all_devices_are_made_when_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices(monkeypatch, 3)
+    manager = cuFFTPlanCacheManager()
+    assert manager.caches == []
+    second = manager[1]
+    assert [cache.device_index for cache in manager.caches] == [0, 1, 2]
+    assert manager["cuda:1"] is second is manager.caches[1]
+    with pytest.raises(AttributeError, match="caches is read-only"):
+        manager.caches = []
+    assert "caches" in dir(manager)
+
+
+def test_where_there_is_no_device_there_are_no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices(monkeypatch, 0)
+    manager = cuFFTPlanCacheManager()
+    with pytest.raises(RuntimeError, match="expected 0 <= device index < 0"):
+        manager[0]
+    assert manager.caches == []

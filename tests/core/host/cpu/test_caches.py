@@ -1,0 +1,121 @@
+"""Caches: counted over all CPUs, whatever shares them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbackends.host.cpu.caches import caches
+from mlbackends.host.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU = "sys/devices/system/cpu"
+
+
+def machine(root: Path, files: dict[str, str]) -> Host:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    return Host(str(root))
+
+
+def cache(cpu: int, index: int, level: int, kind: str, size: str, shared: str) -> dict[str, str]:
+    folder = f"{CPU}/cpu{cpu}/cache/index{index}"
+    return {
+        f"{folder}/level": str(level),
+        f"{folder}/type": kind,
+        f"{folder}/size": size,
+        f"{folder}/coherency_line_size": "64",
+        f"{folder}/ways_of_associativity": "8",
+        f"{folder}/shared_cpu_list": shared,
+    }
+
+
+def test_an_l3_shared_by_half_the_machine_is_two_instances(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    for cpu in range(8):
+        files |= cache(cpu, 0, 1, "Data", "32K", f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}")
+        files |= cache(cpu, 3, 3, "Unified", "32768K", "0-3" if cpu < 4 else "4-7")
+    assert caches(machine(tmp_path, files), range(8), [], []) == [
+        {
+            "level": 1,
+            "type": "data",
+            "size_bytes": 32 << 10,
+            "line_bytes": 64,
+            "ways": 8,
+            "instances": 4,
+            "shared_by_cpus": 2,
+        },
+        {
+            "level": 3,
+            "type": "unified",
+            "size_bytes": 32 << 20,
+            "line_bytes": 64,
+            "ways": 8,
+            "instances": 2,
+            "shared_by_cpus": 4,
+        },
+    ]
+
+
+def test_dies_with_different_l3_are_two_records(tmp_path: Path) -> None:
+    files = cache(0, 3, 3, "Unified", "98304K", "0") | cache(1, 3, 3, "Unified", "32768K", "1")
+    sizes = [one["size_bytes"] for one in caches(machine(tmp_path, files), (0, 1), [], [])]
+    assert sizes == [96 << 20, 32 << 20]
+
+
+def test_each_kind_of_core_has_its_own_sizes_and_they_share_the_l3(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    for cpu in range(2):
+        files |= cache(cpu, 0, 1, "Data", "48K", "0-1")
+        files |= cache(cpu, 3, 3, "Unified", "24M", "0-5")
+    for cpu in range(2, 6):
+        files |= cache(cpu, 0, 1, "Data", "32K", str(cpu))
+        files |= cache(cpu, 2, 2, "Unified", "2M", "2-5")
+        files |= cache(cpu, 3, 3, "Unified", "24M", "0-5")
+    kinds = [(0, 1), (2, 3, 4, 5)]
+    found = caches(machine(tmp_path, files), range(6), kinds, [])
+    told = [(c["level"], c["size_bytes"], c["instances"], c["shared_by_cpus"]) for c in found]
+    assert told == [
+        (1, 48 << 10, 1, 2),
+        (1, 32 << 10, 4, 1),
+        (2, 2 << 20, 1, 4),
+        (3, 24 << 20, 1, 6),
+    ]
+
+
+def test_a_cache_that_a_cpu_lacks_is_not_counted_for_it(tmp_path: Path) -> None:
+    files = cache(0, 2, 2, "Unified", "1M", "0") | cache(1, 0, 1, "Data", "32K", "1")
+    found = caches(machine(tmp_path, files), (0, 1), [], [])
+    assert [(c["level"], c["instances"]) for c in found] == [(2, 1)]
+
+
+def test_hidden_caches_are_none(tmp_path: Path) -> None:
+    assert caches(machine(tmp_path, {f"{CPU}/online": "0-3"}), range(4), [], []) == []
+
+
+def test_nonsense_is_left_out(tmp_path: Path) -> None:
+    files = cache(0, 0, 1, "Data", "32K", "0-99999999999")
+    files |= cache(0, 1, 1, "Instruction", "huge", "0")
+    files |= cache(0, 2, 99, "Unified", "1M", "0")
+    files |= cache(0, 3, 3, "Trace", "1M", "0")
+    files |= {f"{CPU}/cpu0/cache/index0/ways_of_associativity": "0"}
+    assert caches(machine(tmp_path, files), (0,), [], []) == [
+        {
+            "level": 1,
+            "type": "data",
+            "size_bytes": 32 << 10,
+            "line_bytes": 64,
+            "instances": 1,
+            "shared_by_cpus": 1,
+        }
+    ]
+
+
+def test_an_l4_that_only_proc_tells_has_no_count(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    told = "level=4 type=Unified scope=Shared size=983040K line_size=256 associativity=60"
+    assert caches(machine(tmp_path, {}), (0,), [], [{"cache5": told}]) == [
+        {"level": 4, "type": "unified", "size_bytes": 960 << 20, "line_bytes": 256, "ways": 60}
+    ]

@@ -1,0 +1,89 @@
+"""Frequencies, governors and boost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.host.cpu.frequency import frequency_facts, governor_warning
+from mlbackends.host.host import Host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU = "sys/devices/system/cpu"
+
+
+def machine(root: Path, files: dict[str, str]) -> Host:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    return Host(str(root))
+
+
+def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
+    files = {
+        f"{CPU}/cpu0/cpufreq/cpuinfo_min_freq": "800000",
+        f"{CPU}/cpu0/cpufreq/base_frequency": "2000000",
+        f"{CPU}/cpu0/cpufreq/scaling_cur_freq": "3100123",
+        f"{CPU}/cpu0/cpufreq/scaling_max_freq": "2500000",
+        f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave",
+        f"{CPU}/cpu0/cpufreq/scaling_driver": "intel_pstate",
+        f"{CPU}/cpu0/cpufreq/energy_performance_preference": "balance_performance",
+        f"{CPU}/cpufreq/policy0/cpuinfo_max_freq": "3800000",
+        f"{CPU}/cpufreq/policy1/cpuinfo_max_freq": "4100000",
+        f"{CPU}/cpuidle/current_driver": "intel_idle",
+        f"{CPU}/intel_pstate/no_turbo": "1",
+    }
+    facts = frequency_facts(machine(tmp_path, files), 0, [])
+    assert facts == {
+        "min_hertz": 800_000_000,
+        "max_hertz": 4_100_000_000,
+        "base_hertz": 2_000_000_000,
+        "current_hertz": 3_100_123_000,
+        "limit_hertz": 2_500_000_000,
+        "governor": "powersave",
+        "scaling_driver": "intel_pstate",
+        "energy_preference": "balance_performance",
+        "idle_driver": "intel_idle",
+        "boost": False,
+    }
+    assert governor_warning(facts) is None
+
+
+def test_a_virtual_machine_tells_only_the_current_one(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    blocks = [{"cpu mhz": "2299.998"}]
+    assert frequency_facts(machine(tmp_path, {}), 0, blocks) == {"current_hertz": 2_299_998_000}
+
+
+def test_the_name_tells_the_base_where_no_file_does(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    blocks = [{"model name": "Intel(R) Xeon(R) Platinum 8280 CPU @ 2.70GHz"}]
+    assert frequency_facts(machine(tmp_path, {}), 0, blocks)["base_hertz"] == 2_700_000_000
+
+
+def test_power_and_z_write_theirs_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    host = machine(tmp_path, {})
+    power = frequency_facts(host, 0, [{"clock": "3800.000000MHz"}])
+    assert power["current_hertz"] == 3_800_000_000
+    z = frequency_facts(host, 0, [{}, {"cpu mhz dynamic": "5000", "cpu mhz static": "5200"}])
+    assert (z["current_hertz"], z["base_hertz"]) == (5_000_000_000, 5_200_000_000)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "9" * 30, "1e9", "\0\xff"])
+def test_a_nonsense_frequency_is_left_out(tmp_path: Path, text: str) -> None:
+    names = ("cpuinfo_min_freq", "base_frequency", "scaling_cur_freq", "scaling_max_freq")
+    files = {f"{CPU}/cpu0/cpufreq/{name}": text for name in names}
+    files |= {f"{CPU}/cpu0/cpufreq/scaling_governor": "\0\xff", f"{CPU}/cpufreq/boost": "maybe"}
+    assert frequency_facts(machine(tmp_path, files), 0, [{"cpu mhz": text}]) == {}
+
+
+def test_powersave_that_pins_the_lowest_frequency_is_flagged() -> None:
+    wrong = governor_warning({"governor": "powersave", "scaling_driver": "acpi-cpufreq"})
+    assert wrong is not None
+    assert wrong.code == "degraded"
+    assert governor_warning({"governor": "performance", "scaling_driver": "acpi-cpufreq"}) is None
+    assert governor_warning({"governor": "powersave"}) is None

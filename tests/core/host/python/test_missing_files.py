@@ -1,0 +1,54 @@
+"""Libraries that a RECORD names and that are not there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.missing_files import missing_files
+from mlbackends.host.python.packages import distributions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def missing(folder: Path, record: str | bytes, *there: str) -> list[dict[str, object]]:
+    info = folder / "root" / "site" / "thing-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "RECORD").write_bytes(record if isinstance(record, bytes) else record.encode())
+    for name in there:
+        path = folder / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    (folder / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+    host = Host(str(folder))
+    return missing_files(host, [dists[0] for dists in distributions(host).values()])
+
+
+def test_a_library_that_is_gone_is_told_with_its_package(tmp_path: Path) -> None:
+    record = "thing/a.so,sha256=x,1\nthing/b.so.1.2,,\nthing/c.pyd,,\nthing/d.dylib,,\n"
+
+    assert missing(tmp_path, record, "site/thing/a.so") == [
+        {"name": "thing", "version": "1.0", "files": 3, "example": "/site/thing/b.so.1.2"}
+    ]
+
+
+def test_texts_and_what_only_looks_like_a_library_are_not_asked_for(tmp_path: Path) -> None:
+    record = "thing/a.py,,\nthing/some.so.txt,,\nthing/x.sources,,\nthing-1.0.dist-info/RECORD,,\n"
+
+    assert missing(tmp_path, record) == []
+
+
+def test_a_library_outside_of_the_folder_is_found(tmp_path: Path) -> None:
+    assert missing(tmp_path, "../lib/libmkl_rt.so.2,,\n", "lib/libmkl_rt.so.2") == []
+
+
+def test_a_path_with_a_comma_is_one_path(tmp_path: Path) -> None:
+    (row,) = missing(tmp_path, '"thing/a b.so",sha256=x,1\n')
+
+    assert row["example"] == "/site/thing/a b.so"
+
+
+def test_garbage_owns_nothing(tmp_path: Path) -> None:
+    assert missing(tmp_path, b"\0\xff\n,,\n" + b"x" * 100_000) == []

@@ -1,0 +1,528 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import (
+    assigned_flag,
+    assigned_text,
+    built_for_torch,
+    entry_points,
+    found,
+    found_set,
+    gpu_unused,
+    package,
+    range_warnings,
+)
+from mlbackends.host.python.modules import module_location, origin_of
+from mlbackends.host.python.packages import distribution, distributions
+from mlbackends.model.records import Presence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlbackends.model.records import Finding
+
+
+def machine(folder: Path, files: dict[str, str | bytes], *path: str) -> Host:
+    """Compose a machine with Python: files below /, and the import path, /site by default."""
+    for name, data in files.items():
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(data if isinstance(data, bytes) else data.encode())
+    (folder / "root").mkdir(exist_ok=True)
+    told = {
+        "platform": "linux",
+        "uname": {"machine": "x86_64"},
+        "python": {"executable": "/venv/bin/python", "path": list(path or ("/site",))},
+    }
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+def about(host: Host, *names: str, version_file: str = "") -> Finding:
+    return found(host, package(host, names or ("thing",), "thing", version_file), "thing")
+
+
+def codes(finding: Finding) -> list[str]:
+    return [warning.code for warning in finding.warnings]
+
+
+# ---- distributions -------------------------------------------------------------------------------
+
+
+def test_names_are_compared_as_pep_503_says(tmp_path: Path) -> None:
+    host = machine(tmp_path, {"site/Typing_Extensions-4.16.0.dist-info/METADATA": ""})
+
+    one = distribution(host, "typing.extensions")
+
+    assert one is not None
+    assert (one.name, one.version) == ("typing-extensions", "4.16.0")
+
+
+def test_an_egg_info_file_is_a_distribution_too(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/PyYAML-6.0.1-py3.11.egg-info": "",
+        "site/~umpy-2.0.dist-info/METADATA": "",
+    }
+
+    host = machine(tmp_path, files)
+
+    assert {name: all_of[0].version for name, all_of in distributions(host).items()} == {
+        "pyyaml": "6.0.1"
+    }
+
+
+# ---- one package ---------------------------------------------------------------------------------
+
+
+def test_a_package_tells_version_and_place(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.2.dist-info/METADATA": "Name: thing\n\n",
+        "site/thing/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files))
+
+    assert finding.presence is Presence.FOUND
+    assert finding.version == "1.2"
+    assert finding.facts == {"distribution": "thing", "location": "/site/thing"}
+    assert (finding.reasons, finding.warnings) == ((), ())
+
+
+def test_a_package_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    finding = about(machine(tmp_path, {}))
+
+    assert finding.presence is None
+    (reason,) = finding.reasons
+    assert reason.code == "not-found"
+    assert reason.message == "no thing in the import path of /venv/bin/python"
+
+
+def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (reason,) = about(Host(str(tmp_path))).reasons
+
+    assert reason.message == "no thing: there is no Python to look in"
+
+
+def test_metadata_without_files_is_a_reason(tmp_path: Path) -> None:
+    finding = about(machine(tmp_path, {"site/thing-1.2.dist-info/METADATA": ""}))
+
+    assert (finding.presence, finding.version) == (Presence.FOUND, "1.2")
+    assert [reason.code for reason in finding.reasons] == ["metadata-only"]
+
+
+def test_a_package_of_no_version_is_named_without_one(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing.dist-info/METADATA": "Name: thing\nRequires-Dist: part==1\n"
+    }
+
+    finding = about(machine(tmp_path, files), "thing")
+
+    messages = [one.message for one in (*finding.reasons, *finding.warnings)]
+    assert len(messages) == 2
+    assert not [said for said in messages if "  " in said]
+
+
+def test_files_without_metadata_are_found(tmp_path: Path) -> None:
+    host = machine(tmp_path, {"src/thing/__init__.py": "__version__ = '3.0'\n"}, "/site", "/src")
+
+    finding = about(host, version_file="__init__.py")
+
+    assert (finding.presence, finding.version) == (Presence.FOUND, "3.0")
+    assert finding.facts == {"location": "/src/thing"}
+
+
+def test_a_folder_that_an_uninstall_left_behind_is_nothing(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing/__pycache__/a.pyc": b"",
+        "site/thing/tuning_cache.json": "{}",
+    }
+
+    assert about(machine(tmp_path, files)).presence is None
+
+
+def test_a_package_without_init_is_found_by_its_metadata(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.2.dist-info/METADATA": "",
+        "site/thing/part.py": "",
+    }
+
+    finding = about(machine(tmp_path, files))
+
+    assert finding.facts["location"] == "/site/thing"
+    assert finding.reasons == ()
+
+
+def test_a_single_file_and_a_part_of_a_namespace_are_modules(tmp_path: Path) -> None:
+    host = machine(tmp_path, {"site/one.py": "", "site/cuda/tile/__init__.py": ""})
+
+    assert module_location(host, "one") == "/site/one.py"
+    assert module_location(host, "cuda/tile") == "/site/cuda/tile"
+    assert module_location(host, "cuda") == ""
+
+
+def test_what_its_files_say_comes_before_the_metadata(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-13.5.0.dist-info/METADATA": "",
+        "site/thing/__init__.py": '__version__ = "12.6.2.post1"\n',
+    }
+
+    finding = about(machine(tmp_path, files), version_file="__init__.py")
+
+    assert finding.version == "12.6.2.post1"
+    (warning,) = finding.warnings
+    assert warning.code == "metadata-mismatch"
+    assert "says 13.5.0, and its files say 12.6.2.post1" in warning.message
+
+
+def test_a_local_part_in_the_files_is_no_disagreement(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-2.13.0.dist-info/METADATA": "",
+        "site/thing/version.py": "__version__ = '2.13.0+cpu'\n",
+    }
+
+    finding = about(machine(tmp_path, files), version_file="version.py")
+
+    assert finding.version == "2.13.0+cpu"
+    assert finding.warnings == ()
+
+
+# ---- several installations -----------------------------------------------------------------------
+
+
+def test_the_first_on_the_import_path_hides_the_others(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "user/thing-1.0.dist-info/METADATA": "",
+        "user/thing/__init__.py": "",
+        "site/thing-2.0.dist-info/METADATA": "",
+        "site/thing/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files, "/user", "/site"))
+
+    assert finding.version == "1.0"
+    assert finding.facts["installations"] == [
+        {"name": "thing", "version": "1.0", "folder": "/user"},
+        {"name": "thing", "version": "2.0", "folder": "/site"},
+    ]
+    (warning,) = finding.warnings
+    assert warning.code == "installation-hidden"
+    assert warning.message == "thing 1.0 in /user is imported, and hides thing 2.0 in /site"
+
+
+def test_a_users_own_copy_before_the_environments_is_told_apart(tmp_path: Path) -> None:
+    user, site = "/home/me/.local/lib/python3.11/site-packages", "/env/site-packages"
+    files: dict[str, str | bytes] = {
+        f"{folder[1:]}/{name}": ""
+        for folder, version in ((user, "1.0"), (site, "2.0"))
+        for name in (f"thing-{version}.dist-info/METADATA", "thing/__init__.py")
+    }
+
+    assert codes(about(machine(tmp_path, files, user, site))) == ["hidden-by-user-site"]
+    assert codes(about(machine(tmp_path, files, site, user))) == ["installation-hidden"]
+
+
+def test_metadata_that_lies_with_the_files_is_the_right_one(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "user/thing-1.0.dist-info/METADATA": "",
+        "site/thing-2.0.dist-info/METADATA": "",
+        "site/thing/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files, "/user", "/site"))
+
+    assert finding.version == "2.0"
+
+
+def test_two_flavours_in_one_folder_write_over_each_other(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/METADATA": "",
+        "site/thing_gpu-1.1.dist-info/METADATA": "",
+        "site/thing/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files), "thing", "thing-gpu")
+
+    (warning,) = finding.warnings
+    assert warning.code == "installed-twice"
+    assert "thing 1.0 and thing-gpu 1.1 are both in /site" in warning.message
+
+
+def test_a_flavour_that_only_installs_another_is_no_conflict(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/METADATA": "Requires-Dist: thing-intel==1.0\n\n",
+        "site/thing_intel-1.0.dist-info/METADATA": "",
+        "site/thing/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files), "thing", "thing-intel")
+
+    assert finding.warnings == ()
+    assert finding.facts["distribution"] == "thing"
+
+
+def test_a_star_stands_for_every_name_that_begins_so(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing_cuda12x-1.0.dist-info/METADATA": "",
+        "site/thing/__init__.py": "",
+    }
+
+    assert about(machine(tmp_path, files), "thing-cuda*").version == "1.0"
+
+
+# ---- where it came from --------------------------------------------------------------------------
+
+
+def test_an_editable_install_is_followed_to_its_source(tmp_path: Path) -> None:
+    url = {"url": "file:///src/thing", "dir_info": {"editable": True}}
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/METADATA": "",
+        "site/thing-1.0.dist-info/direct_url.json": json.dumps(url),
+        "site/__editable___thing_1_0_finder.py": "MAPPING: dict = {'thing': '/src/thing/python'}\n",
+        "src/thing/python/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files))
+
+    assert finding.facts == {
+        "distribution": "thing",
+        "location": "/src/thing/python",
+        "editable": True,
+        "source": "file:///src/thing",
+    }
+    assert finding.reasons == ()
+
+
+def test_an_editable_install_without_a_finder_is_not_without_files(tmp_path: Path) -> None:
+    url = {"url": "file:///src/thing", "dir_info": {"editable": True}}
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/direct_url.json": json.dumps(url),
+    }
+
+    finding = about(machine(tmp_path, files))
+
+    assert finding.reasons == ()
+    assert "location" not in finding.facts
+
+
+def test_a_source_tree_with_an_egg_link_is_editable(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing.egg-link": "/src/thing\n.\n",
+        "src/thing.egg-info/PKG-INFO": "",
+        "src/thing/__init__.py": "",
+    }
+
+    finding = about(machine(tmp_path, files, "/site", "/src"))
+
+    assert finding.facts["editable"] is True
+    assert finding.facts["source"] == "file:///src"
+
+
+@pytest.mark.parametrize(
+    ("told", "source"),
+    [
+        ("https://user:secret@example.org/thing.whl", "https://example.org/thing.whl"),
+        ("git+ssh://git@example.org/thing", "git+ssh://example.org/thing"),
+        ("https://example.org/a@b/thing.whl", "https://example.org/a@b/thing.whl"),
+    ],
+)
+def test_a_source_is_told_without_credentials(tmp_path: Path, told: str, source: str) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/direct_url.json": json.dumps({"url": told}),
+    }
+    host = machine(tmp_path, files)
+
+    assert origin_of(host, distributions(host)["thing"][0]) == {"url": source}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0\xff", b"[]", b"{", b'{"url": 1, "dir_info": [1]}', b'{"dir_info": 0}', b"[" * 99999],
+)
+def test_garbage_in_direct_url_is_no_origin(tmp_path: Path, data: bytes) -> None:
+    host = machine(tmp_path, {"site/thing-1.0.dist-info/direct_url.json": data})
+
+    assert origin_of(host, distributions(host)["thing"][0]) == {}
+
+
+# ---- pins and ranges -----------------------------------------------------------------------------
+
+
+def test_pins_are_held_to_what_is_installed(tmp_path: Path) -> None:
+    metadata = (
+        "Requires-Dist: right==1.0\n"
+        "Requires-Dist: wrong==1.0\n"
+        "Requires-Dist: missing==1.0\n"
+        'Requires-Dist: elsewhere==1.0; sys_platform == "win32"\n'
+        "Requires-Dist: ranged>=1.0\n\n"
+    )
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/METADATA": metadata,
+        "site/thing/__init__.py": "",
+        "site/right-1.0+cpu.dist-info/METADATA": "",
+        "site/wrong-1.1.dist-info/METADATA": "",
+    }
+
+    finding = about(machine(tmp_path, files))
+
+    assert finding.facts["pins"] == [
+        {"package": "right", "wanted": "1.0", "installed": "1.0+cpu"},
+        {"package": "wrong", "wanted": "1.0", "installed": "1.1"},
+        {"package": "missing", "wanted": "1.0", "installed": ""},
+    ]
+    assert codes(finding) == ["pin-mismatch", "pin-mismatch"]
+    assert finding.warnings[0].message == "thing 1.0 needs wrong 1.0, and 1.1 is installed"
+    assert finding.warnings[1].message == "thing 1.0 needs missing 1.0, and it is not installed"
+
+
+def test_a_version_outside_the_range_is_a_conflict(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/thing-1.0.dist-info/METADATA": "Requires-Dist: lib<=1.0,>=0.9\n\n",
+        "site/lib-1.1.dist-info/METADATA": "",
+    }
+    host = machine(tmp_path, files)
+    thing = package(host, ("thing",), "thing")
+    assert thing is not None
+
+    (warning,) = range_warnings(host, thing, ("lib",), "it breaks")
+
+    assert warning.code == "conflict"
+    assert warning.message == "thing 1.0 needs lib <=1.0,>=0.9, and 1.1 is installed: it breaks"
+
+
+# ---- several packages as one thing ---------------------------------------------------------------
+
+
+def test_a_set_has_the_version_of_the_first_that_is_there(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/two-2.0.dist-info/METADATA": "Requires-Dist: lib==1\n\n",
+        "site/two/__init__.py": "",
+        "site/three-3.0.dist-info/METADATA": "",
+    }
+    host = machine(tmp_path, files)
+
+    finding = found_set(
+        host, [package(host, (name,), name) for name in ("one", "two", "three")], "one or two"
+    )
+
+    assert (finding.presence, finding.version) == (Presence.FOUND, "2.0")
+    assert finding.facts == {
+        "packages": {"two": "2.0", "three": "3.0"},
+        "locations": {"two": "/site/two"},
+        "pins": [{"package": "lib", "wanted": "1", "installed": "", "by": "two"}],
+    }
+    assert [reason.code for reason in finding.reasons] == ["metadata-only"]
+    assert codes(finding) == ["pin-mismatch"]
+
+
+def test_a_set_of_nothing_is_not_found(tmp_path: Path) -> None:
+    finding = found_set(machine(tmp_path, {}), [None, None], "one or two")
+
+    assert finding.presence is None
+    assert finding.reasons[0].code == "not-found"
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("cuda = '12.1'", "12.1"),
+        ('cuda: Optional[str] = "13.0"', "13.0"),
+        ("cuda: Optional[str] = None", ""),
+        ("cuda = r'13'  # of the build", "13"),
+        ("  cuda = '12'", "12"),
+        ("mcuda = '12'", ""),
+        ("cuda == '12'", ""),
+        ("cuda = f()", ""),
+        ("cuda = '12", ""),
+        ("cuda =", ""),
+        ("", ""),
+    ],
+)
+def test_an_assigned_text_is_read_from_source(text: str, value: str) -> None:
+    assert assigned_text(f"first = 1\n{text}\nlast = '0'\n", "cuda") == value
+
+
+def test_an_assigned_flag_is_true_false_or_nothing() -> None:
+    assert assigned_flag("debug = False\n", "debug") is False
+    assert assigned_flag("debug: bool = True", "debug") is True
+    assert assigned_flag("debug = None", "debug") is None
+    assert assigned_flag("", "debug") is None
+
+
+def test_entry_points_of_a_group_come_from_every_distribution(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "site/one-1.dist-info/entry_points.txt": "[console_scripts]\nx = y\n\n[group]\na = m:f\n",
+        "site/two-1.dist-info/entry_points.txt": "[group]\nb=n\nnothing\n= c\n[other]\nd = e\n",
+        "site/three-1.dist-info/entry_points.txt": b"\0\xff[group",
+    }
+
+    assert entry_points(machine(tmp_path, files), "group") == {"a": "m:f", "b": "n"}
+
+
+# ---- other things of the machine -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "installed", "warns"),
+    [
+        ("2.10.0+cu128", "2.10.0+cu128", False),
+        ("2.10.0+cu128", "2.10.0", False),
+        ("2.10.0", "2.10.0+cu128", False),
+        ("2.8", "2.8.1+cu128", False),
+        ("2.10.0+cu128", "2.10.0+cu130", True),
+        ("2.10.0+cu128", "2.13.0+cpu", True),
+        ("2.1", "2.10.0", True),
+    ],
+)
+def test_what_was_built_for_another_torch_is_named(
+    tmp_path: Path, wanted: str, installed: str, warns: bool
+) -> None:
+    files: dict[str, str | bytes] = {
+        "site/torch/__init__.py": "",
+        "site/torch/version.py": f"__version__ = '{installed}'\n",
+    }
+
+    reason = built_for_torch(machine(tmp_path, files), "xformers", wanted)
+
+    assert (reason is not None) is warns
+    if reason:
+        assert reason.message.startswith(f"xformers is built for torch {wanted}, and torch")
+
+
+def test_without_torch_nothing_is_said_of_it(tmp_path: Path) -> None:
+    assert built_for_torch(machine(tmp_path, {}), "xformers", "2.10.0") is None
+
+
+def test_a_gpu_that_is_not_used_is_pointed_at(tmp_path: Path) -> None:
+    uevent = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
+    files: dict[str, str | bytes] = {"sys/bus/pci/devices/0000:65:00.0/uevent": uevent}
+
+    reason = gpu_unused(machine(tmp_path, files), "torch 2.13.0", "install another")
+
+    assert reason is not None
+    assert reason.code == "degraded"
+    assert reason.message == (
+        "torch 2.13.0 is built without CUDA, and there is an NVIDIA GPU at 0000:65:00.0"
+    )
+
+
+def test_another_device_of_the_same_maker_is_no_gpu(tmp_path: Path) -> None:
+    uevent = "PCI_CLASS=40300\nPCI_ID=10DE:22BA\n"
+    files: dict[str, str | bytes] = {"sys/bus/pci/devices/0000:65:00.1/uevent": uevent}
+
+    assert gpu_unused(machine(tmp_path, files), "torch", "") is None
+
+
+@pytest.mark.parametrize("path", [["/nowhere"], ["nowhere"], [""], []])
+def test_an_import_path_that_leads_nowhere_finds_nothing(tmp_path: Path, path: Any) -> None:
+    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": path}}))
+
+    assert about(Host(str(tmp_path))).presence is None

@@ -1,0 +1,200 @@
+"""Stand-ins: what names somebody is gone, what was equal stays equal, and a probe reads what it read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.host.recording.anonymise import Disguise, NoDisguise
+from mlbackends.host.recording.cache_sketch import cache_of
+from mlbackends.libraries.loader_cache import CacheEntry, read_cache
+from mlbackends.model.redaction import COMMON_WORDS, Names
+
+NAMES = Names(node="node7.cluster.example", user="alice", home="/home/alice")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/home/alice/venv/lib", "/home/user/venv/lib"),
+        ("/home/alice", "/home/user"),
+        ("/home/alicent/x", "/home/other-1/x"),
+        ("/home/bob/x:/home/bob/y", "/home/other-1/x:/home/other-1/y"),
+        ("run by alice on node7", "run by user on host"),
+        ("node7.cluster.example", "host"),
+        ("node71", "node71"),
+        ("malice", "malice"),
+        ("/scratch/alice/x", "/scratch/user/x"),
+        ("https://me:pass@example.org/x", "https://***@example.org/x"),
+        ("a" * 40 + "://me:pass@h", "a" * 40 + "://***@h"),
+        ("https://***@example.org/x", "https://***@example.org/x"),
+        ("link 52:54:00:ab:cd:ef up", "link 02:00:00:00:00:01 up"),
+        (
+            "GPU-5a1e3f2c-0b4d-4c8e-9f00-112233445566",
+            "GPU-00000000-0000-4000-8000-000000000001",
+        ),
+        ("1321020045678", "0000000000000"),
+        ("/mnt/c/Users/Bob/x", "/mnt/c/Users/other-1/x"),
+        ("C:\\Users\\Bob\\x", "C:\\Users\\other-1\\x"),
+        ("/nfs/home/bob/x", "/nfs/home/other-1/x"),
+        ("is 52-54-00-ab-cd-ef.", "is 02-00-00-00-00-01."),
+        ("BOOTIF=01-52-54-00-ab-cd-ef", "BOOTIF=02-00-00-00-00-00-01"),
+        ("mac:52:54:00:ab:cd:ef", "mac:02:00:00:00:00:01"),
+        (
+            "/kubepods-pod5a1e3f2c_0b4d_4c8e_9f00_112233445566.slice",
+            "/kubepods-pod00000000_0000_4000_8000_000000000001.slice",
+        ),
+        ("/docker-" + "0a" * 32 + ".scope", "/docker-f" + "0" * 62 + "1.scope"),
+        ("/ecs/" + "ab" * 16 + "/x", "/ecs/f" + "0" * 30 + "1/x"),
+        ("pod" + "ab" * 16, "podf" + "0" * 30 + "1"),
+        ("git " + "ab" * 20, "git " + "ab" * 20),
+        ("GPU-0123456789abcdef", "GPU-0000000000000001"),
+        ("version 1.2.3.4", "version 1.2.3.4"),
+    ],
+)
+def test_what_names_somebody_gets_a_stand_in_of_its_form(before: str, after: str) -> None:
+    assert Disguise(NAMES, ["1321020045678"]).text(before) == after
+
+
+def test_what_was_equal_stays_equal_and_what_differed_differs() -> None:
+    disguise = Disguise(NAMES)
+    one = disguise.text("5a1e3f2c-0b4d-4c8e-9f00-112233445566")
+    other = disguise.text("5a1e3f2c-0b4d-4c8e-9f00-112233445567")
+    assert one != other
+    assert disguise.text("again 5A1E3F2C-0B4D-4C8E-9F00-112233445566") == f"again {one}"
+
+
+def test_it_counts_what_it_has_replaced() -> None:
+    disguise = Disguise(NAMES)
+    disguise.text("alice alice node7 https://me:x@h")
+    assert disguise.replaced == {"user name": 2, "host name": 1, "login in an address": 1}
+
+
+@pytest.mark.parametrize("name", sorted(COMMON_WORDS))
+def test_a_name_that_is_a_word_is_replaced_in_the_home_folder_alone(name: str) -> None:
+    disguise = Disguise(Names(node=name, user=name, home=f"/people/{name}"))
+    assert disguise.text(f"/dev/{name}/x") == f"/dev/{name}/x"
+    assert disguise.text(f"/people/{name}/x") == "/home/user/x"
+
+
+def test_bytes_that_are_no_text_stay_what_they_are() -> None:
+    data = b"\xff\xfe alice \x80"
+    assert Disguise(NAMES).data(data) == b"\xff\xfe user \x80"
+
+
+def test_names_of_fields_stay_and_paths_as_keys_do_not() -> None:
+    value = {"alice": ["/home/alice"], "/home/alice/x": {"n": 1}}
+    assert Disguise(NAMES).value(value) == {"alice": ["/home/user"], "/home/user/x": {"n": 1}}
+
+
+def test_without_a_disguise_only_secrets_go() -> None:
+    text = "alice on node7 at /home/alice, 52:54:00:ab:cd:ef, https://me:pass@h/"
+    assert NoDisguise().text(text) == text.replace("me:pass", "***")
+
+
+_PIECES = st.sampled_from(
+    [
+        "alice",
+        "node7",
+        "/home/alice",
+        "/home/bob",
+        "52:54:00:ab:cd:ef",
+        "x",
+        "/",
+        " ",
+        ":",
+        "=",
+        "-",
+    ]
+)
+
+
+@given(st.lists(_PIECES | st.text(max_size=6), max_size=30))
+def test_a_second_disguise_changes_nothing_but_numbers(pieces: list[str]) -> None:
+    def without_numbers(text: str) -> str:
+        return "".join("0" if letter.isdigit() else letter for letter in text)
+
+    once = Disguise(NAMES).text("".join(pieces))
+    assert without_numbers(Disguise(NAMES).text(once)) == without_numbers(once)
+
+
+@given(st.lists(_PIECES, max_size=30))
+def test_no_home_folder_of_a_person_is_left(pieces: list[str]) -> None:
+    text = Disguise(NAMES).text(" ".join(pieces))
+    assert "/home/alice" not in text
+    assert "/home/bob" not in text
+    assert "52:54:00" not in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/data/bo/lib", "/data/user/lib"),
+        ("/data/bo", "/data/user"),
+        ("/bo/lib:/data/bo:/scratch/bo/x", "/user/lib:/data/user:/scratch/user/x"),
+        ("-L/data/bo/lib -I/data/bo/include", "-L/data/user/lib -I/data/user/include"),
+        ('{"library_path": "/data/bo/x.so"}', '{"library_path": "/data/user/x.so"}'),
+        ("file:///data/bo/x", "file:///data/user/x"),
+        ("/usr/local/bo/lib", "/usr/local/user/lib"),
+        ("/data/bo-x/lib", "/data/bo-x/lib"),
+        ("/data/bob/lib", "/data/bob/lib"),
+        ("/sys/class/bo/x", "/sys/class/bo/x"),
+        ("/usr/lib/bo/x", "/usr/lib/bo/x"),
+        ("bo on bo", "bo on bo"),
+    ],
+)
+def test_a_short_name_is_replaced_where_it_is_a_part_of_a_path(before: str, after: str) -> None:
+    assert Disguise(Names(user="bo")).text(before) == after
+
+
+def test_one_gpu_of_amd_is_one_in_both_of_its_spellings() -> None:
+    disguise = Disguise(NAMES, ["GPU-00000000075bcd15"])
+    assert disguise.text("unique_id 123456789") == "unique_id 1"
+    assert disguise.text("GPU-00000000075bcd15") == "GPU-0000000000000001"
+    assert disguise.text("unique_id 0") == "unique_id 0"
+
+
+def test_fields_that_name_are_replaced_however_short_the_name_is() -> None:
+    told = {"uname": {"nodename": "vm"}, "environment": {"USER": "x", "LOGNAME": "x", "A": "x"}}
+    assert Disguise(Names(node="vm", user="x")).description(told) == {
+        "uname": {"nodename": "host"},
+        "environment": {"USER": "user", "LOGNAME": "user", "A": "x"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("NCCL_COMM_ID", "10.1.2.3:4242", "198.18.0.1:4242"),
+        ("NCCL_COMM_ID", "[fe80::1234]:4242", "[2001:db8::1]:4242"),
+        ("JAX_COORDINATOR_ADDRESS", "gw7.corp:80", "server-1.example:80"),
+        ("JAX_COORDINATOR_ADDRESS", "localhost:80", "localhost:80"),
+        ("KUBERNETES_SERVICE_HOST", "10.1.2.3", "198.18.0.1"),
+        ("PIP_INDEX_URL", "https://pypi.corp/x", "https://server-1.example/x"),
+        ("PIP_INDEX_URL", "https://pypi.org/simple", "https://pypi.org/simple"),
+        ("PIP_INDEX_URL", "https://10.9.9.9/x", "https://198.18.0.1/x"),
+        ("NCCL_SOCKET_IFNAME", "eth0,^docker", "eth0,^docker"),
+        ("HSA_OVERRIDE_GFX_VERSION", "10.3.0", "10.3.0"),
+        ("LD_LIBRARY_PATH", "/opt/x-1.2.3.4/lib::/opt/1.2.3.4", "/opt/x-1.2.3.4/lib::/opt/1.2.3.4"),
+        ("BIND", "127.0.0.1 0.0.0.0 ::1 ::", "127.0.0.1 0.0.0.0 ::1 ::"),
+    ],
+)
+def test_addresses_in_variables_get_stand_ins(name: str, before: str, after: str) -> None:
+    assert Disguise().description({"environment": {name: before}})["environment"] == {name: after}
+
+
+def test_a_loaders_cache_lists_the_same_libraries_elsewhere() -> None:
+    entries = [
+        CacheEntry("libfirst.so.1", "/data/bo/lib/libfirst.so.1", 0x0303, ""),
+        CacheEntry("libm.so.6", "/lib/libm.so.6", 0x0303, ""),
+        CacheEntry("libm.so.6", "/lib/glibc-hwcaps/x86-64-v3/libm.so.6", 0x0303, "x86-64-v3"),
+    ]
+    data = cache_of(entries)
+    assert read_cache(data) == entries
+
+    kept = Disguise(Names(user="bo")).file("/etc/ld.so.cache", data)
+
+    moved = entries[0]._replace(path="/data/user/lib/libfirst.so.1")
+    assert read_cache(kept) == [moved, *entries[1:]]
+    assert Disguise(NAMES).file("/etc/ld.so.cache", data) == data

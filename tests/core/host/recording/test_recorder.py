@@ -1,0 +1,333 @@
+"""Recording: what was read of a machine is written as a folder that tells the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.host.recording import recorder as recording_module
+from mlbackends.host.recording.recorder import Recording
+from mlbackends.libraries.elf import defined_symbols, read_elf, version_definitions
+from mlbackends.model import registry
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence
+from mlbackends.survey import probe_names, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from mlbackends.model.records import Report
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the machine is made with links")
+
+
+def machine(folder: Path, files: Mapping[str, str | bytes], **told: Any) -> Host:
+    """Compose a machine; a text that begins with "->" is a link."""
+    folder.mkdir()
+    for path, content in files.items():
+        at = folder / "root" / path.lstrip("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            at.write_bytes(content)
+        elif content.startswith("->"):
+            at.symlink_to(content[2:])
+        else:
+            at.write_text(content)
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+def written(recording: Recording, folder: Path) -> Host:
+    recording.write(str(folder))
+    return Host(str(folder))
+
+
+def lasting(report: Report, name: str) -> dict[str, Any]:
+    """Return what one probe found, without what differs between two looks."""
+    told: dict[str, Any] = msgspec.to_builtins(report.probes[name])
+    told.pop("duration_seconds", None)
+    for fact in registry.load("mlbackends_probes", name).FACTS:
+        if fact.role == "volatile":
+            told.get("facts", {}).pop(fact.name, None)
+    for device in told.get("devices", ()):
+        device.pop("volatile", None)
+    return told
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Report]:
+    """Return what all probes find on this machine, and on the recording of that look."""
+    folder = tmp_path_factory.mktemp("recording") / "machine"
+    recording = Recording()
+    live = survey((), recording, Presence.FOUND)
+    return live, survey((), written(recording, folder), Presence.FOUND)
+
+
+@pytest.mark.parametrize("name", probe_names())
+def test_the_recording_of_this_machine_tells_what_the_machine_does(
+    name: str, both: tuple[Report, Report]
+) -> None:
+    live, replayed = both
+
+    assert lasting(replayed, name) == lasting(live, name)
+
+
+def test_a_recording_of_a_recorded_machine_tells_the_same(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path / "first",
+        {
+            "/proc/cpuinfo": "processor : 0\nflags : lm avx2 fma\n",
+            "/proc/meminfo": "MemTotal: 9 kB\n",
+        },
+        platform="linux",
+        uname={"machine": "x86_64"},
+    )
+    recording = Recording(host)
+    first = survey(("cpu", "memory"), recording, Presence.FOUND)
+
+    again = survey(("cpu", "memory"), written(recording, tmp_path / "second"), Presence.FOUND)
+
+    assert lasting(again, "cpu") == lasting(first, "cpu")
+    assert lasting(again, "memory") == lasting(first, "memory")
+
+
+def test_nothing_is_written_that_was_not_read(tmp_path: Path) -> None:
+    host = machine(tmp_path / "first", {"/etc/asked": "yes\n", "/etc/secret": "no\n"})
+    recording = Recording(host)
+    recording.read("/etc/asked")
+
+    recording.write(str(tmp_path / "second"))
+
+    files = [path for path in (tmp_path / "second" / "root").rglob("*") if path.is_file()]
+    assert [path.name for path in files] == ["asked"]
+
+
+def test_only_variables_that_were_asked_for_by_name_are_written(tmp_path: Path) -> None:
+    variables = {"OMP_NUM_THREADS": "4", "API_TOKEN": "secret", "LD_PRELOAD": "x", "HOME": "/h"}
+    recording = Recording(Host(environment=variables))
+
+    assert recording.env("OMP_NUM_THREADS") == "4"
+    assert "LD_PRELOAD" in recording.environment
+    assert dict(recording.environment.items())["API_TOKEN"] == "secret"
+    again = written(recording, tmp_path / "machine")
+
+    assert again.environment == {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "x"}
+
+
+def test_no_token_of_the_environment_gets_into_a_recorded_survey(tmp_path: Path) -> None:
+    variables = {
+        "CUDA_HOME": "/c",
+        "HF_TOKEN": "hunter2",
+        "TORCH_SECRET_KEY": "hunter2",
+        "X": "hunter2",
+    }
+    recording = Recording(Host(environment=variables))
+    survey((), recording, Presence.FOUND)
+
+    recording.write(str(tmp_path / "machine"))
+
+    assert "hunter2" not in (tmp_path / "machine" / "host.json").read_text()
+    assert Host(str(tmp_path / "machine")).env("CUDA_HOME") == "/c"
+
+
+def test_logins_in_addresses_are_not_written(tmp_path: Path) -> None:
+    recording = Recording(Host(environment={"PIP_INDEX_URL": "https://me:pass@example.org/x"}))
+    recording.env("PIP_INDEX_URL")
+
+    again = written(recording, tmp_path / "machine")
+
+    assert again.env("PIP_INDEX_URL") == "https://***@example.org/x"
+
+
+def test_links_are_written_relative_and_lead_to_the_same_file(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path / "first",
+        {
+            "/opt/cuda-12/version": "12\n",
+            "/usr/local/cuda": "->/opt/cuda-12",
+            "/sys/bus/gpu": "->../../../../../../opt",
+        },
+    )
+    recording = Recording(host)
+    assert recording.read("/usr/local/cuda/version") == "12"
+    assert recording.read("/sys/bus/gpu/cuda-12/version") == "12"
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.read("/usr/local/cuda/version") == "12"
+    assert again.realpath("/usr/local/cuda/version") == "/opt/cuda-12/version"
+    assert again.read("/sys/bus/gpu/cuda-12/version") == "12"
+    root = tmp_path / "second" / "root"
+    for link in (root / "usr/local/cuda", root / "sys/bus/gpu"):
+        target = os.readlink(link)
+        assert not os.path.isabs(target)
+        assert (link.parent / target).resolve().is_relative_to(root.resolve())
+
+
+def test_dangling_links_and_loops_stay_what_they_are(tmp_path: Path) -> None:
+    links = {"/a": "->gone", "/loop": "->loop", "/there": "->back", "/back": "->there"}
+    recording = Recording(machine(tmp_path / "first", links))
+    for path in links:
+        assert not recording.exists(path)
+
+    again = written(recording, tmp_path / "second")
+
+    assert [again.is_link(path) for path in links] == [True] * 4
+    assert not any(again.exists(path) for path in links)
+
+
+def test_the_folder_of_the_process_is_no_link(tmp_path: Path) -> None:
+    recording = Recording()
+    name = recording.read("/proc/self/status").split("\n", 1)[0]
+
+    again = written(recording, tmp_path / "machine")
+
+    assert again.read("/proc/self/status").startswith(name)
+    assert not again.is_link("/proc/self")
+
+
+def test_listings_are_complete_and_say_which_names_are_folders(tmp_path: Path) -> None:
+    host = machine(tmp_path / "first", {"/dev/null": "", "/dev/dri/card0": "", "/dev/fd": "->null"})
+    recording = Recording(host)
+    names = recording.listdir("/dev")
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.listdir("/dev") == names == ["dri", "fd", "null"]
+    assert again.is_dir("/dev/dri")
+    assert again.is_link("/dev/fd")
+
+
+def test_what_a_probe_reads_whole_is_kept_whole(tmp_path: Path) -> None:
+    size = 5 << 20
+    recording = Recording(machine(tmp_path / "first", {"/big": b"a" * size}))
+    assert len(recording.read_bytes("/big", 32 << 20)) == size
+
+    again = written(recording, tmp_path / "second")
+
+    assert len(again.read_bytes("/big", 32 << 20)) == size
+    assert not recording.cut
+
+
+def test_the_largest_files_are_left_out_and_named_where_all_are_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_module, "TOTAL_LIMIT", 1000)
+    files: dict[str, str | bytes] = {"/a": b"a" * 400, "/b": b"b" * 900, "/c": b"c" * 500}
+    recording = Recording(machine(tmp_path / "first", files))
+    for path in files:
+        recording.read(path)
+
+    again = written(recording, tmp_path / "second")
+
+    assert list(recording.cut) == ["/b"]
+    assert again.read("/a") == "a" * 400
+    assert again.read("/c") == "c" * 500
+    assert again.read("/b") == ""
+    assert again.exists("/b")
+
+
+def test_a_folder_of_too_many_names_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_module, "LISTING_LIMIT", 2)
+    recording = Recording(machine(tmp_path / "first", {"/f/a": "", "/f/b": "", "/f/c": ""}))
+    assert recording.listdir("/f") == ["a", "b", "c"]
+
+    assert written(recording, tmp_path / "second").listdir("/f") == ["a", "b"]
+    assert list(recording.cut) == ["/f"]
+
+
+def test_a_script_that_was_looked_at_as_a_library_is_kept_as_far_as_it_was_read(
+    tmp_path: Path,
+) -> None:
+    text = "/* GNU ld script */" + "x" * 9000
+    recording = Recording(machine(tmp_path / "first", {"/lib/libc.so": text}))
+    recording.real("/lib/libc.so")
+    recording.read("/lib/libc.so")
+
+    assert written(recording, tmp_path / "second").read("/lib/libc.so") == text
+
+
+def test_a_longer_look_at_a_file_wins(tmp_path: Path) -> None:
+    recording = Recording(machine(tmp_path / "first", {"/file": "0123456789"}))
+    recording.read_bytes("/file", 4)
+    recording.read_bytes("/file", 8)
+    recording.read_bytes("/file", 2)
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.read("/file") == "01234567"
+
+
+def test_of_a_library_a_sketch_is_written(tmp_path: Path, fake_library: Any) -> None:
+    source = "int openblas_answer(void) { return 1; } int other(void) { return 2; }"
+    real = fake_library("sketched", "libsketched.so.3", source=source)
+    host = Host()
+    recording = Recording(host)
+    at = recording.real(str(real))
+    told = read_elf(at)
+    assert defined_symbols(at, ("openblas_answer", "absent")) == {"openblas_answer"}
+    recording.is_file(str(real))
+
+    again = written(recording, tmp_path / "machine")
+
+    path = again.real(str(real))
+    assert os.path.getsize(path) < os.path.getsize(real)
+    assert read_elf(path) == told
+    assert defined_symbols(path, ("openblas_answer", "absent")) == {"openblas_answer"}
+    assert version_definitions(path) == version_definitions(at)
+
+
+def test_what_is_no_library_keeps_its_beginning(tmp_path: Path) -> None:
+    host = machine(tmp_path / "first", {"/lib/libc.so": "/* GNU ld script */ GROUP ( a )"})
+    recording = Recording(host)
+    recording.real("/lib/libc.so")
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.read("/lib/libc.so") == "/* GNU ld script */ GROUP ( a )"
+
+
+def test_commands_and_calls_are_replayed(tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    host = machine(first, {}, platform="darwin", system={"page_size": 16384}, affinity=[1, 3])
+    (first / "commands").mkdir()
+    (first / "commands" / "_usr_sbin_sysctl -a").write_text("hw.ncpu: 8\n")
+    recording = Recording(host)
+    recording.run("/usr/sbin/sysctl", "-a")
+    recording.run("not-there")
+    recording.system("page_size")
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.platform == "darwin"
+    assert again.run("/usr/sbin/sysctl", "-a") == "hw.ncpu: 8\n"
+    assert again.system("page_size") == 16384
+    assert again.affinity() == (1, 3)
+
+
+def test_nodes_that_may_not_be_opened_are_told_by_name(tmp_path: Path) -> None:
+    files = {"/dev/kfd": b"", "/dev/accel0": b""}
+    recording = Recording(machine(tmp_path / "first", files, system={"denied_nodes": ["/dev/kfd"]}))
+    for path in ("/dev/kfd", "/dev/accel0", "/dev/kfd"):
+        recording.can_open(path)
+
+    again = written(recording, tmp_path / "second")
+
+    assert again.system("denied_nodes") == ["/dev/kfd"]
+    assert [again.can_open(path) for path in files] == [False, True]
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+
+    with pytest.raises(BadInput, match="not empty"):
+        Recording().write(str(tmp_path))

@@ -1,0 +1,331 @@
+"""Control groups of composed machines: where the groups are, and the limits on the way up."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.host.system import cgroup_limits, cgroups
+from mlbackends.host.system.cgroup_limits import Limit, Throttling
+from mlbackends.host.system.mounts import Mount, mounts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIB = 1 << 30
+NO_LIMIT = str((1 << 63) - 4096)
+V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
+
+
+def machine(folder: Path, files: dict[str, str]) -> Host:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return Host(str(folder))
+
+
+def v1_mount(controllers: str, root: str = "/") -> str:
+    return f"33 31 0:30 {root} /sys/fs/cgroup/{controllers} rw - cgroup cgroup rw,{controllers}"
+
+
+def test_a_v1_container_with_its_own_mounts_is_read_at_the_mount_point(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
+            "proc/self/mountinfo": "\n".join(
+                [
+                    v1_mount("cpu,cpuacct", "/docker/abc"),
+                    v1_mount("memory", "/docker/abc"),
+                ]
+            ),
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "150000\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{4 * GIB}\n",
+            "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": f"{6 * GIB}\n",
+        },
+    )
+    cpu, memory = "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory"
+    assert cgroups.version(host) == "v1"
+    assert cgroup_limits.cpu_quota(host) == Limit(1.5, cpu, "cpu.cfs_quota_us")
+    assert cgroup_limits.memory_limit(host) == Limit(4 * GIB, memory, "memory.limit_in_bytes")
+    both = cgroup_limits.memory_and_swap_limit(host)
+    assert both == Limit(6 * GIB, memory, "memory.memsw.limit_in_bytes")
+    assert cgroup_limits.swap_limit(host) is None
+
+
+def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_path: Path) -> None:
+    # Docker with a private mount whose root is not the path that the kernel gives the process.
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/docker/0123abcd\n",
+            "proc/self/mountinfo": v1_mount("memory", "/system.slice/other"),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
+        },
+    )
+    limit = cgroup_limits.memory_limit(host)
+    assert limit is not None and (limit.value, limit.folder) == (2 * GIB, "/sys/fs/cgroup/memory")
+
+
+def test_a_v1_path_of_the_host_below_a_whole_mount_falls_back_too(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/docker/0123abcd\n",
+            "proc/self/mountinfo": v1_mount("memory"),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
+        },
+    )
+    assert cgroups.home(host, "memory") == ("v1", ("/sys/fs/cgroup/memory",))
+
+
+def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
+    tmp_path: Path,
+) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/kubepods/pod1/c1\n",
+            "proc/self/mountinfo": v1_mount("memory", "/kubepods/pod1/c1"),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": NO_LIMIT,
+            "sys/fs/cgroup/memory/memory.stat": f"cache 1\nhierarchical_memory_limit {3 * GIB}\n",
+        },
+    )
+    limit = cgroup_limits.memory_limit(host)
+    assert limit == Limit(3 * GIB, "/sys/fs/cgroup/memory", "memory.stat")
+
+
+def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(tmp_path: Path) -> None:
+    top = "sys/fs/cgroup/a.slice"
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/a.slice/b.scope/leaf\n",
+            "proc/self/mountinfo": V2_MOUNT,
+            "sys/fs/cgroup/cgroup.controllers": "cpuset cpu memory pids",
+            f"{top}/cpu.max": "200000 100000\n",
+            f"{top}/memory.max": f"{8 * GIB}\n",
+            f"{top}/pids.max": "max\n",
+            f"{top}/cpuset.cpus.effective": "0-7\n",
+            f"{top}/b.scope/cpu.max": "max 100000\n",
+            f"{top}/b.scope/memory.max": "max\n",
+            f"{top}/b.scope/memory.high": f"{6 * GIB}\n",
+            f"{top}/b.scope/cpuset.cpus.effective": "0-3\n",
+            f"{top}/b.scope/pids.max": "512\n",
+            f"{top}/b.scope/leaf/cpu.max": "800000 100000\n",
+            f"{top}/b.scope/leaf/memory.max": f"{16 * GIB}\n",
+            f"{top}/b.scope/leaf/memory.swap.max": "0\n",
+            f"{top}/b.scope/leaf/memory.current": "123456\n",
+            f"{top}/b.scope/leaf/cpu.weight": "50\n",
+        },
+    )
+    assert cgroups.version(host) == "v2"
+    assert cgroup_limits.cpu_quota(host) == Limit(2.0, f"/{top}", "cpu.max")
+    assert cgroup_limits.memory_limit(host) == Limit(8 * GIB, f"/{top}", "memory.max")
+    assert cgroup_limits.memory_high(host) == Limit(6 * GIB, f"/{top}/b.scope", "memory.high")
+    assert cgroup_limits.swap_limit(host) == Limit(0, f"/{top}/b.scope/leaf", "memory.swap.max")
+    assert cgroup_limits.process_limit(host) == Limit(512, f"/{top}/b.scope", "pids.max")
+    assert cgroup_limits.allowed_cpus(host) == (0, 1, 2, 3)
+    assert cgroup_limits.memory_usage(host) == 123456
+    assert cgroup_limits.cpu_weight(host) == ("weight", 50)
+
+
+def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/\n",
+            "proc/self/mountinfo": V2_MOUNT,
+            "sys/fs/cgroup/cpu.max": "50000 100000\n",
+        },
+    )
+    assert cgroup_limits.cpu_quota(host) == Limit(0.5, "/sys/fs/cgroup", "cpu.max")
+
+
+def test_a_process_outside_of_our_namespace_is_not_given_our_limits(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/../elsewhere\n",
+            "proc/self/mountinfo": V2_MOUNT,
+            "sys/fs/cgroup/cpu.max": "50000 100000\n",
+        },
+    )
+    assert cgroup_limits.cpu_quota(host) is None
+    assert cgroups.groups(host) == ()
+
+
+def test_a_mount_above_the_namespace_shows_a_group_beside_ours(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/../elsewhere\n",
+            "proc/self/mountinfo": V2_MOUNT.replace(" / ", " /.. ", 1),
+            "sys/fs/cgroup/elsewhere/cpu.max": "300000 100000\n",
+        },
+    )
+    assert cgroup_limits.cpu_quota(host) == Limit(3.0, "/sys/fs/cgroup/elsewhere", "cpu.max")
+
+
+def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/job\n1:cpu:/job\n0::/\n",
+            "proc/self/mountinfo": "\n".join(
+                [
+                    "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755",
+                    v1_mount("cpu"),
+                    v1_mount("memory"),
+                    "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw",
+                ]
+            ),
+            "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "-1\n",
+            "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu/job/cpu.shares": "2048\n",
+            "sys/fs/cgroup/memory/job/memory.limit_in_bytes": NO_LIMIT,
+            "sys/fs/cgroup/unified/cgroup.controllers": "",
+            "sys/fs/cgroup/unified/cpu.stat": "usage_usec 5\n",
+        },
+    )
+    assert cgroups.version(host) == "hybrid"
+    assert cgroup_limits.cpu_quota(host) == Limit(inf)
+    assert cgroup_limits.memory_limit(host) == Limit(inf)
+    assert cgroup_limits.cpu_weight(host) == ("shares", 2048)
+    assert cgroup_limits.process_limit(host) is None
+
+
+def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "1:name=systemd:/\n0::/\n",
+            "proc/self/mountinfo": f"{v1_mount('name=systemd')}\n{V2_MOUNT}",
+            "sys/fs/cgroup/cpu.max": "max 100000\n",
+        },
+    )
+    assert cgroups.version(host) == "v2"
+
+
+def test_a_machine_recorded_without_its_mounts_is_read_at_the_customary_places(
+    tmp_path: Path,
+) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "2:cpu,cpuacct:/box\n",
+            "sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us": "400000\n",
+            "sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us": "100000\n",
+        },
+    )
+    assert cgroups.version(host) == "v1"
+    quota = cgroup_limits.cpu_quota(host)
+    assert quota is not None and quota.value == 4.0
+
+
+def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(tmp_path: Path) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/outer/inner\n",
+            "proc/self/mountinfo": v1_mount("memory"),
+            "sys/fs/cgroup/memory/outer/memory.limit_in_bytes": f"{GIB}\n",
+            "sys/fs/cgroup/memory/outer/memory.use_hierarchy": "0\n",
+            "sys/fs/cgroup/memory/outer/inner/memory.limit_in_bytes": f"{5 * GIB}\n",
+        },
+    )
+    limit = cgroup_limits.memory_limit(host)
+    assert limit is not None and limit.value == 5 * GIB
+
+
+@pytest.mark.parametrize(
+    "largest", [(1 << 63) - 4096, (1 << 63) - 65536, (1 << 63) - 1, (1 << 64) - 1]
+)
+def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/\n",
+            "proc/self/mountinfo": v1_mount("memory"),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{largest}\n",
+        },
+    )
+    assert cgroup_limits.memory_limit(host) == Limit(inf)
+
+
+@pytest.mark.parametrize(
+    ("stat", "expected"),
+    [
+        (
+            "nr_periods 200\nnr_throttled 50\nthrottled_usec 1500000\n",
+            Throttling(200, 50, 1.5),
+        ),
+        (
+            "nr_periods 200\nnr_throttled 50\nthrottled_time 2500000000\n",
+            Throttling(200, 50, 2.5),
+        ),
+        ("usage_usec 7\n", None),
+        ("nr_periods 1\nnr_throttled 50\n", None),
+        ("nr_periods x\nnr_throttled\n", None),
+    ],
+)
+def test_throttling_is_told_in_seconds_or_not_at_all(
+    tmp_path: Path, stat: str, expected: Throttling | None
+) -> None:
+    host = machine(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/\n",
+            "proc/self/mountinfo": V2_MOUNT,
+            "sys/fs/cgroup/cpu.stat": stat,
+        },
+    )
+    assert cgroup_limits.throttling(host) == expected
+
+
+GARBAGE = ["", "\0\udcff", "9" * 5000, "-7", "0", "1e9", "max max max", "0/0", "\n\n", "1 2 3"]
+
+
+@pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:12]))
+def test_garbage_in_every_file_tells_nothing(tmp_path: Path, text: str) -> None:
+    names = ["cpu.max", "memory.max", "memory.high", "memory.current", "pids.max", "cpu.stat"]
+    names += ["cpuset.cpus.effective", "cpuset.mems.effective", "cpu.weight", "memory.stat"]
+    host = machine(
+        tmp_path,
+        {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT}
+        | {f"sys/fs/cgroup/{name}": text for name in names},
+    )
+    assert cgroup_limits.cpu_quota(host) is None
+    assert cgroup_limits.memory_limit(host) is None
+    assert cgroup_limits.process_limit(host) is None
+    assert cgroup_limits.throttling(host) is None
+    assert all(cpu < 65536 for cpu in cgroup_limits.allowed_cpus(host))
+
+
+@pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:12]))
+def test_garbage_in_the_files_that_name_the_groups_is_passed_over(
+    tmp_path: Path, text: str
+) -> None:
+    host = machine(tmp_path, {"proc/self/cgroup": text, "proc/self/mountinfo": text})
+    assert cgroups.version(host) == "none"
+    assert cgroup_limits.cpu_quota(host) is None
+
+
+def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    host = Host(str(tmp_path))
+    assert cgroups.groups(host) == ()
+    assert cgroups.version(host) == "none"
+    assert cgroup_limits.memory_limit(host) is None
+    assert cgroup_limits.allowed_cpus(host) == ()
+
+
+def test_a_mount_point_with_a_space_in_it_is_read(tmp_path: Path) -> None:
+    line = r"36 35 98:0 /root\040x /mnt/a\040b rw master:1 shared:2 - ext4 /dev/root rw,errors=x"
+    host = machine(tmp_path, {"proc/self/mountinfo": f"garbage\n{line}\n1 2 3 - x\n"})
+    assert mounts(host) == (Mount("/root x", "/mnt/a b", "ext4", ("rw", "errors=x")),)

@@ -1,0 +1,128 @@
+"""Another interpreter is asked, within a limit; what is none says what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.host import interpreter
+from mlbackends.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the programs are shell scripts")
+
+
+def program(folder: Path, script: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def telling(version: str) -> str:
+    return f"echo '{json.dumps({'version': version, 'path': [], 'prefix': '/'})}'"
+
+
+def test_an_interpreter_describes_itself() -> None:
+    told = interpreter.ask(sys.executable)
+
+    assert told["version"] == ".".join(map(str, sys.version_info[:3]))
+    assert told["prefix"] == sys.prefix
+    assert told.keys() == interpreter.describe().keys()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("sleep 600", "did not answer within 0.5 s"),
+        ("while :; do :; done", "did not answer within 0.5 s"),
+    ],
+)
+def test_one_that_hangs_is_stopped_at_the_limit(tmp_path: Path, script: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as raised:
+        interpreter.ask(program(tmp_path, script), timeout=0.5)
+    assert "--timeout" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (telling("2.7.18"), r"is Python 2\.7\.18; 3\.x is needed"),
+        (telling("3.5.2"), r"is Python 3\.5\.2; 3\.6 or newer is needed"),
+        ("kill -SEGV $$", "died of SIGSEGV"),
+        ("kill -KILL $$", "died of SIGKILL"),
+        ("true", "did not answer as a Python interpreter does"),
+        ("echo hello", "did not answer as a Python interpreter does"),
+        ("echo '{}'", "did not answer as a Python interpreter does"),
+        (f"{telling('3.12.1')}; exit 3", "did not answer as a Python interpreter does"),
+    ],
+)
+def test_what_is_no_python_that_we_can_read_says_what_it_is(
+    tmp_path: Path, script: str, said: str
+) -> None:
+    path = program(tmp_path, script)
+
+    with pytest.raises(BadInput, match=said) as raised:
+        interpreter.ask(path)
+    assert str(raised.value).startswith(path)
+
+
+def test_an_old_python_that_can_be_read_is_taken(tmp_path: Path) -> None:
+    assert interpreter.ask(program(tmp_path, telling("3.6.0")))["version"] == "3.6.0"
+
+
+@pytest.mark.parametrize("name", ["/nonexistent/python", "/", "", "null\0byte"])
+def test_what_cannot_be_run_is_bad_input(name: str) -> None:
+    with pytest.raises(BadInput, match="is not a program that can be run"):
+        interpreter.ask(name)
+
+
+@pytest.mark.parametrize(
+    ("stat", "said"),
+    [
+        ("(kthreadd) S 0 0 0 0 -1 2129984 0", "is a thread of the kernel, which runs no program"),
+        ("(a) b) (c) Z 1 1 1 0 -1 4194560 0", "has ended"),
+        ("(sh) S 1 1 1 0 -1 4194560 0", "there is no process 2"),
+        ("garbage", "there is no process 2"),
+        ("(x) S a b c d e f", "there is no process 2"),
+    ],
+)
+def test_a_process_without_a_program_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stat: str, said: str
+) -> None:
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2/stat").write_text(f"2 {stat}")
+    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
+
+    with pytest.raises(BadInput, match=said):
+        interpreter.of_process(2)
+
+
+def test_another_user_s_interpreter_is_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/exe").symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
+
+    assert interpreter.of_process(7)["version"] == interpreter.describe()["version"]
+    monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path / "7").st_uid + 1)
+    monkeypatch.setattr(interpreter, "ask", lambda *_: pytest.fail("it was run"))
+    assert interpreter.of_process(7) == {}
+
+
+def test_a_program_that_is_not_the_one_that_runs_is_never_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/exe").symlink_to(tmp_path / "python3.11 (deleted)")
+    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
+    monkeypatch.setattr(interpreter, "ask", lambda *_: pytest.fail("it was run"))
+
+    assert interpreter.of_process(7) == {}

@@ -1,0 +1,28 @@
+"""The table of options, which every parser is made from."""
+
+from __future__ import annotations
+
+from msgspec.structs import fields
+
+from mlbackends.launch.options import OPTIONS, Options
+
+
+def test_every_field_has_its_row_and_its_default() -> None:
+    assert [(one.name, one.default) for one in OPTIONS] == [
+        (field.name, field.default) for field in fields(Options)
+    ]
+
+
+def test_every_row_says_what_it_does() -> None:
+    assert all(one.help.endswith(".") and one.group[0] for one in OPTIONS)
+
+
+def test_words_are_joined_by_dashes_or_underscores() -> None:
+    flags = {one.name: one.flags for one in OPTIONS}
+    assert flags["node_id"] == ("--node-id", "--node_id")
+    assert flags["rank"] == ("--rank",)
+    assert flags["module"] == ("-m", "--module")
+
+
+def test_only_options_with_a_value_have_a_name_for_it() -> None:
+    assert all((one.kind is bool) == (not one.metavar) for one in OPTIONS)

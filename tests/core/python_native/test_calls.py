@@ -1,0 +1,152 @@
+"""Which kernel a call gets."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends import python_native
+from mlbackends.python_native import environment, filters
+from mlbackends.python_native.calls import get_dsl_operations
+from mlbackends.python_native.override_graph import register_op_override
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def native(*args: object, **kwargs: object) -> str:
+    return "native"
+
+
+def override(
+    name: str, cond: Any = lambda *_args, **_kwargs: True, dsl: str = "mine", key: str = "CPU"
+) -> None:
+    register_op_override(dsl, "aten", "frobnicate", key, cond, lambda *_args, **_kwargs: name)
+
+
+def called(*args: object, **kwargs: object) -> Any:
+    return python_native.call("frobnicate", "CPU", native, *args, **kwargs)
+
+
+def test_without_an_override_the_native_kernel_runs_with_all_arguments() -> None:
+    got = python_native.call(
+        "frobnicate", "CPU", lambda *args, **kwargs: (args, kwargs), 1, op_symbol=2
+    )
+
+    assert got == ((1,), {"op_symbol": 2})
+
+
+def test_the_first_override_whose_condition_holds_runs() -> None:
+    override("for small", lambda number: number < 10)
+    override("for all")
+    override("never reached")
+
+    assert called(3) == "for small"
+    assert called(30) == "for all"
+
+
+def test_where_no_condition_holds_the_native_kernel_runs() -> None:
+    override("for small", lambda number: number < 10)
+
+    assert called(30) == "native"
+
+
+def test_a_condition_is_asked_also_of_what_is_called_unconditional() -> None:
+    register_op_override(
+        "mine", "aten", "frobnicate", "CPU", lambda number: number < 10, lambda _number: "small",
+        unconditional_override=True,
+    )  # fmt: skip
+
+    assert called(3) == "small"
+    assert called(30) == "native"
+
+
+def test_an_override_at_another_dispatch_key_is_not_asked() -> None:
+    override("elsewhere", key="CUDA")
+
+    assert called() == "native"
+
+
+def test_what_a_condition_raises_the_caller_gets() -> None:
+    override("broken", lambda number: 1 / number)
+    override("never reached")
+
+    with pytest.raises(ZeroDivisionError):
+        called(0)
+
+
+def test_the_condition_of_what_is_switched_off_is_not_asked() -> None:
+    override("broken", lambda number: 1 / number)
+    filters.disable(filters.DSL, ["mine"])
+
+    assert called(0) == "native"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(filters.DSL, "mine"), (filters.OPERATION, "frobnicate"), (filters.DISPATCH_KEY, "CPU")],
+)
+def test_what_is_switched_off_gives_way_to_the_next(kind: str, name: str) -> None:
+    override("mine")
+
+    with filters.disabled(kind, [name]):
+        assert called() == "native"
+    assert called() == "mine"
+
+
+def test_the_override_of_another_dsl_takes_over() -> None:
+    override("mine")
+    override("theirs", dsl="theirs")
+
+    with filters.disabled(filters.DSL, ["mine"]):
+        assert called() == "theirs"
+
+
+def test_a_call_in_another_thread_sees_what_is_switched_off() -> None:
+    override("mine")
+    got: list[str] = []
+
+    with filters.disabled(filters.DSL, ["mine"]):
+        thread = threading.Thread(target=lambda: got.append(called()))
+        thread.start()
+        thread.join()
+
+    assert got == ["native"]
+
+
+def test_the_operations_of_a_dsl_are_those_that_are_registered_off_or_on() -> None:
+    override("mine")
+    register_op_override("mine", "aten", "another", "CUDA", lambda: True, native)
+    filters.disable(filters.DSL, ["mine"])
+
+    assert get_dsl_operations("mine") == ["another", "frobnicate"]
+    assert get_dsl_operations("nobodys") == []
+
+
+def test_the_variable_names_the_function_that_orders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_order.py").write_text("def backwards(op, key, graph): return graph[::-1]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(environment.ORDER_FUNCTION, "my_order.backwards")
+    override("first")
+    override("second")
+
+    assert called() == "second"
+
+
+@pytest.mark.parametrize(
+    "path", ["nothing", "no_such_module.function", "os.no_such_function", "os.sep", ".", "os."]
+)
+def test_a_variable_that_names_no_function_is_refused_each_time(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv(environment.ORDER_FUNCTION, path)
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN is"):
+            called()
+    monkeypatch.delenv(environment.ORDER_FUNCTION)
+    assert called() == "native"

@@ -1,0 +1,179 @@
+"""Triton and CuTe DSL, as files on a machine tell of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.python_native import dsl_registry, environment
+from mlbackends.python_native.dsls import CUTEDSL, TRITON
+from mlbackends.python_native.override_graph import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+    Machine = Callable[..., Host]
+
+DRIVER = "usr/lib64/libcuda.so.1"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, fake_library: FakeLibrary) -> Machine:
+    """Compose a machine of empty files, but for the driver; Python imports from /site."""
+
+    def compose(*files: str) -> Host:
+        host = of_files(tmp_path, *files)
+        if DRIVER in files:
+            shutil.copy(fake_library("cuda", "libcuda.so.1"), tmp_path / "root" / DRIVER)
+        return host
+
+    return compose
+
+
+def of_files(folder: Path, *files: str) -> Host:
+    for name in files:
+        at = folder / "root" / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_bytes(b"")
+    told = {
+        "platform": "linux",
+        "uname": {"machine": os.uname().machine},
+        "python": {"executable": "/venv/bin/python", "path": ["/site"]},
+    }
+    (folder / "root").mkdir(exist_ok=True)
+    (folder / "host.json").write_text(json.dumps(told))
+    return Host(str(folder))
+
+
+def triton(version: str, name: str = "triton") -> tuple[str, ...]:
+    return (f"site/{name}-{version}.dist-info/METADATA", "site/triton/__init__.py")
+
+
+@pytest.mark.parametrize("version", ["3.6.0", "3.7.1", "3.10.0", "3.6.0+git12ab", "3.6.0rc1"])
+def test_triton_serves_from_3_6_on(machine: Machine, version: str) -> None:
+    host = machine(*triton(version), DRIVER)
+
+    assert TRITON.unavailable_reason(host) == ""
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "2.3.1", "4.0.0", "unknown"])
+def test_another_version_of_triton_does_not_serve(machine: Machine, version: str) -> None:
+    host = machine(*triton(version), DRIVER)
+
+    assert TRITON.unavailable_reason(host) == f"triton is {version}; needed is >=3.6.dev0,<4"
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_the_version_is_not_looked_at_if_the_user_says_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv(environment.SKIP_VERSION_CHECK, value)
+    host = machine(*triton("2.0.0"), DRIVER)
+
+    assert (TRITON.unavailable_reason(host) == "") is (value == "1")
+
+
+def test_triton_needs_a_cuda_driver(machine: Machine) -> None:
+    host = machine(*triton("3.6.0"))
+
+    assert TRITON.unavailable_reason(host) == "there is no CUDA driver library (libcuda.so.1)"
+
+
+def test_triton_needs_to_be_installed(machine: Machine) -> None:
+    assert TRITON.unavailable_reason(machine(DRIVER)) == "triton is not installed"
+
+
+def test_metadata_without_a_module_is_no_installation(machine: Machine) -> None:
+    host = machine("site/triton-3.6.0.dist-info/METADATA", DRIVER)
+
+    said = "triton is installed, and there is no module triton to import"
+    assert TRITON.unavailable_reason(host) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "serves"),
+    [("pytorch_triton", True), ("triton_nightly", True), ("triton_rocm", False)],
+)
+def test_only_the_flavours_for_nvidia_serve(machine: Machine, name: str, serves: bool) -> None:
+    host = machine(*triton("3.6.0", name), DRIVER)
+
+    assert (TRITON.unavailable_reason(host) == "") is serves
+
+
+@pytest.mark.parametrize(
+    ("version", "serves"),
+    [("4.4.1", True), ("4.4.2", True), ("4.5.2", True), ("4.5.0", False), ("4.4.3", False)],
+)
+def test_cutedsl_serves_in_three_versions(machine: Machine, version: str, serves: bool) -> None:
+    host = machine(
+        f"site/nvidia_cutlass_dsl-{version}.dist-info/METADATA",
+        "site/cutlass/__init__.py",
+        "site/tvm_ffi/__init__.py",
+        DRIVER,
+    )
+
+    assert (CUTEDSL.unavailable_reason(host) == "") is serves
+
+
+def test_cutedsl_needs_the_module_that_it_calls_through(machine: Machine) -> None:
+    host = machine(
+        "site/nvidia_cutlass_dsl-4.4.1.dist-info/METADATA",
+        "site/cutlass/__init__.py",
+        DRIVER,
+    )
+
+    assert "no module tvm_ffi" in CUTEDSL.unavailable_reason(host)
+
+
+def test_triton_on_this_process_is_found_without_its_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "triton-3.6.1.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    version = TRITON.runtime_version()
+
+    assert (str(version), version.minor if version else None) == ("3.6.1", 6)
+    TRITON.runtime_available()
+
+
+def test_a_version_that_is_garbage_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "triton-nonsense!.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert TRITON.runtime_version() is None
+
+
+@pytest.fixture
+def present(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the registry hold that Triton is there."""
+    entry = dsl_registry._Entry(TRITON)
+    entry.available = True
+    monkeypatch.setitem(dsl_registry._entries, "triton", entry)
+
+
+@pytest.mark.usefixtures("present")
+def test_an_override_is_registered_where_its_dsl_is_there() -> None:
+    TRITON.register_op_override("aten", "bmm", "CUDA", lambda: True, lambda: None)
+
+    assert "triton" in [node.dsl_name for node in nodes("bmm", "CUDA")]
+
+
+@pytest.mark.usefixtures("present")
+def test_an_override_is_left_out_where_the_user_wants_no_compiling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(environment.DISABLE_JIT, "1")
+
+    TRITON.register_op_override("aten", "bmm", "CUDA", lambda: True, lambda: None)
+
+    assert nodes("bmm", "CUDA") == ()

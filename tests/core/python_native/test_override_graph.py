@@ -1,0 +1,177 @@
+"""Overrides in their order: how they are registered, and how a user puts them into another."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from mlbackends.python_native import filters
+from mlbackends.python_native.override_graph import (
+    OverrideNode,
+    every_node,
+    nodes,
+    register_op_override,
+    reorder_graphs_from_user_function,
+)
+
+
+def first(*args: object) -> str:
+    return "first"
+
+
+def second(*args: object) -> str:
+    return "second"
+
+
+def yes(*args: object) -> bool:
+    return True
+
+
+def ids() -> list[str]:
+    return [node.impl_fn() for node in nodes("bmm", "CUDA")]
+
+
+def register_two() -> None:
+    register_op_override("triton", "aten", "bmm", "CUDA", yes, first)
+    register_op_override("cutedsl", "aten", "bmm", "CUDA", yes, second)
+
+
+def test_overrides_stand_in_the_order_of_their_registration() -> None:
+    register_two()
+
+    assert ids() == ["first", "second"]
+    assert nodes("bmm", "CPU") == ()
+
+
+def test_a_node_tells_what_it_was_registered_with() -> None:
+    register_op_override("triton", "aten", "topk.values", "CUDA", yes, first)
+
+    (node,) = nodes("topk.values", "CUDA")
+    assert (node.dsl_name, node.op_symbol, node.dispatch_key) == ("triton", "topk.values", "CUDA")
+    assert (node.cond_fn, node.impl_fn, node.unconditional_override) == (yes, first, False)
+    assert node.node_id.startswith("topk_values_triton_")
+
+
+def test_the_number_in_an_id_is_never_used_again() -> None:
+    for _ in range(3):
+        register_op_override("triton", "aten", "bmm", "CUDA", yes, first)
+
+    numbers = [int(node.node_id.rpartition("_")[2]) for node in nodes("bmm", "CUDA")]
+    assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
+
+
+def test_a_node_is_active_until_something_of_it_is_switched_off() -> None:
+    register_two()
+
+    filters.disable(filters.DSL, ["triton"])
+
+    assert [node.active for node in nodes("bmm", "CUDA")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "said"),
+    [
+        ({"lib_symbol": "prims"}, ValueError, "lib_symbol must be 'aten', got 'prims'"),
+        ({"dispatch_key": "Meta"}, ValueError, "'Meta'"),
+        ({"dispatch_key": "CompositeImplicitAutograd"}, ValueError, "would call itself"),
+        ({"dispatch_key": "CompositeExplicitAutograd"}, ValueError, "would call itself"),
+        ({"dispatch_key": "cuda"}, LookupError, "no dispatch key named 'cuda'"),
+        ({"dispatch_key": ["CUDA"]}, TypeError, "dispatch_key must be a str, got list"),
+        ({"cond": None}, ValueError, "unless unconditional_override is True"),
+        ({"cond": 3}, TypeError, "cond must be a function, got int"),
+        ({"impl": None}, TypeError, "impl must be a function, got NoneType"),
+        ({"op_symbol": 3}, TypeError, "op_symbol must be a str, got int"),
+        ({"op_symbol": " "}, ValueError, "op_symbol must not be blank"),
+        ({"backend": None}, TypeError, "backend must be a str, got NoneType"),
+        ({"backend": ""}, ValueError, "backend must not be blank"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_registers_nothing(
+    changed: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    given: dict[str, Any] = {
+        "backend": "triton",
+        "lib_symbol": "aten",
+        "op_symbol": "bmm",
+        "dispatch_key": "CUDA",
+        "cond": yes,
+        "impl": first,
+    }
+
+    with pytest.raises(error, match=said):
+        register_op_override(**(given | changed))
+
+    assert every_node() == []
+
+
+def test_an_unconditional_override_needs_no_condition() -> None:
+    register_op_override("triton", "aten", "bmm", "CUDA", None, first, unconditional_override=True)
+
+    (node,) = nodes("bmm", "CUDA")
+    assert node.cond_fn(1, other=2) is True
+    assert node.unconditional_override
+
+
+def test_a_users_function_orders_each_graph() -> None:
+    register_two()
+    asked = []
+
+    def backwards(op: str, key: str, graph: list[OverrideNode]) -> list[OverrideNode]:
+        asked.append((op, key))
+        return graph[::-1]
+
+    reorder_graphs_from_user_function(backwards)
+
+    assert ids() == ["second", "first"]
+    assert asked == [("bmm", "CUDA")]
+
+
+def test_a_users_function_may_leave_an_override_out() -> None:
+    register_two()
+
+    reorder_graphs_from_user_function(lambda _op, _key, graph: graph[1:])
+
+    assert ids() == ["second"]
+
+
+def test_what_is_registered_while_the_users_function_runs_stands_last() -> None:
+    register_two()
+
+    def slow(op: str, key: str, graph: list[OverrideNode]) -> list[OverrideNode]:
+        register_op_override("mine", "aten", op, key, yes, lambda: "third")
+        return graph[::-1]
+
+    reorder_graphs_from_user_function(slow)
+
+    assert ids() == ["second", "first", "third"]
+
+
+def raising(op: str, key: str, graph: list[OverrideNode]) -> list[OverrideNode]:
+    graph.clear()
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (raising, "ZeroDivisionError"),
+        (lambda _op, _key, graph: tuple(graph), "must return a list, got tuple"),
+        (lambda _op, _key, _graph: None, "must return a list, got NoneType"),
+        (lambda _op, _key, graph: [*graph, "x"], "what it was not given"),
+        (lambda _op, _key, graph: graph * 2, "one override twice"),
+        (lambda _op: [], "TypeError"),
+    ],
+)
+def test_a_function_that_cannot_order_is_logged_and_changes_nothing(
+    function: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    register_two()
+
+    with caplog.at_level(logging.WARNING):
+        reorder_graphs_from_user_function(function)
+
+    assert ids() == ["first", "second"]
+    assert said in caplog.text
+    assert "bmm at CUDA stays as it was" in caplog.text

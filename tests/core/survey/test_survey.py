@@ -1,0 +1,96 @@
+"""A survey claims no more than what was seen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.model.records import Presence
+from mlbackends.survey import survey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import FakeLibrary
+
+
+@pytest.mark.parametrize("content", ["", "\0" * 100, "garbage\n"])
+def test_a_processor_of_which_nothing_is_told_is_not_found(tmp_path: Path, content: str) -> None:
+    (tmp_path / "proc").mkdir()
+    for name in ("cpuinfo", "meminfo"):
+        (tmp_path / "proc" / name).write_text(content)
+
+    for name, told in survey(("cpu", "memory"), Host(str(tmp_path))).probes.items():
+        assert told.presence is None, name
+        assert told.failure is not None
+        assert told.failure.message == "none of what it reads is here, or makes sense"
+        assert told.failure.traceback == ""
+
+
+def test_one_fact_is_enough_to_be_found(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  1024 kB\n")
+
+    told = survey(("memory",), Host(str(tmp_path))).probes["memory"]
+    assert (told.presence, told.failure) == (Presence.FOUND, None)
+    assert told.facts["total_bytes"] == 1 << 20
+
+
+def test_a_process_without_variables_has_none_and_is_no_failure() -> None:
+    told = survey(("environment",), Host(environment={})).probes["environment"]
+
+    assert (told.presence, told.facts, told.failure) == (Presence.FOUND, {"variables": {}}, None)
+
+
+MAPPING = """
+import ctypes, sys
+kept = [ctypes.CDLL(path) for path in sys.argv[1:]]
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is mapped is told by /proc")
+@pytest.mark.parametrize("mapped", ["", "first", "second"])
+def test_what_a_process_has_mapped_speaks_for_it(
+    tmp_path: Path, fake_library: FakeLibrary, mapped: str
+) -> None:
+    source = "int one(void) { return 1; }\n"
+    built = fake_library("nothing", "libnothing.so.1", source=source)
+    paths = {name: tmp_path / name / "libopenblas.so.0" for name in ("first", "second")}
+    for path in paths.values():
+        path.parent.mkdir()
+        path.write_bytes(built.read_bytes())
+    listed = ":".join(str(path.parent) for path in paths.values())
+    opened = [str(paths[mapped])] if mapped else []
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", MAPPING, *opened],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        host = Host(pid=process.pid, python={}, environment={"LD_LIBRARY_PATH": listed})
+        told = survey(("openblas",), host).probes["openblas"]
+        process.kill()
+
+    ours = {one.path: one.used for one in told.libraries if one.path.startswith(str(tmp_path))}
+    assert ours == {str(path): name == mapped for name, path in paths.items()}
+    reasons = [reason.message for reason in told.reasons if reason.code == "not-mapped"]
+    assert reasons == ([] if mapped else ["the process has no copy of it mapped"])
+
+
+def test_without_a_process_nothing_is_said_of_what_is_mapped(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    built = fake_library("nothing", "libnothing.so.1", source="int one(void) { return 1; }\n")
+    (tmp_path / "libopenblas.so.0").write_bytes(built.read_bytes())
+    host = Host(python={}, environment={"LD_LIBRARY_PATH": str(tmp_path)})
+
+    told = survey(("openblas",), host, Presence.FOUND).probes["openblas"]
+    assert told.libraries
+    assert not [reason for reason in told.reasons if reason.code == "not-mapped"]

@@ -1,0 +1,70 @@
+"""A warning points at the line that called us."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import mlbackends
+from mlbackends.switches import caller_warning, modules, store
+
+
+@pytest.fixture(autouse=True)
+def a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "_warned", set())
+    store.forget()
+
+
+def place(action: Any) -> tuple[str, type[Warning], int]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    [warning] = caught
+    return warning.filename, warning.category, warning.lineno
+
+
+def entered() -> None:
+    with mlbackends.cudnn.flags(benchmark=True):
+        pass
+
+
+def decorated() -> None:
+    @mlbackends.mkldnn.flags(deterministic=True)
+    def body() -> None: ...
+
+    body()
+
+
+def assigned() -> None:
+    mlbackends.mkldnn.allow_tf32 = True
+
+
+def set_at_once() -> None:
+    mlbackends.mkldnn.set_flags(_allow_tf32=False)
+
+
+@pytest.mark.parametrize(
+    ("action", "below"), [(entered, 1), (decorated, 4), (assigned, 1), (set_at_once, 1)]
+)
+def test_a_warning_stands_at_the_callers_line(action: Any, below: int) -> None:
+    filename, category, line = place(action)
+
+    assert (filename, category) == (__file__, UserWarning)
+    assert line == action.__code__.co_firstlineno + below
+
+
+def test_the_category_may_be_chosen() -> None:
+    filename, category, _ = place(lambda: caller_warning.warn("old", FutureWarning))
+
+    assert (filename, category) == (__file__, FutureWarning)
+
+
+def test_a_program_that_is_all_ours_gets_its_outermost_line() -> None:
+    program = "import mlbackends.switches.caller_warning as caller\ncaller.warn('said')"
+    filename, _, line = place(
+        lambda: exec(compile(program, "ours.py", "exec"), {"__name__": "mlbackends.test"})
+    )
+
+    assert (filename, line) != ("ours.py", 2)

@@ -1,0 +1,129 @@
+"""Invariants of the rows: each can be reached, written as text, and told."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import re
+from typing import Any
+
+import pytest
+
+import mlbackends
+from mlbackends.switches import conditions
+from mlbackends.switches.cells import cells_of, untouched
+from mlbackends.switches.table import (
+    CUBLAS,
+    FLAGS,
+    MKL,
+    NOT_IN_FLAGS,
+    ONEDNN,
+    OPENMP,
+    OURS,
+    PROBED,
+    TORCH,
+    Flag,
+    of_module,
+)
+
+ROWS = list(FLAGS.values())
+each_row = pytest.mark.parametrize("flag", ROWS, ids=lambda flag: flag.name)
+
+
+def holder(flag: Flag) -> Any:
+    found: Any = mlbackends
+    for part in flag.module.split(".") if flag.module else ():
+        found = getattr(found, part)
+    return found
+
+
+def test_names_are_unique_and_grouped_by_their_module() -> None:
+    from mlbackends.switches import table
+
+    assert len(FLAGS) == len(table._ROWS)
+    for flag in ROWS:
+        assert flag in of_module(flag.module)
+    assert of_module("nosuch") == []
+
+
+@each_row
+def test_a_row_is_told_in_one_sentence(flag: Flag) -> None:
+    assert re.fullmatch(r"[A-Z\"0-9a-z(].*\.", flag.doc)
+    assert "\n" not in flag.doc
+    assert 20 < len(flag.doc) < 140
+
+
+@each_row
+def test_a_default_is_a_value_that_the_row_takes(flag: Flag) -> None:
+    default = conditions.default(flag.name) if flag.default is PROBED else flag.default
+    if default is None or (flag.name, default) == ("quantized.engine", "none"):
+        return
+    assert flag.kind.checked(flag.name, default) == default
+    if flag.inside_flags not in (NOT_IN_FLAGS, None):
+        assert flag.kind.checked(flag.name, flag.inside_flags) == flag.inside_flags
+
+
+@each_row
+def test_a_row_is_reached_as_it_says(flag: Flag) -> None:
+    if flag.reached == "variable":
+        assert flag.is_torchs_variable
+        return
+    place = holder(flag)
+    if flag.reached == "attribute":
+        getattr(place, flag.attribute)
+        assert flag.attribute in dir(place)
+    elif flag.reached == "flags":
+        assert flag.attribute in inspect.signature(place.flags).parameters
+        assert not hasattr(place, flag.attribute)
+    else:
+        for path in (flag.torch_set, flag.torch_get):
+            name = path.removeprefix("torch.").removeprefix("backends.")
+            if not name.startswith("_C."):  # private in torch, and nowhere here
+                assert callable(operator.attrgetter(name)(mlbackends))
+
+
+@each_row
+def test_a_row_has_a_part_in_flags_under_its_name(flag: Flag) -> None:
+    place: Any = holder(flag) if flag.reached != "variable" else None
+    if flag.inside_flags is NOT_IN_FLAGS:
+        functions = [getattr(place, name, None) for name in ("flags", "set_flags")]
+        for function in functions:
+            if function is not None:
+                assert flag.attribute not in inspect.signature(function).parameters
+        return
+    inside = inspect.signature(place.flags).parameters[flag.attribute]
+    before = inspect.signature(place.set_flags).parameters[f"_{flag.attribute}"]
+    assert inside.default == flag.inside_flags
+    assert before.default in (None, "none", inspect.Parameter.empty)
+
+
+@each_row
+def test_a_variable_is_a_name_that_shells_take_and_of_one_row(flag: Flag) -> None:
+    names = list(flag.variables)
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names)
+    for name in names:
+        owners = [row.name for row in ROWS if name in row.variables]
+        assert owners == [flag.name]
+        for short, word in flag.variables[name].items():
+            assert short in ("0", "1")
+            assert word == "" or flag.kind.parsed(word) is not None
+
+
+@each_row
+def test_who_obeys_is_named(flag: Flag) -> None:
+    assert set(flag.obeyed_by) <= {OURS, TORCH, MKL, ONEDNN, OPENMP, CUBLAS}
+    assert flag.of_torch == (TORCH in flag.obeyed_by)
+    if flag.of_torch and flag.reached in ("function", "flags"):
+        assert flag.torch_set.startswith("torch.")
+        assert flag.torch_get.startswith("torch.")
+    assert flag.needs in ("", "cuda", "cudnn", "xpu")
+    assert flag.reached in ("attribute", "function", "flags", "variable")
+
+
+@each_row
+def test_a_row_has_cells(flag: Flag) -> None:
+    assert set(cells_of(flag.name)) <= set(untouched())
+
+
+def test_every_cell_is_of_a_row() -> None:
+    assert set(untouched()) <= set(FLAGS)
