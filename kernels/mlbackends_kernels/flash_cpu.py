@@ -34,8 +34,9 @@ class FlashCpu(AttentionBackend):
 
     Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
              last two broadcasts. Returns (..., H, L, Ev), laid out in memory as the query.
-    Numbers: 16-bit elements are summed in float32; with AVX-512 BF16, AMX or Arm's BF16, weights of
-             bfloat16 are rounded to it, and what is subnormal counts as zero.
+    Numbers: 16-bit elements are summed in float32. With AVX-512 BF16, AMX or Arm's BF16, the weights of
+             bfloat16 tensors are rounded to bfloat16, and numbers below 2^-126 in size (subnormal ones) are
+             taken for zero: so do the instructions, whatever the CPU's control register says.
              A row that sees no key is 0. A mask of float32 beside float64 is copied.
     Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
     """

@@ -39,6 +39,9 @@ OWNER, LAYOUT = struct.Struct("=QqQ"), struct.Struct("=4q 4q Q q")
 PLAN, CALL, GRADIENTS_CALL = struct.Struct("=3Q 6q"), struct.Struct("=2d"), struct.Struct("=2d q")
 ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
 
+#: The levels whose instructions multiply pairs of bfloat16: weights are rounded to it, and subnormal numbers are taken
+#: for zero.
+BFLOAT16_PAIRS = frozenset({"avx512_bf16", "amx_bf16", "neon_bf16", "sve256"})
 #: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
 _LEFT = {
     "default": ("baseline", "neon"),

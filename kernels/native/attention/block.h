@@ -20,7 +20,7 @@ struct Block {
   static constexpr int most_rows = most_vectors * T::lanes;
   /* 16-bit elements are widened once for all rows of a task; with pairs, only the values need to be changed. */
   static constexpr bool widens = sizeof(typename E::Stored) == 2;
-  static constexpr int degree = P::pairs ? 3 : widens ? 4 : 5;
+  static constexpr int degree = widens ? 4 : 5;
 
   static int64_t keys_at_once(const mlbackends_attention_problem &p) {
     const int64_t width = p.head_dim > p.value_dim ? p.head_dim : p.value_dim;

@@ -13,7 +13,8 @@ INLINED __m512 without_subnormal(__m512 x) {
   return (__m512)_mm512_mask_and_epi32((__m512i)x, subnormal, (__m512i)x, _mm512_set1_epi32((int)0x80000000));
 }
 INLINED __m512 multiplied_in(__m512 sum, __m512i first, __m512i second) {
-  return without_subnormal(_mm512_fmadd_ps(without_subnormal((__m512)first), without_subnormal((__m512)second), sum));
+  return without_subnormal(_mm512_fmadd_round_ps(without_subnormal((__m512)first), without_subnormal((__m512)second), sum,
+                                                 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 INLINED Single::Vector dot(Single::Vector sum, Single::Wholes former, Single::Wholes latter) {
   const __m512i first = (__m512i)former, second = (__m512i)latter;
