@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -58,25 +60,29 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc) to make the fake library with")
-    made: dict[tuple[str, ...], Path] = {}
+    base = tmp_path_factory.getbasetemp()
+    # The processes of one run share what each has compiled: their folders stand beside each other.
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "fake-libraries"
 
     def compiled(
         name: str, soname: str, *, source: str = "", defines: tuple[str, ...] = ()
     ) -> Path:
-        key = (name, soname, source, *defines)
-        if key not in made:
-            folder = tmp_path_factory.mktemp(name)
-            code = FAKES / f"{name}.c"
-            if source:
-                code = tmp_path_factory.mktemp(f"{name}-source") / f"{name}.c"
-                code.write_text(source)
+        code = source or (FAKES / f"{name}.c").read_text(encoding="utf-8")
+        key = hashlib.sha256("\0".join((code, soname, *defines)).encode()).hexdigest()[:16]
+        folder = shared / f"{name}-{key}"
+        if not folder.exists():
+            part = tmp_path_factory.mktemp(name)
             flags = [f"-D{define}" for define in defines]
             command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
             subprocess.run(
-                [*command, f"-Wl,-soname,{soname}", "-o", folder / soname, code], check=True
+                [*command, f"-I{FAKES}", f"-Wl,-soname,{soname}", "-o", part / soname, "-xc", "-"],
+                input=code.encode(),
+                check=True,
             )
-            made[key] = folder / soname
-        return made[key]
+            shared.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # another process was first
+                part.rename(folder)
+        return folder / soname
 
     return compiled
 

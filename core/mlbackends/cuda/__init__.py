@@ -36,14 +36,14 @@ _LAZY = {
         ),
     ),
     **_from(
-        "cuda_preferences",
+        "cuda.preferences",
         (
             "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
             "preferred_blas_library", "preferred_linalg_library", "preferred_rocm_fa_library",
         ),
     ),
     **_from(
-        "cuda_plan_cache",
+        "cuda.plan_cache",
         ("cuFFTPlanCache", "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cufft_plan_cache"),
     ),
 }  # fmt: skip
