@@ -1,4 +1,4 @@
-"""A click group whose commands are the files of a folder, each imported when it is used."""
+"""A click group whose commands are the files and folders of a package, each imported when it is used."""
 
 import importlib
 import os
@@ -11,10 +11,11 @@ from mlbackends.model.errors import UnknownName
 
 
 class FolderGroup(click.Group):
-    """A group with one command for each file of a package; the file has it as `command`.
+    """A group with one command for each file of a package; the file defines it as `command`.
 
-    A file's name is the command's, "_" standing for "-". Listing them imports none: the line of help
-    is the first line of the file's docstring.
+    A folder with an `__init__.py` is a group, where the package sets FOLDERS_ARE_ENTRIES = True. The name
+    of the file is that of the command, with "_" for "-". Listing the commands imports none: the help line
+    is the first line of the docstring.
     """
 
     def __init__(self, folder: str, **options: Any) -> None:
@@ -50,9 +51,9 @@ class FolderGroup(click.Group):
             formatter.write_dl(rows)
 
 
-def first_line(folder: str, name: str) -> str:
-    """Return the first line of a file's docstring, without importing it."""
-    package = importlib.import_module(folder)
-    path = os.path.join(package.__path__[0], name.replace("-", "_") + ".py")
+def first_line(package: str, name: str) -> str:
+    """Return the first line of a command's docstring, without importing it."""
+    path = os.path.join(importlib.import_module(package).__path__[0], name.replace("-", "_"))
+    path = os.path.join(path, "__init__.py") if os.path.isdir(path) else f"{path}.py"
     with open(path, encoding="utf-8") as file:
         return file.readline().strip().strip('"')

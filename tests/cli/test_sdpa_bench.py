@@ -18,9 +18,9 @@ from mlbackends.model.records import Device
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.benching import compared
-from mlbackends_cli import sdpa_benched, sdpa_checked
+from mlbackends_cli.attention import bench_table, check_table
+from mlbackends_cli.attention.chart import drawing, picture
 from mlbackends_cli.picture.png import why_not
-from mlbackends_cli.sdpa_picture import drawing, picture
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
@@ -180,8 +180,8 @@ def test_threads_are_those_that_attention_uses() -> None:
 
 
 def test_others_are_compared_with_the_first_peer() -> None:
-    base = sdpa_benched.baseline(SAMPLE)
-    text = sdpa_benched.printed(SAMPLE, base, Page(width=200))
+    base = bench_table.baseline(SAMPLE)
+    text = bench_table.printed(SAMPLE, base, Page(width=200))
 
     assert base == "torch_flash"
     assert text.count("× torch_flash") == 3  # two heads, and what they mean
@@ -189,8 +189,8 @@ def test_others_are_compared_with_the_first_peer() -> None:
 
 
 def test_without_a_peer_they_are_compared_with_the_slowest() -> None:
-    assert sdpa_benched.baseline(run(problem("--shape 1,1,64,16", math=4e-5, other=1e-5))) == "math"
-    assert sdpa_benched.baseline(run()) == ""
+    assert bench_table.baseline(run(problem("--shape 1,1,64,16", math=4e-5, other=1e-5))) == "math"
+    assert bench_table.baseline(run()) == ""
 
 
 @pytest.mark.parametrize(("seconds", "share"), [(9.9e-6, "101%"), (1e-5, "100%"), (0.1, "0%")])
@@ -198,8 +198,8 @@ def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -
     timed = problem("--shape 1,1,64,16", math=seconds)
     checked = Checked("", "", "", "", 2, (timed.checked,))
     for text in (
-        sdpa_benched.printed(run(timed), "math", Page(width=200)),
-        sdpa_checked.printed(checked, Page(width=200)),
+        bench_table.printed(run(timed), "math", Page(width=200)),
+        check_table.printed(checked, Page(width=200)),
     ):
         assert f" {share}" in text
         assert ("more than 100% of the peak: " in text) is (share == "101%")
@@ -207,7 +207,7 @@ def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_a_narrow_page_shows_fewer_columns(width: int) -> None:
-    lines = sdpa_benched.printed(SAMPLE, "math", Page(width=width)).splitlines()
+    lines = bench_table.printed(SAMPLE, "math", Page(width=width)).splitlines()
     table = [line for line in lines if line.startswith("    ") or "math" in line]
 
     assert all(len(line) <= max(width, 56) for line in table if not line.startswith("×"))
@@ -287,5 +287,5 @@ def test_a_run_without_a_result_is_drawn_and_printed() -> None:
     empty = run(problem("--shape 1,1,64,16"))
 
     assert ET.fromstring(picture(empty)).tag.endswith("svg")
-    assert "--shape 1,1,64,16" in sdpa_benched.printed(empty, "", Page())
-    assert "--shape" not in sdpa_benched.markdown(empty, "").replace("problem", "")
+    assert "--shape 1,1,64,16" in bench_table.printed(empty, "", Page())
+    assert "--shape" not in bench_table.markdown(empty, "").replace("problem", "")

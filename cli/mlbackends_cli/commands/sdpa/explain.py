@@ -5,14 +5,14 @@ from typing import Any
 import click
 
 from mlbackends_cli import exits
-from mlbackends_cli.options import COLOR, OUTPUT
-from mlbackends_cli.sdpa_options import (
+from mlbackends_cli.attention.options import (
     PEOPLE,
     backends_to_run,
     complete_backend,
     problem_options,
     wordings_of,
 )
+from mlbackends_cli.options import COLOR, OUTPUT
 
 
 @click.command(
@@ -65,7 +65,7 @@ def command(
     if form == "json":
         write(indented(told), output)
     else:
-        from mlbackends_cli import sdpa_explained
+        from mlbackends_cli.attention import verdicts as sdpa_explained
 
         style = page(color, to_file=output not in ("", "-"), details=details)
         shown = sdpa_explained.printed(told, style) if form == "table" else ""

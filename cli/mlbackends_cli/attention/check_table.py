@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends.model.errors import counted
+from mlbackends_cli.attention.tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends_cli.catalogue import binary_size
 from mlbackends_cli.plain import one_line
-from mlbackends_cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends_cli.terminal import Page
 
 COLUMNS = (

@@ -3,8 +3,8 @@
 import click
 
 from mlbackends_cli import exits
+from mlbackends_cli.attention.options import PEOPLE, PYTHON
 from mlbackends_cli.options import COLOR, OUTPUT
-from mlbackends_cli.sdpa_options import PEOPLE, PYTHON
 
 
 @click.command(
@@ -28,7 +28,7 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     about them. Peers are other people's, which `backends sdpa check --peers` runs.
     """
     from mlbackends.model.errors import BadInput
-    from mlbackends_cli import sdpa_listed
+    from mlbackends_cli.attention import backend_list
     from mlbackends_cli.output import indented, write
     from mlbackends_cli.terminal import page
 
@@ -36,7 +36,7 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
-        write(sdpa_listed.devices(style), output)
+        write(backend_list.devices(style), output)
         return exits.YES
     from mlbackends.sdpa.listing import listing
 
@@ -44,7 +44,7 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     if form == "json":
         write(indented(listed), output)
     elif form == "markdown":
-        write(sdpa_listed.markdown(listed), output)
+        write(backend_list.markdown(listed), output)
     else:
-        write(sdpa_listed.printed(listed, style), output)
+        write(backend_list.printed(listed, style), output)
     return exits.YES

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
 from mlbackends.model.errors import counted
-from mlbackends_cli.sdpa_checked import (
+from mlbackends_cli.attention.check_table import (
     BACKWARD,
     BEYOND_PEAK,
     is_beyond_peak,
@@ -14,7 +14,7 @@ from mlbackends_cli.sdpa_checked import (
     why,
     wrapped,
 )
-from mlbackends_cli.sdpa_tables import ROOMY, Row, duration, fits, lines, speed, styled
+from mlbackends_cli.attention.tables import ROOMY, Row, duration, fits, lines, speed, styled
 from mlbackends_cli.terminal import Page
 
 _SPARED = (("of memory",), ("spread",), ("GFLOP/s",), ("quarters",))

@@ -23,5 +23,5 @@ Examples:
 """
 
 command = FolderGroup(
-    "mlbackends_cli.sdpa", name="sdpa", help=HELP, epilog=EXAMPLES, no_args_is_help=True
+    "mlbackends_cli.commands.sdpa", name="sdpa", help=HELP, epilog=EXAMPLES, no_args_is_help=True
 )

@@ -6,9 +6,7 @@ import click
 
 from mlbackends.model import registry
 from mlbackends_cli import exits
-from mlbackends_cli.judging import FORMATS, write_outcome
-from mlbackends_cli.options import COLOR, OUTPUT
-from mlbackends_cli.sdpa_options import (
+from mlbackends_cli.attention.options import (
     PYTHON,
     backends_to_run,
     complete_backend,
@@ -16,6 +14,8 @@ from mlbackends_cli.sdpa_options import (
     time_limit,
     wordings_of,
 )
+from mlbackends_cli.judging import FORMATS, write_outcome
+from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.termination import cleared_up
 
@@ -97,7 +97,7 @@ def command(
     from mlbackends.sdpa.verify.outcome import outcome_of
     from mlbackends.sdpa.verify.plan import Plan
     from mlbackends.sdpa.verify.running import check
-    from mlbackends_cli import sdpa_checked
+    from mlbackends_cli.attention import check_table
     from mlbackends_cli.output import indented, refuse_unwritable, write
     from mlbackends_cli.terminal import page
 
@@ -112,9 +112,9 @@ def command(
     if form == "json":
         write(indented(checked), output)
     elif form == "table":
-        write(sdpa_checked.printed(checked, style), output)
+        write(check_table.printed(checked, style), output)
     elif form == "markdown":
-        write(sdpa_checked.markdown(checked), output)
+        write(check_table.markdown(checked), output)
     else:
         write_outcome(outcome_of(checked), form, output, style)
     return exits.YES if all(each.good for each in checked.problems) else exits.NO

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from mlbackends_cli import exits
-from mlbackends_cli.options import COLOR, OUTPUT
-from mlbackends_cli.sdpa_options import (
+from mlbackends_cli.attention.options import (
     PEOPLE,
     PYTHON,
     backends_to_run,
@@ -15,6 +14,7 @@ from mlbackends_cli.sdpa_options import (
     time_limit,
     wordings_of,
 )
+from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.termination import cleared_up
 
@@ -108,9 +108,9 @@ def command(
     from mlbackends.model.errors import BadInput
     from mlbackends.sdpa.verify import benching
     from mlbackends.sdpa.verify.plan import Plan
-    from mlbackends_cli import sdpa_benched
+    from mlbackends_cli.attention import bench_table
+    from mlbackends_cli.attention.chart import drawing
     from mlbackends_cli.output import indented, refuse_unwritable, write
-    from mlbackends_cli.sdpa_picture import drawing
     from mlbackends_cli.terminal import page
 
     wordings = wordings_of(words)
@@ -126,14 +126,14 @@ def command(
     with cleared_up(), _Progress() as progress:
         run = benching.benched(wordings, plan, progress)
     run = benching.compared(run, before) if before else run
-    base = against or sdpa_benched.baseline(run)
+    base = against or bench_table.baseline(run)
     if form == "json":
         write(indented(run), output)
     elif form == "markdown":
-        write(sdpa_benched.markdown(run, base), output)
+        write(bench_table.markdown(run, base), output)
     else:
         style = page(color, to_file=output not in ("", "-"))
-        write(sdpa_benched.printed(run, base, style), output)
+        write(bench_table.printed(run, base, style), output)
     for path, draw in drawings.items():
         write(draw(run), path)
     slower = [

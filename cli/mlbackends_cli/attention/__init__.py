@@ -1,0 +1,1 @@
+"""The words, tables and charts of `backends sdpa`."""

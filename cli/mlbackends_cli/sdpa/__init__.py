@@ -1,1 +1,0 @@
-"""The commands below `backends sdpa`: one file each."""
