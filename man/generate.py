@@ -18,7 +18,7 @@ import click
 from mlbackends import __version__
 from mlbackends.audit import device_limits
 from mlbackends.model import policy, registry
-from mlbackends.model.declared import facts_of
+from mlbackends.model.registry import facts_of
 from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.switches.deviations import DEVIATIONS

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.variables import anything, steering
-from mlbackends.libraries.cuda.nvcc_release import nvcc_release
+from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason

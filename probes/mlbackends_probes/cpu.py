@@ -6,18 +6,35 @@ Caveats:  a virtual machine may hide caches, frequencies and mitigations; on Arm
 Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp; x86-64 psABI.
 """
 
-from mlbackends.host.cpu.caches import caches
-from mlbackends.host.cpu.capability import VARIABLE, capability, hardware_capability
-from mlbackends.host.cpu.elsewhere import macos_facts, other_facts
-from mlbackends.host.cpu.features import feature_facts, features_of, features_of_macos, x86_64_level
-from mlbackends.host.cpu.frequency import frequency_facts, governor_warning
-from mlbackends.host.cpu.identity import architecture_of, identity, read_blocks
-from mlbackends.host.cpu.mitigations import costly, gather_warning, mitigations
-from mlbackends.host.cpu.topology import CPU, kind_groups, numa_nodes, online_cpus, topology_facts
+from mlbackends.host.cpu.cpuinfo import architecture_of, identity, read_blocks
+from mlbackends.host.cpu.features import (
+    VARIABLE,
+    capability,
+    feature_facts,
+    features_of,
+    features_of_macos,
+    hardware_capability,
+    x86_64_level,
+)
+from mlbackends.host.cpu.other_systems import macos_facts, other_facts
+from mlbackends.host.cpu.speed import (
+    costly,
+    frequency_facts,
+    gather_warning,
+    governor_warning,
+    mitigations,
+)
+from mlbackends.host.cpu.topology import (
+    CPU,
+    caches,
+    kind_groups,
+    numa_nodes,
+    online_cpus,
+    topology_facts,
+)
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
-from mlbackends.host.system.auxiliary_vector import auxiliary_vector
-from mlbackends.host.system.system_controls import system_controls
+from mlbackends.host.system.kernel import auxiliary_vector, system_controls
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "machine"

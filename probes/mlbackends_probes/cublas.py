@@ -84,8 +84,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Multiply two matrices on the device."""
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, names=STATUSES)
     device = first_device(int(library.version.split(".")[0]))

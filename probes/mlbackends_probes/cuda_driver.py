@@ -14,8 +14,14 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import errors as cuda_errors
-from mlbackends.libraries.cuda.driver import driver_libraries, library_warnings, no_library, on_wsl
-from mlbackends.libraries.cuda.versions import decode, driver_release
+from mlbackends.libraries.cuda.driver import (
+    decode,
+    driver_libraries,
+    driver_release,
+    library_warnings,
+    no_library,
+    on_wsl,
+)
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import errors as cuda_errors
-from mlbackends.libraries.cuda.versions import decode, driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library

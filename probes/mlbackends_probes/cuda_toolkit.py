@@ -12,8 +12,8 @@ import re
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
-from mlbackends.libraries.cuda.nvcc_release import component_versions, nvcc_release
-from mlbackends.libraries.cuda.versions import decode, driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
+from mlbackends.libraries.cuda.libraries import component_versions, nvcc_release
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence

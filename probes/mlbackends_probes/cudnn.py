@@ -131,8 +131,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Create a handle on the device and, if the operations are there, compute a softmax."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, "cudnnGetErrorString")
     device = first_device(_number(opened, "cudnnGetCudartVersion") // 1000)

@@ -66,8 +66,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Transform four numbers on the device."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, names=STATUSES)
     device = first_device()

@@ -44,8 +44,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Start to record kernels."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import first_device
+    from mlbackends.libraries.cuda.calls import Calls, first_device
 
     first_device()
     call = Calls(opened)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.host.variables import anything, steering
-from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact
 

@@ -69,8 +69,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Draw numbers of a known sequence, on the host and then on the device."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, names=STATUSES)
     count = len(SEQUENCE)

@@ -61,8 +61,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Factor [[4, 2], [2, 5]] on the device; the factor is [[2, 0], [1, 2]]."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, names=STATUSES)
     device = first_device()

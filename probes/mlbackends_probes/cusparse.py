@@ -49,8 +49,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Gather numbers 1 and 3 of 10, 20, 30, 40 on the device."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, "cusparseGetErrorName")
     device = first_device()

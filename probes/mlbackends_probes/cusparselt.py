@@ -62,8 +62,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Let it look at the device."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import first_device
+    from mlbackends.libraries.cuda.calls import Calls, first_device
 
     call = Calls(opened, "cusparseLtGetErrorName")
     first_device()

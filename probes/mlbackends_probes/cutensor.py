@@ -52,8 +52,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Create a handle on the device."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import first_device
+    from mlbackends.libraries.cuda.calls import Calls, first_device
 
     device_needed = int(opened.cutensorGetCudartVersion()) // 1000
     first_device(device_needed)

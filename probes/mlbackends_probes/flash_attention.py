@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.host.python.frameworks import SET_FACTS, built_for_torch, found_set, package
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.python.versions import same_public_version
+from mlbackends.host.python.requirements import same_public_version
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern

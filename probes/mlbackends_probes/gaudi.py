@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.drm import accel_nodes, denied
+from mlbackends.host.device_nodes import accel_nodes, denied
 from mlbackends.host.pci import PciDevice, link_facts, of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering

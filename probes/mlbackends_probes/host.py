@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING
 from mlbackends.host.pci import pci_devices
 from mlbackends.host.quantities import one_line
 from mlbackends.host.system.containers import container_signs, wsl_version
-from mlbackends.host.system.kernel_parameters import kernel_parameters
-from mlbackends.host.system.memory_settings import total_memory
-from mlbackends.host.system.mounts import mounted_at, mounts
-from mlbackends.host.system.system_controls import system_controls
+from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
+from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.virtual_machines import virtual_machine
-from mlbackends.libraries.c_library import c_library
-from mlbackends.libraries.cxx_library import cxx_library
+from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence

@@ -22,7 +22,7 @@ from mlbackends.host.python.frameworks import (
 )
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import anything, not_valid, one_of, steering
-from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact

@@ -15,19 +15,18 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from mlbackends.host.cpu.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
-from mlbackends.host.quantities import whole_number
-from mlbackends.host.system import cgroup_limits, cgroups
-from mlbackends.host.system.memory_settings import total_memory
-from mlbackends.host.system.schedulers import granted
-from mlbackends.host.system.system_controls import control_number, system_controls
+from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
+from mlbackends.host.system import cgroups
+from mlbackends.host.system.containers import granted
+from mlbackends.host.system.kernel import control_number, system_controls
+from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 
 if TYPE_CHECKING:
     from mlbackends.host.host import Host
-    from mlbackends.host.system.cgroup_limits import Limit
+    from mlbackends.host.system.cgroups import Limit
     from mlbackends.model.records import FactValue
 
 GROUP = "machine"
@@ -195,13 +194,13 @@ def _add_cpu_groups(
     host: Host, facts: dict[str, FactValue], unlimited: list[str], warnings: list[Reason]
 ) -> None:
     facts["cgroup_version"] = cgroups.version(host)
-    quota = cgroup_limits.cpu_quota(host)
+    quota = cgroups.cpu_quota(host)
     if quota is not None and quota.value < inf:
         facts["cpu_quota"] = quota.value
         facts["cpu_quota_group"] = quota.folder
     elif quota is not None:
         unlimited.append("cpu_quota")
-    throttled = cgroup_limits.throttling(host, quota.folder if quota else "")
+    throttled = cgroups.throttling(host, quota.folder if quota else "")
     if throttled is not None:
         facts["cpu_periods"] = throttled.periods
         facts["cpu_throttled_periods"] = throttled.throttled_periods
@@ -215,14 +214,14 @@ def _add_cpu_groups(
                     "start fewer threads than the quota has CPUs, or raise the quota",
                 )
             )
-    if weight := cgroup_limits.cpu_weight(host):
+    if weight := cgroups.cpu_weight(host):
         facts[f"cpu_{weight[0]}"] = weight[1]
-    if cpus := cgroup_limits.allowed_cpus(host):
+    if cpus := cgroups.allowed_cpus(host):
         facts["cpuset"] = format_cpu_list(cpus)
         facts["cpuset_cpus"] = len(cpus)
-    if nodes := cgroup_limits.allowed_memory_nodes(host):
+    if nodes := cgroups.allowed_memory_nodes(host):
         facts["cpuset_memory_nodes"] = format_cpu_list(nodes)
-    _add_limit(facts, unlimited, "process_limit", cgroup_limits.process_limit(host))
+    _add_limit(facts, unlimited, "process_limit", cgroups.process_limit(host))
 
 
 def _add_effective_cpus(facts: dict[str, FactValue]) -> int:
@@ -282,15 +281,15 @@ def _python_version(host: Host) -> tuple[int, ...]:
 
 
 def _add_memory_groups(host: Host, facts: dict[str, FactValue], unlimited: list[str]) -> None:
-    limit = cgroup_limits.memory_limit(host)
+    limit = cgroups.memory_limit(host)
     _add_limit(facts, unlimited, "memory_limit_bytes", limit)
     if limit is not None and limit.folder:
         facts["memory_limit_group"] = limit.folder
-    _add_limit(facts, unlimited, "memory_high_bytes", cgroup_limits.memory_high(host))
-    _add_limit(facts, unlimited, "swap_limit_bytes", cgroup_limits.swap_limit(host))
-    both = cgroup_limits.memory_and_swap_limit(host)
+    _add_limit(facts, unlimited, "memory_high_bytes", cgroups.memory_high(host))
+    _add_limit(facts, unlimited, "swap_limit_bytes", cgroups.swap_limit(host))
+    both = cgroups.memory_and_swap_limit(host)
     _add_limit(facts, unlimited, "memory_and_swap_limit_bytes", both)
-    usage = cgroup_limits.memory_usage(host, limit.folder if limit else "")
+    usage = cgroups.memory_usage(host, limit.folder if limit else "")
     if usage is not None:
         facts["memory_usage_bytes"] = usage
 

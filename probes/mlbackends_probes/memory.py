@@ -8,8 +8,13 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import size_in_bytes
-from mlbackends.host.system.auxiliary_vector import PAGE_SIZE, auxiliary_vector
-from mlbackends.host.system.memory_settings import (
+from mlbackends.host.system.kernel import (
+    PAGE_SIZE,
+    auxiliary_vector,
+    control_number,
+    system_controls,
+)
+from mlbackends.host.system.memory import (
     huge_pages,
     locked_memory_limit,
     meminfo,
@@ -17,7 +22,6 @@ from mlbackends.host.system.memory_settings import (
     settings,
     swaps,
 )
-from mlbackends.host.system.system_controls import control_number, system_controls
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import to_int
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.system.system_controls import system_controls
+from mlbackends.host.system.kernel import system_controls
 from mlbackends.host.variables import steering
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence

@@ -73,8 +73,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     """Sum numbers over the one device."""
     import ctypes
 
-    from mlbackends.libraries.cuda.calls import Calls
-    from mlbackends.libraries.cuda.device import expect, first_device
+    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
 
     call = Calls(opened, "ncclGetErrorString")
     device = first_device()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.drm import all_denied, device_nodes
+from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.pci import of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering

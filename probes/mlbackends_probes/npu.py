@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.drm import accel_nodes, denied
+from mlbackends.host.device_nodes import accel_nodes, denied
 from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.reasons import Reason

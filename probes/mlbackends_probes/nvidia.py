@@ -15,8 +15,10 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
 from mlbackends.libraries.cuda import nvml as gpus_by_nvml
 from mlbackends.libraries.cuda.driver import (
+    decode,
     device_nodes,
     driver_libraries,
+    driver_release,
     kernel_module,
     library_warnings,
     mig_instances,
@@ -24,8 +26,7 @@ from mlbackends.libraries.cuda.driver import (
     node_problems,
     on_wsl,
 )
-from mlbackends.libraries.cuda.nvml_calls import bound, must, text_of, told_by_system
-from mlbackends.libraries.cuda.versions import decode, driver_release
+from mlbackends.libraries.cuda.nvml import bound, must, text_of, told_by_system
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.variables import anything, not_valid, one_of, steering, whole
 from mlbackends.libraries.blas_symbols import require_equal
-from mlbackends.libraries.cxx_string import returned_string
+from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
 from mlbackends.host.variables import anything, steering
-from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact

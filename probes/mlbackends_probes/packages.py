@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.host.python.file_ownership import shared_files
-from mlbackends.host.python.missing_files import missing_files
 from mlbackends.host.python.packages import distributions, python_folders
-from mlbackends.host.python.wheel_tags import LEAST_TOLD, glibc_needed
+from mlbackends.host.python.wheel_files import LEAST_TOLD, glibc_needed, missing_files, shared_files
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 
 if TYPE_CHECKING:
     from mlbackends.host.host import Host
-    from mlbackends.host.python.file_ownership import SharedFiles
     from mlbackends.host.python.packages import Distribution
+    from mlbackends.host.python.wheel_files import SharedFiles
     from mlbackends.model.records import FactValue
 
 GROUP = "framework"

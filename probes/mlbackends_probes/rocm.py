@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlbackends.host.drm import denied, render_node
+from mlbackends.host.device_nodes import denied, render_node
 from mlbackends.host.pci import FOLDER, link_facts, link_now
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.variables import steering

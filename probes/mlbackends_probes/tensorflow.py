@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, gpu_unused, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import anything, not_valid, one_of, steering
-from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.records import Fact
 
 if TYPE_CHECKING:

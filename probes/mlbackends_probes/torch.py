@@ -29,7 +29,7 @@ from mlbackends.host.python.frameworks import (
 )
 from mlbackends.host.python.requirements import required
 from mlbackends.host.variables import anything, not_valid, one_of, steering
-from mlbackends.libraries.cuda.versions import driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import NotElf, read_elf, version_needs
 from mlbackends.libraries.search import libraries_named, stem_of
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
@@ -156,7 +156,7 @@ def find(host: Host) -> Finding:
 
 def load(opened: ctypes.CDLL, library: Library) -> Answer:
     """Ask which kernels it takes on this processor."""
-    from mlbackends.libraries.cxx_string import returned_string
+    from mlbackends.libraries.c_runtime import returned_string
 
     told = returned_string(opened, "_ZN2at18get_cpu_capability")
     return Answer(library, facts={"cpu_capability": told} if told else {})

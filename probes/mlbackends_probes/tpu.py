@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlbackends.host.drm import all_denied, device_nodes
+from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.pci import of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, named, package
-from mlbackends.host.python.modules import module_location
-from mlbackends.host.python.versions import same_public_version
+from mlbackends.host.python.packages import module_location
+from mlbackends.host.python.requirements import same_public_version
 from mlbackends.host.variables import anything, one_of, steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason

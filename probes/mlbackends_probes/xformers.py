@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, built_for_torch, found, package
 from mlbackends.host.variables import anything, steering
-from mlbackends.libraries.cuda.versions import decode
+from mlbackends.libraries.cuda.driver import decode
 from mlbackends.model.records import Fact
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlbackends.host.drm import denied, render_node
+from mlbackends.host.device_nodes import denied, render_node
 from mlbackends.host.pci import FOLDER, PciDevice, link_facts, of_vendor, product_name
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named

@@ -13,11 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from mlbackends.host.cpu.capability import hardware_capability
-from mlbackends.host.cpu.cpulist import format_cpu_list, parse_cpu_list
-from mlbackends.host.cpu.elsewhere import other_facts
-from mlbackends.host.cpu.features import x86_64_level
+from mlbackends.host.cpu.features import hardware_capability, x86_64_level
+from mlbackends.host.cpu.other_systems import other_facts
 from mlbackends.host.host import Host
+from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
 from mlbackends_probes import cpu, memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools are those of Linux")

@@ -14,8 +14,8 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.model import registry
-from mlbackends.model.declared import facts_of
 from mlbackends.model.records import Finding, Presence, Report
+from mlbackends.model.registry import facts_of
 from mlbackends.model.schema import report_schema
 from mlbackends.survey import all_codes, survey
 from mlbackends_cli import catalogue

@@ -29,8 +29,8 @@ def _complete_values(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
     del ctx, param
-    from mlbackends.model.declared import facts_of
     from mlbackends.model.dotted import FIELDS
+    from mlbackends.model.registry import facts_of
 
     probe, dot, _ = incomplete.partition(".")
     if not dot or probe not in registry.names("mlbackends_probes"):
@@ -137,7 +137,7 @@ def command(
     Every copy is opened and used in a child process of its own, so that one that crashes or hangs
     costs its own line and nothing else. Nothing is imported, and no network is used.
     """
-    from mlbackends.host.identity import names_of
+    from mlbackends.host.recording.anonymise import names_of
     from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
     from mlbackends.model.requirement import Requirement, unmet
@@ -205,8 +205,8 @@ def _bare(report: "Report", name: str) -> str:
     import msgspec
 
     from mlbackends.model import dotted
-    from mlbackends.model.declared import facts_of
     from mlbackends.model.errors import Incomplete
+    from mlbackends.model.registry import facts_of
 
     facts = facts_of(name.partition(".")[0])
     try:

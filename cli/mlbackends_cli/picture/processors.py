@@ -6,7 +6,7 @@ that is drawn around all of them, or told in words.
 
 from collections.abc import Mapping, Sequence
 
-from mlbackends.host.cpu.cpulist import parse_cpu_list
+from mlbackends.host.quantities import parse_cpu_list
 from mlbackends.model.records import Report
 from mlbackends_cli.picture.caches import placed
 from mlbackends_cli.picture.facts import index, number, numbers, rows, text

@@ -1,7 +1,7 @@
 """Everything about one probe, as a part of a page that opens and closes."""
 
-from mlbackends.model.declared import facts_of
 from mlbackends.model.records import Device, Library, ProbeReport
+from mlbackends.model.registry import facts_of
 from mlbackends_cli import catalogue
 from mlbackends_cli.verdict import device_rows, is_table, library_rows, own_reasons, state_of
 from mlbackends_cli.web.elements import (

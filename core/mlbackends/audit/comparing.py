@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mlbackends import __version__
 from mlbackends.audit.pairing import devices, libraries
-from mlbackends.model.declared import facts_of
+from mlbackends.model.registry import facts_of
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mlbackends import __version__
-from mlbackends.model.declared import facts_of
+from mlbackends.model.registry import facts_of
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence, Report
 
@@ -90,7 +90,7 @@ def _refuse_what_is_there(folder: str, target: str) -> None:
 
 
 def _disguise(host: Host, report: Report) -> Disguise:
-    from mlbackends.host.identity import names_of
+    from mlbackends.host.recording.anonymise import names_of
     from mlbackends.host.recording.anonymise import Disguise
 
     return Disguise(names_of(host), _identifying(report))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mlbackends.host.cpu.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
 from mlbackends.launch.notices import Notice, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.refusals import Refused, UnknownCpu

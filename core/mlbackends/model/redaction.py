@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.declared import facts_of
 from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID, pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Report
+from mlbackends.model.registry import facts_of
 
 _CONTAINER_LETTERS = 32
 _DEVICE_IDENTITY = ("uuid", "serial")

@@ -6,6 +6,8 @@ Other distributions add to a folder through entry points, such as
     our_card = "our_package.our_card"
 
 The files of the folder come first: nobody else's `cpu` takes the place of ours.
+
+What a probe declares of its facts.
 """
 
 import importlib
@@ -17,6 +19,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from mlbackends.model.errors import UnknownName
+from mlbackends.model.records import Fact
 
 _ENTRY_POINTS_LIMIT = 1 << 20
 #: Groups of entry points that are not the name of the package, with "mlbackends." before it.
@@ -128,3 +131,11 @@ def _section(text: str, group: str) -> Iterator[tuple[str, str]]:
             name, _, target = line.partition("=")
             if name.strip().isidentifier():
                 yield name.strip(), target.partition("[")[0].strip().replace(" ", "")
+
+
+@cache
+def facts_of(probe: str) -> dict[str, Fact]:
+    """Return the facts that a probe declares, by name; {} for one that is not here."""
+    if probe not in names("mlbackends_probes"):
+        return {}
+    return {fact.name: fact for fact in getattr(load("mlbackends_probes", probe), "FACTS", ())}

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from mlbackends.model import dotted, registry
 from mlbackends.model.comparison import SIGNS, fits
-from mlbackends.model.declared import facts_of
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
+from mlbackends.model.registry import facts_of
 
 _NAME = pattern(r"\s*([A-Za-z]\w*(?:\.\w+)*)\s*")
 _CLAUSE = pattern(r"\s*([<>=!~]+)\s*([^,<>=!~]*[^,<>=!~\s])\s*")

@@ -66,8 +66,8 @@ class PackagedDsl:
     def unavailable_reason(self, host: Host | None = None) -> str:
         """Return what its kernels lack on this machine, "" where they can run."""
         from mlbackends.host.host import Host
-        from mlbackends.host.python.modules import module_location
-        from mlbackends.host.python.versions import satisfies
+        from mlbackends.host.python.packages import module_location
+        from mlbackends.host.python.requirements import satisfies
 
         host = host or Host()
         dist = self._installed(host)

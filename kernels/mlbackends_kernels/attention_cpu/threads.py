@@ -64,7 +64,7 @@ def _affinity() -> int:
 def _quota() -> int:
     """Return the whole CPUs of the quota; part of one more would only be waited for."""
     from mlbackends.host.host import Host
-    from mlbackends.host.system.cgroup_limits import cpu_quota
+    from mlbackends.host.system.cgroups import cpu_quota
 
     found = cpu_quota(Host("/"))
     return sys.maxsize if found is None or found.value == inf else max(1, int(found.value))

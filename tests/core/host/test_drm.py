@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.drm import accel_nodes, all_denied, denied, device_nodes, render_node
+from mlbackends.host.device_nodes import accel_nodes, all_denied, denied, device_nodes, render_node
 from mlbackends.host.host import Host
 from mlbackends.model.errors import BadInput
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.host.python.versions import satisfies
+from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.WARNING

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.installing import install
 from mlbackends.audit.known import Known
-from mlbackends.host.python.versions import satisfies
+from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.audit import Severity
 
 if TYPE_CHECKING:

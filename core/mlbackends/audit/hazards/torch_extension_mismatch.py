@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.installing import install
 from mlbackends.audit.known import Known
-from mlbackends.host.python.versions import satisfies
+from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.ERROR

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.declared import facts_of
+from mlbackends.model.registry import facts_of
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import nearest, suggestion
 from mlbackends.model.patterns import pattern

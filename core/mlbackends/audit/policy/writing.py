@@ -10,7 +10,7 @@ from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
 from mlbackends.model import registry
-from mlbackends.model.declared import facts_of
+from mlbackends.model.registry import facts_of
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Presence, ProbeReport, Report

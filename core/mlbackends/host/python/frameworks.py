@@ -13,16 +13,17 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.modules import editable_location, module_location, origin_of
 from mlbackends.host.python.packages import (
     Distribution,
     distributions,
+    editable_location,
     is_user_site,
+    module_location,
     normalised,
+    origin_of,
     python_folders,
 )
-from mlbackends.host.python.requirements import Requirement, required
-from mlbackends.host.python.versions import same_public_version
+from mlbackends.host.python.requirements import Requirement, required, same_public_version
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence

@@ -8,7 +8,7 @@ probes read of it; they answer the same from that. A file that is not named here
 import re
 from collections.abc import Callable
 
-from mlbackends.host.system import kernel_parameters
+from mlbackends.host.system.kernel import kept as kept_parameters
 from mlbackends.host.system.virtual_machines import ASSET_TAGS
 from mlbackends.model.patterns import bytes_pattern, pattern
 
@@ -66,7 +66,7 @@ def of_command(command: str, output: str) -> str:
 
 
 def _command_line(data: bytes) -> bytes:
-    return kernel_parameters.kept(data.decode(errors="replace")).encode() + b"\n"
+    return kept_parameters(data.decode(errors="replace")).encode() + b"\n"
 
 
 def _mounts(data: bytes) -> bytes:

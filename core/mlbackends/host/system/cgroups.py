@@ -5,14 +5,24 @@ each controller lives in one of them. The way up ends where nothing more is show
 container at its own group.
 
 Source: cgroups(7); cgroup_namespaces(7); proc_pid_cgroup(5).
+
+The tightest limits that control groups put on this process.
+
+A limit of an ancestor binds its descendants, so a limit is the lowest on the way up, as far up as
+can be seen.
+
+Source: Linux Documentation/admin-guide/cgroup-v2.rst; admin-guide/cgroup-v1/memory.rst and
+cpusets.rst; scheduler/sched-bwc.rst.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host
-from mlbackends.host.system.mounts import Mount, mounts
+from mlbackends.host.host import Host, to_int
+from mlbackends.host.quantities import LARGEST, parse_cpu_list, whole_number
+from mlbackends.host.system.kernel import Mount, mounts
 
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 """Those whose limits are read here."""
@@ -127,4 +137,226 @@ def _customary(host: Host) -> list[Mount]:
         kind = "cgroup2" if name == "unified" else "cgroup"
         if not host.is_link(f"{_FOLDER}/{name}"):
             found.append(Mount("/", f"{_FOLDER}/{name}", kind, tuple(name.split(","))))
+    return found
+
+
+# Version 1 writes "none" as the largest number of pages: 2**63 less a page, whose size varies.
+_NO_MEMORY_LIMIT = 1 << 62
+_PERIOD_MICROSECONDS = 100_000  # the kernel's own, where cpu.max names none
+
+
+class Limit(Struct, frozen=True):
+    """A limit, and the group that sets it.
+
+    value: in bytes, CPUs or processes; inf where every group that tells sets none. folder: of the
+    group; "" without a limit. file: what it was read from.
+    """
+
+    value: float
+    folder: str = ""
+    file: str = ""
+
+
+class Throttling(Struct, frozen=True):
+    """How often the CPU quota stopped a group, since the group was made."""
+
+    periods: int
+    throttled_periods: int
+    throttled_seconds: float
+
+
+def cpu_quota(host: Host) -> Limit | None:
+    """Return how many CPUs' worth of time the process gets, such as 1.5; None where none tells."""
+    kind, at = home(host, "cpu")
+    if kind == "v1":
+        return _tightest(
+            _limit(folder, "cpu.cfs_quota_us", _quota_of_version_1(host, folder)) for folder in at
+        )
+    return _tightest(
+        _limit(folder, "cpu.max", _quota(host.read(f"{folder}/cpu.max", 256))) for folder in at
+    )
+
+
+def memory_limit(host: Host) -> Limit | None:
+    """Return how many bytes of memory there are before something is killed; None: none tells."""
+    kind, at = home(host, "memory")
+    if kind == "v2":
+        return _lowest(host, at, "memory.max", _bytes)
+    binding = _binding(host, at)
+    shown = _lowest(host, binding, "memory.limit_in_bytes", _bytes)
+    # Ancestors that a container does not see are in this line too.
+    whole = _limit(binding[0], "memory.stat", _hierarchical(host, binding[0])) if binding else None
+    return _tightest((shown, whole))
+
+
+def memory_high(host: Host) -> Limit | None:
+    """Return the bytes of memory above which version 2 slows the process and reclaims."""
+    kind, at = home(host, "memory")
+    return _lowest(host, at, "memory.high", _bytes) if kind == "v2" else None
+
+
+def swap_limit(host: Host) -> Limit | None:
+    """Return how many bytes of swap the process may use in version 2."""
+    kind, at = home(host, "memory")
+    return _lowest(host, at, "memory.swap.max", _bytes_or_zero) if kind == "v2" else None
+
+
+def memory_and_swap_limit(host: Host) -> Limit | None:
+    """Return how many bytes of memory and swap together the process may use in version 1."""
+    kind, at = home(host, "memory")
+    if kind != "v1":
+        return None
+    return _lowest(host, _binding(host, at), "memory.memsw.limit_in_bytes", _bytes)
+
+
+def process_limit(host: Host) -> Limit | None:
+    """Return how many processes and threads there may be."""
+    return _lowest(host, home(host, "pids")[1], "pids.max", _count)
+
+
+def allowed_cpus(host: Host) -> tuple[int, ...]:
+    """Return the CPUs that the cpuset controller leaves; () where it does not tell."""
+    return _allowed(host, ("cpuset.cpus.effective",), ("cpuset.effective_cpus", "cpuset.cpus"))
+
+
+def allowed_memory_nodes(host: Host) -> tuple[int, ...]:
+    """Return the NUMA nodes whose memory the cpuset controller leaves; () where none tells."""
+    return _allowed(host, ("cpuset.mems.effective",), ("cpuset.effective_mems", "cpuset.mems"))
+
+
+def throttling(host: Host, folder: str = "") -> Throttling | None:
+    """Return how often a group was throttled, its own group's by default; None where none tells."""
+    told = _statistics(host, folder or _own(host, "cpu"), "cpu.stat")
+    periods, throttled = told.get("nr_periods"), told.get("nr_throttled")
+    if periods is None or throttled is None or throttled > periods:
+        return None
+    seconds = told.get("throttled_usec", 0) / 1e6
+    if "throttled_time" in told:  # version 1, in nanoseconds
+        seconds = told["throttled_time"] / 1e9
+    return Throttling(periods, throttled, seconds)
+
+
+def memory_usage(host: Host, folder: str = "") -> int | None:
+    """Return the bytes that a group uses, page cache included; its own group's by default."""
+    folder = folder or _own(host, "memory")
+    for name in ("memory.current", "memory.usage_in_bytes"):
+        told = whole_number(_text(host, folder, name)) if folder else None
+        if told is not None:
+            return told
+    return None
+
+
+def cpu_weight(host: Host) -> tuple[str, int] | None:
+    """Return the share of scarce CPUs: ("weight", 1 to 10000) or ("shares", 2 to 262144)."""
+    kind, at = home(host, "cpu")
+    name = "shares" if kind == "v1" else "weight"
+    told = whole_number(_text(host, at[0], f"cpu.{name}"), lowest=1) if at else None
+    return None if told is None else (name, told)
+
+
+def _lowest(
+    host: Host, at: Iterable[str], name: str, parse: Callable[[str], float | None]
+) -> Limit | None:
+    return _tightest(_limit(folder, name, parse(_text(host, folder, name))) for folder in at)
+
+
+def _limit(folder: str, name: str, value: float | None) -> Limit | None:
+    return None if value is None else Limit(value, folder, name)
+
+
+def _tightest(limits: Iterable[Limit | None]) -> Limit | None:
+    """Return the lowest; of equal ones the nearest to the process."""
+    told = [limit for limit in limits if limit is not None]
+    if not told:
+        return None
+    lowest = min(told, key=lambda limit: limit.value)
+    return lowest if lowest.value < inf else Limit(inf)
+
+
+def _own(host: Host, controller: str) -> str:
+    return next(iter(home(host, controller)[1]), "")
+
+
+def _text(host: Host, folder: str, name: str) -> str:
+    return host.read(f"{folder}/{name}", 4096)
+
+
+def _quota(text: str) -> float | None:
+    amount, _, rest = text.strip().partition(" ")
+    period = whole_number(rest, lowest=1) if rest else _PERIOD_MICROSECONDS
+    if period is None:
+        return None
+    if amount == "max":
+        return inf
+    quota = whole_number(amount, lowest=1)
+    return None if quota is None else quota / period
+
+
+def _quota_of_version_1(host: Host, folder: str) -> float | None:
+    quota = to_int(_text(host, folder, "cpu.cfs_quota_us"))
+    period = whole_number(_text(host, folder, "cpu.cfs_period_us"), lowest=1)
+    if quota == -1:
+        return inf
+    if quota is None or not 0 < quota <= LARGEST or period is None:
+        return None
+    return quota / period
+
+
+def _bytes(text: str) -> float | None:
+    size = _bytes_or_zero(text)
+    return None if size == 0 else size
+
+
+def _bytes_or_zero(text: str) -> float | None:
+    if text.strip() in ("max", "-1"):
+        return inf
+    size = whole_number(text, highest=(1 << 64) - 1)
+    return inf if size is not None and size >= _NO_MEMORY_LIMIT else size
+
+
+def _count(text: str) -> float | None:
+    return inf if text.strip() == "max" else whole_number(text, lowest=1)
+
+
+def _binding(host: Host, at: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the groups of version 1 whose memory limits bind.
+
+    Before Linux 5.11 a group with memory.use_hierarchy 0 did not count what its descendants use.
+    """
+    for i, folder in enumerate(at[1:], 1):
+        if _text(host, folder, "memory.use_hierarchy") == "0":
+            return at[:i]
+    return at
+
+
+def _hierarchical(host: Host, folder: str) -> float | None:
+    told = _statistics(host, folder, "memory.stat").get("hierarchical_memory_limit")
+    return None if told is None else _bytes(str(told))
+
+
+def _allowed(host: Host, second: tuple[str, ...], first: tuple[str, ...]) -> tuple[int, ...]:
+    kind, at = home(host, "cpuset")
+    names = first if kind == "v1" else second
+    told = [
+        next((cpus for name in names if (cpus := _list(host, f"{folder}/{name}"))), ())
+        for folder in at
+    ]
+    sets = [set(cpus) for cpus in told if cpus]
+    if not sets:
+        return ()
+    # No common CPU is nonsense: the nearest group's word then counts.
+    return tuple(sorted(set.intersection(*sets) or sets[0]))
+
+
+def _list(host: Host, path: str) -> tuple[int, ...]:
+    return parse_cpu_list(host.read(path, 65536))
+
+
+def _statistics(host: Host, folder: str, name: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in host.read(f"{folder}/{name}", 65536).splitlines() if folder else ():
+        key, _, value = line.partition(" ")
+        number = whole_number(value, highest=(1 << 64) - 1)
+        if number is not None:
+            found[key] = number
     return found

@@ -1,7 +1,17 @@
-"""Calls of NVIDIA's libraries, each checked. Only for the child; see `mlbackends.isolation.worker`."""
+"""Calls of NVIDIA's libraries, each checked. Only for the child; see `mlbackends.isolation.worker`.
+
+CUDA device 0 through the driver alone: what a probe's `use` computes on.
+
+The driver's own interface gives memory that every CUDA library takes, so no copy of libcudart is
+needed, whichever CUDA the library is for. Only for the child; see `mlbackends.isolation.worker`.
+
+Source: the CUDA driver API, sections on initialisation, primary contexts and memory.
+"""
 
 import ctypes
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 
 from mlbackends.model.reasons import NotUsable
 
@@ -54,3 +64,121 @@ def property_version(call: Calls, function: str) -> str:
         call(function, ctypes.c_int(kind), ctypes.byref(value))
         numbers.append(str(value.value))
     return ".".join(numbers)
+
+
+_NO_DEVICE = 100
+_STUB_LIBRARY = 34
+_MISMATCHES = (803, 804)  # system driver mismatch, no forward compatibility on this device
+
+
+def first_device(cuda_major: int = 0) -> "CudaDevice":
+    """Return device 0 with its primary context current.
+
+    cuda_major: the CUDA version that the library is for; an older driver is refused by name, where
+    the library itself would return some error. Raises NotUsable where no device can be reached.
+    """
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError as error:
+        missing = "No such file" in str(error)
+        why = (
+            f"the driver's {name} is not found" if missing else f"the driver does not open: {error}"
+        )
+        said = f"it computes on a CUDA device only, and {why}"
+        raise NotUsable("no-driver", said, "install NVIDIA's driver") from None
+    device = CudaDevice(driver)
+    device.reach(cuda_major)
+    return device
+
+
+class CudaDevice:
+    """Device 0. Its memory is not given back: the process that asked ends soon."""
+
+    def __init__(self, driver: ctypes.CDLL) -> None:
+        self._driver = driver
+
+    def reach(self, cuda_major: int) -> None:
+        """Initialise the driver and make the primary context of device 0 current."""
+        status = self._status("cuInit", ctypes.c_uint(0))
+        if status:
+            raise _unreachable(f"cuInit returned {status} ({self._name_of(status)})", status)
+        version, count = ctypes.c_int(0), ctypes.c_int(0)
+        self._call("cuDriverGetVersion", ctypes.byref(version))
+        if version.value // 1000 < cuda_major:
+            offered = f"{version.value // 1000}.{version.value % 1000 // 10}"
+            said = f"it is for CUDA {cuda_major}, and the driver offers CUDA {offered}"
+            raise NotUsable("driver-too-old", said, "install a newer driver")
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        if count.value < 1:
+            raise _unreachable("cuDeviceGetCount counted 0 devices", _NO_DEVICE)
+        device, context = ctypes.c_int(0), ctypes.c_void_p()
+        self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+
+    def memory(self, size: int) -> ctypes.c_void_p:
+        """Return new memory on the device, in bytes, filled with zeros."""
+        pointer = ctypes.c_uint64(0)
+        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
+        self._call("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), ctypes.c_size_t(size))
+        return ctypes.c_void_p(pointer.value)
+
+    def floats(self, *values: float) -> ctypes.c_void_p:
+        """Return new memory on the device that holds these numbers in single precision."""
+        return self._copied((ctypes.c_float * len(values))(*values))
+
+    def integers(self, *values: int) -> ctypes.c_void_p:
+        """Return new memory on the device that holds these numbers in 32 bits."""
+        return self._copied((ctypes.c_int32 * len(values))(*values))
+
+    def _copied(
+        self, array: ctypes.Array[ctypes.c_float] | ctypes.Array[ctypes.c_int32]
+    ) -> ctypes.c_void_p:
+        pointer = self.memory(ctypes.sizeof(array))
+        size = ctypes.c_size_t(ctypes.sizeof(array))
+        self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer.value or 0), array, size)
+        return pointer
+
+    def read_floats(self, pointer: ctypes.c_void_p, count: int) -> list[float]:
+        """Wait for the device, and return numbers in single precision from its memory."""
+        array = (ctypes.c_float * count)()
+        self._call("cuCtxSynchronize")
+        size = ctypes.c_size_t(ctypes.sizeof(array))
+        self._call("cuMemcpyDtoH_v2", array, ctypes.c_uint64(pointer.value or 0), size)
+        return list(array)
+
+    def _call(self, function: str, *arguments: object) -> None:
+        status = self._status(function, *arguments)
+        if status:
+            said = f"the driver's {function} returned {status} ({self._name_of(status)})"
+            raise NotUsable("call-failed", said)
+
+    def _status(self, function: str, *arguments: object) -> int:
+        entry = getattr(self._driver, function)
+        entry.restype = ctypes.c_int
+        return int(entry(*arguments))
+
+    def _name_of(self, status: int) -> str:
+        name = ctypes.c_char_p()
+        self._status("cuGetErrorName", ctypes.c_int(status), ctypes.byref(name))
+        return name.value.decode(errors="replace") if name.value else "an unnamed status"
+
+
+def expect(what: str, got: Sequence[float], wanted: Sequence[float]) -> None:
+    """Raise NotUsable where a computation did not give the numbers that it must."""
+    if len(got) != len(wanted) or any(
+        not abs(one - other) <= 1e-4 * max(1.0, abs(other))  # a NaN is no number that it must give
+        for one, other in zip(got, wanted, strict=True)
+    ):
+        said = f"{what} gave {[round(one, 6) for one in got]}; it must be {list(wanted)}"
+        raise NotUsable("wrong-result", said)
+
+
+def _unreachable(said: str, status: int) -> NotUsable:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if status == _NO_DEVICE and visible is not None:
+        said += f"; CUDA_VISIBLE_DEVICES is {visible!r}"
+    codes = {_NO_DEVICE: "no-device", _STUB_LIBRARY: "stub-library"}
+    codes |= dict.fromkeys(_MISMATCHES, "driver-mismatch")
+    return NotUsable(codes.get(status, "call-failed"), said)

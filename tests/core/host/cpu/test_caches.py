@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.cpu.caches import caches
+from mlbackends.host.cpu.topology import caches
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.host.cpu.capability import capability, hardware_capability
+from mlbackends.host.cpu.features import capability, hardware_capability
 
 AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma", "avx2"})
 

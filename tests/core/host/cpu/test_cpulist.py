@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.cpu.cpulist import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
 
 
 @pytest.mark.parametrize(

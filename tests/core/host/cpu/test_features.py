@@ -17,7 +17,7 @@ from mlbackends.host.cpu.features import (
     x86_64_level,
 )
 from mlbackends.host.host import Host
-from mlbackends.host.system.auxiliary_vector import HWCAP, HWCAP2, auxiliary_vector
+from mlbackends.host.system.kernel import HWCAP, HWCAP2, auxiliary_vector
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.cpu.frequency import frequency_facts, governor_warning
+from mlbackends.host.cpu.speed import frequency_facts, governor_warning
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:

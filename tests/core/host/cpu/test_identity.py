@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.cpu.arm_parts import IMPLEMENTERS, PARTS
-from mlbackends.host.cpu.identity import architecture_of, identity, parse_blocks, read_blocks
+from mlbackends.host.cpu.cpuinfo import (
+    IMPLEMENTERS,
+    PARTS,
+    architecture_of,
+    identity,
+    parse_blocks,
+    read_blocks,
+)
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.cpu.mitigations import costly, gather_warning, mitigations
+from mlbackends.host.cpu.speed import costly, gather_warning, mitigations
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.file_ownership import SharedFiles, shared_files
 from mlbackends.host.python.packages import distributions
+from mlbackends.host.python.wheel_files import SharedFiles, shared_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.missing_files import missing_files
 from mlbackends.host.python.packages import distributions
+from mlbackends.host.python.wheel_files import missing_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,7 @@ from mlbackends.host.python.frameworks import (
     package,
     range_warnings,
 )
-from mlbackends.host.python.modules import module_location, origin_of
-from mlbackends.host.python.packages import distribution, distributions
+from mlbackends.host.python.packages import distribution, distributions, module_location, origin_of
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from mlbackends.host.python.versions import same_public_version, satisfies, version_key
+from mlbackends.host.python.requirements import same_public_version, satisfies, version_key
 
 PUBLIC = st.builds(
     "".join,

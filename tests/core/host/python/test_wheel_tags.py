@@ -9,7 +9,7 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
-from mlbackends.host.python.wheel_tags import glibc_needed
+from mlbackends.host.python.wheel_files import glibc_needed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.host.recording.excerpts import excerpt, of_command, without_secrets
-from mlbackends.host.system.kernel_parameters import PARAMETERS, kernel_parameters
+from mlbackends.host.system.kernel import PARAMETERS, kernel_parameters
 
 COMMAND_LINE = (
     "BOOT_IMAGE=/vmlinuz root=UUID=ab ip=10.1.1.1::10.1.1.254:255.255.255.0:node9 mitigations=off"

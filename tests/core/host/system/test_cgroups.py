@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.system import cgroup_limits, cgroups
-from mlbackends.host.system.cgroup_limits import Limit, Throttling
-from mlbackends.host.system.mounts import Mount, mounts
+from mlbackends.host.system import cgroups
+from mlbackends.host.system.cgroups import Limit, Throttling
+from mlbackends.host.system.kernel import Mount, mounts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,11 +51,11 @@ def test_a_v1_container_with_its_own_mounts_is_read_at_the_mount_point(tmp_path:
     )
     cpu, memory = "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory"
     assert cgroups.version(host) == "v1"
-    assert cgroup_limits.cpu_quota(host) == Limit(1.5, cpu, "cpu.cfs_quota_us")
-    assert cgroup_limits.memory_limit(host) == Limit(4 * GIB, memory, "memory.limit_in_bytes")
-    both = cgroup_limits.memory_and_swap_limit(host)
+    assert cgroups.cpu_quota(host) == Limit(1.5, cpu, "cpu.cfs_quota_us")
+    assert cgroups.memory_limit(host) == Limit(4 * GIB, memory, "memory.limit_in_bytes")
+    both = cgroups.memory_and_swap_limit(host)
     assert both == Limit(6 * GIB, memory, "memory.memsw.limit_in_bytes")
-    assert cgroup_limits.swap_limit(host) is None
+    assert cgroups.swap_limit(host) is None
 
 
 def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
         },
     )
-    limit = cgroup_limits.memory_limit(host)
+    limit = cgroups.memory_limit(host)
     assert limit is not None and (limit.value, limit.folder) == (2 * GIB, "/sys/fs/cgroup/memory")
 
 
@@ -96,7 +96,7 @@ def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
             "sys/fs/cgroup/memory/memory.stat": f"cache 1\nhierarchical_memory_limit {3 * GIB}\n",
         },
     )
-    limit = cgroup_limits.memory_limit(host)
+    limit = cgroups.memory_limit(host)
     assert limit == Limit(3 * GIB, "/sys/fs/cgroup/memory", "memory.stat")
 
 
@@ -125,14 +125,14 @@ def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(tmp_pat
         },
     )
     assert cgroups.version(host) == "v2"
-    assert cgroup_limits.cpu_quota(host) == Limit(2.0, f"/{top}", "cpu.max")
-    assert cgroup_limits.memory_limit(host) == Limit(8 * GIB, f"/{top}", "memory.max")
-    assert cgroup_limits.memory_high(host) == Limit(6 * GIB, f"/{top}/b.scope", "memory.high")
-    assert cgroup_limits.swap_limit(host) == Limit(0, f"/{top}/b.scope/leaf", "memory.swap.max")
-    assert cgroup_limits.process_limit(host) == Limit(512, f"/{top}/b.scope", "pids.max")
-    assert cgroup_limits.allowed_cpus(host) == (0, 1, 2, 3)
-    assert cgroup_limits.memory_usage(host) == 123456
-    assert cgroup_limits.cpu_weight(host) == ("weight", 50)
+    assert cgroups.cpu_quota(host) == Limit(2.0, f"/{top}", "cpu.max")
+    assert cgroups.memory_limit(host) == Limit(8 * GIB, f"/{top}", "memory.max")
+    assert cgroups.memory_high(host) == Limit(6 * GIB, f"/{top}/b.scope", "memory.high")
+    assert cgroups.swap_limit(host) == Limit(0, f"/{top}/b.scope/leaf", "memory.swap.max")
+    assert cgroups.process_limit(host) == Limit(512, f"/{top}/b.scope", "pids.max")
+    assert cgroups.allowed_cpus(host) == (0, 1, 2, 3)
+    assert cgroups.memory_usage(host) == 123456
+    assert cgroups.cpu_weight(host) == ("weight", 50)
 
 
 def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(tmp_p
             "sys/fs/cgroup/cpu.max": "50000 100000\n",
         },
     )
-    assert cgroup_limits.cpu_quota(host) == Limit(0.5, "/sys/fs/cgroup", "cpu.max")
+    assert cgroups.cpu_quota(host) == Limit(0.5, "/sys/fs/cgroup", "cpu.max")
 
 
 def test_a_process_outside_of_our_namespace_is_not_given_our_limits(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_process_outside_of_our_namespace_is_not_given_our_limits(tmp_path: Pa
             "sys/fs/cgroup/cpu.max": "50000 100000\n",
         },
     )
-    assert cgroup_limits.cpu_quota(host) is None
+    assert cgroups.cpu_quota(host) is None
     assert cgroups.groups(host) == ()
 
 
@@ -169,7 +169,7 @@ def test_a_mount_above_the_namespace_shows_a_group_beside_ours(tmp_path: Path) -
             "sys/fs/cgroup/elsewhere/cpu.max": "300000 100000\n",
         },
     )
-    assert cgroup_limits.cpu_quota(host) == Limit(3.0, "/sys/fs/cgroup/elsewhere", "cpu.max")
+    assert cgroups.cpu_quota(host) == Limit(3.0, "/sys/fs/cgroup/elsewhere", "cpu.max")
 
 
 def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(tmp_path: Path) -> None:
@@ -194,10 +194,10 @@ def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(tmp_path: Pa
         },
     )
     assert cgroups.version(host) == "hybrid"
-    assert cgroup_limits.cpu_quota(host) == Limit(inf)
-    assert cgroup_limits.memory_limit(host) == Limit(inf)
-    assert cgroup_limits.cpu_weight(host) == ("shares", 2048)
-    assert cgroup_limits.process_limit(host) is None
+    assert cgroups.cpu_quota(host) == Limit(inf)
+    assert cgroups.memory_limit(host) == Limit(inf)
+    assert cgroups.cpu_weight(host) == ("shares", 2048)
+    assert cgroups.process_limit(host) is None
 
 
 def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_machine_recorded_without_its_mounts_is_read_at_the_customary_places(
         },
     )
     assert cgroups.version(host) == "v1"
-    quota = cgroup_limits.cpu_quota(host)
+    quota = cgroups.cpu_quota(host)
     assert quota is not None and quota.value == 4.0
 
 
@@ -239,7 +239,7 @@ def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(tmp_path: Path) -> No
             "sys/fs/cgroup/memory/outer/inner/memory.limit_in_bytes": f"{5 * GIB}\n",
         },
     )
-    limit = cgroup_limits.memory_limit(host)
+    limit = cgroups.memory_limit(host)
     assert limit is not None and limit.value == 5 * GIB
 
 
@@ -255,7 +255,7 @@ def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{largest}\n",
         },
     )
-    assert cgroup_limits.memory_limit(host) == Limit(inf)
+    assert cgroups.memory_limit(host) == Limit(inf)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_throttling_is_told_in_seconds_or_not_at_all(
             "sys/fs/cgroup/cpu.stat": stat,
         },
     )
-    assert cgroup_limits.throttling(host) == expected
+    assert cgroups.throttling(host) == expected
 
 
 GARBAGE = ["", "\0\udcff", "9" * 5000, "-7", "0", "1e9", "max max max", "0/0", "\n\n", "1 2 3"]
@@ -300,11 +300,11 @@ def test_garbage_in_every_file_tells_nothing(tmp_path: Path, text: str) -> None:
         {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT}
         | {f"sys/fs/cgroup/{name}": text for name in names},
     )
-    assert cgroup_limits.cpu_quota(host) is None
-    assert cgroup_limits.memory_limit(host) is None
-    assert cgroup_limits.process_limit(host) is None
-    assert cgroup_limits.throttling(host) is None
-    assert all(cpu < 65536 for cpu in cgroup_limits.allowed_cpus(host))
+    assert cgroups.cpu_quota(host) is None
+    assert cgroups.memory_limit(host) is None
+    assert cgroups.process_limit(host) is None
+    assert cgroups.throttling(host) is None
+    assert all(cpu < 65536 for cpu in cgroups.allowed_cpus(host))
 
 
 @pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:12]))
@@ -313,7 +313,7 @@ def test_garbage_in_the_files_that_name_the_groups_is_passed_over(
 ) -> None:
     host = machine(tmp_path, {"proc/self/cgroup": text, "proc/self/mountinfo": text})
     assert cgroups.version(host) == "none"
-    assert cgroup_limits.cpu_quota(host) is None
+    assert cgroups.cpu_quota(host) is None
 
 
 def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
@@ -321,8 +321,8 @@ def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
     host = Host(str(tmp_path))
     assert cgroups.groups(host) == ()
     assert cgroups.version(host) == "none"
-    assert cgroup_limits.memory_limit(host) is None
-    assert cgroup_limits.allowed_cpus(host) == ()
+    assert cgroups.memory_limit(host) is None
+    assert cgroups.allowed_cpus(host) == ()
 
 
 def test_a_mount_point_with_a_space_in_it_is_read(tmp_path: Path) -> None:

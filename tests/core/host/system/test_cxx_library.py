@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.host.host import Host
 from mlbackends.host.recording.elf_sketch import Sketch, sketched
-from mlbackends.libraries.cxx_library import cxx_library
+from mlbackends.libraries.c_runtime import cxx_library
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.cuda.versions import (
+from mlbackends.libraries.cuda.driver import (
     cuda_of_driver,
     decode,
     driver_for,

@@ -5,16 +5,34 @@ them. An environment of 200 distributions has 55,000 lines of RECORD, so lines a
 bytes, and only those of distributions that have a top-level name in common with another.
 
 Source: PyPA, "Recording installed projects", RECORD; numbers measured on an environment for vLLM.
+
+Files that a distribution's RECORD names and that are not there.
+
+Two packages that own the same files leave this behind: when one of them is uninstalled, the files of
+the other go with it, and no package manager says so. Only libraries are looked for: a module's text
+that is missing tells its own story when it is imported, and a file system answers for hundreds of
+libraries in a few milliseconds, not for tens of thousands of texts.
+
+Source: PyPA, "Recording installed projects", RECORD.
+
+What the tags of an installed wheel ask of the C library.
+
+pip compares them when it installs, and nobody afterwards: an environment that was copied into an
+older container is not looked at again.
+
+Source: PEP 600 (manylinux_X_Y), PEP 513, 571, 599 for the older names; PEP 427 for the file WHEEL.
 """
 
+import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, record_bytes
-from mlbackends.model.patterns import bytes_pattern
+from mlbackends.model.patterns import bytes_pattern, pattern
 
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Takes all the lines in a row that begin alike as one: half the time of looking at each line.
@@ -129,3 +147,61 @@ def _told_by_size(
 def _size(rest: bytes) -> int | None:
     text = rest.strip().rpartition(b",")[2]
     return int(text) if text.isdigit() and len(text) < 19 else None
+
+
+_LIBRARY = bytes_pattern(
+    rb'^"?([^",\n]+\.(?:so(?:\.[0-9][0-9.]*)?|pyd|dylib|dll))"?,', re.MULTILINE
+)
+
+
+def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, Any]]:
+    """Return name, version, files (how many) and example for each that lacks libraries of its own.
+
+    A distribution without a RECORD owns nothing.
+    """
+    found: list[dict[str, Any]] = []
+    for dist in dists:
+        paths = [
+            os.path.normpath(f"{dist.folder}/{name.decode(errors='replace')}")
+            for name in _LIBRARY.findall(record_bytes(host, dist))
+        ]
+        gone = [path for path in paths if not host.exists(path)]
+        if gone:
+            found.append(
+                {
+                    "name": dist.name,
+                    "version": dist.version,
+                    "files": len(gone),
+                    "example": gone[0],
+                }
+            )
+    return found
+
+
+LEAST_TOLD = "2.17"
+"""Every glibc that is still in use is as new as manylinux2014 asks for."""
+
+_TAG = pattern(r"manylinux(?:_(\d{1,3})_(\d{1,3})|1|2010|2014)_\w+")
+_OLDEST = (2, 17)
+_WHEEL_LIMIT = 1 << 16
+
+
+def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
+    """Return the glibc that wheels ask for, "2.28", by the name of their distribution.
+
+    Of several tags the one that asks least counts. Those are left out that any machine serves.
+    """
+    found = {}
+    for dist in dists:
+        if not dist.info.endswith(".dist-info"):
+            continue
+        text = host.read(f"{dist.info}/WHEEL", _WHEEL_LIMIT)
+        tags = [line[4:].strip() for line in text.splitlines() if line.startswith("Tag:")]
+        platforms = [part for tag in tags for part in tag.rpartition("-")[2].split(".")]
+        asked = [match for part in platforms if (match := _TAG.fullmatch(part))]
+        # A tag that asks for no glibc (linux_x86_64, any) says nothing of it.
+        if asked and len(asked) == len(platforms):
+            least = min((int(one[1]), int(one[2])) if one[1] else _OLDEST for one in asked)
+            if least > _OLDEST:
+                found[dist.name] = f"{least[0]}.{least[1]}"
+    return found

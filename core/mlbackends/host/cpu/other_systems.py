@@ -8,7 +8,7 @@ import re
 from mlbackends.host.cpu.features import canonical
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import hertz, size_in_bytes, whole_number
-from mlbackends.host.system.system_controls import control_number
+from mlbackends.host.system.kernel import control_number
 from mlbackends.model.records import FactValue
 
 Facts = dict[str, FactValue]
