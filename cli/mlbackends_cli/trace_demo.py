@@ -21,7 +21,7 @@ _TOP = 10
 def demo(tracer: str, output: str, color: str) -> int:
     """Trace, and print what came; return the exit code."""
     from mlbackends.tracing import capture
-    from mlbackends.tracing.demo import demonstrations
+    from mlbackends.tracing.demo.demonstrations import demonstrations
 
     style = page(color, to_file=False)
     tracers = ("mkl", "onednn") if tracer == "all" else (tracer,)
@@ -67,7 +67,7 @@ def _folder(stack: ExitStack) -> str:
 def _first_lines(path: str, tracers: tuple[str, ...], width: int) -> list[str]:
     """Return the first calls of these tracers, as wide as the page."""
     from mlbackends.model.trace import Call
-    from mlbackends.tracing.reading import read
+    from mlbackends.tracing.reader import read
 
     lines = [str(each) for each in read(path) if isinstance(each, Call) and each.tracer in tracers][
         :_LINES

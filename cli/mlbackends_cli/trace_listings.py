@@ -19,7 +19,7 @@ from mlbackends.model.trace_views import (
     SummaryRow,
     Timeline,
 )
-from mlbackends.tracing.observing import percent, times, took
+from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli.listing import Group, Listing
 from mlbackends_cli.plain import one_line, shortened
 from mlbackends_cli.plots.scale import amount

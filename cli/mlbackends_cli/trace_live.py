@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from mlbackends.tracing.observing import took
+from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page, is_terminal
 
 _ROWS = 12

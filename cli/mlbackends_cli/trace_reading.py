@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.trace import AnyRecord, Malformed, Text
-from mlbackends.tracing import fields, reading, viewing
+from mlbackends.tracing import fields, reader, viewing
 from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.labels import Together, labels
 from mlbackends.tracing.sources import Source
@@ -14,7 +14,7 @@ from mlbackends_cli.trace_progress import ReadingProgress
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
     from mlbackends.tracing.aggregate import Aggregate
-    from mlbackends.tracing.repeats import Walk
+    from mlbackends.tracing.walk import Walk
 
 _PER_PLACE = frozenset({"process", "thread", "source"})
 """Fields that differ from call to call, and not among those that are added up together."""
@@ -49,7 +49,7 @@ class Logs:
     def records_with_names(self) -> Iterator[tuple[str, AnyRecord]]:
         """Yield the records, each with the name of its file."""
         for (name, chunks), label in zip(self._chunks(), labels(self.names), strict=True):
-            for record in reading.records(chunks, log=label):
+            for record in reader.records(chunks, log=label):
                 if not isinstance(record, Text):
                     self.lines += 1
                     self.unreadable += isinstance(record, Malformed)

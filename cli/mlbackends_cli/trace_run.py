@@ -104,7 +104,7 @@ def _holds(view: "AnyView") -> bool:
 def this_machine() -> "Any":
     """Return what is known of this machine beside a trace that was made on it."""
     from mlbackends.cpu import get_cpu_capability
-    from mlbackends.tracing.observing import Machine
+    from mlbackends.tracing.finder import Machine
 
     return Machine(capability=get_cpu_capability())
 

@@ -254,27 +254,27 @@ def follow(files: Sequence[str], asked: Asked) -> int:
 
 def _follow_records(file: str, asked: Asked, where: "Where") -> int:
     from mlbackends.model.trace import Text, as_row
-    from mlbackends.tracing import reading
+    from mlbackends.tracing import reader
     from mlbackends.tracing.sources import Source
     from mlbackends_cli.trace_rows import as_json
 
     wants_text = "kind" in where.fields
     source = Source(file, follow=True)
-    for record in filters.after_first(reading.records(source.chunks()), asked.skip_first):
+    for record in filters.after_first(reader.records(source.chunks()), asked.skip_first):
         if (wants_text or not isinstance(record, Text)) and where(record):
             write(as_json(as_row(record)) if asked.form == "jsonl" else _lines([str(record)]))
     return _followed(source)
 
 
 def _follow_views(file: str, asked: Asked, where: "Where") -> int:
-    from mlbackends.tracing import reading, viewing
+    from mlbackends.tracing import reader, viewing
     from mlbackends.tracing.sources import Source
 
     collectors = {name: viewing.begin(name, **options) for name, options in wanted(asked).items()}
     screen = _Screen(asked, lambda: {name: each.result() for name, each in collectors.items()})
     source = Source(file, follow=True, is_over=screen.look)
     try:
-        for record in filters.after_first(reading.records(source.chunks()), asked.skip_first):
+        for record in filters.after_first(reader.records(source.chunks()), asked.skip_first):
             if where(record):
                 for each in collectors.values():
                     each.add(record)

@@ -38,7 +38,7 @@ from mlbackends.switches.precision import get_float32_matmul_precision as get_fl
 from mlbackends.switches.precision import set_float32_matmul_precision as set_float32_matmul_precision
 from mlbackends.switches.store import freeze_lifted as freeze_lifted
 from mlbackends.switches.store import load_file as load_file
-from mlbackends.tracing.session import trace as trace
+from mlbackends.tracing.session.session import trace as trace
 from mlbackends_kernels.attention_cpu.threads import get_num_threads as get_num_threads
 from mlbackends_kernels.attention_cpu.threads import set_num_threads as set_num_threads
 from mlbackends_kernels.operations._call import einsum as einsum

@@ -42,7 +42,7 @@ for group in Aggregate().add(Source(sys.argv[1]).chunks()).groups:
 
 STREAMED = """
 import sys
-from mlbackends.tracing.reading import read
+from mlbackends.tracing.reader import read
 totals = {}
 for record in read(sys.argv[1]):
     if record.duration_ns is not None:

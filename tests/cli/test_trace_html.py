@@ -14,7 +14,8 @@ import pytest
 from msgspec import structs
 
 from mlbackends.model.registry import load
-from mlbackends.tracing import reading
+from mlbackends.tracing.reader import read
+from mlbackends.tracing.reader import records as records_of
 from mlbackends_cli.web.trace_page import Contents, page
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
@@ -105,7 +106,7 @@ def titles(picture: ET.Element, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("log", LOGS)
 def test_every_log_makes_a_whole_page(log: str) -> None:
-    text = rendered(reading.read(str(TRACES / log)), log, tool="backends 1", created="today")
+    text = rendered(read(str(TRACES / log)), log, tool="backends 1", created="today")
     reader = Reader(text)
     assert reader.open == []
     ids = [value for name, value in reader.attributes if name == "id"]
@@ -148,7 +149,7 @@ def test_text_of_a_trace_stays_text() -> None:
             raw=HOSTILE,
         )
     ]
-    records += list(reading.records([b"onednn_verbose,v1,prim\xff<script>\n"]))
+    records += list(records_of([b"onednn_verbose,v1,prim\xff<script>\n"]))
     text = rendered(records, HOSTILE)
     reader = Reader(text)
     assert reader.open == []
@@ -243,7 +244,7 @@ def test_an_operation_has_one_colour_on_all_plots() -> None:
 
 
 def test_findings_refusals_and_what_is_in_no_total_have_their_places() -> None:
-    text = rendered(reading.read(str(TRACES / "torch-2.13-onednn-all-timestamp.log")))
+    text = rendered(read(str(TRACES / "torch-2.13-onednn-all-timestamp.log")))
     reader = Reader(text)
     assert "[reorder-share]" in reader.text
     assert "unsupported format tag" in reader.text

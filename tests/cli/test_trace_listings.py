@@ -9,7 +9,7 @@ import pytest
 
 from mlbackends.model import registry
 from mlbackends.model.trace_views import Findings, Summary
-from mlbackends.tracing import reading
+from mlbackends.tracing import reader
 from mlbackends.tracing.viewing import REGISTRY, difference, view
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.trace_listings import listing
@@ -20,7 +20,7 @@ LOGS = sorted(path.name for path in TRACES.glob("*.log"))
 
 
 def table(log: str, name: str, width: int = 160, **options: Any) -> str:
-    found = view(name, reading.read(str(TRACES / log)), **options)
+    found = view(name, reader.read(str(TRACES / log)), **options)
     return str(
         registry.load("mlbackends_cli.render", "table").listing(listing(found), Page(width=width))
     )
@@ -37,7 +37,7 @@ def test_every_view_of_every_log_is_a_table(log: str, name: str, width: int) -> 
 
 @pytest.mark.parametrize("name", registry.names(REGISTRY))
 def test_every_view_is_markdown(name: str) -> None:
-    found = view(name, reading.read(str(TRACES / "torch-2.13-mkl.log")))
+    found = view(name, reader.read(str(TRACES / "torch-2.13-mkl.log")))
     text = registry.load("mlbackends_cli.render", "markdown").listing(listing(found), Page())
     assert isinstance(text, str)
 
@@ -68,7 +68,7 @@ def test_no_findings_are_told() -> None:
 
 
 def test_bad_findings_stand_out() -> None:
-    found = view("findings", reading.read(str(TRACES / "torch-2.13-onednn-level2.log")))
+    found = view("findings", reader.read(str(TRACES / "torch-2.13-onednn-level2.log")))
     shown = listing(found)
     assert len(shown.marked) == 3
     assert shown.groups[-1].title == "note: double-counting"
@@ -84,7 +84,7 @@ def test_a_command_to_copy_is_whole() -> None:
 
 def test_a_difference_shows_what_is_slower_first() -> None:
     before, after = (
-        reading.read(str(TRACES / f"torch-2.13-onednn-{name}.log"))
+        reader.read(str(TRACES / f"torch-2.13-onednn-{name}.log"))
         for name in ("level2", "all-timestamp")
     )
     shown = listing(difference(before, after))
@@ -95,12 +95,12 @@ def test_a_difference_shows_what_is_slower_first() -> None:
 
 def test_a_difference_tells_the_direction_behind_the_operation_even_on_a_narrow_page() -> None:
     log = str(TRACES / "torch-2.13-onednn-level2.log")
-    found = difference(reading.read(log), reading.read(log))
+    found = difference(reader.read(log), reader.read(log))
     shown = listing(found, everything=True)
     assert shown.columns[:4] == ("tracer", "call", "shape", "dtype")
     calls = [row[1] for group in shown.groups for row in group.rows]
     assert {"convolution bia fwd_t", "convolution bwd_d", "convolution bwd_w"} <= set(calls)
     rows = [row for group in narrowed(shown, Page(width=80)).groups for row in group.rows]
     assert "convolu… bwd_w" in {row[0].strip() for row in rows}
-    by_operation = difference(reading.read(log), reading.read(log), by=("operation",))
+    by_operation = difference(reader.read(log), reader.read(log), by=("operation",))
     assert listing(by_operation).columns[0] == "operation"

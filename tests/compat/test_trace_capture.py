@@ -12,7 +12,7 @@ import pytest
 
 from mlbackends.model import registry
 from mlbackends.tracing import capture
-from mlbackends.tracing.capture.preloading import shim_path
+from mlbackends.tracing.capture.preload import shim_path
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

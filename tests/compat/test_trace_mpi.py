@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.model.trace import Malformed, Text
-from mlbackends.tracing import reading
-from mlbackends.tracing.capture.preloading import shim_path
+from mlbackends.tracing import reader
+from mlbackends.tracing.capture.preload import shim_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def tracing(*options: str) -> tuple[str, ...]:
 def ran(path: Path) -> dict[int | None, int]:
     """Return how many products each process ran, and hold that the trace is whole."""
     counts: dict[int | None, int] = {}
-    for record in reading.read(str(path)):
+    for record in reader.read(str(path)):
         assert not isinstance(record, Malformed | Text)
         if record.executed and record.operation == "matmul":
             counts[record.process] = counts.get(record.process, 0) + 1
@@ -116,7 +116,7 @@ def test_the_prefixes_that_mpirun_prints_are_read(tmp_path: Path) -> None:
     command = (mpirun()[0], option, *mpirun()[1:], "env", "ONEDNN_VERBOSE=1", *WORKER)
     log = tmp_path / "saved.log"
     log.write_text(run(tmp_path, *command))
-    found = [record for record in reading.read(str(log)) if record.executed]
+    found = [record for record in reader.read(str(log)) if record.executed]
     sources = [record.source for record in found if record.operation == "matmul"]
     assert len(sources) == 2 * CALLS
     assert {sources.count(each) for each in sources} == {CALLS}

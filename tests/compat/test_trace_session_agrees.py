@@ -12,9 +12,9 @@ import pytest
 
 import mlbackends
 from mlbackends.model.trace import Header, Malformed, MklCall, Primitive, Text
-from mlbackends.tracing import capture, reading
-from mlbackends.tracing.capture.preloading import shim_path
-from mlbackends.tracing.demo import demonstrations
+from mlbackends.tracing import capture, reader
+from mlbackends.tracing.capture.preload import shim_path
+from mlbackends.tracing.demo.demonstrations import demonstrations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def test_lines_are_those_that_torchs_own_scope_prints(
         multiply()
     (printed,) = [
         each for line in capfd.readouterr().out.splitlines(True)
-        for each in reading.line_records(line.encode())
+        for each in reader.line_records(line.encode())
         if isinstance(each, MklCall)
     ]  # fmt: skip
     with mlbackends.trace("mkl") as session:
@@ -106,7 +106,7 @@ def test_every_line_round_trips() -> None:
         torch.fft.fft(torch.randn(128))
     for record in session.records:
         assert not isinstance(record, Malformed | Text)
-        again = list(reading.line_records(f"{record}\n".encode()))
+        again = list(reader.line_records(f"{record}\n".encode()))
         assert [str(each) for each in again] == [str(record)]
 
 
@@ -123,7 +123,7 @@ def test_a_captured_torch_has_every_line_and_its_own_output(tmp_path: Path) -> N
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "begins\nends\n"), done.stderr
-    records = list(reading.read(str(trace)))
+    records = list(reader.read(str(trace)))
     assert not [each for each in records if isinstance(each, Malformed | Text)]
     assert sum(each.operation == "convolution" and each.executed for each in records) == 3
     assert [each for each in records if isinstance(each, MklCall)]
@@ -146,6 +146,6 @@ def test_each_demonstration_leaves_a_trace_that_can_be_read(tracer: str, tmp_pat
     environment = {**os.environ, **each.variables}
     captured = capture.run(each.command, each.tracers, trace, environment=environment)
     assert captured.exit_code == 0
-    records = [one for one in reading.read(trace) if one.counted]
+    records = [one for one in reader.read(trace) if one.counted]
     assert {one.tracer for one in records} == {tracer}
     assert len({one.operation for one in records}) >= 2

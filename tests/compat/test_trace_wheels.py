@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.model.trace import Header, Malformed, Record, Text
-from mlbackends.tracing import reading
+from mlbackends.tracing import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def copies(stem: str) -> list[Path]:
 
 def run(calls: str, library: Path) -> bytes:
     """Return what a few calls of a library print, under the tracing of its own variables."""
-    program = f"from mlbackends.tracing.demonstration import {calls} as calls\ncalls.main({str(library)!r})"
+    program = f"from mlbackends.tracing.demo import {calls} as calls\ncalls.main({str(library)!r})"
     environment = {**os.environ, **VERBOSE, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, check=False
@@ -44,7 +44,7 @@ def run(calls: str, library: Path) -> bytes:
 
 def records(printed: bytes) -> Sequence[Record]:
     """Read what was printed, and hold that nothing of it is lost or misread."""
-    found: list[Record] = list(reading.records([printed]))
+    found: list[Record] = list(reader.records([printed]))
     assert not [each for each in found if isinstance(each, Malformed | Text)]
     assert "\n".join(map(str, found)).encode() == printed.rstrip(b"\n")
     return found

@@ -1,7 +1,7 @@
 """The operations that took longest, a bar each."""
 
 from mlbackends.model.trace_views import Summary, SummaryRow
-from mlbackends.tracing.observing import percent, times, took
+from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli.picture.svg import Drawing, width_of
 from mlbackends_cli.plots.colours import Colours
 from mlbackends_cli.plots.scale import amount

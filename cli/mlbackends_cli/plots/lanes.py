@@ -1,7 +1,7 @@
 """When which operation ran: a lane for each thread, filled as high as it was busy."""
 
 from mlbackends.model.trace_views import Lane, Span, Timeline
-from mlbackends.tracing.observing import percent, took
+from mlbackends.tracing.finder import percent, took
 from mlbackends_cli.picture.svg import Drawing
 from mlbackends_cli.plots.colours import OTHER, Colours
 from mlbackends_cli.plots.scale import TICKS_APART, notes, steps

@@ -3,7 +3,7 @@
 import math
 
 from mlbackends.model.trace_views import Roofline, RooflinePoint
-from mlbackends.tracing.observing import times, took
+from mlbackends.tracing.finder import times, took
 from mlbackends_cli.picture.svg import Drawing
 from mlbackends_cli.plots.colours import Colours
 from mlbackends_cli.plots.scale import MARGIN, Logarithmic, amount, grid, notes

@@ -19,7 +19,7 @@ from mlbackends.model.trace_views import (
     SummaryRow,
     Timeline,
 )
-from mlbackends.tracing.observing import Machine, percent, times, took
+from mlbackends.tracing.finder import Machine, percent, times, took
 from mlbackends.tracing.viewing import begin
 from mlbackends_cli.plots.bars import bars
 from mlbackends_cli.plots.colours import Colours

@@ -16,7 +16,7 @@ from mlbackends.tracing.colours import plain
 from mlbackends.tracing.durations import is_time
 from mlbackends.tracing.markers import LENGTH as MARK_LENGTH
 from mlbackends.tracing.prefixes import prefix
-from mlbackends.tracing.reading import LONGEST_LINE, line_records, lines
+from mlbackends.tracing.reader import LONGEST_LINE, line_records, lines
 from mlbackends.tracing.statistics import Statistics, statistics
 
 _KEYS_LIMIT = 200_000

@@ -1,6 +1,6 @@
 """What is the time of a call: a number of nanoseconds that is not negative and not beyond all sense."""
 
-from mlbackends.tracing.locale_numbers import number
+from mlbackends.tracing.numbers import number
 
 LONGEST = 1e27
 """Nanoseconds, twice the age of the universe: a longer time is damage, and would swallow all sums."""

@@ -71,7 +71,7 @@ def read(name: str) -> Reader:
     """Return what reads a field of a record; texts that are not told are "", all else is None."""
     name = known(name)
     if name == "asked":
-        from mlbackends.tracing.asked import asked
+        from mlbackends.tracing.parameters import asked
 
         return asked
     table, dot, entry = name.partition(".")

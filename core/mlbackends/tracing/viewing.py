@@ -16,7 +16,7 @@ from mlbackends.model.trace_views import AnyView, Difference
 if TYPE_CHECKING:
     from mlbackends.tracing.aggregate import Aggregate
     from mlbackends.tracing.labels import Together
-    from mlbackends.tracing.repeats import Walk
+    from mlbackends.tracing.walk import Walk
 
 REGISTRY = "mlbackends.tracing.views"
 
@@ -100,7 +100,7 @@ def from_walk(
 
     logs: walks through them. keep: which records, such as a `filters.Where` that is `constant`.
     """
-    from mlbackends.tracing.repeats import Walk
+    from mlbackends.tracing.walk import Walk
 
     collectors = {name: begin(name, **options) for name, options in wanted.items()}
     logs(Walk([_Walker(each) for each in collectors.values()], keep))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Dispatch
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.reading import LONGEST_LINE, records
+from mlbackends.tracing.reader import LONGEST_LINE, records
 
 TRACES = sorted((Path(__file__).resolve().parents[2] / "traces").glob("*.log"))
 LINES = [line for path in TRACES for line in path.read_bytes().splitlines() if line]

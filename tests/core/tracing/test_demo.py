@@ -12,9 +12,9 @@ import pytest
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
-from mlbackends.tracing.demo import demonstrations
-from mlbackends.tracing.demonstration import mkl_calls, onednn_calls
-from mlbackends.tracing.demonstration.torch_program import PROGRAM
+from mlbackends.tracing.demo import mkl_calls, onednn_calls
+from mlbackends.tracing.demo.demonstrations import demonstrations
+from mlbackends.tracing.demo.torch_program import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def test_the_program_for_torch_is_python() -> None:
 
 
 def runs(calls: str, library: Path) -> list[str]:
-    program = f"from mlbackends.tracing.demonstration import {calls} as c; c.main({str(library)!r})"
+    program = f"from mlbackends.tracing.demo import {calls} as c; c.main({str(library)!r})"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

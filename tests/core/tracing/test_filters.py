@@ -14,7 +14,7 @@ from mlbackends.model.registry import load
 from mlbackends.model.trace import Record, Text
 from mlbackends.tracing import fields
 from mlbackends.tracing.filters import after_first, filtered, grouping, where
-from mlbackends.tracing.reading import records
+from mlbackends.tracing.reader import records
 
 MATMUL = (
     "onednn_verbose,v1,primitive,exec,cpu,matmul,brg_matmul:avx512_core_bf16,undef,"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Malformed, MklCall, Primitive, Text
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.reading import joined, records
+from mlbackends.tracing.reader import joined, records
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 CALLS = [

@@ -12,7 +12,7 @@ from mlbackends.model.trace_views import Summary
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.filters import where
 from mlbackends.tracing.labels import Together, joined, labels
-from mlbackends.tracing.reading import records
+from mlbackends.tracing.reader import records
 from mlbackends.tracing.viewing import from_aggregate, views
 
 LOG = Path(__file__).resolve().parents[2] / "traces" / "torch-2.13-onednn-level2.log"

@@ -16,9 +16,8 @@ import pytest
 import mlbackends
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import MklCall, Primitive
-from mlbackends.tracing.capture.preloading import shim_path
-from mlbackends.tracing.in_process import stamping
-from mlbackends.tracing.session import NotCaptured
+from mlbackends.tracing.capture.preload import shim_path
+from mlbackends.tracing.session.session import NotCaptured, stamping
 from mlbackends.tracing.verbose.scope import VerboseUnreachable
 
 if TYPE_CHECKING:

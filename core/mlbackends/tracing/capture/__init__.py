@@ -8,8 +8,8 @@ A line of the file is the library's, behind a stamp where the capture knows who 
 """
 
 from mlbackends.tracing.capture.captured import Captured
+from mlbackends.tracing.capture.command import run
 from mlbackends.tracing.capture.programs import NotStarted
-from mlbackends.tracing.capture.running import run
-from mlbackends.tracing.capture.separating import SEPARATIONS
+from mlbackends.tracing.capture.separation import SEPARATIONS
 
 __all__ = ["SEPARATIONS", "Captured", "NotStarted", "run"]

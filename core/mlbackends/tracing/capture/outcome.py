@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mlbackends.launch.notices import Notice, warning
 from mlbackends.tracing.capture.captured import Captured
 from mlbackends.tracing.capture.counts import Counted
-from mlbackends.tracing.capture.separating import Separation
+from mlbackends.tracing.capture.separation import Separation
 from mlbackends.tracing.capture.trace_file import TraceFile, counted
 
 _NAMES = {"mkl": "MKL", "onednn": "oneDNN"}

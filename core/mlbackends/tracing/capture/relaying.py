@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from mlbackends.tracing.capture.demultiplexing import Demultiplexer, Separated
+from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 
 _PIECE_BYTES = 1 << 16
 _BRIEF_SECONDS = 0.05

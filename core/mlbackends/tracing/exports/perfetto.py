@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from mlbackends.model.trace import Call, Record
-from mlbackends.tracing.placing import Placed, Placing, lane_name
+from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
 ENDINGS = (".json", ".perfetto-trace.json", ".trace")
 _HELD_BACK = 4096

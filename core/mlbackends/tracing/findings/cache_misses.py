@@ -4,15 +4,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Header, Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import (
-    Evidence,
-    Machine,
-    Whole,
-    by_share,
-    percent,
-    times,
-    took,
-)
+from mlbackends.tracing.finder import Evidence, Machine, Whole, by_share, percent, times, took
 
 
 class Finder:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
+from mlbackends.tracing.finder import Evidence, Machine, Whole, times, took
 from mlbackends.tracing.groups import Groups
-from mlbackends.tracing.observing import Evidence, Machine, Whole, times, took
 
 
 class Finder:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Evidence, Machine, Whole, percent, times
+from mlbackends.tracing.finder import Evidence, Machine, Whole, percent, times
 
 _SMALLER = {"bf16", "f16"}
 _PRODUCTS = {"matmul", "convolution", "deconvolution", "inner_product", "rnn", "gemm_api", "brgemm"}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Evidence, Machine, Whole, percent, times, took
+from mlbackends.tracing.finder import Evidence, Machine, Whole, percent, times, took
 
 _TIMES_SLOWER = 5
 _LEAST_NS = 1_000_000

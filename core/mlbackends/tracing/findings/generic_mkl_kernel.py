@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Header, MklCall, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Machine, Whole
+from mlbackends.tracing.finder import Machine, Whole
 
 _SETS = ("Advanced Vector Extensions", "AVX", "SSE", "Streaming SIMD")
 

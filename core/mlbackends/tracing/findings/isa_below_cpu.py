@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Info, Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Evidence, Machine, Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Evidence, Machine, Whole, by_share, percent, times, took
 
 _LADDER = ("", "SSE4.1", "AVX", "AVX2", "AVX-512")
 """Rungs that every element type can use; AMX, above, is for small types alone."""

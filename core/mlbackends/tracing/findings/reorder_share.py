@@ -5,16 +5,8 @@ from functools import partial
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
+from mlbackends.tracing.finder import Evidence, Machine, Whole, by_share, percent, times, took
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
-from mlbackends.tracing.observing import (
-    Evidence,
-    Machine,
-    Whole,
-    by_share,
-    percent,
-    times,
-    took,
-)
 
 _LEAST_SHARE = 0.02
 _MOST_WAITING = 16

@@ -2,7 +2,7 @@
 
 from mlbackends.model.trace import Header, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Machine, Whole
+from mlbackends.tracing.finder import Machine, Whole
 
 _LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
+from mlbackends.tracing.finder import Machine, Whole, percent, times, took
 from mlbackends.tracing.groups import Groups
-from mlbackends.tracing.observing import Machine, Whole, percent, times, took
 
 _TINY_NS = 20_000
 _LEAST_CALLS = 100

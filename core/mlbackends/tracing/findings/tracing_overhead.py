@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Machine, Whole, percent, times, took
+from mlbackends.tracing.finder import Machine, Whole, percent, times, took
 
 _SHORT_NS = 50_000
 _LEAST_CALLS = 100

@@ -2,7 +2,7 @@
 
 from mlbackends.model.trace import Malformed, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.observing import Evidence, Machine, Whole, times
+from mlbackends.tracing.finder import Evidence, Machine, Whole, times
 
 
 class Finder:

@@ -6,8 +6,8 @@ from typing import Any
 from mlbackends.model import registry
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Findings
-from mlbackends.tracing.observing import KINDS, SEVERITIES, Machine, Watch, Whole
-from mlbackends.tracing.repeats import Follower
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Machine, Watch, Whole
+from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
 

@@ -7,7 +7,7 @@ from mlbackends.model.signature import PrimitiveSignature, RoutineSignature
 from mlbackends.model.trace import GraphPartition, MklCall, Primitive, Record, Ukernel
 from mlbackends.model.trace_views import Repro, Reproduction
 from mlbackends.tracing.groups import Group, Groups
-from mlbackends.tracing.repeating import benchdnn, mkl_program
+from mlbackends.tracing.repro import benchdnn, mkl_program
 
 _BY = ("tracer", "operation", "shape", "dtype", "implementation", "memory_descriptors")
 

@@ -5,7 +5,7 @@ import math
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
-from mlbackends.tracing.placing import Placing, lane_name
+from mlbackends.tracing.lanes import Placing, lane_name
 
 _FIRST_WIDTH_NS = 1024
 

@@ -17,7 +17,7 @@ import pytest
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
-from mlbackends.tracing import reading
+from mlbackends.tracing import reader
 from mlbackends.tracing.columns import COLUMNS, Rows
 from mlbackends.tracing.exporting import export, format_of, formats
 
@@ -30,7 +30,7 @@ MATMUL = (
 
 
 def records(log: str) -> list[Any]:
-    return list(reading.read(str(TRACES / log)))
+    return list(reader.read(str(TRACES / log)))
 
 
 def parsed(line: str) -> Any:
@@ -154,7 +154,7 @@ def test_a_partition_encloses_its_primitives(tmp_path: Path) -> None:
 def test_ranks_and_processes_have_numbers_of_their_own(tmp_path: Path) -> None:
     line = MATMUL.format("", "1").encode() + b"\n"
     text = [b"[rank0]: " + line, b"[rank1]: " + line, b"[pid 7 tid 9 end 5000000] " + line]
-    found = traced(list(reading.records(text)), tmp_path)
+    found = traced(list(reader.records(text)), tmp_path)
     names = {
         event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"
     }

@@ -10,7 +10,7 @@ from msgspec import structs
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.trace import Malformed
-from mlbackends.tracing.observing import SEVERITIES, Machine, percent, took
+from mlbackends.tracing.finder import SEVERITIES, Machine, percent, took
 from mlbackends.tracing.viewing import view
 
 if TYPE_CHECKING:

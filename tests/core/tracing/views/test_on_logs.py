@@ -10,7 +10,7 @@ import pytest
 
 from mlbackends.model import registry
 from mlbackends.model.trace_views import AnyView, Findings, Repro, Summary
-from mlbackends.tracing import reading
+from mlbackends.tracing import reader
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.sources import Source
 from mlbackends.tracing.viewing import REGISTRY, from_aggregate, views
@@ -56,7 +56,7 @@ LONGEST = {
 
 
 def seen(log: str, **options: dict[str, Any]) -> dict[str, AnyView]:
-    return views(reading.read(str(TRACES / log)), WANTED | options)
+    return views(reader.read(str(TRACES / log)), WANTED | options)
 
 
 @pytest.mark.parametrize("log", LOGS)
@@ -88,7 +88,7 @@ def test_the_longest_operation_of_a_log_is(log: str) -> None:
 def test_sums_are_those_of_the_aggregate(log: str) -> None:
     options: dict[str, dict[str, Any]] = {"summary": {"by": ("operation", "shape", "dtype")}}
     path = str(TRACES / log)
-    walked = cast("Summary", views(reading.read(path), options)["summary"])
+    walked = cast("Summary", views(reader.read(path), options)["summary"])
     added = cast(
         "Summary", from_aggregate(Aggregate().add(Source(path).chunks()), options)["summary"]
     )

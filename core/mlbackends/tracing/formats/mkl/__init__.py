@@ -7,12 +7,12 @@ Source:   oneMKL Developer Guide, "Using oneMKL Verbose Mode"; MKL 2019.0 to 202
 
 from mlbackends.model.signature import Derived, RoutineSignature, Signature
 from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.formats.mkl import glued, lines, shortening
+from mlbackends.tracing.formats.mkl import glued, grammar, keys
 from mlbackends.tracing.formats.mkl.fft import PRECISION, transform, unknown_values
 from mlbackends.tracing.formats.mkl.routines import argument_names, routine
 from mlbackends.tracing.formats.mkl.work import element_type, work
 
-MARKERS = tuple(text.encode() for text in (lines.MARKER, *lines.ERRORS, *lines.FATAL))
+MARKERS = tuple(text.encode() for text in (grammar.MARKER, *grammar.ERRORS, *grammar.FATAL))
 
 _SIZES = ("m", "n", "k", "nrhs", "rows", "cols", "kl", "ku", "kd", "batch_size")
 _WORDS = frozenset({"side", "uplo", "trans", "transa", "transb", "diag"})
@@ -33,11 +33,11 @@ def environment(
 
 def parse(line: str) -> AnyRecord | None:
     """Return the record of a whole line, from its marker on; None if it does not keep to the grammar."""
-    return lines.parse(line)
+    return grammar.parse(line)
 
 
 split = glued.split
-Shortener = shortening.Shortener
+Shortener = keys.Shortener
 
 
 def derive(signature: Signature) -> Derived:

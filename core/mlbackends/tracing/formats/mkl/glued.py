@@ -12,7 +12,7 @@ import re
 from itertools import islice
 
 from mlbackends.model.trace import AnyRecord, MklCall
-from mlbackends.tracing.formats.mkl import lines
+from mlbackends.tracing.formats.mkl import grammar
 
 _STATE = re.compile(
     r" CNR:\S++ Dyn:\d(?: FastMM:\d)?+"
@@ -26,7 +26,7 @@ _MOST_TRIED = 8
 def split(line: str) -> tuple[AnyRecord, str] | None:
     """Return the record of the call that a line begins with and the text behind it, None if untold."""
     for found in islice(_STATE.finditer(line), _MOST_TRIED):
-        record = lines.parse(line[: found.end()])
+        record = grammar.parse(line[: found.end()])
         if isinstance(record, MklCall):
             return record, line[found.end() :]
     return None

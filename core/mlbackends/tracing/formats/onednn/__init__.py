@@ -12,7 +12,7 @@ from mlbackends.model.signature import (
     Signature,
 )
 from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.formats.onednn import glued, lines, opening, shortening
+from mlbackends.tracing.formats.onednn import glued, grammar, keys, opening
 from mlbackends.tracing.formats.onednn.descriptors import descriptors
 from mlbackends.tracing.formats.onednn.names import dtype, isa, slow_path
 from mlbackends.tracing.formats.onednn.work import work
@@ -46,11 +46,11 @@ def environment(
 
 def parse(line: str) -> AnyRecord | None:
     """Return the record of a whole line, from its marker on; None if it does not keep to the grammar."""
-    return lines.parse(line)
+    return grammar.parse(line)
 
 
 split = glued.split
-Shortener = shortening.Shortener
+Shortener = keys.Shortener
 
 
 def derive(signature: Signature) -> Derived:

@@ -9,7 +9,7 @@ import re
 from itertools import islice
 
 from mlbackends.model.trace import AnyRecord, Call
-from mlbackends.tracing.formats.onednn import lines
+from mlbackends.tracing.formats.onednn import grammar
 
 _TIME = re.compile(r",\d++(?:[.,]\d++)?+(?:e[-+]\d++)?+(?=[^\d.,])(?![eE](?:[-+\d]|$))")
 _MOST_TRIED = 32
@@ -19,7 +19,7 @@ _MOST_TRIED = 32
 def split(line: str) -> tuple[AnyRecord, str] | None:
     """Return the record of the call that a line begins with and the text behind it, None if untold."""
     for found in islice(_TIME.finditer(line), _MOST_TRIED):
-        record = lines.parse(line[: found.end()])
+        record = grammar.parse(line[: found.end()])
         if isinstance(record, Call) and record.duration_ns is not None:
             return record, line[found.end() :]
     return None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.registry import load
 from mlbackends.model.trace import MklCall
-from mlbackends.tracing.formats.mkl.operands import elements, is_whole, least_leading
+from mlbackends.tracing.formats.mkl.matrices import elements, is_whole, least_leading
 from mlbackends.tracing.formats.mkl.routines import argument_names, routine, stems
 
 ADDRESS = "0x1f"

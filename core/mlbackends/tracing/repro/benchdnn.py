@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.sizes import named_sizes
-from mlbackends.tracing.repeating.attributes import options as attribute_options
-from mlbackends.tracing.repeating.drivers import DRIVERS
-from mlbackends.tracing.repeating.tensors import Tensors, has_extra
+from mlbackends.tracing.repro.attributes import options as attribute_options
+from mlbackends.tracing.repro.drivers import DRIVERS
+from mlbackends.tracing.repro.tensors import Tensors, has_extra
 
 
 class Command(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from mlbackends.launch.notices import Notice, information, warning
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing.capture.counts import Counted, Counts
-from mlbackends.tracing.capture.demultiplexing import Demultiplexer
-from mlbackends.tracing.capture.preloading import preload_value, shim_path, why_not
+from mlbackends.tracing.capture.demultiplexer import Demultiplexer
+from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
 from mlbackends.tracing.capture.relaying import Relay
 from mlbackends.tracing.capture.trace_file import TraceFile
 

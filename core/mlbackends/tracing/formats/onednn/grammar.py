@@ -30,7 +30,7 @@ from mlbackends.tracing.durations import nanoseconds
 from mlbackends.tracing.formats.onednn import known
 from mlbackends.tracing.formats.onednn.known import MILLISECONDS
 from mlbackends.tracing.formats.onednn.opening import Opening, opened
-from mlbackends.tracing.locale_numbers import rejoined
+from mlbackends.tracing.numbers import rejoined
 
 ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
 _PLACE = re.compile(r"[^,]*\.[A-Za-z]{1,4}:\d+ *")

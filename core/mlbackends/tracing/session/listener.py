@@ -11,12 +11,12 @@ import threading
 from typing import Protocol
 
 from mlbackends.model import registry
-from mlbackends.tracing.capture.demultiplexing import Demultiplexer, Separated
+from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.recognizing import Recognizer
-from mlbackends.tracing.in_process.mkl_file import OutputFiles
-from mlbackends.tracing.in_process.redirection import Redirected, write_all
-from mlbackends.tracing.in_process.sink import Sink
-from mlbackends.tracing.in_process.stamping import Stamps
+from mlbackends.tracing.session.mkl_file import OutputFiles
+from mlbackends.tracing.session.redirection import Redirected, write_all
+from mlbackends.tracing.session.sink import Sink
+from mlbackends.tracing.session.stamping import Stamps
 
 _POLL_SECONDS = 0.05
 _SWITCHES = ("MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")

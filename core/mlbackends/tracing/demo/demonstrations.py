@@ -24,7 +24,7 @@ _TO_INSTALL = {
 }
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}\n"
-    "from mlbackends.tracing.demonstration import {name}_calls as calls; calls.main({library!r})"
+    "from mlbackends.tracing.demo import {name}_calls as calls; calls.main({library!r})"
 )
 
 
@@ -92,7 +92,7 @@ def _calls(tracer: str, library: "Library") -> Demonstration:
 
 
 def _of_torch(tracers: tuple[str, ...]) -> Demonstration:
-    from mlbackends.tracing.demonstration.torch_program import PROGRAM
+    from mlbackends.tracing.demo.torch_program import PROGRAM
 
     what = f"the {' and '.join(_NAMES[name] for name in tracers)} inside torch"
     program = f"import sys; sys.path[:] = {sys.path!r}\n{PROGRAM}"

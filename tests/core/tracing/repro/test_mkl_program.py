@@ -10,12 +10,12 @@ import pytest
 
 from mlbackends.model.registry import load
 from mlbackends.model.trace import MklCall
-from mlbackends.tracing.repeating.mkl_program import program
+from mlbackends.tracing.repro.mkl_program import program
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mlbackends.tracing.repeating.mkl_program import Program
+    from mlbackends.tracing.repro.mkl_program import Program
 
 TAIL = " 1.50us CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2"
 SGEMM = "SGEMM(T,N,8,4,16,0x7ffd,0x5579,16,0x7f12,16,0x7ffe,0x5578,8)"

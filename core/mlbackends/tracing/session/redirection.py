@@ -5,7 +5,7 @@ import ctypes
 import os
 import sys
 
-from mlbackends.tracing.in_process.sink import above_standard
+from mlbackends.tracing.session.sink import above_standard
 
 
 class Redirected:

@@ -9,8 +9,8 @@ import os
 import re
 from collections.abc import Iterable
 
-from mlbackends.tracing.capture.preloading import shim_path
-from mlbackends.tracing.in_process.sink import Sink
+from mlbackends.tracing.capture.preload import shim_path
+from mlbackends.tracing.session.sink import Sink
 from mlbackends.tracing.verbose.loaded_files import loaded_files
 
 _END = b"\x01"

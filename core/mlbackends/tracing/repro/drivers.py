@@ -6,7 +6,7 @@ Source: oneDNN, tests/benchdnn/doc: the driver of each primitive.
 from collections.abc import Callable
 
 from mlbackends.model.signature import PrimitiveSignature
-from mlbackends.tracing.repeating.tensors import Tensors, own_tag, tag_of
+from mlbackends.tracing.repro.tensors import Tensors, own_tag, tag_of
 
 _DIRECTIONS = {
     "forward_training": "FWD_D",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mlbackends.model.signature import Derived, RoutineSignature
 from mlbackends.tracing.formats.mkl.fft import transform
-from mlbackends.tracing.formats.mkl.operands import elements, is_whole
+from mlbackends.tracing.formats.mkl.matrices import elements, is_whole
 from mlbackends.tracing.formats.mkl.routines import routine
 
 _TYPES = {"s": "float", "d": "double", "c": "float _Complex", "z": "double _Complex"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.capture.variables import combined, given_way
+from mlbackends.tracing.capture.environment import combined, given_way
 
 WANTED = {
     "ONEDNN_VERBOSE": "2",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from mlbackends.tracing.filters import where
-from mlbackends.tracing.reading import records
-from mlbackends.tracing.repeats import Walk
+from mlbackends.tracing.reader import records
 from mlbackends.tracing.viewing import begin, from_walk, takes_repeats, view
+from mlbackends.tracing.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

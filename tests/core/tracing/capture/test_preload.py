@@ -14,7 +14,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("the shim is Linux's", allow_module_level=True)
 
-from mlbackends.tracing.capture.preloading import preload_value, why_not
+from mlbackends.tracing.capture.preload import preload_value, why_not
 
 ENVIRONMENT = dict(os.environ)
 

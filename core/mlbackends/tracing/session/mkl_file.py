@@ -8,8 +8,8 @@ import ctypes
 import os
 from collections.abc import Callable
 
-from mlbackends.tracing.in_process.redirection import Redirected, write_all
-from mlbackends.tracing.in_process.sink import Sink
+from mlbackends.tracing.session.redirection import Redirected, write_all
+from mlbackends.tracing.session.sink import Sink
 from mlbackends.tracing.verbose.loaded_files import Held, loaded_files
 
 VARIABLE = "MKL_VERBOSE_OUTPUT_FILE"

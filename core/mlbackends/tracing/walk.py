@@ -19,7 +19,7 @@ from mlbackends.tracing.colours import plain
 from mlbackends.tracing.labels import joined
 from mlbackends.tracing.markers import LENGTH as MARK_LENGTH
 from mlbackends.tracing.prefixes import prefix
-from mlbackends.tracing.reading import line_records, lines
+from mlbackends.tracing.reader import line_records, lines
 
 Follower = Callable[[float], None]
 _MOST = 60_000

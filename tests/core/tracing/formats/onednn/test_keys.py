@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.formats.onednn import lines
-from mlbackends.tracing.formats.onednn.shortening import Shortener
+from mlbackends.tracing.formats.onednn import grammar
+from mlbackends.tracing.formats.onednn.keys import Shortener
 
 HEAD = "primitive,exec,cpu,matmul,jit,undef,src:f32::blocked:ab::f0,,"
 STAMPS = st.sampled_from(
@@ -32,13 +32,13 @@ def test_a_line_cut_short_says_what_its_record_does(
 ) -> None:
     line = f"onednn_verbose,v1,{stamp}{HEAD},{problem},{time}"
     cut = Shortener().timed((line + end).encode())
-    record = lines.parse(line)
+    record = grammar.parse(line)
     if cut is None or record is None or cut[0].decode() != record.key:
         return
     assert (cut[1], cut[2]) == (record.duration_ns, record.start_ns)
     front = Shortener().front(cut[0]).decode()
     if front:
-        other = lines.parse(f"{front},9x9:9x9,1".replace("v1,", f"v1,{stamp}", 1))
+        other = grammar.parse(f"{front},9x9:9x9,1".replace("v1,", f"v1,{stamp}", 1))
         assert other is not None
         assert other.key == f"{front},9x9:9x9"
 

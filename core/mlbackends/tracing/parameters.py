@@ -14,7 +14,7 @@ another version or machine.
 
 from mlbackends.model.signature import Derived, PrimitiveSignature, RoutineSignature
 from mlbackends.model.trace import Record
-from mlbackends.tracing.formats.mkl.operands import least_leading
+from mlbackends.tracing.formats.mkl.matrices import least_leading
 from mlbackends.tracing.formats.mkl.routines import routine
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 

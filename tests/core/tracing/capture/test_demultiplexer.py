@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.model.trace import Malformed, Text
-from mlbackends.tracing.capture.demultiplexing import Demultiplexer
-from mlbackends.tracing.reading import line_records
+from mlbackends.tracing.capture.demultiplexer import Demultiplexer
+from mlbackends.tracing.reader import line_records
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 MARKERS = (b"MKL_VERBOSE ", b"onednn_verbose,", b"dnnl_verbose,", b"mkldnn_verbose,")

@@ -7,7 +7,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.formats.mkl.shortening import Shortener
+from mlbackends.tracing.formats.mkl.keys import Shortener
 
 ADDRESS = st.one_of(
     st.integers(0x7F00_0000_0000, 0x7FFF_FFFF_FFFF), st.integers(1, 0xFFFF_FFFF)

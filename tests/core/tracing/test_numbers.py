@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.locale_numbers import number, rejoined
+from mlbackends.tracing.numbers import number, rejoined
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from mlbackends.model.trace import (
     Record,
     Text,
 )
-from mlbackends.tracing.reading import LONGEST_LINE, joined, line_records, read, records
+from mlbackends.tracing.reader import LONGEST_LINE, joined, line_records, read, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

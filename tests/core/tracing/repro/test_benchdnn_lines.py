@@ -15,7 +15,7 @@ import pytest
 
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Primitive
-from mlbackends.tracing.repeating.benchdnn import command
+from mlbackends.tracing.repro.benchdnn import command
 
 TEXT = Path(__file__).with_name("converter_lines.txt").read_text("utf-8").splitlines()
 PAIRS = list(zip(TEXT[::2], (line.strip() for line in TEXT[1::2]), strict=True))

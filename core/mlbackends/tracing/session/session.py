@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, MlBackendsError, UnknownName
 from mlbackends.tracing import exporting, viewing
-from mlbackends.tracing.in_process import listening, stamping
-from mlbackends.tracing.in_process.mkl_file import VARIABLE, OutputFiles
-from mlbackends.tracing.reading import line_records
+from mlbackends.tracing.reader import line_records
+from mlbackends.tracing.session import listener, stamping
+from mlbackends.tracing.session.mkl_file import VARIABLE, OutputFiles
 from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose
 from mlbackends.tracing.verbose.scope import Scope, VerboseUnreachable
 
@@ -75,9 +75,9 @@ class Session:
         _refuse_other_captures(names)
         with ExitStack() as scopes:
             self.tracers = frozenset(names)
-            listening.begin(self)
+            listener.begin(self)
             # Whatever is set from here on is set back before the last lines are taken.
-            scopes.callback(listening.end, self)
+            scopes.callback(listener.end, self)
             problems: list[VerboseUnreachable] = []
             for name in names:
                 try:
@@ -113,7 +113,7 @@ class Session:
     def records(self) -> "list[AnyRecord]":
         """What was collected so far, in the order in which it was printed."""
         if self._scopes is not None:
-            listening.hand_on()
+            listener.hand_on()
         new, self._lines = self._lines, []
         for line in new:
             number = len(self._records) + 1
@@ -134,7 +134,7 @@ class Session:
     def findings(self) -> "Findings":
         """Return what the trace gives away, the worst first; this machine's processor is known."""
         from mlbackends.cpu import get_cpu_capability
-        from mlbackends.tracing.observing import Machine
+        from mlbackends.tracing.finder import Machine
 
         machine = Machine(capability=get_cpu_capability())
         return self.view("findings", machine=machine)  # type: ignore[return-value]

@@ -8,10 +8,10 @@ import pytest
 
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Primitive
-from mlbackends.tracing.repeating.benchdnn import command
+from mlbackends.tracing.repro.benchdnn import command
 
 if TYPE_CHECKING:
-    from mlbackends.tracing.repeating.benchdnn import Command
+    from mlbackends.tracing.repro.benchdnn import Command
 
 F32 = "src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0"
 CASES = [

@@ -8,8 +8,8 @@ import pytest
 
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Record
-from mlbackends.tracing import fields, reading
-from mlbackends.tracing.asked import asked
+from mlbackends.tracing import fields, reader
+from mlbackends.tracing.parameters import asked
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 PRODUCT = "src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0"
@@ -79,7 +79,7 @@ def test_of_a_routine_it_is(call: str, words: str) -> None:
 @pytest.mark.parametrize("log", sorted(path.name for path in TRACES.glob("*.log")))
 def test_every_record_can_be_asked(log: str) -> None:
     read = fields.read_text("asked")
-    for record in reading.read(str(TRACES / log)):
+    for record in reader.read(str(TRACES / log)):
         words = read(record)
         assert "\n" not in words
         assert "0x*" not in words

@@ -11,13 +11,15 @@ from msgspec.structs import replace
 from mlbackends.launch.notices import Notice, warning
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
-from mlbackends.tracing.capture import processes, programs, variables
+from mlbackends.tracing.capture import environment as variables
+from mlbackends.tracing.capture import process as processes
+from mlbackends.tracing.capture import programs
 from mlbackends.tracing.capture.captured import Captured
 from mlbackends.tracing.capture.following import Follower
 from mlbackends.tracing.capture.outcome import outcome
 from mlbackends.tracing.capture.ranks import rank_of, with_rank
 from mlbackends.tracing.capture.refusals import TRACE, require_sound
-from mlbackends.tracing.capture.separating import SEPARATIONS, Separation, separation_for
+from mlbackends.tracing.capture.separation import SEPARATIONS, Separation, separation_for
 from mlbackends.tracing.capture.special_file import copied, is_special, opened
 from mlbackends.tracing.capture.trace_file import TraceFile
 
