@@ -1,0 +1,1 @@
+_sysconfigdata__x86_64-linux-gnu.py

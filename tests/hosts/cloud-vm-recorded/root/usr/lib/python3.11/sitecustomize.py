@@ -1,0 +1,1 @@
+../../../etc/python3.11/sitecustomize.py
