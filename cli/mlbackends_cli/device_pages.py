@@ -1,6 +1,7 @@
 """`backends explain device`: the page of a kind of device, for a terminal and as Markdown."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from mlbackends.audit import device_limits
 from mlbackends.model.device_kinds import Concern, Here, KindPage, Need
@@ -21,50 +22,59 @@ _DEVICES_SHOWN = 4
 _MOST_CHARACTERS = 500
 
 
+class _Line(NamedTuple):
+    """A limit or feature. here: whether it applies, as a sentence; needs: what ends it, or what it needs."""
+
+    what: str
+    here: str
+    detail: str
+    needs: str
+    source: str
+    short: str
+
+
 def overview() -> Passage:
     """Return the kinds of devices, with what each is."""
-    return Passage("Kinds of devices", tuple(map(_kind, device_limits.kinds())))
+    kinds = []
+    for kind in device_limits.kinds():
+        data = device_limits.load(kind)
+        limits, features = _count(len(data.limits), "limit"), _count(len(data.features), "feature")
+        kinds.append((kind, f"{data.title}: {limits}, {features}"))
+    return Passage("Kinds of devices", tuple(kinds))
 
 
-def _kind(kind: str) -> tuple[str, str]:
-    limits = _count(len(device_limits.limits_of(kind)), "limit")
-    features = _count(len(device_limits.features_of(kind)), "feature")
-    return kind, f"{device_limits.title(kind)}: {limits}, {features}"
+def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
+    """Yield each section that has lines: its heading, the heading of its column of needs, its lines."""
+    for concern, heading in CONCERNS.items():
+        lines = []
+        for limit, here in ((each.limit, each.here) for each in page.limits):
+            if limit.concern is concern:
+                needs = _all_of(limit.lifted_by) or "nothing"
+                short = f"{applies(here)} {where(limit.lifted_by)} {limit.detail}"
+                lines.append(
+                    _Line(limit.what, applies(here), limit.detail, needs, limit.source, short)
+                )
+        if lines:
+            yield heading, "Ends with", lines
+    lines = []
+    for feature, here in ((each.feature, each.here) for each in page.features):
+        needs = _all_of(feature.needs)
+        short = f"{is_here(here)} {feature.detail}" + ("" if here else f" It needs {needs}.")
+        lines.append(
+            _Line(feature.what, is_here(here), feature.detail, needs, feature.source, short)
+        )
+    if lines:
+        yield FEATURES, "Needs", lines
 
 
 def passages(page: KindPage) -> list[Passage]:
-    """Return the page of a kind; of what was looked at, each limit and feature begins with its verdict."""
+    """Return the page of a kind; each limit and feature that was checked begins with its result."""
     found = [Passage(f"{page.kind}: {page.title}", tuple(_head(page)))]
-    for concern, heading in CONCERNS.items():
-        lines = tuple(
-            (
-                each.limit.what,
-                _sentences(
-                    applies(each.here),
-                    where(each.limit.lifted_by),
-                    each.limit.detail,
-                    f"[{each.limit.source}]",
-                ),
-            )
-            for each in page.limits
-            if each.limit.concern is concern
+    for heading, _, lines in _sections(page):
+        sentences = ((line.what, f"{line.short} [{line.source}]") for line in lines)
+        found.append(
+            Passage(heading, tuple((what, " ".join(text.split())) for what, text in sentences))
         )
-        if lines:
-            found.append(Passage(heading, lines))
-    if page.features:
-        lines = tuple(
-            (
-                each.feature.what,
-                _sentences(
-                    is_here(each.here),
-                    each.feature.detail,
-                    needs_what(each.feature.needs) if each.here is None else "",
-                    f"[{each.feature.source}]",
-                ),
-            )
-            for each in page.features
-        )
-        found.append(Passage(FEATURES, lines))
     return found
 
 
@@ -74,55 +84,33 @@ def markdown(page: KindPage, level: int = 2) -> str:
     head = [f"- {literal(term)}: {literal(text)}" for term, text in _head(page) if term]
     parts += ["\n".join(head)] if head else []
     parts += [literal(text) for term, text in _head(page) if not term]
-    for concern, heading in CONCERNS.items():
-        rows = [
-            [
-                literal(each.limit.what),
-                literal(applies(each.here)),
-                literal(each.limit.detail),
-                literal(_all_of(each.limit.lifted_by) or "nothing"),
-                literal(each.limit.source),
-            ]
-            for each in page.limits
-            if each.limit.concern is concern
-        ]
-        if rows:
-            columns = ("What", "Here", "Detail", "Ends with", "Source")
-            parts += [f"{'#' * (level + 1)} {heading}", table(columns, rows)]
-    if page.features:
-        rows = [
-            [
-                literal(each.feature.what),
-                literal(is_here(each.here)),
-                literal(each.feature.detail),
-                literal(_all_of(each.feature.needs)),
-                literal(each.feature.source),
-            ]
-            for each in page.features
-        ]
-        columns = ("What", "Here", "Detail", "Needs", "Source")
-        parts += [f"{'#' * (level + 1)} {FEATURES}", table(columns, rows)]
+    for heading, needs, lines in _sections(page):
+        columns = ("What", "Here", "Detail", needs, "Source")
+        rows = [[literal(cell) for cell in line[:5]] for line in lines]
+        parts += [f"{'#' * (level + 1)} {heading}", table(columns, rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def applies(here: Here | None) -> str:
-    """Return whether a limit applies here, as a sentence; "" where there is nothing to hold it to."""
-    if here is None:
-        return ""
-    if here.holds is None:
-        return _unsure(here, "applies", "not")
-    if here.holds:
-        return f"Applies: {one_line(here.because)}."
-    return f"Does not apply: {one_line(here.because)}."
+    """Return whether a limit applies here, as a sentence; "" where no such device is here."""
+    return _sentence(here, "Applies", "Does not apply", "applies")
 
 
 def is_here(here: Here | None) -> str:
-    """Return whether a feature is here, as a sentence; "" where there is nothing to ask."""
+    """Return whether a feature is here, as a sentence; "" where no such device is here."""
+    return _sentence(here, "Yes", "No", "here")
+
+
+def _sentence(here: Here | None, yes: str, no: str, word: str) -> str:
     if here is None:
         return ""
-    if here.holds is None:
-        return _unsure(here, "here", "not")
-    return f"{'Yes' if here.holds else 'No'}: {one_line(here.because)}."
+    because = one_line(here.because)
+    if here.holds is not None:
+        return f"{yes if here.holds else no}: {because}."
+    if here.on and here.not_on:
+        on, not_on = (", ".join(map(str, devices)) for devices in (here.on, here.not_on))
+        return f"{word.capitalize()} for device {on}, not for device {not_on}: {because}."
+    return f"Could not tell: {because}."
 
 
 def where(needs: tuple[Need, ...]) -> str:
@@ -131,29 +119,8 @@ def where(needs: tuple[Need, ...]) -> str:
     without = [str(need) for need in needs if not need.at_least]
     parts = [f"below {' or '.join(below)}"] if below else []
     parts += [f"without {' or '.join(without)}"] if without else []
-    return f"{_capital(' or '.join(parts))}:" if parts else ""
-
-
-def needs_what(needs: tuple[Need, ...]) -> str:
-    """Return what a feature needs, as a sentence."""
-    return f"It needs {_all_of(needs)}."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _unsure(here: Here, word: str, otherwise: str) -> str:
-    """Say what could not be told of all devices, or differs between them."""
-    said = one_line(here.because)
-    if here.on and here.not_on:
-        on, not_on = _numbers(here.on), _numbers(here.not_on)
-        return f"{word.capitalize()} for device {on}, {otherwise} for device {not_on}: {said}."
-    return f"Could not tell: {said}."
-
-
-def _numbers(indices: tuple[int, ...]) -> str:
-    return ", ".join(map(str, indices))
+    text = " or ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}:" if text else ""
 
 
 def _head(page: KindPage) -> Iterator[tuple[str, str]]:
@@ -166,14 +133,10 @@ def _head(page: KindPage) -> Iterator[tuple[str, str]]:
         yield "device", shortened(one_line(device), _MOST_CHARACTERS)
     if (left := len(page.devices) - _DEVICES_SHOWN) > 0:
         yield "", f"and {_count(left, 'device')} more"
-    labels = device_limits.labels(page.kind)
+    labels = device_limits.load(page.kind).shown
     for name, value in page.values.items():
         shown = shortened(one_line(amount(name.rpartition(".")[2], value)), _MOST_CHARACTERS)
         yield labels.get(name, name), f"{shown} ({name})"
-
-
-def _sentences(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
 
 
 def _all_of(needs: tuple[Need, ...]) -> str:

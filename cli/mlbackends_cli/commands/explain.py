@@ -113,7 +113,7 @@ def _pages(kinds: tuple[str, ...], subject: str | None) -> "list[KindPage]":
     from mlbackends.audit.subjects import report_of
     from mlbackends_cli.terminal import ProgressLine
 
-    probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.probes_of(kind))
+    probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.load(kind).probes)
     with ProgressLine() as progress:
         report = report_of(subject or _LIVE, names=tuple(probes), progress=progress)
     return [device_limits.page_of(kind, report) for kind in kinds]

@@ -1,16 +1,21 @@
-"""Hold a report to what a kind of device cannot do and may offer.
+"""Check a report against what a kind of device cannot do and may offer.
 
 `limits_of("mps")` are the limits as data; `limits_here("mps", report)` tells which of them apply on the
-machine of a report, and `page_of` tells everything of a kind.
+machine of a report, and `page_of` returns the whole page of a kind.
 """
 
+import os
+from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from mlbackends.audit import device_kinds
 from mlbackends.audit.known import Known
-from mlbackends.audit.needs import Seen, met
 from mlbackends.model import registry
+from mlbackends.model.comparison import fits
 from mlbackends.model.device_kinds import (
+    YARDSTICKS,
+    DeviceKind,
     Feature,
     Here,
     JudgedFeature,
@@ -18,49 +23,56 @@ from mlbackends.model.device_kinds import (
     KindPage,
     Limit,
     Need,
+    Yardstick,
 )
 from mlbackends.model.dotted import is_certain
-from mlbackends.model.errors import UnknownName
-from mlbackends.model.records import Device, Library, ProbeReport, Report
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.records import Device, Library, Report
 
-KINDS = "mlbackends.audit.device_kinds"
+REGISTRY = device_kinds.__name__
+_FOLDER = os.path.dirname(device_kinds.__file__)
+_COPY_FACTS = ("implementation", "architecture", "threading", "threads", "max_threads", "runtime")
 
 
+@cache
 def kinds() -> tuple[str, ...]:
     """Return the kinds of devices, by the words that people type."""
-    return registry.names(KINDS)
+    own = {name.removesuffix(".toml") for name in os.listdir(_FOLDER) if name.endswith(".toml")}
+    return tuple(sorted(own | set(registry.names(REGISTRY))))
 
 
-def load(kind: str) -> ModuleType:
+@cache
+def load(kind: str) -> DeviceKind:
     """Return the data of a kind. Raises UnknownName, with the nearest kind."""
     if kind not in kinds():
         raise UnknownName("kind of device", kind, kinds(), "backends explain device")
-    return registry.load(KINDS, kind)
+    try:
+        with open(os.path.join(_FOLDER, f"{kind}.toml"), "rb") as file:
+            import tomllib
+
+            import msgspec
+
+            return msgspec.convert(tomllib.load(file), DeviceKind)
+    except FileNotFoundError:
+        return _of_module(registry.load(REGISTRY, kind))
 
 
-def title(kind: str) -> str:
-    """Return what a kind is, in a phrase."""
-    return (load(kind).__doc__ or kind).partition("\n")[0].rstrip(".")
+def _of_module(module: ModuleType) -> DeviceKind:
+    """Return a kind that another distribution adds."""
+    return DeviceKind(
+        title=(module.__doc__ or module.KIND).partition("\n")[0].rstrip("."),
+        kind=module.KIND,
+        devices=tuple(module.DEVICES),
+        probes=tuple(module.PROBES),
+        limits=tuple(module.LIMITS),
+        features=tuple(module.FEATURES),
+        shown={each.name: each.label for each in module.SHOWN},
+    )
 
 
 def limits_of(kind: str) -> tuple[Limit, ...]:
     """Return what a kind of device cannot do."""
-    return tuple(load(kind).LIMITS)
-
-
-def features_of(kind: str) -> tuple[Feature, ...]:
-    """Return what a device of a kind may offer."""
-    return tuple(load(kind).FEATURES)
-
-
-def probes_of(kind: str) -> tuple[str, ...]:
-    """Return the probes that tell of a kind and of all that its page shows."""
-    return tuple(load(kind).PROBES)
-
-
-def labels(kind: str) -> dict[str, str]:
-    """Return what people call the values that a kind's page shows, by their dotted names."""
-    return {shown.name: shown.label for shown in load(kind).SHOWN}
+    return load(kind).limits
 
 
 def limits_here(kind: str, report: Report) -> tuple[JudgedLimit, ...]:
@@ -69,50 +81,48 @@ def limits_here(kind: str, report: Report) -> tuple[JudgedLimit, ...]:
 
 
 def page_of(kind: str, report: Report | None = None) -> KindPage:
-    """Return all that is told of a kind; without a report, the data alone."""
+    """Return the page of a kind; without a report, the data alone."""
     data = load(kind)
     known = Known(report) if report is not None else None
     found, because, devices = _found(data, known)
-    asked = known if found else None
     return KindPage(
         kind=kind,
-        title=title(kind),
+        title=data.title,
         found=found,
         because=because,
-        devices=tuple(_called(device) for device in devices),
+        devices=tuple(_label(device) for device in devices),
         limits=tuple(
-            JudgedLimit(each, _limit_here(each, asked) if asked else None) for each in data.LIMITS
+            JudgedLimit(each, _limit_here(each, known) if known and found else None)
+            for each in data.limits
         ),
         features=tuple(
-            JudgedFeature(each, _feature_here(each, asked) if asked else None)
-            for each in data.FEATURES
+            JudgedFeature(each, _feature_here(each, known) if known and found else None)
+            for each in data.features
         ),
-        values=_values(data, known),
+        values=_values(data, known) if known else {},
     )
 
 
-def _found(data: ModuleType, known: Known | None) -> tuple[bool | None, str, tuple[Device, ...]]:
-    """Return whether the machine has such a device, why that cannot be told, and the devices."""
+def _found(data: DeviceKind, known: Known | None) -> tuple[bool | None, str, tuple[Device, ...]]:
+    """Return whether the machine has such a device, why that is unknown, and the devices."""
     if known is None:
         return None, "", ()
-    if not data.DEVICES:
+    if not data.devices:
         return True, "", ()
     unsure = ""
-    for name in data.DEVICES:
-        told = known.probe(name)
-        devices = tuple(each for each in told.devices if each.kind == data.KIND) if told else ()
+    for name in data.devices:
+        probe = known.probe(name)
+        devices = tuple(each for each in known.devices(name) if each.kind == data.kind)
         if devices:
             return True, "", devices
-        if told is None or told.presence is None or not is_certain(told):
-            unsure = unsure or known.could_tell(name) or _first_reason(told)
+        if probe is None or probe.presence is None or not is_certain(probe):
+            reasons = probe.reasons if probe else ()
+            first = reasons[0].message if reasons else "it could not be told"
+            unsure = unsure or known.could_tell(name) or first
     return (None, unsure, ()) if unsure else (False, "", ())
 
 
-def _first_reason(told: ProbeReport | None) -> str:
-    return told.reasons[0].message if told and told.reasons else "it could not be told"
-
-
-def _called(device: Device) -> str:
+def _label(device: Device) -> str:
     words = (device.name, device.capability, device.pci_address)
     return f"{device.index}: {', '.join(word for word in words if word) or device.kind}"
 
@@ -121,60 +131,142 @@ def _limit_here(limit: Limit, known: Known) -> Here:
     if not limit.lifted_by:
         return Here(True, "nothing lifts it")
     seen = _all_met(limit.lifted_by, known)
-    return Here(None if seen.met is None else not seen.met, seen.said, seen.not_on, seen.on)
+    return Here(None if seen.met is None else not seen.met, seen.because, seen.not_on, seen.on)
 
 
 def _feature_here(feature: Feature, known: Known) -> Here:
     seen = _all_met(feature.needs, known)
-    return Here(seen.met, seen.said, seen.on, seen.not_on)
+    return Here(seen.met, seen.because, seen.on, seen.not_on)
 
 
-def _all_met(needs: tuple[Need, ...], known: Known) -> Seen:
-    """Return whether all needs are met: one that is not decides, then one that could not be told."""
-    all_seen = [met(need, known) for need in needs]
-    for seen in all_seen:
-        if seen.met is False:
-            return seen
-    for seen in all_seen:
-        if seen.met is None:
-            return seen
-    split = [seen for seen in all_seen if seen.on]
-    return Seen(True, "; ".join(seen.said for seen in all_seen), split[0].on if split else ())
-
-
-def _values(data: ModuleType, known: Known | None) -> dict[str, Any]:
-    """Return what the report tells of what the page shows, by dotted names; what is not there is left out."""
-    if known is None:
-        return {}
+def _values(data: DeviceKind, known: Known) -> dict[str, Any]:
+    """Return the values of a page that the report has, by dotted name."""
     values: dict[str, Any] = {}
-    for shown in data.SHOWN:
-        probe, _, name = shown.name.partition(".")
-        told = known.probe(probe)
+    for dotted in data.shown:
+        probe, _, name = dotted.partition(".")
         if name == "libraries":
             value: Any = [_copy(library) for library in known.libraries(probe)]
-        elif name == "version":
-            value = known.version(probe)
         else:
-            value = known.fact(shown.name)
-        if told is not None and value not in (None, "", [], {}):
-            values[shown.name] = value
+            value = known.version(probe) if name == "version" else known.fact(dotted)
+        if value not in (None, "", [], {}):
+            values[dotted] = value
     return values
 
 
-_TOLD_OF_COPIES = (
-    "implementation",
-    "architecture",
-    "threading",
-    "threads",
-    "max_threads",
-    "runtime",
-)
-
-
 def _copy(library: Library) -> str:
-    """Return one copy of a library: what it is, whose, and what it says of its threads."""
-    about = [f"{name} {library.facts[name]}" for name in _TOLD_OF_COPIES if name in library.facts]
+    """Return one copy of a library: what it is, its owner, and its facts about threads."""
+    about = [f"{name} {library.facts[name]}" for name in _COPY_FACTS if name in library.facts]
     name = " ".join(part for part in (library.soname or library.name, library.version) if part)
-    whose = f" of {library.owner}" if library.owner else f" at {library.path}"
+    owner = f" of {library.owner}" if library.owner else f" at {library.path}"
     wins = "" if library.wins or not library.wins_because else ", shadowed"
-    return f"{name}{whose}{wins}" + (f" ({', '.join(about)})" if about else "")
+    return f"{name}{owner}{wins}" + (f" ({', '.join(about)})" if about else "")
+
+
+# ---- needs -------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """Whether a need is met; None where that is unknown or differs between devices.
+
+    on and not_on: the numbers of the devices that meet it and that do not.
+    """
+
+    met: bool | None
+    because: str
+    on: tuple[int, ...] = ()
+    not_on: tuple[int, ...] = ()
+
+
+def _all_met(needs: tuple[Need, ...], known: Known) -> Seen:
+    """Return whether all needs are met: one that is not decides, then one that is unknown."""
+    all_seen = [met(need, known) for need in needs]
+    for answer in (False, None):
+        if found := [seen for seen in all_seen if seen.met is answer]:
+            return found[0]
+    on = next((seen.on for seen in all_seen if seen.on), ())
+    return Seen(True, "; ".join(seen.because for seen in all_seen), on)
+
+
+def met(need: Need, known: Known) -> Seen:
+    """Return whether the machine of a report meets a need."""
+    yardstick = YARDSTICKS[need.of]
+    if yardstick.field:
+        return _met_by_devices(need, yardstick, known)
+    for name in yardstick.names:
+        probe, _, last = name.partition(".")
+        value = known.version(probe) if last == "version" else known.fact(name)
+        if value not in (None, ""):
+            fits_need = _fits(need, value)
+            because = f"{need.of} is {_text(value)}"
+            if isinstance(value, list) and need.one_of:
+                because = f"{' or '.join(need.one_of)} is {'' if fits_need else 'not '}there"
+            return Seen(fits_need, because)
+    names = " or ".join(yardstick.names)
+    return Seen(None, f"the report has no {names}; it may need --depth usable")
+
+
+def _met_by_devices(need: Need, yardstick: Yardstick, known: Known) -> Seen:
+    """Use the devices of the first probe whose devices have a value; each may differ."""
+    probes = [name.removesuffix(".devices") for name in yardstick.names]
+    for probe in probes:
+        devices = known.devices(probe)
+        values = {each.index: _value_of(each, yardstick.field) for each in devices}
+        values = {index: value for index, value in values.items() if value is not None}
+        if values:
+            return _joined(need, values, len(devices))
+    return Seen(None, f"{' or '.join(probes)} asked no device (it needs --depth usable)")
+
+
+def _value_of(device: Device, field: str) -> Any:
+    """Return a device's value; None where it is not there: files alone tell no features."""
+    if field in ("features", "capability"):
+        return getattr(device, field) or None
+    return device.facts.get(field)
+
+
+def _joined(need: Need, values: dict[int, Any], count: int) -> Seen:
+    """Combine the values of devices. count: how many devices there are."""
+    answers = {index: _fits(need, value) for index, value in values.items()}
+    on = tuple(index for index, answer in answers.items() if answer)
+    not_on = tuple(index for index, answer in answers.items() if answer is False)
+    if on and not_on:
+        has = "has" if len(on) == 1 else "have"
+        because = f"device {_numbers(on)} {has} {need}, device {_numbers(not_on)} not"
+        return Seen(None, because, on, not_on)
+    if all(isinstance(value, str) for value in values.values()):
+        because = f"{need.of} is {', '.join(dict.fromkeys(map(_text, values.values())))}"
+    else:
+        because = f"the driver says {'yes' if on else 'no'}"
+    if missing := count - len(on) - len(not_on):
+        because = f"{missing} of {count} devices did not tell; else {because}"
+        return Seen(None, because, on, not_on)
+    return Seen(bool(on), because, on, not_on)
+
+
+def _fits(need: Need, value: Any) -> bool | None:
+    """Tell whether a value is what is needed; None where the two cannot be compared."""
+    if need.at_least:
+        try:
+            return fits(str(value), ">=", need.at_least)
+        except BadInput:
+            return None
+    if not need.one_of:
+        return bool(value)
+    words = [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
+    return any(
+        word == wanted or (wanted.endswith("*") and word.startswith(wanted.removesuffix("*")))
+        for word in words
+        for wanted in need.one_of
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "there" if value else "not there"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _numbers(indices: tuple[int, ...]) -> str:
+    return ", ".join(map(str, indices))

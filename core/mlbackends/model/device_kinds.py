@@ -1,7 +1,7 @@
 """What a kind of device cannot do, what it may offer, and how a report tells which of it holds.
 
-A kind is a file of `core/device_kinds/`, by the word that people type: cpu, cuda, mps. It holds data
-alone: LIMITS, FEATURES, SHOWN and PROBES. `mlbackends.audit.device_limits` holds a report to it.
+A kind is a file of `mlbackends/audit/device_kinds/`, by the word that people type: cpu, cuda, mps.
+`mlbackends.audit.device_limits` reads it, and checks a report against it.
 """
 
 from enum import StrEnum
@@ -106,10 +106,27 @@ class Feature(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """A value of a report that belongs on the kind's page, under a label for people."""
+    """A value of a report, under a label for people: what an added module has in SHOWN."""
 
     label: str
     name: str
+
+
+class DeviceKind(Struct, frozen=True, forbid_unknown_fields=True):
+    """The data of one kind.
+
+    title: what it is, in a phrase. kind: as devices in a report have it. devices: the probes that have
+    such devices, () where every machine has one. probes: all that the page of the kind needs. shown:
+    the labels of the report's values on that page, by dotted name.
+    """
+
+    title: str
+    kind: str
+    devices: tuple[str, ...]
+    probes: tuple[str, ...]
+    limits: tuple[Limit, ...] = ()
+    features: tuple[Feature, ...] = ()
+    shown: dict[str, str] = {}
 
 
 class Here(Struct, frozen=True, omit_defaults=True):

@@ -11,11 +11,6 @@ from mlbackends.testing.element_types import name_of_type
 if TYPE_CHECKING:
     from mlbackends.model.records import Report
 
-EMULATED = frozenset(
-    {("cpu", "bfloat16"), ("cpu", "float16"), ("cuda", "float16"), ("cuda", "bfloat16")}
-)
-"""What is computed all the same where its limit holds, by way of float32: slow, and not impossible."""
-
 
 def unsupported(
     device: str, dtype: Any, *, report: Report | None = None, emulated: bool = False
@@ -32,7 +27,7 @@ def unsupported(
     every = {each.what for name in kinds() for each in _types(name)}
     name = name_of_type(dtype, tuple(sorted(every)))
     for limit in _types(kind):
-        if limit.what == name and (emulated or (kind, name) not in EMULATED):
+        if limit.what == name and (emulated or not limit.emulated):
             return _applies(kind, index, limit, report)
     return ""
 
@@ -62,5 +57,5 @@ def _report(kind: str, limit: Limit) -> Report:
     from mlbackends.testing.machine import current
 
     told_by = [name for need in limit.lifted_by for name in YARDSTICKS[need.of].names]
-    probes = (*load(kind).DEVICES, *(name.partition(".")[0] for name in told_by))
+    probes = (*load(kind).devices, *(name.partition(".")[0] for name in told_by))
     return current().report(tuple(dict.fromkeys(probes)))

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from mlbackends.audit import device_limits
 from mlbackends.audit.known import Known
-from mlbackends.audit.needs import met
 from mlbackends.audit.subjects import report_of
 from mlbackends.model.device_kinds import YARDSTICKS, Here, Need
 from mlbackends.model.reasons import Reason
@@ -336,10 +335,10 @@ def test_no_value_makes_judging_fail(
         probes[probe] = ProbeReport(
             Presence.FOUND, version=str(value), facts={name: value}, devices=(device,)
         )
-    seen = met(need, Known(made(**probes)))
+    seen = device_limits.met(need, Known(made(**probes)))
 
     assert seen.met in (True, False, None)
-    assert seen.said
+    assert seen.because
 
 
 @pytest.mark.parametrize("kind", device_limits.kinds())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from packaging.version import Version
 
-from mlbackends.audit import device_limits
+from mlbackends.audit import device_kinds, device_limits
 from mlbackends.model import registry
 from mlbackends.model.device_kinds import YARDSTICKS, Concern, Feature, Limit, Need
 from mlbackends.model.dotted import FIELDS
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KINDS = device_limits.kinds()
-each_kind = pytest.mark.parametrize("kind", KINDS)
 PROBES = registry.names("mlbackends_probes")
 OF_DEVICES = {"capability", "features", "float64"}
 DTYPES = re.compile(
@@ -29,7 +30,7 @@ DTYPES = re.compile(
 def needs(kind: str) -> Iterator[Need]:
     for limit in device_limits.limits_of(kind):
         yield from limit.lifted_by
-    for feature in device_limits.features_of(kind):
+    for feature in device_limits.load(kind).features:
         yield from feature.needs
 
 
@@ -48,46 +49,80 @@ def test_a_wrong_kind_is_told_with_the_nearest_one() -> None:
     assert error.value.hint == "did you mean 'cuda'?"
 
 
-@each_kind
-def test_a_kind_has_a_title_and_is_told_by_probes_that_are_there(kind: str) -> None:
-    data = device_limits.load(kind)
-
-    assert kind == data.KIND
-    assert device_limits.title(kind)
-    assert set(data.DEVICES) <= set(data.PROBES) <= set(PROBES)
-    assert len(set(data.PROBES)) == len(data.PROBES)
-
-
-@each_kind
-def test_whatever_is_said_is_a_sentence_with_a_source(kind: str) -> None:
-    told: list[Limit | Feature] = [
-        *device_limits.limits_of(kind),
-        *device_limits.features_of(kind),
-    ]
-    assert told
-    for each in told:
-        assert re.fullmatch(r"\S.*[.]", each.detail), each.what
-        assert re.fullmatch(r"\S.{8,}[^.]", each.source), each.what
-        assert "  " not in each.detail + each.source + each.what
-    names = [each.what for each in device_limits.limits_of(kind)]
-    assert len(set(names)) == len(names)
+def test_the_files_have_no_key_that_is_not_read() -> None:
+    for path in Path(device_kinds.__file__).parent.glob("*.toml"):
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        for key, record in (("limits", Limit), ("features", Feature)):
+            for table in data.get(key, ()):
+                assert table.keys() <= set(record.__struct_fields__), (path.name, table)
+                for need in (*table.get("lifted_by", ()), *table.get("needs", ())):
+                    assert need.keys() <= set(Need.__struct_fields__), (path.name, table)
 
 
-@each_kind
-def test_a_limit_of_an_element_type_has_the_name_of_one(kind: str) -> None:
-    for limit in device_limits.limits_of(kind):
-        is_dtype = DTYPES.fullmatch(limit.what) is not None
-        assert is_dtype is (limit.concern is Concern.DTYPE), limit.what
+def test_a_kind_has_a_title_and_is_told_by_probes_that_are_there() -> None:
+    for kind in KINDS:
+        data = device_limits.load(kind)
+        assert kind == data.kind
+        assert data.title
+        assert set(data.devices) <= set(data.probes) <= set(PROBES)
+        assert len(set(data.probes)) == len(data.probes)
 
 
-@each_kind
-def test_a_need_is_told_by_probes_of_the_kind(kind: str) -> None:
-    for need in needs(kind):
-        probes = {name.partition(".")[0] for name in YARDSTICKS[need.of].names}
-        assert probes <= set(device_limits.probes_of(kind)), need
-        assert not (need.at_least and need.one_of), need
-        if need.at_least:
-            Version(need.at_least)
+def test_another_distribution_adds_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "our_card_kind.py").write_text(
+        '''"""Our cards."""
+from mlbackends.model.device_kinds import Concern, Limit, Shown
+KIND, DEVICES, PROBES, FEATURES = "our_card", (), ("cpu",), ()
+LIMITS = (Limit("float64", Concern.DTYPE, "It has none.", "our manual"),)
+SHOWN = (Shown("cores", "cpu.cores"),)
+'''
+    )
+    metadata = tmp_path / "ours-1.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text(
+        "[mlbackends.device_kinds]\nour_card = our_card_kind\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    caches = (registry.names, registry._added, device_limits.kinds, device_limits.load)
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        data = device_limits.load("our_card")
+        assert (data.title, data.shown) == ("Our cards", {"cpu.cores": "cores"})
+        assert [limit.what for limit in device_limits.limits_of("our_card")] == ["float64"]
+    finally:
+        monkeypatch.undo()
+        for cached in caches:
+            cached.cache_clear()
+
+
+def test_each_detail_is_a_sentence_with_a_source() -> None:
+    for kind in KINDS:
+        limits = device_limits.limits_of(kind)
+        lines: list[Limit | Feature] = [*limits, *device_limits.load(kind).features]
+        assert lines
+        for each in lines:
+            assert re.fullmatch(r"\S.*[.]", each.detail), each.what
+            assert re.fullmatch(r"\S.{8,}[^.]", each.source), each.what
+            assert "  " not in each.detail + each.source + each.what
+        assert len({limit.what for limit in limits}) == len(limits)
+
+
+def test_a_limit_of_an_element_type_has_the_name_of_one() -> None:
+    for kind in KINDS:
+        for limit in device_limits.limits_of(kind):
+            is_dtype = DTYPES.fullmatch(limit.what) is not None
+            assert is_dtype is (limit.concern is Concern.DTYPE), (kind, limit.what)
+
+
+def test_a_need_is_told_by_probes_of_the_kind() -> None:
+    for kind in KINDS:
+        for need in needs(kind):
+            probes = {name.partition(".")[0] for name in YARDSTICKS[need.of].names}
+            assert probes <= set(device_limits.load(kind).probes), (kind, need)
+            assert not (need.at_least and need.one_of), (kind, need)
+            if need.at_least:
+                Version(need.at_least)
 
 
 @pytest.mark.parametrize("name", YARDSTICKS)
@@ -128,16 +163,13 @@ def test_a_word_of_a_driver_is_one_that_its_probe_asks_for(probe: str, of: str) 
     assert wanted <= asked
 
 
-@each_kind
-def test_what_a_page_shows_can_be_in_a_report(kind: str) -> None:
-    data = device_limits.load(kind)
-    names = [shown.name for shown in data.SHOWN]
-
-    assert len(set(names)) == len(names)
-    for name in names:
-        probe, _, value = name.partition(".")
-        assert probe in data.PROBES, name
-        assert value in facts(probe) or value in FIELDS, name
+def test_what_a_page_shows_can_be_in_a_report() -> None:
+    for kind in KINDS:
+        data = device_limits.load(kind)
+        for name in data.shown:
+            probe, _, value = name.partition(".")
+            assert probe in data.probes, (kind, name)
+            assert value in facts(probe) or value in FIELDS, (kind, name)
 
 
 def test_the_element_types_that_a_test_would_ask_for() -> None:
