@@ -55,7 +55,7 @@ def report_to_judge(
     subject: str, *, python: str, depth: str, timeout: float, redact: bool
 ) -> "Report":
     """Return the report of a saved one, a recorded machine or, by "-", the live one. Raises BadInput."""
-    from mlbackends.audit.subjects import LIVE, report_of
+    from mlbackends.audit.reports import LIVE, report_of
     from mlbackends.model.errors import BadInput
     from mlbackends.model.records import Presence
     from mlbackends_cli.terminal import ProgressLine

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mlbackends_cli.catalogue import binary_size
 
 if TYPE_CHECKING:
-    from mlbackends.audit.snapshots import Contents
+    from mlbackends.audit.snapshot import Contents
     from mlbackends.model.records import Presence
     from mlbackends_cli.terminal import ProgressLine
 
@@ -31,7 +31,7 @@ def report(
     progress: "ProgressLine",
 ) -> str:
     """Write a report, and return what there is to say of it."""
-    from mlbackends.audit.subjects import report_of
+    from mlbackends.audit.reports import report_of
     from mlbackends_cli.output import indented, write
 
     made = report_of(
@@ -63,7 +63,7 @@ def machine(
     progress: "ProgressLine",
 ) -> str:
     """Write a recorded machine, and return what there is to say of it."""
-    from mlbackends.audit.snapshots import record
+    from mlbackends.audit.snapshot import record
     from mlbackends.host.host import Host
     from mlbackends.host.interpreter import ask
 

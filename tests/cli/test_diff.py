@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from running import backends
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model import registry
 from mlbackends.model.difference import Difference
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import PLAIN, backends, machine
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model import registry
 from mlbackends_cli.terminal import Page
 

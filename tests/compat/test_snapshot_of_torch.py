@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.audit.comparing import compare
-from mlbackends.audit.examining import examine
-from mlbackends.audit.snapshots import record
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.compare import compare
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
+from mlbackends.audit.snapshot import record
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import ask
 from mlbackends.model.records import Presence

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.audit.examining import examine
-from mlbackends.audit.subjects import LIVE, report_of
+from mlbackends.audit.reports import LIVE, report_of
+from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Severity
 from mlbackends.model.records import Presence
 

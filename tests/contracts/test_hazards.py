@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlbackends.audit import hazard
-from mlbackends.audit.examining import claimed, examine
 from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import claimed, examine
 from mlbackends.model import registry
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.survey import all_codes

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlbackends.audit import hazard
-from mlbackends.audit.examining import examine
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.runner import examine
+from mlbackends.audit.reports import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
 from mlbackends.survey import survey

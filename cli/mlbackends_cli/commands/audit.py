@@ -125,7 +125,7 @@ def _outcome(
 
     from mlbackends.audit.policy.declaring import read
     from mlbackends.audit.policy.evaluating import audit
-    from mlbackends.audit.subjects import name_of
+    from mlbackends.audit.reports import name_of
 
     read_policies = [read(path) for path in policies]  # an error in one is told before asking
     report = report_to_judge(subject, python=python, depth=depth, timeout=timeout, redact=redact)

@@ -54,9 +54,8 @@ def command(
     memory, clocks, host names, serial numbers, and the folder in which the environment lies. Exit 1
     where they differ.
     """
-    from mlbackends.audit.comparing import check_globs, compare, kept
-    from mlbackends.audit.differing import outcome_of
-    from mlbackends.audit.subjects import name_of, reports_of
+    from mlbackends.audit.compare import check_globs, compare, kept, outcome_of
+    from mlbackends.audit.reports import name_of, reports_of
     from mlbackends_cli.differences import listing, printed
     from mlbackends_cli.output import indented, write
     from mlbackends_cli.terminal import ProgressLine, page

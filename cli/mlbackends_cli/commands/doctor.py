@@ -65,9 +65,9 @@ def command(
     machine, - the live one. Each finding has a code that stays; `backends explain CODE` prints its
     page. What could not be read is "not checked", never passed.
     """
-    from mlbackends.audit.examining import examine
     from mlbackends.audit.hazard import load
-    from mlbackends.audit.subjects import name_of
+    from mlbackends.audit.reports import name_of
+    from mlbackends.audit.runner import examine
 
     for each in (*only, *ignore):
         load(each)  # a wrong code is told before anything is asked

@@ -110,7 +110,7 @@ def command(
 def _pages(kinds: tuple[str, ...], subject: str | None) -> "list[KindPage]":
     """Look at the machine with the probes that tell of these kinds, and return their pages."""
     from mlbackends.audit import device_limits
-    from mlbackends.audit.subjects import report_of
+    from mlbackends.audit.reports import report_of
     from mlbackends_cli.terminal import ProgressLine
 
     probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.load(kind).probes)

@@ -53,7 +53,7 @@ def command(
     given; no variable whose name looks like a secret is kept in either case. What is in it, and what was
     replaced, is printed, so that you can look before you share it.
     """
-    from mlbackends.audit.snapshots import ENDING
+    from mlbackends.audit.snapshot import ENDING
     from mlbackends.model.errors import BadInput
     from mlbackends_cli import snapshot_told
     from mlbackends_cli.terminal import ProgressLine

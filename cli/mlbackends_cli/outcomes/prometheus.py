@@ -7,7 +7,7 @@ run it is of, so that the files of several runs can lie side by side.
 from collections.abc import Iterable
 from datetime import datetime
 
-from mlbackends.audit.subjects import LIVE, name_of
+from mlbackends.audit.reports import LIVE, name_of
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli import checks
 from mlbackends_cli.terminal import Page

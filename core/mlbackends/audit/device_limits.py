@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from mlbackends.audit import device_kinds
-from mlbackends.audit.known import Known
+from mlbackends.audit.hazard import ReportView
 from mlbackends.model import registry
 from mlbackends.model.comparison import fits
 from mlbackends.model.device_kinds import (
@@ -83,8 +83,8 @@ def limits_here(kind: str, report: Report) -> tuple[JudgedLimit, ...]:
 def page_of(kind: str, report: Report | None = None) -> KindPage:
     """Return the page of a kind; without a report, the data alone."""
     data = load(kind)
-    known = Known(report) if report is not None else None
-    found, because, devices = _found(data, known)
+    view = ReportView(report) if report is not None else None
+    found, because, devices = _found(data, view)
     return KindPage(
         kind=kind,
         title=data.title,
@@ -92,33 +92,35 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
         because=because,
         devices=tuple(_label(device) for device in devices),
         limits=tuple(
-            JudgedLimit(each, _limit_here(each, known) if known and found else None)
+            JudgedLimit(each, _limit_here(each, view) if view and found else None)
             for each in data.limits
         ),
         features=tuple(
-            JudgedFeature(each, _feature_here(each, known) if known and found else None)
+            JudgedFeature(each, _feature_here(each, view) if view and found else None)
             for each in data.features
         ),
-        values=_values(data, known) if known else {},
+        values=_values(data, view) if view else {},
     )
 
 
-def _found(data: DeviceKind, known: Known | None) -> tuple[bool | None, str, tuple[Device, ...]]:
+def _found(
+    data: DeviceKind, report: ReportView | None
+) -> tuple[bool | None, str, tuple[Device, ...]]:
     """Return whether the machine has such a device, why that is unknown, and the devices."""
-    if known is None:
+    if report is None:
         return None, "", ()
     if not data.devices:
         return True, "", ()
     unsure = ""
     for name in data.devices:
-        probe = known.probe(name)
-        devices = tuple(each for each in known.devices(name) if each.kind == data.kind)
+        probe = report.probe(name)
+        devices = tuple(each for each in report.devices(name) if each.kind == data.kind)
         if devices:
             return True, "", devices
         if probe is None or probe.presence is None or not is_certain(probe):
             reasons = probe.reasons if probe else ()
             first = reasons[0].message if reasons else "it could not be told"
-            unsure = unsure or known.could_tell(name) or first
+            unsure = unsure or report.could_tell(name) or first
     return (None, unsure, ()) if unsure else (False, "", ())
 
 
@@ -127,27 +129,27 @@ def _label(device: Device) -> str:
     return f"{device.index}: {', '.join(word for word in words if word) or device.kind}"
 
 
-def _limit_here(limit: Limit, known: Known) -> Here:
+def _limit_here(limit: Limit, report: ReportView) -> Here:
     if not limit.lifted_by:
         return Here(True, "nothing lifts it")
-    seen = _all_met(limit.lifted_by, known)
+    seen = _all_met(limit.lifted_by, report)
     return Here(None if seen.met is None else not seen.met, seen.because, seen.not_on, seen.on)
 
 
-def _feature_here(feature: Feature, known: Known) -> Here:
-    seen = _all_met(feature.needs, known)
+def _feature_here(feature: Feature, report: ReportView) -> Here:
+    seen = _all_met(feature.needs, report)
     return Here(seen.met, seen.because, seen.on, seen.not_on)
 
 
-def _values(data: DeviceKind, known: Known) -> dict[str, Any]:
+def _values(data: DeviceKind, report: ReportView) -> dict[str, Any]:
     """Return the values of a page that the report has, by dotted name."""
     values: dict[str, Any] = {}
     for dotted in data.shown:
         probe, _, name = dotted.partition(".")
         if name == "libraries":
-            value: Any = [_copy(library) for library in known.libraries(probe)]
+            value: Any = [_copy(library) for library in report.libraries(probe)]
         else:
-            value = known.version(probe) if name == "version" else known.fact(dotted)
+            value = report.version(probe) if name == "version" else report.fact(dotted)
         if value not in (None, "", [], {}):
             values[dotted] = value
     return values
@@ -177,9 +179,9 @@ class Seen(NamedTuple):
     not_on: tuple[int, ...] = ()
 
 
-def _all_met(needs: tuple[Need, ...], known: Known) -> Seen:
+def _all_met(needs: tuple[Need, ...], report: ReportView) -> Seen:
     """Return whether all needs are met: one that is not decides, then one that is unknown."""
-    all_seen = [met(need, known) for need in needs]
+    all_seen = [met(need, report) for need in needs]
     for answer in (False, None):
         if found := [seen for seen in all_seen if seen.met is answer]:
             return found[0]
@@ -187,14 +189,14 @@ def _all_met(needs: tuple[Need, ...], known: Known) -> Seen:
     return Seen(True, "; ".join(seen.because for seen in all_seen), on)
 
 
-def met(need: Need, known: Known) -> Seen:
+def met(need: Need, report: ReportView) -> Seen:
     """Return whether the machine of a report meets a need."""
     yardstick = YARDSTICKS[need.of]
     if yardstick.field:
-        return _met_by_devices(need, yardstick, known)
+        return _met_by_devices(need, yardstick, report)
     for name in yardstick.names:
         probe, _, last = name.partition(".")
-        value = known.version(probe) if last == "version" else known.fact(name)
+        value = report.version(probe) if last == "version" else report.fact(name)
         if value not in (None, ""):
             fits_need = _fits(need, value)
             because = f"{need.of} is {_text(value)}"
@@ -205,11 +207,11 @@ def met(need: Need, known: Known) -> Seen:
     return Seen(None, f"the report has no {names}; it may need --depth usable")
 
 
-def _met_by_devices(need: Need, yardstick: Yardstick, known: Known) -> Seen:
+def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Seen:
     """Use the devices of the first probe whose devices have a value; each may differ."""
     probes = [name.removesuffix(".devices") for name in yardstick.names]
     for probe in probes:
-        devices = known.devices(probe)
+        devices = report.devices(probe)
         values = {each.index: _value_of(each, yardstick.field) for each in devices}
         values = {index: value for index, value in values.items() if value is not None}
         if values:

@@ -12,11 +12,13 @@ has
     MEND              what to do about it in general, one or two sentences
     SOURCES           where it was seen: "pytorch/pytorch#98836", a manual, an address
     WARNINGS          optional: the warnings of probes that it speaks for, as (probe, code) pairs
-    symptoms(known)   yields a Symptom for each time that it is there. It may raise NotTold or DoesNotApply
+    symptoms(report)  yields a Symptom for each time that it is there; it may raise NotReported,
+                      DoesNotApply
 
 A hazard reads the report alone: no file, no variable, no clock. It never alarms on an idle state.
 """
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -24,9 +26,114 @@ from msgspec import Struct
 
 from mlbackends.model import registry
 from mlbackends.model.audit import Severity
+from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue
+from mlbackends.model.records import Device, FactValue, Library, ProbeReport, Report
+
+__all__ = [
+    "DoesNotApply",
+    "NotReported",
+    "ReportView",
+    "Severity",
+    "Symptom",
+    "codes",
+    "from_warning",
+    "load",
+    "sections",
+    "title",
+]
+
+
+class NotReported(Exception):
+    """The report lacks what a hazard needs; the check is then unknown, not passed."""
+
+
+class DoesNotApply(Exception):
+    """The hazard cannot be on such a machine: there is no GPU of that maker, no container, ..."""
+
+
+class ReportView:
+    """A report as a hazard reads it, by dotted name. Only `need` and `only_on` raise.
+
+    record: the report itself. claimed: the warnings of probes that some hazard speaks for, as (probe, code).
+    """
+
+    def __init__(self, report: Report, claimed: frozenset[tuple[str, str]] = frozenset()) -> None:
+        self.record = report
+        self.claimed = claimed
+
+    def probe(self, name: str) -> ProbeReport | None:
+        """Return a probe's report; None where the report has none."""
+        return self.record.probes.get(name)
+
+    def fact(self, name: str, default: Any = None) -> Any:
+        """Return a fact by its dotted name (`cpu.vendor`), or the default where it is not there."""
+        probe, _, fact = name.partition(".")
+        found = self.probe(probe)
+        return default if found is None else found.facts.get(fact, default)
+
+    def need(self, name: str) -> Any:
+        """Return a fact by its dotted name. Raises NotReported where it is not there."""
+        value = self.fact(name)
+        if value is None:
+            raise NotReported(f"{name} is not in the report")
+        return value
+
+    def only_on(self, *platforms: str) -> None:
+        """Raise DoesNotApply where the machine is of none of these platforms, by Python's names."""
+        platform = self.fact("host.platform", "")
+        if platform and platform not in platforms:
+            raise DoesNotApply(f"this is {platform}, and no {' or '.join(platforms)}")
+
+    def version(self, probe: str) -> str:
+        """Return a probe's version, "" where there is none."""
+        found = self.probe(probe)
+        return found.version if found is not None else ""
+
+    def libraries(self, probe: str) -> tuple[Library, ...]:
+        """Return every copy of a library that a probe has found."""
+        found = self.probe(probe)
+        return found.libraries if found is not None else ()
+
+    def devices(self, probe: str) -> tuple[Device, ...]:
+        """Return the devices of a probe, such as nvidia."""
+        found = self.probe(probe)
+        return found.devices if found is not None else ()
+
+    def variable(self, name: str) -> str | None:
+        """Return an environment variable that steers ML libraries; None where it is not set.
+
+        Only those that the environment probe keeps are there; a secret never is.
+        """
+        value = self.fact("environment.variables", {}).get(name)
+        return value if isinstance(value, str) else None
+
+    def package(self, name: str) -> str:
+        """Return the version of an installed distribution by its normalised name, "" without one."""
+        value = self.fact("packages.distributions", {}).get(name, "")
+        return value if isinstance(value, str) else ""
+
+    def warnings(self, probe: str, code: str) -> Iterator[Reason]:
+        """Yield what a probe warns of with that code, its devices' reasons among them."""
+        found = self.probe(probe)
+        if found is None:
+            return
+        yield from (reason for reason in found.warnings if reason.code == code)
+        for device in found.devices:
+            yield from (reason for reason in device.reasons if reason.code == code)
+
+    def could_tell(self, probe: str) -> str:
+        """Return why a probe cannot be relied on, one sentence; "" where it can."""
+        found = self.probe(probe)
+        if found is None:
+            return f"the report has no {probe}"
+        if found.failure is not None:
+            return f"{probe} failed: {found.failure.message}"
+        if found.presence is None and not is_certain(found):
+            return f"{probe} could not be told: {found.reasons[0].message}"
+        return ""
+
 
 REGISTRY = "mlbackends.audit.hazards"
 _LONGEST_WORD = 20

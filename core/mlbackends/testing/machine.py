@@ -68,7 +68,7 @@ class Machine:
         from mlbackends.model.errors import BadInput
 
         if self._known is None:
-            from mlbackends.audit.subjects import report_of
+            from mlbackends.audit.reports import report_of
 
             self._known = report_of(self.subject)
         lacking = [name for name in names if name not in self._known.probes]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mlbackends.audit import device_limits
-from mlbackends.audit.known import Known
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.hazard import ReportView
+from mlbackends.audit.reports import report_of
 from mlbackends.model.device_kinds import YARDSTICKS, Here, Need
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
@@ -335,7 +335,7 @@ def test_no_value_makes_judging_fail(
         probes[probe] = ProbeReport(
             Presence.FOUND, version=str(value), facts={name: value}, devices=(device,)
         )
-    seen = device_limits.met(need, Known(made(**probes)))
+    seen = device_limits.met(need, ReportView(made(**probes)))
 
     assert seen.met in (True, False, None)
     assert seen.because

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Failure, Presence, ProbeReport, Report

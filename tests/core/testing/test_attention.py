@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model.errors import NoBackend, UnknownName
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Presence, ProbeReport

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Failure, Presence, ProbeReport, Report

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mlbackends.audit.device_limits import kinds, limits_of
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model.device_kinds import Concern
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import Device, Presence, Report

@@ -12,7 +12,7 @@ import pytest
 
 # What a run inside this process imports first is forgotten behind it; these stay.
 import mlbackends.audit.device_limits
-import mlbackends.audit.subjects
+import mlbackends.audit.reports
 import mlbackends.testing.attention
 import mlbackends.testing.facts
 import mlbackends.testing.limits

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model.records import Presence, Report
 from mlbackends.testing.machine import Machine, current, forget, make_current
 from mlbackends.testing.sharing import shared

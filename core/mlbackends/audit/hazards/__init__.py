@@ -1,1 +1,1 @@
-"""Known misconfigurations, one file each: what a file has to offer stands in `mlbackends.audit.hazard`."""
+"""Known misconfigurations, one file each; `mlbackends.audit.hazard` tells what a file has to offer."""

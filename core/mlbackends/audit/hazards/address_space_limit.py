@@ -6,9 +6,7 @@ No alarm:  a limit of many times the memory, which nobody sets by mistake.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("limits", "memory", "nvidia")
@@ -28,18 +26,18 @@ SOURCES = (
 _MANY = 16
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where it is limited: an error where there is a GPU that CUDA would start on."""
-    known.only_on("linux")
-    limit = known.fact("limits.address_space_limit_bytes")
+    report.only_on("linux")
+    limit = report.fact("limits.address_space_limit_bytes")
     if limit is None:
-        if "address_space_limit_bytes" not in known.fact("limits.unlimited", ()):
-            known.need("limits.address_space_limit_bytes")
+        if "address_space_limit_bytes" not in report.fact("limits.unlimited", ()):
+            report.need("limits.address_space_limit_bytes")
         return
-    total = int(known.need("memory.total_bytes"))
+    total = int(report.need("memory.total_bytes"))
     if limit > total * _MANY:
         return
-    has_gpu = bool(known.devices("nvidia"))
+    has_gpu = bool(report.devices("nvidia"))
     yield Symptom(
         f"a process may have {limit / 2**30:.0f} GiB of address space (ulimit -v)"
         + (", and CUDA reserves more than that when it starts" if has_gpu else ""),

@@ -6,10 +6,8 @@ No alarm:  a machine with one CPU; a job that a batch system gave one CPU becaus
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.audit.variables import settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import settings
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -27,20 +25,20 @@ SOURCES = (
 _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the mask has one CPU, with what may have set it."""
-    known.only_on("linux")
-    online = int(known.need("limits.online_cpus"))
+    report.only_on("linux")
+    online = int(report.need("limits.online_cpus"))
     if online < 2:
         raise DoesNotApply("the machine has one CPU")
-    if int(known.need("limits.affinity_cpus")) != 1:
+    if int(report.need("limits.affinity_cpus")) != 1:
         return
-    told = settings(known)
+    told = settings(report)
     binding = [name for name in _BINDING if name in told]
-    scheduler = str(known.fact("limits.scheduler", ""))
+    scheduler = str(report.fact("limits.scheduler", ""))
     if told.get("SLURM_CPUS_PER_TASK") == "1":
         return
-    message = f"this process may run on CPU {known.fact('limits.affinity', '')} alone, of {online}"
+    message = f"this process may run on CPU {report.fact('limits.affinity', '')} alone, of {online}"
     command = f"unset {' '.join(binding)}" if binding else ""
     hint = ""
     if scheduler == "slurm":
@@ -50,7 +48,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         hint=hint,
         command=command,
         evidence={
-            "limits.affinity": str(known.fact("limits.affinity", "")),
+            "limits.affinity": str(report.fact("limits.affinity", "")),
             "limits.online_cpus": online,
             **({"limits.scheduler": scheduler} if scheduler else {}),
         },

@@ -7,10 +7,8 @@ No alarm:  the same names with the value that leaves compilation on.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import effects, is_off, is_on
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects, is_off, is_on
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -41,6 +39,6 @@ _TABLE = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each of them that is in effect."""
-    yield from effects(known, _TABLE)
+    yield from effects(report, _TABLE)

@@ -7,10 +7,8 @@ Severity:  a note where there is no GPU: it matters for torch.compile alone.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.WARNING
 READS = ("torch", "triton", "compilers")
@@ -34,20 +32,20 @@ _COMMANDS = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where none is there."""
-    torch, triton = known.version("torch"), known.version("triton")
+    torch, triton = report.version("torch"), report.version("triton")
     if not triton or not satisfies(torch, ">=2.0"):
         raise DoesNotApply("torch 2 with Triton is not installed")
-    if known.fact("host.platform") != "linux":
+    if report.fact("host.platform") != "linux":
         raise DoesNotApply("Triton starts a compiler of PATH on Linux alone")
-    rows = known.fact("compilers.compilers", [])
-    chosen = known.fact("compilers.environment", {}).get("CC", "")
-    has_gpu = bool(known.devices("nvidia") or known.devices("rocm"))
+    rows = report.fact("compilers.compilers", [])
+    chosen = report.fact("compilers.environment", {}).get("CC", "")
+    has_gpu = bool(report.devices("nvidia") or report.devices("rocm"))
     if _COMPILERS.isdisjoint(row["name"] for row in rows) and not chosen:
         yield Symptom(
             f"torch {torch} and triton {triton} are installed, and PATH has none of cc, gcc and clang",
-            command=_COMMANDS.get(known.fact("host.os_id", ""), ""),
+            command=_COMMANDS.get(report.fact("host.os_id", ""), ""),
             evidence={"triton.version": triton, "compilers.compilers": rows},
             severity=None if has_gpu else Severity.NOTE,
         )

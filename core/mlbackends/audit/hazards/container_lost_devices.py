@@ -7,9 +7,7 @@ No alarm:  a refusal outside of a container, which has other reasons and is told
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import container
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia", "host")
@@ -28,12 +26,12 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where NVML cannot reach what the nodes promise."""
-    if not (kind := container(known)):
+    if not (kind := container(report)):
         raise DoesNotApply("this is no container")
-    told = known.probe("nvidia")
-    nodes = known.fact("nvidia.device_nodes", [])
+    told = report.probe("nvidia")
+    nodes = report.fact("nvidia.device_nodes", [])
     if told is None or not nodes:
         return
     reasons = [*told.reasons, *(reason for gpu in told.devices for reason in gpu.reasons)]

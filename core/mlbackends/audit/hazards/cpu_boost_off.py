@@ -6,9 +6,7 @@ No alarm:  a machine that does not show the switch, such as most virtual ones.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("cpu",)
@@ -21,14 +19,14 @@ _INTEL = "/sys/devices/system/cpu/intel_pstate/no_turbo"
 _OTHERS = "/sys/devices/system/cpu/cpufreq/boost"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where boost is off."""
-    boost = known.fact("cpu.boost")
+    boost = report.fact("cpu.boost")
     if boost is None:
         raise DoesNotApply("the system shows no switch for boost")
     if boost:
         return
-    driver = str(known.fact("cpu.scaling_driver", ""))
+    driver = str(report.fact("cpu.scaling_driver", ""))
     is_intel = driver.startswith("intel_")
     yield Symptom(
         f"boost is off ({driver or 'no driver'}): no core runs faster than its base frequency",

@@ -6,10 +6,8 @@ No alarm:  a Mac; a machine whose only display is no GPU of NVIDIA or AMD.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import install
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("torch", "jax", "tensorflow")
@@ -19,32 +17,32 @@ SOURCES = ("pytorch/pytorch#168065", "astral-sh/uv#17236", "pytorch/pytorch#1065
 WARNINGS = (("torch", "degraded"), ("jax", "degraded"), ("tensorflow", "degraded"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each framework."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
-            command = _command(known, probe)
+        for warning in report.warnings(probe, code):
+            command = _command(report, probe)
             yield Symptom(
                 warning.message,
                 hint="" if command else warning.hint,
                 command=command,
-                evidence={f"{probe}.version": known.version(probe)},
+                evidence={f"{probe}.version": report.version(probe)},
             )
-    gpus = [one for one in known.devices("rocm") if one.kind == "rocm"]
-    nvidia = any(True for _ in known.warnings("torch", "degraded"))
-    if known.fact("torch.built_for") == "cpu" and gpus and not nvidia:
+    gpus = [one for one in report.devices("rocm") if one.kind == "rocm"]
+    nvidia = any(True for _ in report.warnings("torch", "degraded"))
+    if report.fact("torch.built_for") == "cpu" and gpus and not nvidia:
         named = gpus[0].name or gpus[0].capability or gpus[0].pci_address
         yield Symptom(
-            f"torch {known.version('torch')} is built for the CPU alone, and there is an AMD GPU"
+            f"torch {report.version('torch')} is built for the CPU alone, and there is an AMD GPU"
             f" ({named})",
             hint="install the build of torch for ROCm",
             evidence={"torch.built_for": "cpu", "rocm.gpu_count": len(gpus)},
         )
 
 
-def _command(known: Known, probe: str) -> str:
+def _command(report: ReportView, probe: str) -> str:
     """Return what installs a build for CUDA where one command does it everywhere."""
     wanted = {"jax": "jax[cuda12]", "tensorflow": "tensorflow[and-cuda]"}.get(probe, "")
-    if probe == "jax" and str(known.fact("nvidia.cuda_version", "")).startswith("13"):
+    if probe == "jax" and str(report.fact("nvidia.cuda_version", "")).startswith("13"):
         wanted = "jax[cuda13]"
-    return install(known, "--upgrade", wanted) if wanted else ""
+    return install(report, "--upgrade", wanted) if wanted else ""

@@ -7,10 +7,8 @@ No alarm:  where thread pools take too many as well, which has a code of its own
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.thread_pools import WHAT, listed, thread_pools
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.threads import WHAT, listed, thread_pools
 
 SEVERITY = Severity.NOTE
 READS = ("limits",)
@@ -27,13 +25,13 @@ WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where only Python's count is too high."""
-    found = thread_pools(known)
+    found = thread_pools(report)
     if found.pools or not found.counted:
         return
     cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
-    parts = known.version("python").split(".")[:2]
+    parts = report.version("python").split(".")[:2]
     heeds = len(parts) == 2 and tuple(int(part) for part in parts if part.isdecimal()) >= _PYTHON
     yield Symptom(
         f"{listed(found.counted)} counts more than the {cpus} that "

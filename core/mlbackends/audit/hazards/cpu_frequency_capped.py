@@ -6,9 +6,7 @@ No alarm:  the clock of this moment; a cap above the base frequency, which takes
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -18,12 +16,12 @@ SOURCES = ("Linux, admin-guide/pm/cpufreq.rst, scaling_max_freq",)
 _GIGA = 1e9
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the cap is below the base frequency."""
-    limit, most = known.fact("cpu.limit_hertz"), known.fact("cpu.max_hertz")
+    limit, most = report.fact("cpu.limit_hertz"), report.fact("cpu.max_hertz")
     if limit is None or most is None:
         raise DoesNotApply("the system does not show how clocks are limited")
-    base = known.fact("cpu.base_hertz", most // 2)
+    base = report.fact("cpu.base_hertz", most // 2)
     if limit >= base:
         return
     yield Symptom(

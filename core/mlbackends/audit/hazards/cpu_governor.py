@@ -8,9 +8,7 @@ No alarm:  powersave under intel_pstate or amd-pstate-epp, where it is the defau
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -23,20 +21,20 @@ SOURCES = (
 WARNINGS = (("cpu", "degraded"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield the governor that pins the lowest clock, and the preference that holds clocks down."""
     evidence = {
-        f"cpu.{name}": known.fact(f"cpu.{name}", "")
+        f"cpu.{name}": report.fact(f"cpu.{name}", "")
         for name in ("governor", "scaling_driver", "energy_preference")
     }
-    for warning in known.warnings("cpu", "degraded"):
+    for warning in report.warnings("cpu", "degraded"):
         yield Symptom(
             warning.message,
             hint="as root, until the next start; tuned or a service keeps it",
             command="cpupower frequency-set -g performance",
             evidence=evidence,
         )
-    if known.fact("cpu.energy_preference") == "power":
+    if report.fact("cpu.energy_preference") == "power":
         yield Symptom(
             "the processor is told to save power (energy_performance_preference is power), which keeps"
             " clocks low under load",

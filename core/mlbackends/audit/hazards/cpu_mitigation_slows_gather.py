@@ -6,9 +6,7 @@ No alarm:  mitigations that slow calls into the kernel alone, which computing ma
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.NOTE
 READS = ("cpu",)
@@ -21,10 +19,10 @@ SOURCES = ("Linux, admin-guide/hw-vuln/gather_data_sampling.rst", "Intel, INTEL-
 WARNINGS = (("cpu", "mitigation-costs-speed"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probe found."""
-    states = known.fact("cpu.mitigations", {})
-    for warning in known.warnings("cpu", "mitigation-costs-speed"):
+    states = report.fact("cpu.mitigations", {})
+    for warning in report.warnings("cpu", "mitigation-costs-speed"):
         yield from_warning(
             warning,
             **{"cpu.mitigations.gather_data_sampling": states.get("gather_data_sampling", "")},

@@ -6,10 +6,8 @@ No alarm:  a quota above what the affinity mask leaves; a runtime that a variabl
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.thread_pools import listed, thread_pools
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.threads import listed, thread_pools
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -22,9 +20,9 @@ SOURCES = ("ollama/ollama#17916", "kserve/kserve#1031", "Linux, admin-guide/cgro
 WARNINGS = (("limits", "limit-below-hardware"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where a quota is what limits, and a thread pool does not keep to it."""
-    found = thread_pools(known)
+    found = thread_pools(report)
     if found.because != "quota" or not found.pools:
         return
     yield Symptom(

@@ -6,9 +6,7 @@ No alarm:  a group that is at rest; one that was stopped in a few periods.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -21,13 +19,13 @@ SOURCES = ("ollama/ollama#17916", "Linux, admin-guide/cgroup-v2.rst, cpu.stat")
 WARNINGS = (("limits", "throttled"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probe counted."""
-    for warning in known.warnings("limits", "throttled"):
+    for warning in report.warnings("limits", "throttled"):
         yield from_warning(
             warning,
             **{
-                name: known.fact(name, 0)
+                name: report.fact(name, 0)
                 for name in ("limits.cpu_periods", "limits.cpu_throttled_periods")
             },
         )

@@ -7,10 +7,8 @@ No alarm:  nothing that asks for determinism; a machine without an NVIDIA GPU.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.audit.variables import is_off, is_on, settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import is_off, is_on, settings
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "nvidia")
@@ -34,11 +32,11 @@ _ASKING = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where it is asked for and not given."""
-    if not known.devices("nvidia") and not known.libraries("nvidia"):
+    if not report.devices("nvidia") and not report.libraries("nvidia"):
         raise DoesNotApply("there is no NVIDIA GPU")
-    told = settings(known)
+    told = settings(report)
     value = told.get(_NAME, "")
     asking = [name for name, asks in _ASKING.items() if asks(told.get(name, ""))]
     if value in _DETERMINISTIC or not (value or asking):

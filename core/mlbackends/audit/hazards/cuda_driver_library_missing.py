@@ -7,9 +7,7 @@ No alarm:  a container that was given no GPU, which has no nodes; a machine with
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import container, is_gpu_node
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
@@ -22,21 +20,21 @@ MEND = (
 SOURCES = ("NVIDIA Container Toolkit, driver capabilities", "NVIDIA/nvidia-docker#1085")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where everything of the driver is there but its CUDA library."""
-    nodes = known.fact("nvidia.device_nodes", [])
+    nodes = report.fact("nvidia.device_nodes", [])
     of_gpus = [node for node in nodes if is_gpu_node(node)]
     if not of_gpus:
         raise DoesNotApply("no GPU of NVIDIA has a node here")
-    driver = known.probe("cuda_driver")
+    driver = report.probe("cuda_driver")
     if driver is None or driver.presence is not Presence.ABSENT:
         return
-    given = known.variable("NVIDIA_DRIVER_CAPABILITIES")
+    given = report.variable("NVIDIA_DRIVER_CAPABILITIES")
     reason = next((reason for reason in driver.reasons if reason.code == "not-found"), None)
     evidence: dict[str, FactValue] = {"nvidia.device_nodes": list(nodes)}
     if given is not None:
         evidence["environment.variables.NVIDIA_DRIVER_CAPABILITIES"] = given
-    where = f"the container ({kind})" if (kind := container(known)) else "the machine"
+    where = f"the container ({kind})" if (kind := container(report)) else "the machine"
     yield Symptom(
         f"{where} has {', '.join(of_gpus)}, and {reason.message if reason else 'no libcuda.so.1'}",
         hint=reason.hint if reason else "",

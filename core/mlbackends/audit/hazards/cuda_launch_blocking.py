@@ -7,10 +7,8 @@ No alarm:  the value 0.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import effects
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -43,6 +41,6 @@ _TABLE = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each of them that is on."""
-    yield from effects(known, _TABLE)
+    yield from effects(report, _TABLE)

@@ -6,9 +6,7 @@ No alarm:  a header of another major version, which is there for another copy.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("cublas", "cuda_runtime", "cudnn")
@@ -24,12 +22,12 @@ WARNINGS = tuple(
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each contradiction."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
+        for warning in report.warnings(probe, code):
             yield Symptom(
                 warning.message,
                 hint=warning.hint,
-                evidence={f"{probe}.version": known.version(probe)},
+                evidence={f"{probe}.version": report.version(probe)},
             )

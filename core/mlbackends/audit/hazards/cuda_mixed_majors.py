@@ -6,10 +6,8 @@ No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which come
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import uninstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import uninstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -22,17 +20,17 @@ SOURCES = ("rapidsai/rapidsai-csp-utils#137", "gpustack/runner#176")
 WARNINGS = (("packages", "cuda-majors-mixed"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one, with the packages that torch was not built for."""
-    majors = known.fact("packages.cuda_majors", {})
-    wanted = str(known.fact("torch.cuda_version", "")).partition(".")[0]
-    for warning in known.warnings("packages", "cuda-majors-mixed"):
+    majors = report.fact("packages.cuda_majors", {})
+    wanted = str(report.fact("torch.cuda_version", "")).partition(".")[0]
+    for warning in report.warnings("packages", "cuda-majors-mixed"):
         hint, command = warning.hint, ""
         if wanted in majors:
             strangers = [
                 name for major, names in majors.items() if major != wanted for name in names
             ]
-            command = uninstall(known, *strangers)
+            command = uninstall(report, *strangers)
             hint = (
                 f"torch is built for CUDA {wanted}: uninstall the others, then install torch again"
             )

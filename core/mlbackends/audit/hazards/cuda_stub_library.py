@@ -7,9 +7,7 @@ No alarm:  the folder itself: libcuda.so without a number is for the linker, and
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ()
@@ -22,10 +20,10 @@ SOURCES = ("CUDA Driver API, CUDA_ERROR_STUB_LIBRARY", "numba/numba#8985", "NVID
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-folder")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each stub that the loader meets first."""
     for probe in ("cuda_driver", "nvidia"):
-        for library in known.libraries(probe):
+        for library in report.libraries(probe):
             is_stub = any(reason.code == "stub-library" for reason in library.reasons)
             if is_stub and _is_loaded(library.path) and library.found_by in _SEARCHED:
                 yield Symptom(

@@ -7,9 +7,7 @@ No alarm:  several toolkits side by side, of which all names mean one.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("cuda_toolkit",)
@@ -19,12 +17,12 @@ SOURCES = ("pytorch/pytorch, torch.utils.cpp_extension", "CUDA installation guid
 WARNINGS = (("cuda_toolkit", "conflict"), ("environment", "conflict"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each contradiction."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
+        for warning in report.warnings(probe, code):
             yield Symptom(
                 warning.message,
                 hint=warning.hint,
-                evidence={"cuda_toolkit.version": known.version("cuda_toolkit")},
+                evidence={"cuda_toolkit.version": report.version("cuda_toolkit")},
             )

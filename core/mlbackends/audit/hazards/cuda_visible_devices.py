@@ -7,9 +7,7 @@ No alarm:  the variable on a machine without an NVIDIA GPU; a list that leaves o
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -27,11 +25,11 @@ WARNINGS = (("nvidia", "hidden-by-variable"), ("nvidia", "override-invalid"))
 _COMMANDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probe found wrong with the list and with the order."""
-    told = known.fact("nvidia.environment", {})
+    told = report.fact("nvidia.environment", {})
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
+        for warning in report.warnings(probe, code):
             name = next((name for name in _COMMANDS if warning.message.startswith(name)), "")
             yield Symptom(
                 warning.message,
@@ -39,6 +37,6 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 command=f"unset {name}" if name else "",
                 evidence={
                     f"nvidia.environment.{name}": told.get(name, ""),
-                    "nvidia.pci_gpu_count": known.fact("nvidia.pci_gpu_count", 0),
+                    "nvidia.pci_gpu_count": report.fact("nvidia.pci_gpu_count", 0),
                 },
             )

@@ -6,11 +6,9 @@ No alarm:  a newer one; the pinned package itself, of which pinned-version-diffe
 
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import described, older_than_pinned
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import without_folder
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import without_folder
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.libraries import described, older_than_pinned
 
 SEVERITY = Severity.ERROR
 READS = ("torch", "cudnn")
@@ -19,15 +17,15 @@ MEND = "Take the older copy off the loader's path: the wheels bring their own."
 SOURCES = ("pytorch/pytorch#80637",)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the copy that wins is older."""
-    found = older_than_pinned(known)
+    found = older_than_pinned(report)
     if found is None:
         return
     library, pin = found
     yield Symptom(
         f"torch needs {pin['package']} {pin['wanted']}, and a process gets {described(library)}:"
         f" {library.wins_because}",
-        command=without_folder(known, library.found_by, library.path),
+        command=without_folder(report, library.found_by, library.path),
         evidence={"torch.pins": [pin], "cudnn.libraries": [library.path]},
     )

@@ -9,11 +9,9 @@ No alarm:  a second whole cuDNN of the same version.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import cudnn_parted, described
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import without_folder
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import without_folder
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.libraries import cudnn_parted, described
 
 SEVERITY = Severity.ERROR
 READS = ("cudnn",)
@@ -26,31 +24,31 @@ SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "koharu-rs/koharu
 WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each way in which they are mixed, with all the parts that are concerned."""
-    parted = cudnn_parted(known)
+    parted = cudnn_parted(report)
     if parted is not None:
         other, ours = parted
         yield Symptom(
             f"torch opens {described(ours)} by RPATH, and its sub-libraries are taken from"
             f" {described(other)}, for {other.found_by} comes before RUNPATH",
-            command=without_folder(known, other.found_by, other.path),
+            command=without_folder(report, other.found_by, other.path),
             evidence={"cudnn.libraries": [ours.path, other.path]},
         )
     for _, code in WARNINGS:
-        found = list(known.warnings("cudnn", code))
+        found = list(report.warnings("cudnn", code))
         if not found:
             continue
         others = f"; and {len(found) - 1} more" if len(found) > 1 else ""
         yield Symptom(
             found[0].message + others,
             hint=found[0].hint,
-            command=_command(known, found[0].hint),
+            command=_command(report, found[0].hint),
             evidence={"cudnn.warnings": [warning.message for warning in found]},
         )
 
 
-def _command(known: Known, hint: str) -> str:
+def _command(report: ReportView, hint: str) -> str:
     """Return the command for "take FOLDER out of VARIABLE", "" for another hint."""
     folder, _, variable = hint.removeprefix("take ").rpartition(" out of ")
-    return without_folder(known, variable, f"{folder}/libcudnn") if folder else ""
+    return without_folder(report, variable, f"{folder}/libcudnn") if folder else ""

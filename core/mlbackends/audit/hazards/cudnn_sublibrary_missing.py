@@ -7,11 +7,9 @@ Severity:  a note for a copy that no process gets.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import package_of
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import reinstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import reinstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.ERROR
 READS = ("cudnn",)
@@ -21,15 +19,15 @@ SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512")
 WARNINGS = (("cudnn", "sub-library-missing"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each copy."""
-    for warning in known.warnings("cudnn", "sub-library-missing"):
-        copy = next((one for one in known.libraries("cudnn") if one.path in warning.message), None)
+    for warning in report.warnings("cudnn", "sub-library-missing"):
+        copy = next((one for one in report.libraries("cudnn") if one.path in warning.message), None)
         from_wheel = copy is not None and copy.found_by == "site-packages" and copy.owner
         yield Symptom(
             warning.message,
             hint=warning.hint,
-            command=reinstall(known, *package_of(copy)) if copy and from_wheel else "",
+            command=reinstall(report, *package_of(copy)) if copy and from_wheel else "",
             evidence={"cudnn.libraries": [copy.path]} if copy else {},
             severity=None if copy is None or copy.wins else Severity.NOTE,
         )

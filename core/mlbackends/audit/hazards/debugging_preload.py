@@ -7,10 +7,8 @@ No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed
 import os
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import settings
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -36,9 +34,9 @@ _CHECKERS = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each such library."""
-    value = settings(known).get("LD_PRELOAD", "")
+    value = settings(report).get("LD_PRELOAD", "")
     for path in value.replace(":", " ").split():
         stem = os.path.basename(path)
         checker = next((word for name, word in _CHECKERS.items() if stem.startswith(name)), "")

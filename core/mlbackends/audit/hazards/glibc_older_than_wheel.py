@@ -7,10 +7,8 @@ No alarm:  wheels for musl on musl; the older of several tags of one wheel.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import numbers
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.ERROR
 READS = ("packages", "host")
@@ -21,18 +19,18 @@ MEND = (
 SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#150724", "PEP 600")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one, with every package that asks for more."""
-    if known.fact("host.platform") != "linux":
+    if report.fact("host.platform") != "linux":
         raise DoesNotApply("only Linux has glibc")
-    needed: dict[str, str] = dict(known.fact("packages.glibc_needed", {}))
-    for library in known.libraries("torch"):
+    needed: dict[str, str] = dict(report.fact("packages.glibc_needed", {}))
+    for library in report.libraries("torch"):
         version = library.facts.get("glibc_needed")
         if isinstance(version, str) and numbers(version) > numbers(needed.get("torch", "0")):
             needed["torch"] = version
     if not needed:
         return
-    libc, version = known.need("host.libc"), known.need("host.libc_version")
+    libc, version = report.need("host.libc"), report.need("host.libc_version")
     if libc != "musl":
         needed = {
             name: asked for name, asked in needed.items() if numbers(asked) > numbers(version)

@@ -6,9 +6,7 @@ No alarm:  an old processor without a hypervisor; a generic name with AVX2.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -25,14 +23,14 @@ SOURCES = (
 _INVENTED = ("QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM processor")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the name is invented and AVX2 is not there."""
-    if known.fact("cpu.hypervisor") is not True:
+    if report.fact("cpu.hypervisor") is not True:
         raise DoesNotApply("no hypervisor is below an x86 processor")
-    name = str(known.need("cpu.model_name"))
-    if known.need("cpu.avx2") or not name.startswith(_INVENTED):
+    name = str(report.need("cpu.model_name"))
+    if report.need("cpu.avx2") or not name.startswith(_INVENTED):
         return
-    level = str(known.fact("cpu.x86_64_level", ""))
+    level = str(report.fact("cpu.x86_64_level", ""))
     yield Symptom(
         f'the hypervisor shows a "{name}" of level {level or "unknown"}, without AVX2',
         command="qm set VMID --cpu host" if "KVM" in name else "",

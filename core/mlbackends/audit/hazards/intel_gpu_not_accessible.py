@@ -7,9 +7,7 @@ No alarm:  a machine where no Level Zero loader is installed, so that nothing wo
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("xpu",)
@@ -18,12 +16,12 @@ MEND = "Add the user to the group of the render nodes; give a container --device
 SOURCES = ("intel/llm-scaler#370", "oneapi-src/level-zero#96")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU whose node is closed."""
-    gpus = [device for device in known.devices("xpu") if device.kind == "xpu"]
+    gpus = [device for device in report.devices("xpu") if device.kind == "xpu"]
     if not gpus:
         raise DoesNotApply("there is no Intel GPU here")
-    if not known.libraries("xpu"):
+    if not report.libraries("xpu"):
         raise DoesNotApply("no Level Zero loader is installed here")
     for gpu in gpus:
         for reason in gpu.reasons:

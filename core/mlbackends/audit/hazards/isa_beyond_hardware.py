@@ -6,9 +6,7 @@ No alarm:  a cap that is not reached: oneDNN's variable says how far it may go, 
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -26,12 +24,12 @@ WARNINGS = (("cpu", _CODE), ("mkl", _CODE), ("onednn", _CODE))
 _RUNGS = {"DEFAULT": 0, "AVX2": 1, "AVX512": 2}
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probes found: an error where torch would die of it."""
-    used, has = known.fact("cpu.capability", ""), known.fact("cpu.hardware_capability", "")
+    used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
     dies = _RUNGS.get(used, 0) > _RUNGS.get(has, 0)
     for probe in ("cpu", "mkl"):
-        for warning in known.warnings(probe, _CODE):
+        for warning in report.warnings(probe, _CODE):
             name = warning.message.replace("=", " ").split(" ")[0]
             is_error = probe == "cpu" and dies
             yield Symptom(

@@ -8,11 +8,9 @@ No alarm:  a value that names all that the processor has, or more; MKL_CBWR, whi
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.environment import settings
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.audit.instruction_caps import lost
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import settings
-from mlbackends.model.audit import Severity
 from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
@@ -30,17 +28,17 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each variable that takes instructions away, with those that are lost."""
-    told = settings(known)
-    features = frozenset(known.fact("cpu.features", ()))
-    vendor = str(known.fact("cpu.vendor", ""))
+    told = settings(report)
+    features = frozenset(report.fact("cpu.features", ()))
+    vendor = str(report.fact("cpu.vendor", ""))
     for name, value in told.items():
         gone = lost(name, value, features, vendor)
         if gone:
             said = f"{name} is {value[:80]!r}: what it steers does not use {', '.join(gone)}, which"
             yield _symptom(name, value, f"{said} this processor has", {"cpu.features": list(gone)})
-    used, has = known.fact("cpu.capability", ""), known.fact("cpu.hardware_capability", "")
+    used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
     ladder = ("DEFAULT", "AVX2", "AVX512")
     below = used == "DEFAULT" != has
     if used in ladder and has in ladder:

@@ -7,10 +7,8 @@ Severity:  an error where both Intel's and LLVM's runtime are here.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import is_on, settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import is_on, settings
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -24,12 +22,12 @@ SOURCES = ("pytorch/pytorch#193520", "pytorch/pytorch#44282", "LLVM OpenMP runti
 _NAME = "KMP_DUPLICATE_LIB_OK"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the variable is set to yes."""
-    value = settings(known).get(_NAME, "")
+    value = settings(report).get(_NAME, "")
     if not is_on(value):
         return
-    makers = {str(one.facts.get("runtime", "")) for one in known.libraries("openmp")}
+    makers = {str(one.facts.get("runtime", "")) for one in report.libraries("openmp")}
     both = {"intel", "llvm"} <= makers
     seen = "; the runtimes of Intel and LLVM are both here" if both else ""
     yield Symptom(

@@ -9,11 +9,9 @@ No alarm:  both of one version; a folder of the wheel itself; a copy that the lo
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.copies import Shadowed, described, older_than_pinned, shadowed
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import without_folder
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import without_folder
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.libraries import Shadowed, described, older_than_pinned, shadowed
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -34,12 +32,12 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each folder, with every library that it shadows."""
-    older = older_than_pinned(known)
+    older = older_than_pinned(report)
     told = older[0].path if older else ""
     folders: dict[tuple[str, str], list[Shadowed]] = {}
-    for pair in shadowed(known):
+    for pair in shadowed(report):
         if pair.taken.path != told:
             folder = pair.taken.path.rpartition("/")[0]
             folders.setdefault((pair.taken.found_by, folder), []).append(pair)
@@ -53,7 +51,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         yield Symptom(
             f"{variable} names {folder}: {described(first.taken)} is taken in place of"
             f" {described(first.wheel)}{others}",
-            command=without_folder(known, variable, first.taken.path),
+            command=without_folder(report, variable, first.taken.path),
             evidence=evidence,
             severity=None if unlike else Severity.WARNING,
         )

@@ -6,9 +6,7 @@ No alarm:  a bare name, which the loader searches for; a path with $LIB or $ORIG
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -21,11 +19,11 @@ SOURCES = ("ld.so(8), LD_PRELOAD",)
 WARNINGS = (("environment", "override-invalid"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each file that is missing."""
-    for warning in known.warnings("environment", "override-invalid"):
+    for warning in report.warnings("environment", "override-invalid"):
         if warning.message.startswith("LD_PRELOAD "):
-            value = known.variable("LD_PRELOAD") or ""
+            value = report.variable("LD_PRELOAD") or ""
             yield Symptom(
                 warning.message,
                 command="unset LD_PRELOAD",

@@ -12,12 +12,17 @@ Severity:  an error in a wheel, for a file that ends the loader's search, and fo
 import re
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import kept_by_package, kept_by_torch, package_of
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import reinstall, without_folder
-from mlbackends.audit.known import Known, NotTold
-from mlbackends.audit.opening import Failed, failed, is_of_one_package, not_opened
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import reinstall, without_folder
+from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom
+from mlbackends.audit.libraries import (
+    Failed,
+    failed,
+    is_of_one_package,
+    kept_by_package,
+    kept_by_torch,
+    not_opened,
+    package_of,
+)
 from mlbackends.model.records import Library
 
 SEVERITY = Severity.WARNING
@@ -37,24 +42,24 @@ _EVERYWHERE = ("openmp", "blas", "openblas", "cudnn")
 _SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each file that a process would take, or that ends its search."""
-    if not any(name in known.report.probes for name in _EVERYWHERE):
-        raise NotTold("the report has no library")
+    if not any(name in report.record.probes for name in _EVERYWHERE):
+        raise NotReported("the report has no library")
     told: set[str] = set()
-    yield from _bad_files(known, told)
-    for one in failed(known):
+    yield from _bad_files(report, told)
+    for one in failed(report):
         if one.library.path not in told:
             told.add(one.library.path)
-            yield _refused(known, one)
-    if not told and (why := not_opened(known)):
-        raise NotTold(why)
+            yield _refused(report, one)
+    if not told and (why := not_opened(report)):
+        raise NotReported(why)
 
 
-def _bad_files(known: Known, told: set[str]) -> Iterator[Symptom]:
+def _bad_files(report: ReportView, told: set[str]) -> Iterator[Symptom]:
     """Yield one for each file that is seen to be bad without opening it. told: their paths are added."""
-    for name in known.report.probes:
-        copies = known.libraries(name)
+    for name in report.record.probes:
+        copies = report.libraries(name)
         good = {one.soname for one in copies if one.wins}
         for library in copies:
             reason = next((one for one in library.reasons if one.code in _CODES), None)
@@ -63,7 +68,7 @@ def _bad_files(known: Known, told: set[str]) -> Iterator[Symptom]:
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it.
             is_fatal = reason.code == "not-a-library" and library.found_by in _SEARCHED
             soname = library.soname
-            if kept_by_torch(known, soname) or kept_by_package(known, soname):
+            if kept_by_torch(report, soname) or kept_by_package(report, soname):
                 is_fatal = False
             if library.soname in good and not is_fatal and not is_of_one_package(library):
                 continue
@@ -77,13 +82,13 @@ def _bad_files(known: Known, told: set[str]) -> Iterator[Symptom]:
                 seen += f"; no other copy of {library.soname} is in order"
             yield Symptom(
                 seen,
-                command=_command(known, library),
+                command=_command(report, library),
                 evidence={f"{name}.libraries": [library.path]},
                 severity=_severity(library, is_fatal),
             )
 
 
-def _refused(known: Known, one: Failed) -> Symptom:
+def _refused(report: ReportView, one: Failed) -> Symptom:
     library, reason = one.library, one.reason
     seen = reason.message
     if library.path not in seen:
@@ -93,7 +98,7 @@ def _refused(known: Known, one: Failed) -> Symptom:
     return Symptom(
         seen,
         hint=reason.hint,
-        command="" if one.driver else _command(known, library),
+        command="" if one.driver else _command(report, library),
         evidence={f"{one.probe}.libraries": [library.path], "reason": reason.code},
         severity=_severity_of_refusal(one),
     )
@@ -116,7 +121,7 @@ def _severity(library: Library, is_fatal: bool) -> Severity | None:
     return Severity.NOTE if library.found_by in _OF_THE_SYSTEM else None
 
 
-def _command(known: Known, library: Library) -> str:
+def _command(report: ReportView, library: Library) -> str:
     if library.found_by == "site-packages" and library.owner:
-        return reinstall(known, *package_of(library))
-    return without_folder(known, library.found_by, library.path)
+        return reinstall(report, *package_of(library))
+    return without_folder(report, library.found_by, library.path)

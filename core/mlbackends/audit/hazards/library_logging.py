@@ -6,10 +6,8 @@ No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WAR
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import effects, is_on
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects, is_on
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("environment",)
@@ -60,6 +58,6 @@ _TABLE = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each of them that is on."""
-    yield from effects(known, _TABLE)
+    yield from effects(report, _TABLE)

@@ -6,11 +6,9 @@ No alarm:  a copy that is newer than the system's, as conda brings.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import numbers
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import without_folder
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import without_folder
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.ERROR
 READS = ("torch", "host")
@@ -22,20 +20,20 @@ MEND = "Let a newer libstdc++ come first: the system's, or the environment's own
 SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279", "pytorch/pytorch#121796")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where symbols are missing."""
     needed = [
         (version, library)
-        for library in known.libraries("torch")
+        for library in report.libraries("torch")
         if isinstance(version := library.facts.get("libstdcxx_needed"), str)
     ]
     if not needed:
         return
-    has, path = known.need("host.libstdcxx_version"), known.fact("host.libstdcxx_path", "")
+    has, path = report.need("host.libstdcxx_version"), report.fact("host.libstdcxx_path", "")
     for version, library in needed:
         if numbers(version) > numbers(has):
             variables = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-            commands = (without_folder(known, variable, path) for variable in variables)
+            commands = (without_folder(report, variable, path) for variable in variables)
             yield Symptom(
                 f"{library.path} needs GLIBCXX_{version}, and {path} has none after GLIBCXX_{has}",
                 command=next(filter(None, commands), ""),

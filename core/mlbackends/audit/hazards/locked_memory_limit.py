@@ -6,9 +6,7 @@ No alarm:  the same limit without such a device, where it is the default.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("memory",)
@@ -21,21 +19,21 @@ SOURCES = ("NVIDIA/nccl-tests#206", "openucx/ucx#8229", "getrlimit(2), RLIMIT_ME
 WARNINGS = (("memory", "limit-below-hardware"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probe found, with the way that fits what started the process."""
     ways = {
         "slurm": "LimitMEMLOCK=infinity in slurmd.service, then restart slurmd",
         "docker": "start the container with --ulimit memlock=-1",
     }
-    started_by = known.fact("limits.scheduler") or known.fact("host.container", "")
-    for warning in known.warnings("memory", "limit-below-hardware"):
+    started_by = report.fact("limits.scheduler") or report.fact("host.container", "")
+    for warning in report.warnings("memory", "limit-below-hardware"):
         yield Symptom(
             warning.message,
             hint=ways.get(str(started_by), warning.hint),
             evidence={
-                "memory.locked_memory_limit_bytes": known.fact(
+                "memory.locked_memory_limit_bytes": report.fact(
                     "memory.locked_memory_limit_bytes", 0
                 ),
-                "host.rdma_devices": known.fact("host.rdma_devices", []),
+                "host.rdma_devices": report.fact("host.rdma_devices", []),
             },
         )

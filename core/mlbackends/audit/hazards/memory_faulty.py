@@ -6,9 +6,7 @@ No alarm:  errors that were corrected, which leave no page out of use.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("memory",)
@@ -21,8 +19,8 @@ SOURCES = ("Linux, filesystems/proc.rst, HardwareCorrupted; mm/hwpoison.rst",)
 WARNINGS = (("memory", "degraded"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the kernel counted."""
-    corrupted = known.fact("memory.corrupted_bytes", 0)
-    for warning in known.warnings("memory", "degraded"):
+    corrupted = report.fact("memory.corrupted_bytes", 0)
+    for warning in report.warnings("memory", "degraded"):
         yield from_warning(warning, **{"memory.corrupted_bytes": corrupted})

@@ -6,9 +6,7 @@ No alarm:  a limit near the machine's memory.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("limits", "memory")
@@ -20,11 +18,11 @@ MEND = "Name sizes where a program takes them, and leave room for /dev/shm and t
 SOURCES = ("Linux, admin-guide/cgroup-v2.rst, memory.max and memory.high",)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where a limit leaves less than half."""
-    total = int(known.need("memory.total_bytes"))
-    left = int(known.need("limits.effective_memory_bytes"))
-    because = str(known.need("limits.effective_memory_because"))
+    total = int(report.need("memory.total_bytes"))
+    left = int(report.need("limits.effective_memory_bytes"))
+    because = str(report.need("limits.effective_memory_because"))
     if because == "machine" or left * 2 > total:
         return
     ends = "kills what takes more"

@@ -6,10 +6,8 @@ No alarm:  AUTO, OFF, and the processor's own branch, which cost little.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.audit.variables import settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import settings
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "cpu")
@@ -22,16 +20,16 @@ SOURCES = ("oneMKL developer guide, Specifying Code Branches", "pytorch/pytorch#
 _BELOW_AVX2 = ("COMPATIBLE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the branch leaves instructions unused."""
-    value = settings(known).get("MKL_CBWR", "")
+    value = settings(report).get("MKL_CBWR", "")
     if not value:
         raise DoesNotApply("MKL_CBWR is not set")
     branch = value.upper().removeprefix("BRANCH=").split(",")[0].strip()
-    has_avx512 = "avx512f" in known.fact("cpu.features", ())
-    slow = branch in _BELOW_AVX2 and known.fact("cpu.avx2") is True
+    has_avx512 = "avx512f" in report.fact("cpu.features", ())
+    slow = branch in _BELOW_AVX2 and report.fact("cpu.avx2") is True
     slow = slow or (branch == "AVX2" and has_avx512)
-    if known.fact("cpu.vendor") != "Intel" and branch not in ("COMPATIBLE", "AUTO", "OFF"):
+    if report.fact("cpu.vendor") != "Intel" and branch not in ("COMPATIBLE", "AUTO", "OFF"):
         return  # other makers' processors get AUTO for every other branch
     if slow:
         best = "AVX-512" if has_avx512 else "AVX2"
@@ -40,6 +38,6 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             command="export MKL_CBWR=AUTO",
             evidence={
                 "environment.variables.MKL_CBWR": value,
-                "cpu.x86_64_level": str(known.fact("cpu.x86_64_level", "")),
+                "cpu.x86_64_level": str(report.fact("cpu.x86_64_level", "")),
             },
         )

@@ -6,9 +6,7 @@ No alarm:  it is a note: since 2020 MKL has AVX2 code for Zen; a copy that no pa
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("cpu", "mkl")
@@ -25,23 +23,23 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where a package uses it."""
-    if known.fact("cpu.vendor") != "AMD":
+    if report.fact("cpu.vendor") != "AMD":
         raise DoesNotApply("the processor is not of AMD")
     users = {
         name: library.path
-        for library in known.libraries("mkl")
+        for library in report.libraries("mkl")
         for name in (library.found_by.removeprefix("inside "),)
         if library.found_by.startswith("inside ")
     }
     for probe in ("numpy", "scipy"):
-        blas = str(known.fact(f"{probe}.blas", ""))
+        blas = str(report.fact(f"{probe}.blas", ""))
         if "mkl" in blas.lower():
             users[probe] = blas
     if users:
         yield Symptom(
             f"MKL multiplies for {' and '.join(users)} on this processor of AMD"
-            f" ({known.fact('cpu.model_name', 'of unknown model')})",
+            f" ({report.fact('cpu.model_name', 'of unknown model')})",
             evidence={"cpu.vendor": "AMD", "mkl.users": sorted(users)},
         )

@@ -6,9 +6,7 @@ No alarm:  a launcher of the batch system, such as srun.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("mpi",)
@@ -18,11 +16,11 @@ SOURCES = ("Open MPI documentation, running MPI applications", "mpi4py documenta
 WARNINGS = (("mpi", "conflict"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where they differ."""
-    for warning in known.warnings("mpi", "conflict"):
+    for warning in report.warnings("mpi", "conflict"):
         yield Symptom(
             warning.message,
             hint=warning.hint,
-            evidence={"mpi.launchers": known.fact("mpi.launchers", [])},
+            evidence={"mpi.launchers": report.fact("mpi.launchers", [])},
         )

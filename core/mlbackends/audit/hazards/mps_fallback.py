@@ -6,10 +6,8 @@ No alarm:  the variable elsewhere, where nobody reads it.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import effects
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "host")
@@ -30,7 +28,7 @@ _TABLE = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where it is on."""
-    known.only_on("darwin")
-    yield from effects(known, _TABLE)
+    report.only_on("darwin")
+    yield from effects(report, _TABLE)

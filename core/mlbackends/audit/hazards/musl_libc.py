@@ -6,9 +6,7 @@ No alarm:  a machine that has torch, which somebody built for it.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("host", "packages")
@@ -20,18 +18,18 @@ MEND = "Take an image with glibc, such as python:3.12-slim."
 SOURCES = ("docker-library/python#341", "PEP 656, musllinux platform tags")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the system is musl's and nobody has built torch for it."""
-    libc = known.fact("host.libc")
+    libc = report.fact("host.libc")
     if libc is None:
         raise DoesNotApply("the system is neither glibc's nor musl's")
-    if libc != "musl" or known.package("torch"):
+    if libc != "musl" or report.package("torch"):
         return
     yield Symptom(
-        f"the C library is musl {known.fact('host.libc_version', '')}".rstrip()
-        + f" ({known.fact('host.os_name', 'Linux')}), for which there are no wheels of torch",
+        f"the C library is musl {report.fact('host.libc_version', '')}".rstrip()
+        + f" ({report.fact('host.os_name', 'Linux')}), for which there are no wheels of torch",
         evidence={
             "host.libc": "musl",
-            "host.libc_version": known.fact("host.libc_version", ""),
+            "host.libc_version": report.fact("host.libc_version", ""),
         },
     )

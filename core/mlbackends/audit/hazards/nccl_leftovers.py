@@ -7,10 +7,8 @@ No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: noth
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import effects, is_on
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects, is_on
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia", "host")
@@ -39,10 +37,10 @@ _BETWEEN_NODES = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each way that is there and not taken."""
-    gpus = known.fact("nvidia.pci_gpu_count", 0) or known.fact("nvidia.gpu_count", 0)
+    gpus = report.fact("nvidia.pci_gpu_count", 0) or report.fact("nvidia.gpu_count", 0)
     if gpus > 1:
-        yield from effects(known, _BETWEEN_GPUS)
-    if known.fact("host.rdma_devices", []):
-        yield from effects(known, _BETWEEN_NODES)
+        yield from effects(report, _BETWEEN_GPUS)
+    if report.fact("host.rdma_devices", []):
+        yield from effects(report, _BETWEEN_NODES)

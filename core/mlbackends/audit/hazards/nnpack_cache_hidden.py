@@ -7,9 +7,7 @@ No alarm:  processors without AVX2, for which NNPACK is not made; a machine that
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known, NotTold
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.NOTE
@@ -26,25 +24,25 @@ SOURCES = ("Maratyszcza/NNPACK#207", "Maratyszcza/NNPACK#221", "pytorch/pytorch#
 _WITH_AVX2 = ("AVX2", "AVX512")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the cache is hidden from an NNPACK that could work."""
-    nnpack = known.probe("nnpack")
+    nnpack = report.probe("nnpack")
     if nnpack is None or not nnpack.libraries:
         raise DoesNotApply("NNPACK is not installed here")
-    if known.fact("host.virtualisation", "none") == "none":
+    if report.fact("host.virtualisation", "none") == "none":
         raise DoesNotApply("this is no virtual machine")
-    if known.fact("cpu.capability") not in _WITH_AVX2:
+    if report.fact("cpu.capability") not in _WITH_AVX2:
         raise DoesNotApply("NNPACK is not made for this processor")
     if nnpack.presence is Presence.USABLE:
         return
-    caches = known.fact("cpu.caches", [])
+    caches = report.fact("cpu.caches", [])
     if not caches:
-        raise NotTold("the kernel lists no caches")
+        raise NotReported("the kernel lists no caches")
     levels = sorted({cache.get("level", 0) for cache in caches if isinstance(cache, dict)})
     if 3 in levels:
         return
     shown = ", ".join(map(str, levels))
     yield Symptom(
         f"this virtual machine shows caches of level {shown} alone, and NNPACK needs to see level 3",
-        evidence={"cpu.caches": levels, "host.virtualisation": known.fact("host.virtualisation")},
+        evidence={"cpu.caches": levels, "host.virtualisation": report.fact("host.virtualisation")},
     )

@@ -7,9 +7,7 @@ No alarm:  one node, where it does nothing; without a GPU it is a note, since it
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
@@ -29,14 +27,14 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one on a machine with several nodes: a note where no GPU is."""
-    nodes = len(known.fact("memory.nodes", ()))
+    nodes = len(report.fact("memory.nodes", ()))
     if nodes < 2:
         raise DoesNotApply("the machine has one NUMA node")
-    if not known.need("memory.numa_balancing"):
+    if not report.need("memory.numa_balancing"):
         return
-    gpus = len(known.devices("nvidia")) + len(known.devices("rocm"))
+    gpus = len(report.devices("nvidia")) + len(report.devices("rocm"))
     yield Symptom(
         f"the kernel balances {nodes} NUMA nodes by itself (kernel.numa_balancing)"
         + (f", on a machine with {counted(gpus, 'GPU')}" if gpus else ""),

@@ -7,11 +7,9 @@ No alarm:  a package that holds no compiled code against NumPy.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import install
-from mlbackends.audit.known import Known
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.model.audit import Severity
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -46,18 +44,18 @@ _FIRST = {
 _TORCH_ON_WINDOWS = "2.4.1"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one, with every package that is too old."""
-    numpy = known.package("numpy")
+    numpy = report.package("numpy")
     if not satisfies(numpy, ">=2.0.0.dev0"):
         return
     first = dict(_FIRST)
-    if known.fact("host.platform") == "win32":
+    if report.fact("host.platform") == "win32":
         first["torch"] = _TORCH_ON_WINDOWS
     old = {
         name: version
         for name, since in first.items()
-        if (version := known.package(name)) and satisfies(version, f"<{since}")
+        if (version := report.package(name)) and satisfies(version, f"<{since}")
     }
     if old:
         listed = ", ".join(
@@ -69,6 +67,6 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         }
         yield Symptom(
             f"numpy {numpy} is installed beside what was compiled for NumPy 1: {listed}",
-            command=install(known, "numpy<2"),
+            command=install(report, "numpy<2"),
             evidence=evidence,
         )

@@ -8,9 +8,7 @@ No alarm:  a compat folder behind the driver's own file; a data-center GPU with 
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, from_warning
 from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
@@ -29,10 +27,10 @@ SOURCES = (
 _CONSUMER = ("GeForce", "TITAN")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for the copy that programs get, where it cannot work here."""
-    driver = known.probe("cuda_driver")
-    winner = next((one for one in known.libraries("cuda_driver") if one.wins), None)
+    driver = report.probe("cuda_driver")
+    winner = next((one for one in report.libraries("cuda_driver") if one.wins), None)
     if driver is None or winner is None or not winner.facts.get("forward_compatibility"):
         raise DoesNotApply("programs get no forward-compatibility libcuda here")
     if driver.presence is Presence.USABLE:
@@ -42,9 +40,9 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     if told:
         yield from_warning(told[0], **evidence)
         return
-    names = sorted({gpu.name for gpu in known.devices("nvidia") if gpu.name})
+    names = sorted({gpu.name for gpu in report.devices("nvidia") if gpu.name})
     consumer = [name for name in names if any(word in name for word in _CONSUMER)]
-    loaded = str(known.fact("nvidia.driver_release", ""))
+    loaded = str(report.fact("nvidia.driver_release", ""))
     release = str(winner.facts.get("driver_release", ""))
     if consumer:
         said = (

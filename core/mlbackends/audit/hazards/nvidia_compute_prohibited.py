@@ -7,9 +7,7 @@ No alarm:  exclusive-process, which schedulers set on purpose.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -19,13 +17,13 @@ SOURCES = ("NVML API reference, nvmlComputeMode_t; nvidia-smi(1), -c",)
 WARNINGS = (("nvidia", "compute-prohibited"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each such GPU."""
     prohibited = [
-        gpu.index for gpu in answering(known) if gpu.facts.get("compute_mode") == "prohibited"
+        gpu.index for gpu in answering(report) if gpu.facts.get("compute_mode") == "prohibited"
     ]
     for index, warning in zip(
-        prohibited, known.warnings("nvidia", "compute-prohibited"), strict=False
+        prohibited, report.warnings("nvidia", "compute-prohibited"), strict=False
     ):
         yield Symptom(
             warning.message,

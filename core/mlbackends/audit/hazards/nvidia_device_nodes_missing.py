@@ -7,9 +7,7 @@ No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe m
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -23,17 +21,17 @@ SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#1085")
 WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each node, or kind of node, that is missed."""
-    if known.fact("nvidia.jetson_model"):
+    if report.fact("nvidia.jetson_model"):
         raise DoesNotApply("Jetson boards have other nodes")
-    driver = known.probe("cuda_driver")
+    driver = report.probe("cuda_driver")
     if driver is not None and driver.presence is Presence.USABLE:
         return
-    nodes = {"nvidia.device_nodes": known.fact("nvidia.device_nodes", [])}
-    is_machine = known.fact("host.container", "none") == "none"
+    nodes = {"nvidia.device_nodes": report.fact("nvidia.device_nodes", [])}
+    is_machine = report.fact("host.container", "none") == "none"
     for code in ("device-nodes-missing", "permission-denied"):
-        for warning in known.warnings("nvidia", code):
+        for warning in report.warnings("nvidia", code):
             command = "sudo nvidia-modprobe -u -c 0" if "nvidia-uvm" in warning.message else ""
             yield Symptom(
                 warning.message,

@@ -7,9 +7,7 @@ No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import is_driven, nvidia_gpus
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("nvidia", "environment")
@@ -26,21 +24,21 @@ SOURCES = (
 _ORDER, _VISIBLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the two orders may differ; a warning where an index is used already."""
     models = {
         gpu.pci_address: gpu.name or str(gpu.facts.get("pci_id", ""))
-        for gpu in nvidia_gpus(known)
+        for gpu in nvidia_gpus(report)
         if is_driven(gpu) and not gpu.facts.get("excluded")
     }
     if len(models) < 2:
         raise DoesNotApply("there are no two GPUs to be told apart")
     unlike = sorted(set(models.values()) - {""})
-    told = [gpu.pci_address for gpu in known.devices("cuda_driver") if gpu.pci_address]
+    told = [gpu.pci_address for gpu in report.devices("cuda_driver") if gpu.pci_address]
     is_bus_order = len(told) == len(models) and told == sorted(told)
-    if len(unlike) < 2 or is_bus_order or known.variable(_ORDER) == "PCI_BUS_ID":
+    if len(unlike) < 2 or is_bus_order or report.variable(_ORDER) == "PCI_BUS_ID":
         return
-    visible = known.variable(_VISIBLE) or ""
+    visible = report.variable(_VISIBLE) or ""
     indexed = [entry for entry in visible.split(",") if entry.strip().isdecimal()]
     said = f"the GPUs are unlike ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
     if indexed:
@@ -50,7 +48,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         command=f"export {_ORDER}=PCI_BUS_ID",
         evidence={
             "nvidia.devices.name": unlike,
-            f"environment.variables.{_ORDER}": known.variable(_ORDER) or "",
+            f"environment.variables.{_ORDER}": report.variable(_ORDER) or "",
             f"environment.variables.{_VISIBLE}": visible,
         },
         severity=Severity.WARNING if indexed else None,

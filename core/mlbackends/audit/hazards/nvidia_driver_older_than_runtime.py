@@ -7,9 +7,7 @@ No alarm:  a driver of the same CUDA major that is older than the toolkit, for m
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -37,13 +35,13 @@ _PROBES = (
 WARNINGS = tuple((probe, "driver-too-old") for probe in _PROBES)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each library or framework that the driver is too old for."""
-    driver = known.probe("cuda_driver")
-    is_compatible = known.fact("cuda_driver.forward_compatibility", False)
+    driver = report.probe("cuda_driver")
+    is_compatible = report.fact("cuda_driver.forward_compatibility", False)
     if is_compatible and driver is not None and driver.presence is Presence.USABLE:
         return
-    release = known.fact("nvidia.driver_release", "")
+    release = report.fact("nvidia.driver_release", "")
     for probe in _PROBES:
-        for warning in known.warnings(probe, "driver-too-old"):
+        for warning in report.warnings(probe, "driver-too-old"):
             yield from_warning(warning, **{"nvidia.driver_release": release})

@@ -7,9 +7,7 @@ No alarm:  corrected errors; errors of former boots, whose rows have been replac
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia",)
@@ -23,13 +21,13 @@ SOURCES = (
 WARNINGS = (("nvidia", "ecc-errors"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU with such errors."""
-    gpus = answering(known)
+    gpus = answering(report)
     counts = {
         f"nvidia.devices.{gpu.index}.ecc_uncorrected_since_load": count
         for gpu in gpus
         if (count := gpu.volatile.get("ecc_uncorrected_since_load"))
     }
-    for warning in known.warnings("nvidia", "ecc-errors"):
+    for warning in report.warnings("nvidia", "ecc-errors"):
         yield Symptom(warning.message, hint=warning.hint, evidence=counts)

@@ -9,9 +9,7 @@ No alarm:  a container, where the fabric manager is the host's and /run is its o
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -36,19 +34,19 @@ _NOT_READY = ("not-started", "in-progress")
 _COMMAND = "sudo systemctl enable --now nvidia-fabricmanager"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU whose fabric is not ready; without NVML's word, one for the machine."""
-    gpus = nvidia_gpus(known)
-    release = str(known.fact("nvidia.driver_release", ""))
+    gpus = nvidia_gpus(report)
+    release = str(report.fact("nvidia.driver_release", ""))
     evidence = {
-        "nvidia.nvswitches": known.fact("nvidia.nvswitches", 0),
-        "nvidia.fabric_manager": known.fact("nvidia.fabric_manager", False),
+        "nvidia.nvswitches": report.fact("nvidia.nvswitches", 0),
+        "nvidia.fabric_manager": report.fact("nvidia.fabric_manager", False),
         "nvidia.driver_release": release,
     }
-    driver = known.probe("cuda_driver")
+    driver = report.probe("cuda_driver")
     if driver is not None and driver.presence is Presence.USABLE:
         return
-    command = "" if container(known) else _COMMAND
+    command = "" if container(report) else _COMMAND
     waiting = [gpu for gpu in gpus if gpu.facts.get("fabric_state") in _NOT_READY]
     if waiting:
         states = sorted({str(gpu.facts["fabric_state"]) for gpu in waiting})
@@ -64,7 +62,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             return
     if not command or not evidence["nvidia.nvswitches"]:
         return
-    if known.fact("nvidia.fabric_manager") or any(
+    if report.fact("nvidia.fabric_manager") or any(
         gpu.facts.get("fabric_state") == "completed" for gpu in gpus
     ):
         return

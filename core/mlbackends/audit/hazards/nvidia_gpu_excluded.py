@@ -6,9 +6,7 @@ Told by:   "GPU Excluded" in /proc/driver/nvidia, which NVreg_ExcludedGpus sets.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import called, nvidia_gpus
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("nvidia",)
@@ -17,9 +15,9 @@ MEND = "If it is sound again, take it out of NVreg_ExcludedGpus in /etc/modprobe
 SOURCES = ("NVIDIA driver README, NVreg_ExcludedGpus",)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each excluded GPU."""
-    for gpu in nvidia_gpus(known):
+    for gpu in nvidia_gpus(report):
         if gpu.facts.get("excluded"):
             yield Symptom(
                 f"{called(gpu)} is excluded by the driver's settings",

@@ -9,9 +9,7 @@ No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that ar
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering, called, nvidia_gpus, see_part_of_machine
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -30,11 +28,11 @@ SOURCES = (
 _CODES = ("gpu-lost", "reset-required", "timed-out")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU that NVML lost, and for each that it does not count."""
-    gpus = nvidia_gpus(known)
-    told = known.probe("nvidia")
-    counted = known.fact("nvidia.gpu_count")
+    gpus = nvidia_gpus(report)
+    told = report.probe("nvidia")
+    counted = report.fact("nvidia.gpu_count")
     lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
     for gpu, reason in lost:
         where = f"nvidia.devices.{gpu.index}.reasons"
@@ -47,8 +45,8 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 reason.message, hint=reason.hint, evidence={"nvidia.reasons": [reason.code]}
             )
             return
-    answering(known)
-    if counted is None or see_part_of_machine(known):
+    answering(report)
+    if counted is None or see_part_of_machine(report):
         return
     silent = [
         gpu
@@ -66,6 +64,6 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             f" counts {counted} GPUs without it",
             evidence={
                 "nvidia.gpu_count": counted,
-                "nvidia.pci_gpu_count": known.fact("nvidia.pci_gpu_count", 0),
+                "nvidia.pci_gpu_count": report.fact("nvidia.pci_gpu_count", 0),
             },
         )

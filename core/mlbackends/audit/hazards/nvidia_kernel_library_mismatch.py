@@ -7,9 +7,7 @@ No alarm:  a forward-compatibility libcuda, which is newer on purpose.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ()
@@ -29,14 +27,14 @@ _PROBES = ("nvidia", "cuda_driver")
 WARNINGS = tuple((probe, "driver-mismatch") for probe in _PROBES)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each library that does not fit, by its file or by what it said."""
-    evidence = {"nvidia.driver_release": known.fact("nvidia.driver_release", "")}
+    evidence = {"nvidia.driver_release": report.fact("nvidia.driver_release", "")}
     for probe in _PROBES:
-        warnings = tuple(known.warnings(probe, "driver-mismatch"))
+        warnings = tuple(report.warnings(probe, "driver-mismatch"))
         for warning in warnings:
             yield from_warning(warning, **evidence)
-        told = known.probe(probe)
+        told = report.probe(probe)
         if told is None or warnings:
             continue
         for reason in told.reasons:

@@ -7,9 +7,7 @@ No alarm:  one instance that is named by its MIG UUID, as a container with one i
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import called, container, nvidia_gpus
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.model.records import Device, FactValue
 
 SEVERITY = Severity.WARNING
@@ -28,16 +26,16 @@ SOURCES = (
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for a list that MIG cuts short, and one for each GPU that is split into nothing."""
-    gpus = nvidia_gpus(known)
-    instances = [device for device in known.devices("nvidia") if device.kind == "mig"]
-    shown = known.fact("nvidia.mig_instances", [])
+    gpus = nvidia_gpus(report)
+    instances = [device for device in report.devices("nvidia") if device.kind == "mig"]
+    shown = report.fact("nvidia.mig_instances", [])
     split = [gpu for gpu in gpus if gpu.facts.get("mig")]
     if not split and not shown:
         raise DoesNotApply("no GPU here is in MIG mode")
-    yield from _of_the_list(known, len(instances) or len(shown))
-    if container(known):
+    yield from _of_the_list(report, len(instances) or len(shown))
+    if container(report):
         return
     with_instances = {instance.facts.get("parent") for instance in instances}
     for gpu in split:
@@ -45,8 +43,8 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             yield _nothing(gpu)
 
 
-def _of_the_list(known: Known, count: int) -> Iterator[Symptom]:
-    value = known.variable(_VARIABLE)
+def _of_the_list(report: ReportView, count: int) -> Iterator[Symptom]:
+    value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     evidence: dict[str, FactValue] = {
         f"environment.variables.{_VARIABLE}": value or "",

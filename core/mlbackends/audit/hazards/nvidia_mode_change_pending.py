@@ -6,9 +6,7 @@ Told by:   NVML's current and pending modes.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -18,13 +16,13 @@ SOURCES = ("NVML API reference, nvmlDeviceGetEccMode and nvmlDeviceGetMigMode",)
 WARNINGS = (("nvidia", "mode-change-pending"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each mode that waits."""
     modes = {
         f"nvidia.devices.{gpu.index}.{mode}_pending": gpu.facts[f"{mode}_pending"]
-        for gpu in answering(known)
+        for gpu in answering(report)
         for mode in ("ecc", "mig")
         if gpu.facts.get(mode) != gpu.facts.get(f"{mode}_pending")
     }
-    for warning in known.warnings("nvidia", "mode-change-pending"):
+    for warning in report.warnings("nvidia", "mode-change-pending"):
         yield from_warning(warning, **modes)

@@ -8,9 +8,7 @@ No alarm:  a GPU that NVML describes; one that another driver holds.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import called, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -27,12 +25,12 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU that the module cannot drive."""
-    kind = str(known.fact("nvidia.kernel_module", ""))
-    release = str(known.fact("nvidia.driver_release", ""))
-    for gpu in nvidia_gpus(known):
-        said, hint = refused_by_module(known, gpu)
+    kind = str(report.fact("nvidia.kernel_module", ""))
+    release = str(report.fact("nvidia.driver_release", ""))
+    for gpu in nvidia_gpus(report):
+        said, hint = refused_by_module(report, gpu)
         if said and gpu.presence is Presence.FOUND:
             yield Symptom(
                 f"{called(gpu)} {said}; the loaded one is {kind or 'nvidia'} {release}".rstrip(),

@@ -8,9 +8,7 @@ No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, whi
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import container, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
@@ -21,16 +19,16 @@ _CODES = ("nouveau-bound", "no-driver")
 _USERS = ("cuda_driver", "cuda_runtime", "cuda_toolkit", "cudnn", "cublas", "cupy")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU without its driver, where something here would use it."""
-    gpus = nvidia_gpus(known)
-    if kind := container(known):
+    gpus = nvidia_gpus(report)
+    if kind := container(report):
         raise DoesNotApply(f"in a container ({kind}) the driver is the host's")
-    wanting = [name for name in _USERS if known.libraries(name)]
-    if not wanting and not known.fact("torch.cuda_version"):
+    wanting = [name for name in _USERS if report.libraries(name)]
+    if not wanting and not report.fact("torch.cuda_version"):
         raise DoesNotApply("nothing of CUDA is installed here")
     for gpu in gpus:
-        if refused_by_module(known, gpu)[0]:  # another hazard tells of it
+        if refused_by_module(report, gpu)[0]:  # another hazard tells of it
             continue
         for reason in gpu.reasons:
             if reason.code in _CODES:

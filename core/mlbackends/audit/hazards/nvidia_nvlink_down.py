@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Device
@@ -25,10 +23,10 @@ MEND = "Look for Xid 74 in the kernel log, reset all GPUs together; then reseat 
 SOURCES = ("NVML API reference, nvmlDeviceGetNvLinkState", "NVIDIA XID errors: 74, NVLink error")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU that has fewer than the best of its model."""
     models: dict[str, list[tuple[int, Device]]] = {}
-    for gpu in answering(known):
+    for gpu in answering(report):
         up = gpu.facts.get("nvlinks_active")
         if isinstance(up, int) and not gpu.facts.get("mig"):
             models.setdefault(gpu.name, []).append((up, gpu))

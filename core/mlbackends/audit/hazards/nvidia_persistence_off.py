@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, container, numbers
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -30,12 +28,12 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for all GPUs whose persistence mode is off."""
-    gpus = answering(known)
-    if kind := container(known):
+    gpus = answering(report)
+    if kind := container(report):
         raise DoesNotApply(f"in a container ({kind}) it is the host's to decide")
-    if known.fact("nvidia.wsl"):
+    if report.fact("nvidia.wsl"):
         raise DoesNotApply("on WSL Windows holds the driver")
     loose = [
         gpu
@@ -46,7 +44,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         evidence: dict[str, FactValue] = {
             f"nvidia.devices.{gpu.index}.persistence_mode": False for gpu in loose
         }
-        evidence["nvidia.persistence_daemon"] = bool(known.fact("nvidia.persistence_daemon"))
+        evidence["nvidia.persistence_daemon"] = bool(report.fact("nvidia.persistence_daemon"))
         yield Symptom(
             f"persistence mode is off for {numbers(loose)}",
             command="sudo systemctl enable --now nvidia-persistenced",

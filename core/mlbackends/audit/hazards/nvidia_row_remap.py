@@ -7,9 +7,7 @@ No alarm:  rows that have been replaced, which are as good as before.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -22,13 +20,13 @@ SOURCES = ("NVIDIA GPU Memory Error Management, row remapping; Xid 63 and 64",)
 WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU whose rows could not be replaced, and for each that waits."""
     told = {
         f"nvidia.devices.{gpu.index}.remapped_rows": gpu.facts["remapped_rows"]
-        for gpu in answering(known)
+        for gpu in answering(report)
         if "remapped_rows" in gpu.facts
     }
     for severity, code in ((Severity.ERROR, "row-remap-failed"), (None, "row-remap-pending")):
-        for warning in known.warnings("nvidia", code):
+        for warning in report.warnings("nvidia", code):
             yield Symptom(warning.message, hint=warning.hint, evidence=told, severity=severity)

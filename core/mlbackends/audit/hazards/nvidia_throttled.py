@@ -8,9 +8,7 @@ No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -27,9 +25,9 @@ _BAD = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU that is slowed down now."""
-    for gpu in answering(known):
+    for gpu in answering(report):
         limits = gpu.volatile.get("clock_limits")
         if not isinstance(limits, list):
             continue

@@ -7,10 +7,8 @@ No alarm:  one CPU for each process of a launcher; one CPU in all.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.audit.variables import settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import settings
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "limits")
@@ -22,12 +20,12 @@ MEND = "Set it to the CPUs that are left, divided by the processes on this machi
 SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where each process could have two threads or more."""
-    told = settings(known)
+    told = settings(report)
     if told.get("OMP_NUM_THREADS", "").split(",")[0].strip() != "1":
         raise DoesNotApply("OMP_NUM_THREADS is not 1")
-    cpus = int(known.need("limits.effective_cpus"))
+    cpus = int(report.need("limits.effective_cpus"))
     size = told.get("LOCAL_WORLD_SIZE", "")
     is_number = size.isascii() and size.isdecimal() and len(size) < 7
     processes = max(1, int(size)) if is_number else 1

@@ -7,9 +7,7 @@ No alarm:  1024 on a small machine, which is the default everywhere and enough t
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
@@ -29,20 +27,20 @@ _ENOUGH = 4096
 _MANY_CPUS, _MANY_GPUS = 32, 4
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the limit is low for this machine: a note where it is the usual default."""
-    known.only_on("linux")
-    soft = known.fact("limits.open_files_limit")
+    report.only_on("linux")
+    soft = report.fact("limits.open_files_limit")
     if soft is None:
-        if "open_files_limit" not in known.fact("limits.unlimited", ()):
-            known.need("limits.open_files_limit")
+        if "open_files_limit" not in report.fact("limits.unlimited", ()):
+            report.need("limits.open_files_limit")
         return
-    cpus = int(known.fact("limits.effective_cpus", 0))
-    gpus = len(known.devices("nvidia")) + len(known.devices("rocm"))
+    cpus = int(report.fact("limits.effective_cpus", 0))
+    gpus = len(report.devices("nvidia")) + len(report.devices("rocm"))
     is_large = cpus >= _MANY_CPUS or gpus >= _MANY_GPUS
     if soft >= _ENOUGH or (soft >= _DEFAULT and not is_large):
         return
-    hard = known.fact("limits.open_files_hard_limit", 0)
+    hard = report.fact("limits.open_files_hard_limit", 0)
     wanted = min(hard, 65536) or 65536
     message = f"a process may hold {soft} files open (ulimit -n)"
     if soft >= _DEFAULT:

@@ -7,11 +7,9 @@ Severity:  an error where Intel's and LLVM's meet, a note where two are copies o
 
 from collections.abc import Iterator
 
-from mlbackends.audit.copies import package_of
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import uninstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import uninstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.WARNING
 READS = ("openmp",)
@@ -33,10 +31,10 @@ _STANDALONE = "intel-openmp"
 """A package that brings the runtime alone; what needs it finds torch's or the system's."""
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each meeting that the probe foresees."""
-    copies = {library.path: library for library in known.libraries("openmp")}
-    meeting = [copies[path] for path in known.fact("openmp.meeting", []) if path in copies]
+    copies = {library.path: library for library in report.libraries("openmp")}
+    meeting = [copies[path] for path in report.fact("openmp.meeting", []) if path in copies]
     makers = {str(library.facts.get("runtime", "")) for library in meeting}
     severity = None
     if makers >= _DEADLOCK:
@@ -44,8 +42,8 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     elif len(meeting) > 1 and len(makers) == 1:
         severity = Severity.NOTE
     owners = {package_of(library)[0] for library in meeting}
-    command = uninstall(known, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""
-    for warning in known.warnings("openmp", "conflict"):
+    command = uninstall(report, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""
+    for warning in report.warnings("openmp", "conflict"):
         yield Symptom(
             warning.message,
             hint=warning.hint,

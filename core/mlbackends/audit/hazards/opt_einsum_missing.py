@@ -6,11 +6,9 @@ No alarm:  it is a note: torch.einsum works without it.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import install
-from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.NOTE
 READS = ("torch", "opt_einsum")
@@ -22,14 +20,14 @@ MEND = "Install opt_einsum; torch finds it by itself."
 SOURCES = ("PyTorch documentation, torch.backends.opt_einsum",)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where torch could use it and it is not there."""
-    torch = known.version("torch")
+    torch = report.version("torch")
     if not torch or satisfies(torch, "<1.13"):
         raise DoesNotApply("no torch that would use it is installed")
-    if not known.version("opt_einsum") and known.fact("opt_einsum.location") is None:
+    if not report.version("opt_einsum") and report.fact("opt_einsum.location") is None:
         yield Symptom(
             f"torch {torch} is installed, and opt_einsum is not",
-            command=install(known, "opt_einsum"),
+            command=install(report, "opt_einsum"),
             evidence={"torch.version": torch},
         )

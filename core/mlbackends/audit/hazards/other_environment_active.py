@@ -6,10 +6,8 @@ No alarm:  the folder is the prefix, or what it was made from, by another path.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.installing import quoted
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import quoted
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("python",)
@@ -19,11 +17,11 @@ SOURCES = ("PEP 405", "conda documentation, activating an environment")
 WARNINGS = (("python", "other-environment"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the probe has seen it."""
-    for warning in known.warnings("python", "other-environment"):
+    for warning in report.warnings("python", "other-environment"):
         option = warning.hint.rpartition("--python ")[2] if "--python " in warning.hint else ""
-        evidence = {"python.prefix": known.fact("python.prefix", "")}
+        evidence = {"python.prefix": report.fact("python.prefix", "")}
         found = from_warning(warning, **evidence)
         command = f"backends doctor --python {quoted(option)}" if option else ""
         yield Symptom(found.message, found.hint, command, found.evidence)

@@ -5,9 +5,7 @@ Told by:   the warnings of every probe, without those that another hazard claims
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ()
@@ -16,9 +14,9 @@ MEND = "Do what the message says, or look at `backends info` for that name."
 SOURCES = ("the probe that the evidence names",)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each warning that is left."""
-    for name, probe in known.report.probes.items():
+    for name, probe in report.record.probes.items():
         for warning in probe.warnings:
-            if (name, warning.code) not in known.claimed:
+            if (name, warning.code) not in report.claimed:
                 yield from_warning(warning, **{f"{name}.warnings": [warning.code]})

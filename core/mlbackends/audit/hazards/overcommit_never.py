@@ -6,9 +6,7 @@ No alarm:  heuristic and always, which are the usual settings.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("memory",)
@@ -24,12 +22,12 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where it is never."""
-    known.only_on("linux")
-    if known.need("memory.overcommit") != "never":
+    report.only_on("linux")
+    if report.need("memory.overcommit") != "never":
         return
-    ratio = known.fact("memory.overcommit_ratio")
+    ratio = report.fact("memory.overcommit_ratio")
     share = f", and {ratio} % of memory may be promised" if ratio is not None else ""
     yield Symptom(
         f"vm.overcommit_memory is 2{share}",

@@ -6,10 +6,8 @@ No alarm:  a local part such as +cpu that only the files have; an editable insta
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import FRAMEWORKS, reinstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import FRAMEWORKS, reinstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -19,14 +17,14 @@ SOURCES = ("NVIDIA/cutlass#3259", "PyPA, recording installed projects")
 WARNINGS = tuple((name, "metadata-mismatch") for name in FRAMEWORKS)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each package."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
-            name = known.fact(f"{probe}.distribution", "")
+        for warning in report.warnings(probe, code):
+            name = report.fact(f"{probe}.distribution", "")
             yield Symptom(
                 warning.message,
                 hint=warning.hint,
-                command=reinstall(known, name, known.package(name)) if name else "",
-                evidence={f"{probe}.version": known.version(probe)},
+                command=reinstall(report, name, report.package(name)) if name else "",
+                evidence={f"{probe}.version": report.version(probe)},
             )

@@ -6,10 +6,8 @@ No alarm:  it is a note: a virtual environment may hide its system's packages on
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import FRAMEWORKS
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import FRAMEWORKS
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("packages",)
@@ -19,11 +17,11 @@ SOURCES = ("Python documentation, sys.path", "facebookresearch/detectron2#3351")
 WARNINGS = tuple((name, "installation-hidden") for name in FRAMEWORKS)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each that is hidden."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
-            rows = known.fact(f"{probe}.installations", [])
+        for warning in report.warnings(probe, code):
+            rows = report.fact(f"{probe}.installations", [])
             yield Symptom(
                 warning.message, hint=warning.hint, evidence={f"{probe}.installations": rows}
             )

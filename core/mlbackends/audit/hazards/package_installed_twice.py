@@ -7,10 +7,8 @@ No alarm:  a flavour that only installs another; an egg-info beside a dist-info 
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import FRAMEWORKS, uninstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import FRAMEWORKS, uninstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -26,17 +24,17 @@ WARNINGS = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each pair."""
     for probe, code in WARNINGS:
         fact = "installed_twice" if probe == "packages" else "installations"
-        rows = known.fact(f"{probe}.{fact}", [])
-        for warning in known.warnings(probe, code):
+        rows = report.fact(f"{probe}.{fact}", [])
+        for warning in report.warnings(probe, code):
             named = [row for row in rows if row["name"] in warning.message.split()]
             names = dict.fromkeys(row["name"] for row in named)
             yield Symptom(
                 warning.message,
                 hint=warning.hint,
-                command=uninstall(known, *names) if names else "",
+                command=uninstall(report, *names) if names else "",
                 evidence={f"{probe}.{fact}": named},
             )

@@ -8,9 +8,7 @@ Severity:  an error for jax, which then does not start.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -30,13 +28,13 @@ WARNINGS = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each pair."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
+        for warning in report.warnings(probe, code):
             yield Symptom(
                 warning.message,
                 hint=warning.hint,
-                evidence={f"{probe}.version": known.version(probe)},
+                evidence={f"{probe}.version": report.version(probe)},
                 severity=Severity.ERROR if probe == "jax" else None,
             )

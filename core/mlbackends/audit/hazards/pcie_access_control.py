@@ -9,9 +9,7 @@ No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes thro
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known, NotTold
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom
 from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
@@ -33,11 +31,11 @@ SOURCES = (
 _CONSUMER = ("GeForce", "TITAN")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for a translating IOMMU, and one for switches that redirect."""
-    gpus = _peers(known)
+    gpus = _peers(report)
     domains = {str(gpu.facts["iommu_domain"]) for gpu in gpus if "iommu_domain" in gpu.facts}
-    parameters = known.fact("host.kernel_parameters", {})
+    parameters = report.fact("host.kernel_parameters", {})
     translating = sorted(domain for domain in domains if domain.startswith("DMA"))
     if translating:
         yield Symptom(
@@ -59,18 +57,18 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         )
     passes = "pt" in str(parameters.get("iommu", "")) or parameters.get("iommu.passthrough") == "1"
     if not domains and not redirected and not passes:
-        raise NotTold("no file tells the IOMMU domain of the GPUs")
+        raise NotReported("no file tells the IOMMU domain of the GPUs")
 
 
-def _peers(known: Known) -> list[Device]:
+def _peers(report: ReportView) -> list[Device]:
     """Return the GPUs that may copy to each other. Raises DoesNotApply where that does not concern."""
-    if known.fact("host.machine") != "x86_64":
+    if report.fact("host.machine") != "x86_64":
         raise DoesNotApply("it concerns x86 alone")
-    if known.need("host.virtualisation") != "none":
+    if report.need("host.virtualisation") != "none":
         raise DoesNotApply("a virtual machine needs the IOMMU of its host")
     gpus = [
         gpu
-        for gpu in known.devices("nvidia")
+        for gpu in report.devices("nvidia")
         if gpu.kind == "cuda"
         and gpu.facts.get("kernel_driver") == "nvidia"
         and not any(word in gpu.name for word in _CONSUMER)

@@ -8,9 +8,7 @@ No alarm:  the speed, which falls while a GPU idles; a slot that is narrower tha
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
@@ -24,13 +22,13 @@ SOURCES = ("NVIDIA/NVSentinel#890", "Syllo/nvtop#6", "Linux ABI, sysfs-bus-pci")
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU whose link is narrower than both of its ends."""
-    if known.fact("host.virtualisation", "none") != "none":
+    if report.fact("host.virtualisation", "none") != "none":
         raise DoesNotApply("in a virtual machine the link that is shown is made up")
     looked_at = 0
     for probe, kind in _KINDS.items():
-        for gpu in known.devices(probe):
+        for gpu in report.devices(probe):
             now = gpu.volatile.get("pcie_width")
             if gpu.kind != kind or not isinstance(now, int) or not _is_steady(gpu):
                 continue

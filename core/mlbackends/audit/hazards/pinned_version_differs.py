@@ -6,10 +6,8 @@ No alarm:  a local part such as +cu124; requirements of extras, and for other sy
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import FRAMEWORKS, install
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import FRAMEWORKS, install
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -22,11 +20,11 @@ SOURCES = ("pytorch/pytorch#134929", "PyPA, core metadata, Requires-Dist")
 WARNINGS = tuple((name, "pin-mismatch") for name in FRAMEWORKS)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each pin."""
     for probe, code in WARNINGS:
-        pins = known.fact(f"{probe}.pins", [])
-        for warning in known.warnings(probe, code):
+        pins = report.fact(f"{probe}.pins", [])
+        for warning in report.warnings(probe, code):
             broken = [
                 pin
                 for pin in pins
@@ -36,6 +34,6 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             yield Symptom(
                 warning.message,
                 hint=warning.hint,
-                command=install(known, *wanted) if wanted else "",
+                command=install(report, *wanted) if wanted else "",
                 evidence={f"{probe}.pins": broken},
             )

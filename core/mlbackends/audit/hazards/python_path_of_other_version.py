@@ -6,9 +6,7 @@ No alarm:  a folder without a version in its path.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("python",)
@@ -18,10 +16,10 @@ SOURCES = ("Python documentation, PYTHONPATH",)
 WARNINGS = (("python", "other-python"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the probe has seen it."""
-    for warning in known.warnings("python", "other-python"):
+    for warning in report.warnings("python", "other-python"):
         found = from_warning(
-            warning, **{"python.environment": known.fact("python.environment", {})}
+            warning, **{"python.environment": report.fact("python.environment", {})}
         )
         yield Symptom(found.message, found.hint, "unset PYTHONPATH", found.evidence)

@@ -7,9 +7,7 @@ No alarm:  a container that was given some of the GPUs; the rest is forbidden on
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
@@ -20,16 +18,16 @@ MEND = (
 SOURCES = ("ROCm, running containers: restricting GPU access", "Linux kfd_topology.c")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where every GPU is forbidden."""
-    forbidden = known.fact("rocm.unreadable_node_count", 0)
-    if forbidden and "visible_gpu_count" not in _facts(known):
+    forbidden = report.fact("rocm.unreadable_node_count", 0)
+    if forbidden and "visible_gpu_count" not in _facts(report):
         yield Symptom(
             f"{forbidden} nodes of the KFD topology do not tell what they are, and no GPU is left",
             evidence={"rocm.unreadable_node_count": forbidden},
         )
 
 
-def _facts(known: Known) -> dict[str, object]:
-    told = known.probe("rocm")
+def _facts(report: ReportView) -> dict[str, object]:
+    told = report.probe("rocm")
     return dict(told.facts) if told is not None else {}

@@ -7,9 +7,7 @@ No alarm:  the variable where it names what the GPU is.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -36,16 +34,16 @@ _SUPPORTED = frozenset({
 """Targets that the binaries of ROCm have code for."""
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for a value that misleads; a note where ROCm has no code for the GPU itself."""
-    targets = {gpu.capability for gpu in known.devices("rocm") if gpu.capability}
+    targets = {gpu.capability for gpu in report.devices("rocm") if gpu.capability}
     is_needed = bool(targets) and targets.isdisjoint(_SUPPORTED)
     evidence: dict[str, FactValue] = {
-        f"rocm.environment.{_VARIABLE}": known.variable(_VARIABLE) or "",
+        f"rocm.environment.{_VARIABLE}": report.variable(_VARIABLE) or "",
         "rocm.targets": sorted(targets),
     }
     for _, code in WARNINGS:
-        for warning in known.warnings("rocm", code):
+        for warning in report.warnings("rocm", code):
             is_note = is_needed and code == "target-overridden"
             yield Symptom(
                 warning.message,

@@ -7,9 +7,7 @@ No alarm:  a machine where nothing of ROCm is installed.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import amd_gpus
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -28,19 +26,19 @@ _COMMANDS = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for /dev/kfd, and one for each GPU whose own node is closed."""
-    gpus = amd_gpus(known)
-    told = known.probe("rocm")
+    gpus = amd_gpus(report)
+    told = report.probe("rocm")
     if told is None or told.presence is Presence.USABLE:
         return
     if (
         not told.libraries
-        and not known.fact("rocm.installations")
-        and not known.fact("torch.hip_version")
+        and not report.fact("rocm.installations")
+        and not report.fact("torch.hip_version")
     ):
         raise DoesNotApply("nothing of ROCm is installed here")
-    kind = str(known.fact("host.container", "none"))
+    kind = str(report.fact("host.container", "none"))
     reasons = [reason for reason in told.reasons if "/dev/kfd" in reason.message]
     reasons += [reason for gpu in gpus for reason in gpu.reasons if _is_denied(reason)]
     for reason in dict.fromkeys(reasons):

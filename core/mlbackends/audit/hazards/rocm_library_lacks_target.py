@@ -5,9 +5,7 @@ Told by:   the files of GPU code beside rocBLAS, hipBLASLt and others, held to t
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ()
@@ -20,8 +18,8 @@ _PROBES = ("rocblas", "hipblaslt")
 WARNINGS = tuple((probe, "unsupported-hardware") for probe in _PROBES)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each library and target that it lacks."""
     for probe in _PROBES:
-        for warning in known.warnings(probe, "unsupported-hardware"):
-            yield from_warning(warning, **{f"{probe}.targets": known.fact(f"{probe}.targets", [])})
+        for warning in report.warnings(probe, "unsupported-hardware"):
+            yield from_warning(warning, **{f"{probe}.targets": report.fact(f"{probe}.targets", [])})

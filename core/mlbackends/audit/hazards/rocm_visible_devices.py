@@ -6,9 +6,7 @@ No alarm:  a list that leaves some of the GPUs.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
@@ -20,12 +18,12 @@ SOURCES = ("ROCm documentation, GPU isolation techniques",)
 WARNINGS = (("rocm", "hidden-by-variable"), ("rocm", "conflict"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each thing that is wrong with them."""
     names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-    values = {name: value for name in names if (value := known.variable(name)) is not None}
+    values = {name: value for name in names if (value := report.variable(name)) is not None}
     for _, code in WARNINGS:
-        for warning in known.warnings("rocm", code):
+        for warning in report.warnings("rocm", code):
             yield Symptom(
                 warning.message,
                 hint=warning.hint,

@@ -6,9 +6,7 @@ No alarm:  Intel machines; Python for arm64.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("host",)
@@ -21,15 +19,15 @@ SOURCES = ("Apple, About the Rosetta translation environment", "torch 2.3 releas
 WARNINGS = (("mps", "translated"),)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the process is translated."""
-    known.only_on("darwin")
-    if not (known.fact("host.rosetta") or known.fact("cpu.translated")):
+    report.only_on("darwin")
+    if not (report.fact("host.rosetta") or report.fact("cpu.translated")):
         return
-    program = str(known.fact("python.executable", ""))
+    program = str(report.fact("python.executable", ""))
     yield Symptom(
         f"{program or 'this process'} is built for x86-64 and translated on"
-        f" {known.fact('cpu.model_name', 'an Apple chip')}",
+        f" {report.fact('cpu.model_name', 'an Apple chip')}",
         command="arch -arm64 zsh",
         evidence={"host.rosetta": True, "python.executable": program},
     )

@@ -6,9 +6,7 @@ No alarm:  a small machine whose /dev/shm is small in proportion.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("host",)
@@ -30,16 +28,16 @@ _COMMANDS = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the probe found it too small."""
-    kind = str(known.fact("host.container", "none"))
-    for warning in known.warnings("host", "small-shared-memory"):
+    kind = str(report.fact("host.container", "none"))
+    for warning in report.warnings("host", "small-shared-memory"):
         yield Symptom(
             warning.message,
             hint="" if kind == "kubernetes" else warning.hint,
             command=_COMMANDS.get(kind, ""),
             evidence={
-                "host.shared_memory_bytes": known.fact("host.shared_memory_bytes", 0),
+                "host.shared_memory_bytes": report.fact("host.shared_memory_bytes", 0),
                 "host.container": kind,
             },
         )

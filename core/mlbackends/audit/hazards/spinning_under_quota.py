@@ -7,10 +7,8 @@ No alarm:  the same settings without a quota, where they are a fair trade.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.audit.variables import effects
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "limits")
@@ -38,8 +36,8 @@ _TABLE = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each setting that makes threads spin, where a quota counts it."""
-    if known.fact("limits.cpu_quota") is None:
+    if report.fact("limits.cpu_quota") is None:
         raise DoesNotApply("there is no CPU quota")
-    yield from effects(known, _TABLE)
+    yield from effects(report, _TABLE)

@@ -6,10 +6,8 @@ No alarm:  torch.backends' own switches, which programs set knowingly; a machine
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.audit.variables import effects, is_on
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import effects, is_on
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia")
@@ -41,8 +39,8 @@ _TABLE = {
 }
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each of the two that is in effect."""
-    if not known.devices("nvidia") and not known.libraries("nvidia"):
+    if not report.devices("nvidia") and not report.libraries("nvidia"):
         raise DoesNotApply("there is no NVIDIA GPU")
-    yield from effects(known, _TABLE)
+    yield from effects(report, _TABLE)

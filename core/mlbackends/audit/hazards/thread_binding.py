@@ -9,11 +9,9 @@ No alarm:  a single process that is bound to a CPU for each thread, as tuning gu
 
 from collections.abc import Iterator
 
-from mlbackends.audit.binding import bound, cpu_list
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import settings
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import settings
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.threads import bound, cpu_list
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -35,10 +33,10 @@ _UNBOUND = ("false", "none", "disabled", "no", "0")
 _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each variable that binds threads to too few CPUs, or those of several processes alike."""
-    told = settings(known)
-    yield from _too_few(known, told)
+    told = settings(report)
+    yield from _too_few(report, told)
     ranks = told.get("LOCAL_WORLD_SIZE", "")
     if not ranks or ranks == "1":
         return
@@ -56,11 +54,11 @@ def symptoms(known: Known) -> Iterator[Symptom]:
             )
 
 
-def _too_few(known: Known, told: dict[str, str]) -> Iterator[Symptom]:
-    allowed = cpu_list(str(known.fact("limits.affinity", "")))
+def _too_few(report: ReportView, told: dict[str, str]) -> Iterator[Symptom]:
+    allowed = cpu_list(str(report.fact("limits.affinity", "")))
     for one in bound(told):
         beliefs = {
-            belief["runtime"]: int(belief["cpus"]) for belief in known.need("limits.beliefs")
+            belief["runtime"]: int(belief["cpus"]) for belief in report.need("limits.beliefs")
         }
         threads = beliefs.get("OpenMP", 0)
         cpus = one.within(allowed)
@@ -75,6 +73,6 @@ def _too_few(known: Known, told: dict[str, str]) -> Iterator[Symptom]:
             evidence={
                 f"environment.variables.{one.variable}": one.value,
                 "limits.beliefs: OpenMP": threads,
-                "limits.affinity": str(known.fact("limits.affinity", "")),
+                "limits.affinity": str(report.fact("limits.affinity", "")),
             },
         )

@@ -6,9 +6,7 @@ No alarm:  a limit that is small on a small machine.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -25,23 +23,23 @@ SOURCES = (
 _POOLS = 8
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each limit that is low for the pools that would be started here."""
-    beliefs = known.need("limits.beliefs")
+    beliefs = report.need("limits.beliefs")
     most = max((int(one["cpus"]) for one in beliefs if one["runtime"] in _STARTING), default=0)
     limits = (
         ("limits.process_limit", "the control group's pids.max", "raise pids.max"),
         ("limits.user_processes_limit", "ulimit -u", "raise ulimit -u, or nproc in limits.conf"),
     )
     for name, what, hint in limits:
-        limit = known.fact(name)
+        limit = report.fact(name)
         if limit is not None and limit < most * _POOLS:
             yield Symptom(
                 f"{what} allows {limit} threads in all, and one pool of threads takes {most} here",
                 hint=f"{hint}, or export OMP_NUM_THREADS to something smaller",
                 evidence={
                     name: limit,
-                    "limits.effective_cpus": known.fact("limits.effective_cpus"),
+                    "limits.effective_cpus": report.fact("limits.effective_cpus"),
                 },
             )
 

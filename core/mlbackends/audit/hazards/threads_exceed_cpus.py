@@ -7,10 +7,8 @@ No alarm:  a quota, which has a code of its own; a runtime that caps what the va
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.thread_pools import WHAT, listed, thread_pools
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.threads import WHAT, listed, thread_pools
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -30,9 +28,9 @@ WARNINGS = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where a thread pool takes more than the machine, affinity mask or cpuset leaves."""
-    found = thread_pools(known)
+    found = thread_pools(report)
     if found.because == "quota" or not found.pools:
         return
     cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"

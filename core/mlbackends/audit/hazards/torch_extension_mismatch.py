@@ -7,11 +7,9 @@ No alarm:  a local part that only one of the two has.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import install
-from mlbackends.audit.known import Known
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.ERROR
 READS = ("torch",)
@@ -22,14 +20,14 @@ SOURCES = ("pytorch/pytorch#157648", "pytorch/vision#9174")
 _BUILDS = ("cu", "cpu", "rocm", "xpu")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each package."""
-    torch = known.version("torch")
-    for partner in known.fact("torch.partners", []):
+    torch = report.version("torch")
+    for partner in report.fact("torch.partners", []):
         name, version, wanted = partner["package"], partner["version"], partner["wanted"]
         if satisfies(torch, f"=={wanted}") is False:
             said = f"{name} {version} is built for torch {wanted}, and torch {torch} is installed"
-            command = install(known, f"torch=={wanted}", f"{name}=={version.partition('+')[0]}")
+            command = install(report, f"torch=={wanted}", f"{name}=={version.partition('+')[0]}")
         elif _is_other_build(torch, version):
             said = f"{name} {version} and torch {torch} are builds for different devices"
             command = ""

@@ -8,10 +8,8 @@ No alarm:  code of the same major and a lower minor number runs; of a build that
 
 from collections.abc import Iterator
 
-from mlbackends.audit.gpu_code import runs_on, targets
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known, NotTold
-from mlbackends.model.audit import Severity
+from mlbackends.audit.gpus import runs_on, targets
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("torch", "nvidia")
@@ -25,18 +23,18 @@ SOURCES = (
 )
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each kind of GPU that no code is for."""
-    version, cuda = known.version("torch"), known.fact("torch.cuda_version", "")
-    gpus = [one for one in known.devices("nvidia") if one.kind == "cuda"]
+    version, cuda = report.version("torch"), report.fact("torch.cuda_version", "")
+    gpus = [one for one in report.devices("nvidia") if one.kind == "cuda"]
     if not cuda or not gpus:
         raise DoesNotApply("there is no torch for CUDA beside an NVIDIA GPU")
-    is_arm = known.fact("host.machine", "") == "aarch64"
-    copies = [one for one in known.libraries("torch") if one.found_by == "site-packages"]
+    is_arm = report.fact("host.machine", "") == "aarch64"
+    copies = [one for one in report.libraries("torch") if one.found_by == "site-packages"]
     is_wheel = any(one.owner.startswith("torch ") for one in copies)
     codes = targets(version, cuda, is_arm, is_wheel)
     if codes is None:
-        raise NotTold(f"it is not known what torch {version} for CUDA {cuda} is compiled for")
+        raise NotReported(f"it is not known what torch {version} for CUDA {cuda} is compiled for")
     told = [one for one in gpus if one.capability]
     kinds = {one.capability: one for one in told}
     for capability, gpu in kinds.items():
@@ -48,7 +46,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
                 evidence={"torch.cuda_version": cuda, f"nvidia.{gpu.index}.capability": capability},
             )
     if not told:
-        raise NotTold("no GPU tells its compute capability")
+        raise NotReported("no GPU tells its compute capability")
 
 
 def _hint(capability: str) -> str:

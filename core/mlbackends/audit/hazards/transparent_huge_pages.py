@@ -8,10 +8,8 @@ No alarm:  always and madvise with a defrag that does not wait: which is better 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import Known
-from mlbackends.audit.variables import is_on
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import is_on
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -30,12 +28,12 @@ SOURCES = (
 _FOLDER = "/sys/kernel/mm/transparent_hugepage"
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield the setting that takes huge pages away, and the one that waits for them."""
-    known.only_on("linux")
-    mode = str(known.need("memory.transparent_huge_pages"))
-    defrag = str(known.fact("memory.transparent_huge_pages_defrag", ""))
-    asked = is_on((known.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
+    report.only_on("linux")
+    mode = str(report.need("memory.transparent_huge_pages"))
+    defrag = str(report.fact("memory.transparent_huge_pages_defrag", ""))
+    asked = is_on((report.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
     evidence: dict[str, FactValue] = {
         "memory.transparent_huge_pages": mode,
         "memory.transparent_huge_pages_defrag": defrag,

@@ -6,10 +6,8 @@ No alarm:  it is a note: nothing imports them.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import quoted
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import quoted
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.NOTE
 READS = ("packages",)
@@ -21,9 +19,9 @@ MEND = "Remove them, and install again the package that they were of if it fails
 SOURCES = ("pypa/pip, AdjacentTempDirectory",)
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one, with all of them."""
-    paths = known.fact("packages.leftovers", [])
+    paths = report.fact("packages.leftovers", [])
     if paths:
         others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         yield Symptom(

@@ -7,10 +7,8 @@ No alarm:  the system's own Python, for which the user's folder is meant.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import FRAMEWORKS
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import FRAMEWORKS
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.WARNING
 READS = ("python", "packages")
@@ -28,21 +26,21 @@ _COMMAND = "export PYTHONNOUSERSITE=1"
 _USER = ("/.local/lib/python", "/Library/Python/")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each package that is hidden, and one for those that an environment lacks."""
     told = set()
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
+        for warning in report.warnings(probe, code):
             told.add(probe)
-            rows = known.fact(f"{probe}.installations", [])
+            rows = report.fact(f"{probe}.installations", [])
             evidence = {f"{probe}.installations": rows}
             yield Symptom(warning.message, command=_COMMAND, evidence=evidence)
-    isolated = known.fact("python.manager") == "conda" or known.fact(
+    isolated = report.fact("python.manager") == "conda" or report.fact(
         "python.is_virtual_environment"
     )
-    if not isolated or not known.fact("python.user_site_on_path"):
+    if not isolated or not report.fact("python.user_site_on_path"):
         return
-    places = {probe: str(known.fact(f"{probe}.location", "")) for probe in FRAMEWORKS}
+    places = {probe: str(report.fact(f"{probe}.location", "")) for probe in FRAMEWORKS}
     from_user = {
         probe: place
         for probe, place in places.items()
@@ -51,7 +49,7 @@ def symptoms(known: Known) -> Iterator[Symptom]:
     if from_user:
         yield Symptom(
             f"{', '.join(from_user)}: imported from the user's own folder, not from the environment"
-            f" {known.fact('python.prefix', '')}: {next(iter(from_user.values()))}",
+            f" {report.fact('python.prefix', '')}: {next(iter(from_user.values()))}",
             command=_COMMAND,
             evidence={f"{probe}.location": place for probe, place in from_user.items()},
         )

@@ -7,9 +7,7 @@ No alarm:  variables that another code speaks for: CUDA_VISIBLE_DEVICES, LD_PREL
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom, from_warning
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -28,9 +26,9 @@ WARNINGS = tuple((probe, _CODE) for probe in _PROBES)
 _ELSEWHERE = ("LD_PRELOAD ", "LD_LIBRARY_PATH ", "DYLD_LIBRARY_PATH ")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probes found."""
     for probe, code in WARNINGS:
-        for warning in known.warnings(probe, code):
+        for warning in report.warnings(probe, code):
             if not warning.message.startswith(_ELSEWHERE):
                 yield from_warning(warning, **{f"{probe}.warnings": [code]})

@@ -7,10 +7,8 @@ No alarm:  an editable install, whose files lie elsewhere; a package without a R
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import reinstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import reinstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -22,25 +20,25 @@ MEND = "Install the package again, over what is there."
 SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each package."""
-    told = set()
-    for row in known.fact("packages.missing_files", []):
+    named = set()
+    for row in report.fact("packages.missing_files", []):
         name, version, count = row["name"], row["version"], row["files"]
-        told.add(name)
+        named.add(name)
         others = f", and {count - 1} more of its libraries" if count > 1 else ""
         yield Symptom(
             f"{f'{name} {version}'.rstrip()} is installed without {row['example']}{others}",
-            command=reinstall(known, name, version),
+            command=reinstall(report, name, version),
             evidence={"packages.missing_files": [row]},
         )
-    for probe, report in known.report.probes.items():
-        for reason in report.reasons:
+    for probe, found in report.record.probes.items():
+        for reason in found.reasons:
             words = reason.message.replace(":", " ").replace(",", " ").split()
-            if reason.code == "metadata-only" and told.isdisjoint(words):
+            if reason.code == "metadata-only" and named.isdisjoint(words):
                 name = reason.hint.removeprefix("reinstall ").strip()
                 yield Symptom(
                     reason.message,
-                    command=reinstall(known, name, known.package(name)) if name else "",
+                    command=reinstall(report, name, report.package(name)) if name else "",
                     evidence={f"{probe}.reasons": ["metadata-only"]},
                 )

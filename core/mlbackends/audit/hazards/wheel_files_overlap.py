@@ -9,10 +9,8 @@ Severity:  a note for what no program imports, such as tests or a licence at the
 from collections.abc import Iterator
 from typing import Any
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import FRAMEWORKS, uninstall
-from mlbackends.audit.known import Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.environment import FRAMEWORKS, uninstall
+from mlbackends.audit.hazard import ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -28,18 +26,18 @@ _LIBRARIES = (".so", ".pyd", ".dylib", ".dll")
 _ASIDE = frozenset({"test", "tests", "doc", "docs", "example", "examples", "benchmarks", "scripts"})
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each pair of packages."""
-    flavours = _flavours(known)
-    pairs = known.fact("packages.owned_twice", [])
-    for pair, warning in zip(pairs, known.warnings("packages", "file-owned-twice"), strict=False):
+    flavours = _flavours(report)
+    pairs = report.fact("packages.owned_twice", [])
+    for pair, warning in zip(pairs, report.warnings("packages", "file-owned-twice"), strict=False):
         names = {pair["first"], pair["second"]}
         if any(names <= together for together in flavours):
             continue
         yield Symptom(
             warning.message,
             hint=warning.hint,
-            command=uninstall(known, pair["first"], pair["second"]),
+            command=uninstall(report, pair["first"], pair["second"]),
             evidence={"packages.owned_twice": [pair]},
             severity=_severity(pair["example"]),
         )
@@ -53,7 +51,7 @@ def _severity(example: str) -> Severity | None:
     return None if is_library else Severity.WARNING
 
 
-def _flavours(known: Known) -> list[set[str]]:
+def _flavours(report: ReportView) -> list[set[str]]:
     """Return the sets of distributions that one framework's probe has found side by side."""
-    found: list[Any] = [known.fact(f"{name}.installations", []) for name in FRAMEWORKS]
+    found: list[Any] = [report.fact(f"{name}.installations", []) for name in FRAMEWORKS]
     return [{one["name"] for one in installed} for installed in found]

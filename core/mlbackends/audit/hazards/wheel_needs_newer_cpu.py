@@ -7,11 +7,9 @@ Severity:  a warning in conda's environments, whose builds may be for older proc
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.installing import install
-from mlbackends.audit.known import DoesNotApply, Known
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.model.audit import Severity
 
 SEVERITY = Severity.ERROR
 READS = ("packages", "cpu")
@@ -44,15 +42,15 @@ _SERVED_BY = {"polars-runtime-32": "polars-runtime-compat"}
 """Packages in whose place another one is loaded where it is there."""
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each package."""
-    if known.fact("cpu.architecture") != "x86_64":
+    if report.fact("cpu.architecture") != "x86_64":
         raise DoesNotApply("the floors that are known are those of x86-64")
-    is_conda = known.fact("python.manager") == "conda"
-    has = frozenset(known.need("cpu.features"))
+    is_conda = report.fact("python.manager") == "conda"
+    has = frozenset(report.need("cpu.features"))
     for name, releases, features, instead in _FLOORS:
-        version = known.package(name)
-        if name in _SERVED_BY and known.package(_SERVED_BY[name]):
+        version = report.package(name)
+        if name in _SERVED_BY and report.package(_SERVED_BY[name]):
             continue
         if not version or (releases and not satisfies(version, releases)):
             continue
@@ -60,8 +58,8 @@ def symptoms(known: Known) -> Iterator[Symptom]:
         if missing:
             yield Symptom(
                 f"{name} {version} needs {', '.join(missing)}, which this processor lacks"
-                f" ({known.fact('cpu.x86_64_level', 'x86-64')})",
-                command=install(known, instead) if instead else "",
+                f" ({report.fact('cpu.x86_64_level', 'x86-64')})",
+                command=install(report, instead) if instead else "",
                 severity=Severity.WARNING if is_conda else None,
                 evidence={f"packages.distributions.{name}": version, "cpu.features": missing},
             )

@@ -6,9 +6,7 @@ No alarm:  the second version, which has a kernel of its own and reaches the GPU
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("host",)
@@ -17,19 +15,19 @@ MEND = "Convert the distribution; that keeps its files."
 SOURCES = ("Microsoft, Comparing WSL versions", "NVIDIA, CUDA on WSL User Guide")
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one in the first version."""
-    version = known.fact("host.wsl_version")
+    version = report.fact("host.wsl_version")
     if version is None:
         raise DoesNotApply("this is not the Windows Subsystem for Linux")
     if version != 1:
         return
     yield Symptom(
-        f"this is WSL 1 (kernel {known.fact('host.kernel_release', 'unknown')}), in which no GPU works",
+        f"this is WSL 1 (kernel {report.fact('host.kernel_release', 'unknown')}), in which no GPU works",
         hint="in Windows, as administrator; `wsl -l` tells the distribution's name",
         command="wsl --set-version DISTRIBUTION 2",
         evidence={
             "host.wsl_version": 1,
-            "host.kernel_release": known.fact("host.kernel_release", ""),
+            "host.kernel_release": report.fact("host.kernel_release", ""),
         },
     )

@@ -5,9 +5,7 @@ Told by:   /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front 
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import Symptom
-from mlbackends.audit.known import DoesNotApply, Known
-from mlbackends.model.audit import Severity
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
 
 SEVERITY = Severity.ERROR
 READS = ("cuda_driver", "nvidia")
@@ -22,15 +20,15 @@ SOURCES = (
 WARNINGS = (("cuda_driver", "conflict"), ("nvidia", "conflict"))
 
 
-def symptoms(known: Known) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each library of the driver that is hidden."""
-    if known.fact("host.wsl_version") is None and not known.fact("nvidia.wsl"):
+    if report.fact("host.wsl_version") is None and not report.fact("nvidia.wsl"):
         raise DoesNotApply("this is not WSL")
     for probe in ("cuda_driver", "nvidia"):
-        winners = [library for library in known.libraries(probe) if library.wins]
+        winners = [library for library in report.libraries(probe) if library.wins]
         owner = winners[0].owner.split(" ")[0] if winners else ""
-        has_apt = known.fact("host.os_id") in ("ubuntu", "debian")
-        for warning in known.warnings(probe, "conflict"):
+        has_apt = report.fact("host.os_id") in ("ubuntu", "debian")
+        for warning in report.warnings(probe, "conflict"):
             yield Symptom(
                 warning.message + (f"; it belongs to {owner}" if owner else ""),
                 hint=warning.hint,

@@ -229,7 +229,7 @@ def _base(document: Document, path: Path, file: str) -> Document:
 
 
 def _golden(document: Document, path: Path, table: dict[str, Any]) -> Golden:
-    from mlbackends.audit.subjects import read_report
+    from mlbackends.audit.reports import read_report
 
     name = table["equals_snapshot"]
     try:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from mlbackends import __version__
-from mlbackends.audit.examining import examine
 from mlbackends.audit.policy import snapshot
 from mlbackends.audit.policy.judging import Verdict, judged
 from mlbackends.audit.policy.rules import Hazards, Policy, Rule
 from mlbackends.audit.policy.short import Expectation
 from mlbackends.audit.policy.snapshot import Golden
 from mlbackends.audit.policy.values import Values
+from mlbackends.audit.runner import examine
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.records import Report
 

@@ -54,7 +54,7 @@ def judged(values: Values, expectation: Expectation, missing: str = "fail") -> V
 
 def _untold(values: Values, selection: Selection) -> str:
     """Return why what is not there may be there all the same, "" where it is not there for sure."""
-    why = values.known.could_tell(selection.probe)
+    why = values.view.could_tell(selection.probe)
     if why:
         return why
     probe = values.report.probes[selection.probe]

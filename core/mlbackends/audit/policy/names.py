@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.registry import facts_of
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import nearest, suggestion
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Fact, Library, Presence
+from mlbackends.model.registry import facts_of
 
 LADDER = tuple(each.value for each in Presence)
 _PROBE = pattern(r"[A-Za-z_]\w*")

@@ -4,8 +4,7 @@ import fnmatch
 
 from msgspec import Struct
 
-from mlbackends.audit.comparing import compare, kept
-from mlbackends.audit.differing import sentence
+from mlbackends.audit.compare import compare, kept, sentence
 from mlbackends.model.difference import Change
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.audit.known import Known
+from mlbackends.audit.hazard import ReportView
 from mlbackends.audit.policy.names import Condition, Each, Selection
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import BadInput, suggestion
@@ -36,7 +36,7 @@ class Values:
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self.known = Known(report)
+        self.view = ReportView(report)
         self._heads: dict[tuple[str, str], Any] = {}
         self._looked_at = 0
 

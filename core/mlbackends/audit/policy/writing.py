@@ -10,10 +10,10 @@ from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
 from mlbackends.model import registry
-from mlbackends.model.registry import facts_of
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
+from mlbackends.model.registry import facts_of
 
 _EXACT = (
     "host.platform",
@@ -44,7 +44,7 @@ _HEAD = """\
 schema = {version}
 name = {name}
 
-# Known hazards can be looked for too: those of this severity or worse are then errors.
+# ReportView hazards can be looked for too: those of this severity or worse are then errors.
 # hazards = {{ fail_on = "error" }}
 """
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.examining import examine
 from mlbackends.audit.hazard import load
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from mlbackends.audit.examining import examine
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Check, Severity, Status
 
 if TYPE_CHECKING:

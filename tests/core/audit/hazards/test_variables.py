@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mlbackends.audit.examining import examine
-from mlbackends.audit.known import NotTold
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.hazard import NotReported
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import Presence, ProbeReport, Report
 
@@ -253,8 +253,8 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 
 
 def test_not_told_says_what_is_missing() -> None:
-    from mlbackends.audit.known import Known
-    from mlbackends.audit.variables import settings
+    from mlbackends.audit.environment import settings
+    from mlbackends.audit.hazard import ReportView
 
-    with pytest.raises(NotTold, match=r"environment\.variables is not in the report"):
-        settings(Known(msgspec.structs.replace(report("ci-leftovers"), probes={})))
+    with pytest.raises(NotReported, match=r"environment\.variables is not in the report"):
+        settings(ReportView(msgspec.structs.replace(report("ci-leftovers"), probes={})))

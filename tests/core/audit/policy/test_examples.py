@@ -18,7 +18,7 @@ from mlbackends.audit.policy.document import Document
 from mlbackends.audit.policy.evaluating import audit
 from mlbackends.audit.policy.reading import parsed
 from mlbackends.audit.policy.writing import written
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.errors import BadInput

@@ -15,7 +15,7 @@ from mlbackends.audit.policy.declaring import declared
 from mlbackends.audit.policy.evaluating import audit
 from mlbackends.audit.policy.reading import parsed
 from mlbackends.audit.policy.writing import written
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.reports import report_of
 from mlbackends.model import registry
 from mlbackends.model.audit import Outcome, Status
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.audit.comparing import compare
-from mlbackends.audit.examining import examine
-from mlbackends.audit.snapshots import record
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.compare import compare
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
+from mlbackends.audit.snapshot import record
 from mlbackends.host.host import Host
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence

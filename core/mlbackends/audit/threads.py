@@ -1,4 +1,4 @@
-"""Which CPUs variables bind OpenMP's threads to, as the runtimes read them.
+"""Threads as hazards read them: the CPUs that variables bind them to, and how many the runtimes start.
 
 Sources: GNU libgomp manual, GOMP_CPU_AFFINITY; OpenMP API 5.2, 21.1.6 OMP_PLACES and 21.1.7
 OMP_PROC_BIND; Intel oneAPI compiler guide, "Thread Affinity Interface".
@@ -8,8 +8,12 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mlbackends.audit.variables import is_off
+from msgspec import Struct
+
+from mlbackends.audit.environment import is_off
+from mlbackends.audit.hazard import ReportView
 from mlbackends.model.patterns import pattern
+from mlbackends.model.records import FactValue
 
 _MOST = 1 << 16
 """No machine has as many CPUs; a larger number is none of one."""
@@ -122,3 +126,60 @@ def _ranges(parts: list[str]) -> frozenset[int]:
         first = int(one["first"])
         cpus.update(range(first, int(one["last"] or first) + 1, int(one["stride"] or 1) or 1))
     return frozenset(cpus)
+
+
+_POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
+"""Runtimes that start so many threads and keep them; the others only count for programs."""
+
+WHAT = {
+    "affinity": "the affinity mask",
+    "cpuset": "the cpuset",
+    "quota": "the CPU quota",
+    "online": "the machine",
+}
+
+
+class ThreadPools(Struct, frozen=True):
+    """The CPUs that are left, what leaves them, and who takes more.
+
+    cpus: whole ones, 1 at least. exact: the same with the quota not rounded. because: a key of WHAT.
+    pools: the threads of each runtime that starts more than there are CPUs. counted: what each
+    function of Python returns that counts more.
+    """
+
+    cpus: int
+    exact: float
+    because: str
+    pools: dict[str, int]
+    counted: dict[str, int]
+
+    @property
+    def evidence(self) -> dict[str, FactValue]:
+        """What was seen, by dotted name."""
+        return {
+            "limits.effective_cpus": self.cpus,
+            "limits.effective_cpus_because": self.because,
+            **{
+                f"limits.beliefs: {name}": cpus
+                for name, cpus in (self.pools | self.counted).items()
+            },
+        }
+
+
+def thread_pools(report: ReportView) -> ThreadPools:
+    """Return them. Raises NotReported where the report does not say how many CPUs are left."""
+    cpus = int(report.need("limits.effective_cpus"))
+    beliefs = {belief["runtime"]: int(belief["cpus"]) for belief in report.need("limits.beliefs")}
+    over = {str(name): count for name, count in beliefs.items() if count > cpus}
+    return ThreadPools(
+        cpus,
+        float(report.fact("limits.effective_cpus_exact", cpus)),
+        str(report.need("limits.effective_cpus_because")),
+        {name: over[name] for name in _POOLS if name in over},
+        {name: count for name, count in over.items() if name.startswith("os.")},
+    )
+
+
+def listed(counts: dict[str, int]) -> str:
+    """Return names with their counts: "OpenMP (16), MKL (8)"."""
+    return ", ".join(f"{name} ({count})" for name, count in counts.items())

@@ -1,11 +1,11 @@
-"""Holding every hazard to a report."""
+"""Check every hazard against a report."""
 
 from collections.abc import Iterator, Sequence
-from types import ModuleType
+from functools import partial
 
 from mlbackends import __version__
 from mlbackends.audit import hazard
-from mlbackends.audit.known import DoesNotApply, Known, NotTold
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
 from mlbackends.model import registry
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Status
 from mlbackends.model.records import Report
@@ -16,14 +16,14 @@ _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 def examine(
     report: Report, *, only: Sequence[str] = (), ignored: Sequence[str] = (), subject: str = ""
 ) -> Outcome:
-    """Return how each hazard stands: failed once for each symptom, passed, skipped or unknown.
+    """Return the result of each hazard: failed once for each symptom, passed, skipped or unknown.
 
     only, ignored: codes of hazards. Raises UnknownName for a code that is none.
     """
     for code in (*only, *ignored):
         hazard.load(code)
-    wanted = [code for code in only or hazard.codes() if code not in ignored]
-    known = Known(report, claimed())
+    codes = dict.fromkeys(code for code in only or hazard.codes() if code not in ignored)
+    view = ReportView(report, claimed())
     return Outcome(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -31,29 +31,28 @@ def examine(
         title="Known hazards",
         subject=subject,
         created=report.created,
-        checks=tuple(check for code in dict.fromkeys(wanted) for check in _checks(code, known)),
+        checks=tuple(check for code in codes for check in _checks(code, view)),
     )
 
 
 def claimed() -> frozenset[tuple[str, str]]:
-    """Return the warnings of probes that some hazard speaks for, as (probe, code)."""
+    """Return the warnings of probes that some hazard reports, as (probe, code)."""
     files = [registry.load(hazard.REGISTRY, name) for name in registry.names(hazard.REGISTRY)]
     return frozenset(pair for file in files for pair in getattr(file, "WARNINGS", ()))
 
 
-def _checks(code: str, known: Known) -> Iterator[Check]:
+def _checks(code: str, report: ReportView) -> Iterator[Check]:
     file = hazard.load(code)
-    untold = [why for probe in file.READS if (why := known.could_tell(probe))]
-    if untold:
-        yield _check(code, file, Status.UNKNOWN, f"not checked: {'; '.join(untold)}")
+    check = partial(Check, code, hazard.title(file))
+    if unreliable := [why for probe in file.READS if (why := report.could_tell(probe))]:
+        message = f"not checked: {'; '.join(unreliable)}"
+        yield check(file.SEVERITY, Status.UNKNOWN, message)
         return
-    seen = False
+    is_found = False
     try:
-        for symptom in file.symptoms(known):
-            seen = True
-            yield Check(
-                code=code,
-                title=hazard.title(file),
+        for symptom in file.symptoms(report):
+            is_found = True
+            yield check(
                 severity=symptom.severity or file.SEVERITY,
                 status=Status.FAILED,
                 message=symptom.message,
@@ -62,20 +61,14 @@ def _checks(code: str, known: Known) -> Iterator[Check]:
                 command=symptom.command,
                 evidence=symptom.evidence,
             )
-    except NotTold as told:
-        yield _check(code, file, Status.UNKNOWN, f"not checked: {told}")
-        return
-    except DoesNotApply as told:
-        yield _check(code, file, Status.SKIPPED, str(told))
-        return
+    except NotReported as error:
+        yield check(file.SEVERITY, Status.UNKNOWN, f"not checked: {error}")
+    except DoesNotApply as error:
+        yield check(file.SEVERITY, Status.SKIPPED, str(error))
     except _MALFORMED as error:
         # A report from elsewhere may hold anything that is JSON; it costs the check, not the others.
-        said = f"not checked: the report is not what a probe tells ({type(error).__name__})"
-        yield _check(code, file, Status.UNKNOWN, said)
-        return
-    if not seen:
-        yield _check(code, file, Status.PASSED)
-
-
-def _check(code: str, file: ModuleType, status: Status, message: str = "") -> Check:
-    return Check(code, hazard.title(file), file.SEVERITY, status, message)
+        message = f"not checked: the report is not what a probe tells ({type(error).__name__})"
+        yield check(file.SEVERITY, Status.UNKNOWN, message)
+    else:
+        if not is_found:
+            yield check(file.SEVERITY)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.audit.subjects import REPORT_LIMIT, name_of, read_report, report_of, reports_of
+from mlbackends.audit.reports import REPORT_LIMIT, name_of, read_report, report_of, reports_of
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 

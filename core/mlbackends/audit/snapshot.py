@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mlbackends import __version__
-from mlbackends.model.registry import facts_of
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence, Report
+from mlbackends.model.registry import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,8 +90,7 @@ def _refuse_what_is_there(folder: str, target: str) -> None:
 
 
 def _disguise(host: Host, report: Report) -> Disguise:
-    from mlbackends.host.recording.anonymise import names_of
-    from mlbackends.host.recording.anonymise import Disguise
+    from mlbackends.host.recording.anonymise import Disguise, names_of
 
     return Disguise(names_of(host), _identifying(report))
 

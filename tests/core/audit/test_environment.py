@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.audit.installing import install, quoted, reinstall, uninstall, without_folder
-from mlbackends.audit.known import Known
+from mlbackends.audit.environment import install, quoted, reinstall, uninstall, without_folder
+from mlbackends.audit.hazard import ReportView
 from mlbackends.model.records import Presence, ProbeReport, Report
 
 
-def known(**facts: dict[str, object]) -> Known:
+def report(**facts: dict[str, object]) -> ReportView:
     probes = {name: ProbeReport(Presence.FOUND, facts=told) for name, told in facts.items()}  # type: ignore[arg-type]
     report = Report("", "", Presence.FOUND, "", "", 0.0, False, probes)
-    return Known(report)
+    return ReportView(report)
 
 
-VENV = known(python={"executable": "/venv/bin/python", "manager": "venv"})
-UV = known(python={"executable": "/venv/bin/python", "manager": "uv"})
+VENV = report(python={"executable": "/venv/bin/python", "manager": "venv"})
+UV = report(python={"executable": "/venv/bin/python", "manager": "uv"})
 
 
 def test_pip_is_the_one_of_the_environment_that_is_looked_at() -> None:
@@ -40,7 +40,7 @@ def test_what_uv_made_has_no_pip_of_its_own() -> None:
 
 
 def test_without_an_interpreter_it_is_the_one_on_path() -> None:
-    assert install(known(), "a") == "python -m pip install a"
+    assert install(report(), "a") == "python -m pip install a"
 
 
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
@@ -72,12 +72,12 @@ def test_the_home_folder_of_a_redacted_report_stays_bare() -> None:
 )
 def test_one_folder_is_taken_out_of_a_search_path(value: str | None, command: str) -> None:
     variables = {} if value is None else {"LD_LIBRARY_PATH": value}
-    told = known(environment={"variables": variables})
+    told = report(environment={"variables": variables})
 
     assert without_folder(told, "LD_LIBRARY_PATH", "/opt/cuda/lib/libcublas.so.12") == command
 
 
 def test_a_file_without_a_folder_changes_no_search_path() -> None:
-    told = known(environment={"variables": {"LD_LIBRARY_PATH": "/a"}})
+    told = report(environment={"variables": {"LD_LIBRARY_PATH": "/a"}})
 
     assert without_folder(told, "LD_LIBRARY_PATH", "libx.so") == ""

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.audit.comparing import TOLERANCE, compare, kept
-from mlbackends.audit.subjects import report_of
+from mlbackends.audit.compare import TOLERANCE, compare, kept
+from mlbackends.audit.reports import report_of
 from mlbackends.model.difference import Change, Kind
 from mlbackends.model.errors import BadInput
 from mlbackends.model.reasons import Reason

@@ -8,20 +8,21 @@ difference.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from mlbackends import __version__
-from mlbackends.audit.pairing import devices, libraries
-from mlbackends.model.registry import facts_of
+from mlbackends.model import audit
+from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
+from mlbackends.model.records import Device, FactValue, Library, Presence, ProbeReport, Report
+from mlbackends.model.registry import facts_of
 
 _TOLERANCE_PARTS = 100
 TOLERANCE = 1 / _TOLERANCE_PARTS
@@ -290,3 +291,143 @@ def _name(thing: Library | Device, plain: Callable[[Any], Any]) -> str:
     if isinstance(thing, Library):
         return " ".join(filter(None, (str(plain(thing.path)), thing.version)))
     return thing.name or f"{thing.kind} {thing.index}"
+
+
+_Thing = TypeVar("_Thing")
+_Pair = tuple[_Thing | None, _Thing | None]
+_Key = Callable[[_Thing], Hashable]
+
+
+def libraries(
+    before: Sequence[Library],
+    after: Sequence[Library],
+    plain_before: Callable[[Any], Any],
+    plain_after: Callable[[Any], Any],
+) -> Iterator[tuple[str, Library | None, Library | None]]:
+    """Yield each library with its label, matched by soname and path.
+
+    plain_before, plain_after: take the environment's folder out of a path. A copy that is alone with
+    its soname on both sides is the same library in another place.
+    """
+    same_place = (
+        lambda one: (one.soname, plain_before(one.path)),
+        lambda one: (one.soname, plain_after(one.path)),
+    )
+    pairs, left, right = _paired(before, after, same_place)
+    moved = _alone(left) & _alone(right)
+    by_soname = (
+        lambda one: soname if (soname := _soname(one)) in moved else None,
+        _soname,
+    )
+    more, left, right = _paired(left, right, by_soname)
+    pairs += [*more, *((one, None) for one in left), *((None, one) for one in right)]
+    counts = Counter(_soname(one or other) for one, other in pairs)
+    for one, other in sorted(pairs, key=lambda pair: _soname(pair[0] or pair[1])):
+        label = _soname(one or other)
+        if counts[label] > 1:
+            label = str(plain_after(other.path) if other else plain_before(one.path))  # type: ignore[union-attr]
+        yield label, one, other
+
+
+def devices(
+    before: Sequence[Device], after: Sequence[Device]
+) -> Iterator[tuple[str, Device | None, Device | None]]:
+    """Yield each device with its label, matched by address, or by number where one has no address."""
+    pairs, left, right = _paired(before, after, (_address, _address))
+    more, left, right = _paired(left, right, (_number, _number))
+    pairs += [*more, *((one, None) for one in left), *((None, one) for one in right)]
+    for one, other in pairs:
+        told = other or one
+        assert told is not None
+        yield told.pci_address or f"{told.kind} {told.index}", one, other
+
+
+def _paired(
+    before: Sequence[_Thing], after: Sequence[_Thing], keys: tuple[_Key[_Thing], _Key[_Thing]]
+) -> tuple[list[_Pair[_Thing]], list[_Thing], list[_Thing]]:
+    """Pair what has the same key; return the pairs and what is left on each side.
+
+    keys: that of the one side and that of the other; a key of None pairs nothing.
+    """
+    wanted: dict[Hashable, list[_Thing]] = {}
+    for other in after:
+        wanted.setdefault(keys[1](other), []).append(other)
+    pairs: list[_Pair[_Thing]] = []
+    left = []
+    for one in before:
+        key = keys[0](one)
+        if key is not None and wanted.get(key):
+            pairs.append((one, wanted[key].pop(0)))
+        else:
+            left.append(one)
+    return pairs, left, [other for others in wanted.values() for other in others]
+
+
+def _alone(libraries: Sequence[Library]) -> set[str]:
+    """Return the sonames that one library alone has."""
+    return {name for name, count in Counter(map(_soname, libraries)).items() if count == 1}
+
+
+def _soname(library: Library | None) -> str:
+    assert library is not None
+    return library.soname or library.path.rpartition("/")[2]
+
+
+def _address(device: Device) -> Hashable:
+    return (device.kind, device.pci_address) if device.pci_address else None
+
+
+def _number(device: Device) -> Hashable:
+    return device.kind, device.index
+
+
+_LONGEST = 300
+SAME = "same"
+
+
+def outcome_of(difference: Difference) -> Outcome:
+    """Return one failed check for each change; where there is none, one that has passed."""
+    subject = f"{difference.after.name} against {difference.before.name}"
+    checks = tuple(_check(change) for change in difference.changes)
+    return Outcome(
+        schema=audit.SCHEMA,
+        tool=difference.tool,
+        kind="diff",
+        title="Differences",
+        subject=subject,
+        created=difference.after.created,
+        checks=checks or (Check(SAME, "The two do not differ"),),
+    )
+
+
+def _check(change: Change) -> Check:
+    evidence: dict[str, FactValue] = {}
+    if change.before is not None:
+        evidence["before"] = change.before
+    if change.after is not None:
+        evidence["after"] = change.after
+    return Check(
+        code=change.name,
+        title=f"{change.name} is the same",
+        severity=Severity.ERROR,
+        status=Status.FAILED,
+        message=sentence(change),
+        evidence=evidence,
+    )
+
+
+def sentence(change: Change) -> str:
+    """Return what a change is, on one line."""
+    if change.kind is Kind.ADDED:
+        return f"{change.name} was added: {shown(change.after)}"
+    if change.kind is Kind.REMOVED:
+        return f"{change.name} was removed: {shown(change.before)}"
+    return f"{change.name} was {shown(change.before)} and is {shown(change.after)}"
+
+
+def shown(value: FactValue | None) -> str:
+    """Return a value for people: text as it is, everything else as JSON, cut where it is long."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,115 @@
+"""The environment of a report as hazards read it: variables and their effects, and commands to type in it."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+
+from mlbackends.audit.hazard import ReportView, Symptom
+
+Effect = tuple[Callable[[str], bool], str]
+"""Whether a value has the effect, and the effect in words that go on after "it is set: "."""
+
+
+def settings(report: ReportView) -> dict[str, str]:
+    """Return the variables that are set to something, an empty one left out.
+
+    Raises NotReported where the report does not tell the environment.
+    """
+    told = report.need("environment.variables")
+    return {
+        name: value.strip()
+        for name, value in told.items()
+        if isinstance(value, str) and value.strip()
+    }
+
+
+def is_on(value: str) -> bool:
+    """Tell whether a value means yes to most programs."""
+    return value.lower() in ("1", "true", "t", "yes", "y", "on")
+
+
+def is_off(value: str) -> bool:
+    """Tell whether a value means no to most programs."""
+    return value.lower() in ("0", "false", "f", "no", "n", "off")
+
+
+def is_anything(value: str) -> bool:
+    """Tell that every value has the effect."""
+    return bool(value)
+
+
+def effects(report: ReportView, table: Mapping[str, Effect]) -> Iterator[Symptom]:
+    """Yield a symptom for each variable of the table whose value has the effect."""
+    for name, value in settings(report).items():
+        has_effect, effect = table.get(name, (bool, ""))
+        if effect and has_effect(value):
+            yield Symptom(
+                f"{name} is {value[:80]!r}: {effect}",
+                command=f"unset {name}",
+                evidence={f"environment.variables.{name}": value},
+            )
+
+
+FRAMEWORKS = (
+    *("cupy", "cutlass", "flash_attention", "jax", "numpy", "onnxruntime", "opt_einsum", "scipy"),
+    *("tensorflow", "torch", "transformer_engine", "triton", "xformers"),
+)
+"""The probes whose thing is a Python package, and that say what is wrong with how it is installed."""
+
+SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+def install(report: ReportView, *wanted: str) -> str:
+    """Return the command that installs requirements, such as "numpy<2", over what is there."""
+    return _joined(*_installer(report, "install"), *wanted)
+
+
+def reinstall(report: ReportView, name: str, version: str) -> str:
+    """Return the command that writes a package's files anew and touches no other package."""
+    wanted = f"{name}=={version}" if version else name
+    again = "--reinstall-package" if _is_uv(report) else "--force-reinstall"
+    options = [again, name] if _is_uv(report) else [again]
+    return _joined(*_installer(report, "install"), *options, "--no-deps", wanted)
+
+
+def uninstall(report: ReportView, *names: str) -> str:
+    """Return the command that uninstalls packages."""
+    return _joined(*_installer(report, "uninstall"), *names)
+
+
+def without_folder(report: ReportView, variable: str, path: str) -> str:
+    """Return the command that takes the folder of a file out of a search path.
+
+    "" where the report does not tell what the variable holds, or it does not name that folder.
+    """
+    value = report.variable(variable)
+    folder = path.rpartition("/")[0].rstrip("/")
+    if value is None or not folder:
+        return ""
+    parts = value.replace(";", ":").split(":")
+    left = [part for part in parts if part and part.rstrip("/") != folder]
+    if len(left) == len([part for part in parts if part]):
+        return ""
+    return f"export {variable}={':'.join(map(quoted, left))}" if left else f"unset {variable}"
+
+
+def _installer(report: ReportView, verb: str) -> list[str]:
+    program = str(report.fact("python.executable", "python"))
+    if _is_uv(report):
+        return ["uv", "pip", verb, "--python", program]
+    return [program, "-m", "pip", verb]
+
+
+def _is_uv(report: ReportView) -> bool:
+    return bool(report.fact("python.manager") == "uv")
+
+
+def _joined(*words: str) -> str:
+    return " ".join(map(quoted, words))
+
+
+def quoted(word: str) -> str:
+    """Quote a word for a shell; a redacted report has ~ for the home folder, which must stay bare."""
+    home, slash, rest = word.partition("/")
+    if home == "~" and slash and rest:
+        return f"~/{shlex.quote(rest)}"
+    return shlex.quote(word)

@@ -1,0 +1,214 @@
+"""Copies of libraries as hazards read them: which one a process gets, which it shadows, which is broken."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mlbackends.audit.environment import SEARCH_PATHS
+from mlbackends.audit.hazard import ReportView
+from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import UNCERTAIN, Reason
+from mlbackends.model.records import Library, Presence
+
+_CUDNN = "nvidia-cudnn"
+_BY_RPATH = " by RPATH"
+"""In `wins_because` of a copy that its package finds before LD_LIBRARY_PATH."""
+
+
+class Shadowed(NamedTuple):
+    """A copy that a search path gives a process, and the one of a wheel that it comes before."""
+
+    taken: Library
+    wheel: Library
+
+
+def shadowed(report: ReportView) -> Iterator[Shadowed]:
+    """Yield every library of a wheel that loses against a folder of the loader's search path.
+
+    Two copies of one version are none, no copy that the same package owns, and no library that torch
+    finds by itself. A copy that its package finds by RPATH wins, and is none either.
+    """
+    return (pair for pair in _pairs(report) if not kept_by_torch(report, pair.taken.soname))
+
+
+def kept_by_torch(report: ReportView, soname: str) -> bool:
+    """Tell whether torch opens its own copy of a library whatever LD_LIBRARY_PATH names.
+
+    What libtorch_cuda itself needs it finds by RPATH, in the folders of wheels. What those libraries
+    need in turn they look for by RUNPATH, which comes later.
+    """
+    return bool(
+        report.fact("torch.own_folders_first") and soname in report.fact("torch.cuda_libraries", [])
+    )
+
+
+def kept_by_package(report: ReportView, soname: str) -> bool:
+    """Tell whether the package that brings a library opens its own copy whatever LD_LIBRARY_PATH names."""
+    return any(
+        one.wins and one.soname == soname and _BY_RPATH in one.wins_because
+        for name in report.record.probes
+        for one in report.libraries(name)
+    )
+
+
+def cudnn_parted(report: ReportView) -> Shadowed | None:
+    """Return the libcudnn that torch opens by RPATH, and the other one whose parts it then gets."""
+    for pair in _pairs(report):
+        is_cudnn = pair.taken.soname.startswith("libcudnn.so.")
+        has_parts = bool(pair.taken.facts.get("sub_libraries"))
+        if is_cudnn and has_parts and kept_by_torch(report, pair.taken.soname):
+            return pair
+    return None
+
+
+def _pairs(report: ReportView) -> Iterator[Shadowed]:
+    seen: set[str] = set()
+    for name in report.record.probes:
+        copies = report.libraries(name)
+        for taken in (one for one in copies if one.wins and one.found_by in SEARCH_PATHS):
+            wheel = next((one for one in copies if _loses(one, taken)), None)
+            if wheel is not None and taken.path not in seen:
+                seen.add(taken.path)
+                yield Shadowed(taken, wheel)
+
+
+def _loses(one: Library, taken: Library) -> bool:
+    if one.soname != taken.soname or one.found_by != "site-packages" or one.reasons:
+        return False
+    if one.owner and one.owner == taken.owner:
+        return False
+    return not (one.version and one.version == taken.version)
+
+
+def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | None:
+    """Return the libcudnn that a process gets and torch's pin, where that copy is older than the pin.
+
+    The package that is pinned may be right, and another copy come first.
+    """
+    pins = report.fact("torch.pins", [])
+    pin = next((one for one in pins if one.get("package", "").startswith(_CUDNN)), None)
+    if pin is None:
+        return None
+    major = pin["wanted"].split(".")[0]
+    for library in report.libraries("cudnn"):
+        if library.wins and library.soname == f"libcudnn.so.{major}":
+            from_wheel = any(one.found_by == "site-packages" for one in report.libraries("cudnn"))
+            if from_wheel and kept_by_torch(report, library.soname):
+                return None
+            if library.owner.startswith(f"{pin['package']} "):
+                return None
+            have, wanted = numbers(library.version), numbers(pin["wanted"])
+            return (library, pin) if have and have < wanted else None
+    return None
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version, () for what is none.
+
+    A package's version may have a fourth one, of its build, that the library does not tell.
+    """
+    parts = version.split("+", 1)[0].split(".")[:3]
+    if not all(part.isdecimal() for part in parts):
+        return ()
+    return (*map(int, parts), *(0 for _ in range(3 - len(parts))))
+
+
+def package_of(library: Library) -> tuple[str, str]:
+    """Return name and version of the package that owns a library, ("", "") where none is known."""
+    name, _, version = library.owner.partition(" ")
+    return name, version
+
+
+def described(library: Library) -> str:
+    """Return a copy in words: its path, with version and owner in brackets where they are known."""
+    about = [part for part in (library.version, library.owner) if part]
+    return f"{library.path} ({', '.join(about)})" if about else library.path
+
+
+_NOT_OPENED = ("dlopen-failed", "missing-dependency", "missing-symbol", "crashed", "exited")
+_NOT_USED = ("crashed", "exited", "wrong-result")
+_OF_ONE_PACKAGE = re.compile(r"\.(?:dy)?libs/[^/]+$")
+"""Where auditwheel, delocate and delvewheel put what the files of one package need, and name by path."""
+_LAST_FOLDERS = ("", "well-known-folder")
+_NEEDED = pattern(r"it needs (?P<name>\S+), which the loader does not find")
+_OF_A_DRIVER = re.compile(
+    r"(?:.*/)?lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|ze_intel_\w+|hsakmt|drm_\w+|neuron\w*)\.so"
+)
+
+
+class Failed(NamedTuple):
+    """A copy that a process would take, whose opening or use failed, and how.
+
+    driver: whether what it lacks comes with a driver, as on a machine without the device.
+    """
+
+    probe: str
+    library: Library
+    reason: Reason
+    driver: bool = False
+
+
+def failed(report: ReportView) -> Iterator[Failed]:
+    """Yield every copy that a process would take and that the child could not open or use."""
+    if not is_opened(report):
+        return
+    in_order = {
+        library.soname
+        for name in report.record.probes
+        for library in report.libraries(name)
+        if library.presence.rung > Presence.FOUND.rung
+    }
+    for name, library in _taken(report):
+        is_found = library.presence is Presence.FOUND
+        codes = _NOT_OPENED if is_found else _NOT_USED
+        for reason in library.reasons:
+            if reason.code not in codes:
+                continue
+            needed = _NEEDED.search(reason.message) if reason.code == "missing-dependency" else None
+            # What a package has opened before is found by its soname, wherever it lies.
+            if needed is None or needed["name"] not in in_order:
+                driver = needed is not None and bool(_OF_A_DRIVER.match(needed["name"]))
+                yield Failed(name, library, reason, driver)
+                break
+
+
+def not_opened(report: ReportView) -> str:
+    """Return why it is not known whether what a process would take opens; "" where that is known."""
+    taken = [library for _, library in _taken(report) if library.presence is Presence.FOUND]
+    if not is_opened(report):
+        unread = len({library.path for library in taken if not library.reasons})
+        if not unread:
+            return ""
+        many = "1 library was" if unread == 1 else f"{unread} libraries were"
+        return (
+            f"the report was made with --depth {report.record.depth}: {many} found and not opened,"
+            " and a file's head does not tell whether the rest of it is whole"
+        )
+    for library in taken:
+        for reason in library.reasons:
+            if reason.code in UNCERTAIN:
+                return f"{library.path}: {reason.message}"
+    return ""
+
+
+def is_opened(report: ReportView) -> bool:
+    """Tell whether the report is of a machine whose libraries were opened."""
+    return report.record.depth.rung > Presence.FOUND.rung
+
+
+def is_of_one_package(library: Library) -> bool:
+    """Tell whether a copy is one that the files of its own package load by its path."""
+    return library.found_by == "site-packages" and bool(_OF_ONE_PACKAGE.search(library.path))
+
+
+def _taken(report: ReportView) -> Iterator[tuple[str, Library]]:
+    """Yield each copy that a process gets: the winner of its name, what is built in, a wheel's own."""
+    for name in report.record.probes:
+        copies = report.libraries(name)
+        # Not where the variable's copy wins: the package itself takes that one.
+        outdone = {one.soname for one in copies if one.wins and one.found_by in SEARCH_PATHS}
+        for library in copies:
+            own = is_of_one_package(library) and library.soname not in outdone
+            built_in = library.found_by.startswith("inside ")
+            if (library.wins or own or built_in) and library.found_by not in _LAST_FOLDERS:
+                yield name, library
