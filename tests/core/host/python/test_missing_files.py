@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.python.wheel_files import missing_files
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def missing(folder: Path, record: str | bytes, *there: str) -> list[dict[str, object]]:
+def missing(
+    folder: Path, record: str | bytes, *there: str, platform: str = "linux"
+) -> list[dict[str, object]]:
     info = folder / "root" / "site" / "thing-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "RECORD").write_bytes(record if isinstance(record, bytes) else record.encode())
@@ -21,16 +25,26 @@ def missing(folder: Path, record: str | bytes, *there: str) -> list[dict[str, ob
         path = folder / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
-    (folder / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
+    (folder / "host.json").write_text(
+        json.dumps({"platform": platform, "python": {"path": ["/site"]}})
+    )
     host = Host(str(folder))
     return missing_files(host, [dists[0] for dists in distributions(host).values()])
 
 
-def test_a_library_that_is_gone_is_told_with_its_package(tmp_path: Path) -> None:
-    record = "thing/a.so,sha256=x,1\nthing/b.so.1.2,,\nthing/c.pyd,,\nthing/d.dylib,,\n"
+@pytest.mark.parametrize(
+    ("platform", "files", "example"),
+    [("linux", 1, "b.so.1.2"), ("darwin", 2, "b.so.1.2"), ("win32", 2, "c.pyd")],
+)
+def test_missing_libraries_of_the_system_are_counted(
+    tmp_path: Path, platform: str, files: int, example: str
+) -> None:
+    record = (
+        "thing/a.so,sha256=x,1\nthing/b.so.1.2,,\nthing/c.pyd,,\nthing/d.dylib,,\nthing/e.dll,,\n"
+    )
 
-    assert missing(tmp_path, record, "site/thing/a.so") == [
-        {"name": "thing", "version": "1.0", "files": 3, "example": "/site/thing/b.so.1.2"}
+    assert missing(tmp_path, record, "site/thing/a.so", platform=platform) == [
+        {"name": "thing", "version": "1.0", "files": files, "example": f"/site/thing/{example}"}
     ]
 
 
