@@ -1,26 +1,26 @@
 # Made by man/generate.py from the table of switches and the source beside this file; change those.
 
 from contextlib import _GeneratorContextManager
-from mlbackends import cpu
-from mlbackends import cuda
-from mlbackends import cudnn
-from mlbackends import cusparselt
-from mlbackends import fft
-from mlbackends import jit
-from mlbackends import kleidiai
-from mlbackends import mha
-from mlbackends import miopen
-from mlbackends import mkl
-from mlbackends import mkldnn
-from mlbackends import mps
-from mlbackends import nnpack
-from mlbackends import openmp
-from mlbackends import opt_einsum
-from mlbackends import python_native
-from mlbackends import quantized
-from mlbackends import sdpa
-from mlbackends import xeon
-from mlbackends import xnnpack
+from mlbackends import cpu as cpu
+from mlbackends import cuda as cuda
+from mlbackends import cudnn as cudnn
+from mlbackends import cusparselt as cusparselt
+from mlbackends import fft as fft
+from mlbackends import jit as jit
+from mlbackends import kleidiai as kleidiai
+from mlbackends import mha as mha
+from mlbackends import miopen as miopen
+from mlbackends import mkl as mkl
+from mlbackends import mkldnn as mkldnn
+from mlbackends import mps as mps
+from mlbackends import nnpack as nnpack
+from mlbackends import openmp as openmp
+from mlbackends import opt_einsum as opt_einsum
+from mlbackends import python_native as python_native
+from mlbackends import quantized as quantized
+from mlbackends import sdpa as sdpa
+from mlbackends import xeon as xeon
+from mlbackends import xnnpack as xnnpack
 from mlbackends.sdpa import CausalBias as CausalBias
 from mlbackends.sdpa import CausalVariant as CausalVariant
 from mlbackends.sdpa import SDPBackend as SDPBackend
@@ -29,6 +29,7 @@ from mlbackends.sdpa import causal_upper_left as causal_upper_left
 from mlbackends.sdpa import scaled_dot_product_attention as scaled_dot_product_attention
 from mlbackends.sdpa import scaled_dot_product_attention_backward as scaled_dot_product_attention_backward
 from mlbackends.sdpa import sdpa_kernel as sdpa_kernel
+from mlbackends.switches import store as store
 from mlbackends.switches.modules import ContextProp as ContextProp
 from mlbackends.switches.modules import FP32Precision as FP32Precision
 from mlbackends.switches.modules import PropModule as PropModule
@@ -53,4 +54,5 @@ def set_flags(_fp32_precision: str | None = 'none') -> tuple[str]: ...
 def flags(fp32_precision: str | None = 'none') -> _GeneratorContextManager[None]: ...
 _FP32Precision = FP32Precision
 __allow_nonbracketed_mutation = freeze_lifted
+flag_store = store
 load_flags = load_file

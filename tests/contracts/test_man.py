@@ -41,3 +41,8 @@ def test_no_paragraph_of_the_facts_keeps_its_lines(generate: ModuleType) -> None
 
     assert ".nf" not in page.splitlines()
     assert ".B Finds\nevery " in page
+
+
+def test_generated_files_are_fresh(generate: ModuleType) -> None:
+    """Run `python man/generate.py --write` after a change of what they are made from."""
+    assert generate.main(["--check"]) == 0

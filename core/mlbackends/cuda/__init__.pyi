@@ -1,16 +1,16 @@
 # Made by man/generate.py from the table of switches and the source beside this file; change those.
 
 from mlbackends.cuda.cublas import cuBLASModule as cuBLASModule
-from mlbackends.cuda_plan_cache import cuFFTPlanCache as cuFFTPlanCache
-from mlbackends.cuda_plan_cache import cuFFTPlanCacheAttrContextProp as cuFFTPlanCacheAttrContextProp
-from mlbackends.cuda_plan_cache import cuFFTPlanCacheManager as cuFFTPlanCacheManager
-from mlbackends.cuda_plan_cache import cufft_plan_cache as cufft_plan_cache
-from mlbackends.cuda_preferences import blas_workspace_size as blas_workspace_size
-from mlbackends.cuda_preferences import cublas_workspace_size as cublas_workspace_size
-from mlbackends.cuda_preferences import cublaslt_workspace_size as cublaslt_workspace_size
-from mlbackends.cuda_preferences import preferred_blas_library as preferred_blas_library
-from mlbackends.cuda_preferences import preferred_linalg_library as preferred_linalg_library
-from mlbackends.cuda_preferences import preferred_rocm_fa_library as preferred_rocm_fa_library
+from mlbackends.cuda.plan_cache import cuFFTPlanCache as cuFFTPlanCache
+from mlbackends.cuda.plan_cache import cuFFTPlanCacheAttrContextProp as cuFFTPlanCacheAttrContextProp
+from mlbackends.cuda.plan_cache import cuFFTPlanCacheManager as cuFFTPlanCacheManager
+from mlbackends.cuda.plan_cache import cufft_plan_cache as cufft_plan_cache
+from mlbackends.cuda.preferences import blas_workspace_size as blas_workspace_size
+from mlbackends.cuda.preferences import cublas_workspace_size as cublas_workspace_size
+from mlbackends.cuda.preferences import cublaslt_workspace_size as cublaslt_workspace_size
+from mlbackends.cuda.preferences import preferred_blas_library as preferred_blas_library
+from mlbackends.cuda.preferences import preferred_linalg_library as preferred_linalg_library
+from mlbackends.cuda.preferences import preferred_rocm_fa_library as preferred_rocm_fa_library
 from mlbackends.sdpa import SDPBackend as SDPBackend
 from mlbackends.sdpa.cuda_surface import SDPAParams as SDPAParams
 from mlbackends.sdpa.cuda_surface import allow_fp16_bf16_reduction_math_sdp as allow_fp16_bf16_reduction_math_sdp

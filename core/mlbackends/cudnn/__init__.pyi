@@ -1,7 +1,7 @@
 # Made by man/generate.py from the table of switches and the source beside this file; change those.
 
 from contextlib import _GeneratorContextManager
-from mlbackends.cudnn import rnn
+from mlbackends.cudnn import rnn as rnn
 from mlbackends.switches.modules import FP32Precision as FP32Precision
 from mlbackends.switches.modules import PropModule as PropModule
 from typing import Any as Any
