@@ -7,20 +7,14 @@ Caveats:  since macOS 11 the library is no file: the loader has it in its shared
 Source:   macOS 11 release notes, "dynamic linker"; Apple, "Accelerate"; veclib_types, macOS 13.3.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import not_valid, one_of, steering, whole
 from mlbackends.libraries.blas_symbols import require_product
+from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
 
 GROUP = "library"
 FACTS = (
@@ -39,8 +33,8 @@ VARIABLES = {
 def find(host: Host) -> Finding:
     """Look for the framework's folder; the library itself lies in the loader's cache."""
     if host.platform != "darwin":
-        said = f"Accelerate is part of macOS; this is {host.platform}"
-        return Finding(reasons=(Reason("not-this-platform", said),))
+        message = f"Accelerate is part of macOS; this is {host.platform}"
+        return Finding(reasons=(Reason("not-this-platform", message),))
     if not host.is_dir(_FRAMEWORK):
         return Finding(reasons=(Reason("not-found", f"no {_FRAMEWORK}"),))
     facts = steering(host, VARIABLES)
@@ -69,13 +63,13 @@ def _value(text: str, key: str) -> str:
     return found[1] if found else ""
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """See whether the newer LAPACK is there."""
     facts: dict[str, FactValue] = {"new_lapack": hasattr(opened, "dgemm$NEWLAPACK")}
     return Answer(library, facts=facts)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two matrices."""
     require_product(opened)
     return Answer(library)

@@ -7,22 +7,15 @@ Caveats:  the release is told by the build's own text; AclVersion counts the int
 Source:   Arm Compute Library: AclVersion.h, AclEntrypoints.h, AclTypes.h.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -48,16 +41,15 @@ def find(host: Host) -> Finding:
     """Look for every copy, on Arm."""
     libraries = libraries_named(host, "acl", "libarm_compute", homes=HOMES)
     if not libraries and host.machine and host.machine not in _MACHINES:
-        said = f"the Arm Compute Library is for Arm; this is {host.machine}"
-        return Finding(reasons=(Reason("not-this-platform", said),))
+        message = f"the Arm Compute Library is for Arm; this is {host.machine}"
+        return Finding(reasons=(Reason("not-this-platform", message),))
     if not libraries:
         return Finding(reasons=(absent(host, "libarm_compute", HOMES),))
     return Finding(libraries=tuple(libraries))
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the build, and make a context on the processor."""
-    import ctypes
 
     class Version(ctypes.Structure):
         _fields_ = (
@@ -81,6 +73,6 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
         processor = 0
         status = opened.AclCreateContext(ctypes.byref(context), processor, None)
         if status:
-            said = f"AclCreateContext returned {status} ({_STATUS.get(status, 'unknown')})"
-            raise NotUsable("call-failed", said, learned=Answer(library, facts=facts))
+            message = f"AclCreateContext returned {status} ({_STATUS.get(status, 'unknown')})"
+            raise NotUsable("call-failed", message, learned=Answer(library, facts=facts))
     return Answer(library, facts=facts)

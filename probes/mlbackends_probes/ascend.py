@@ -9,28 +9,21 @@ Source:   CANN AscendCL API reference: aclInit, aclrtGetDeviceCount, aclrtGetSoc
           CANN installation guide (version files).
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import all_denied, device_nodes
+from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, link_facts, of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Library
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -123,8 +116,8 @@ def _toolkit_version(host: Host) -> str:
 def _device(index: int, card: PciDevice) -> Device:
     reasons: tuple[Reason, ...] = ()
     if not card.driver:
-        said = f"the Ascend NPU at {card.address} has no kernel driver"
-        reasons = (Reason("no-driver", said, "install the Ascend driver and firmware"),)
+        message = f"the Ascend NPU at {card.address} has no kernel driver"
+        reasons = (Reason("no-driver", message, "install the Ascend driver and firmware"),)
     return Device(
         kind="npu",
         index=index,
@@ -143,39 +136,45 @@ def _reasons(host: Host, cards: list[PciDevice], nodes: list[str]) -> tuple[Reas
     if cards and not any(card.driver for card in cards):
         return _device(0, cards[0]).reasons
     if not nodes and host.listdir("/dev"):
-        said = "Ascend NPUs are on PCI, but no /dev/davinci* is there, through which they compute"
+        message = (
+            "Ascend NPUs are on PCI, but no /dev/davinci* is there, through which they compute"
+        )
         hint = "give the container the nodes: --device=/dev/davinci0 --device=/dev/davinci_manager"
-        return (Reason("no-device", said, hint),)
+        return (Reason("no-device", message, hint),)
     return all_denied(host, nodes)
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Count the devices, then fill memory on the first and read it back."""
-    from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p, create_string_buffer
-
-    opened.aclInit.argtypes = [c_void_p]
+    opened.aclInit.argtypes = [ctypes.c_void_p]
     status = opened.aclInit(None)
     if status not in (0, _REPEATED):
         raise _failed("aclInit", status)
-    count = c_uint32()
-    status = opened.aclrtGetDeviceCount(byref(count))
+    count = ctypes.c_uint32()
+    status = opened.aclrtGetDeviceCount(ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
-        said = f"aclrtGetDeviceCount returned {status} and {count.value} devices"
-        raise NotUsable("no-device", said)
+        message = f"aclrtGetDeviceCount returned {status} and {count.value} devices"
+        raise NotUsable("no-device", message)
     if status:
         raise _failed("aclrtGetDeviceCount", status)
-    opened.aclrtMalloc.argtypes = [c_void_p, c_size_t, c_int]
-    opened.aclrtMemset.argtypes = [c_void_p, c_size_t, c_int, c_size_t]
-    opened.aclrtMemcpy.argtypes = [c_void_p, c_size_t, c_void_p, c_size_t, c_int]
-    opened.aclrtFree.argtypes = [c_void_p]
-    opened.aclrtGetSocName.restype = c_char_p
-    size, memory, back = _CHECK_BYTES, c_void_p(), create_string_buffer(_CHECK_BYTES)
+    opened.aclrtMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    opened.aclrtMemset.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
+    opened.aclrtMemcpy.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+    ]
+    opened.aclrtFree.argtypes = [ctypes.c_void_p]
+    opened.aclrtGetSocName.restype = ctypes.c_char_p
+    size, memory, back = _CHECK_BYTES, ctypes.c_void_p(), ctypes.create_string_buffer(_CHECK_BYTES)
     steps: tuple[tuple[str, Callable[[], int]], ...] = (
         ("aclrtSetDevice", lambda: opened.aclrtSetDevice(0)),
-        ("aclrtMalloc", lambda: opened.aclrtMalloc(byref(memory), size, 0)),
+        ("aclrtMalloc", lambda: opened.aclrtMalloc(ctypes.byref(memory), size, 0)),
         ("aclrtMemset", lambda: opened.aclrtMemset(memory, size, 0x5A, size)),
         ("aclrtMemcpy", lambda: opened.aclrtMemcpy(back, size, memory, size, _TO_HOST)),
         ("aclrtFree", lambda: opened.aclrtFree(memory)),
@@ -184,8 +183,8 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
         if status := call():
             raise _failed(name, status)
     if back.raw != b"\x5a" * size:
-        said = f"NPU 0 filled {size} bytes with 0x5a, and other bytes came back"
-        raise NotUsable("wrong-result", said)
+        message = f"NPU 0 filled {size} bytes with 0x5a, and other bytes came back"
+        raise NotUsable("wrong-result", message)
     facts: dict[str, FactValue] = {"checked_device": 0}
     if soc := (opened.aclrtGetSocName() or b"").decode(errors="replace"):
         facts["soc"] = soc

@@ -7,13 +7,11 @@ Caveats:  numpy and torch from wheels do not use it; programs of the system and 
 Source:   BLAS and LAPACK reference implementation (netlib): dgemm, dgesv, ilaver.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import (
     fortran_integer,
     implementation_of,
@@ -21,15 +19,10 @@ from mlbackends.libraries.blas_symbols import (
     require_equal,
     require_product,
 )
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -79,14 +72,12 @@ def _recognised(host: Host, library: Library) -> Library:
     return replace(library, facts=facts) if facts else library
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask LAPACK for its version; BLAS has none."""
-    from ctypes import byref
-
     facts: dict[str, FactValue] = {**library.facts}
     if hasattr(opened, "ilaver_"):
         parts = [fortran_integer()() for _ in range(3)]
-        opened.ilaver_(*map(byref, parts))
+        opened.ilaver_(*map(ctypes.byref, parts))
         numbers = [part.value for part in parts]
         if 0 < numbers[0] < 100 and max(numbers) < 1000:
             version = ".".join(map(str, numbers))
@@ -96,7 +87,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library, facts=facts)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Compute with whichever of the three interfaces the file has."""
     if hasattr(opened, "dgemm_"):
         require_product(opened)
@@ -109,17 +100,24 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library)
 
 
-def _solve(opened: ctypes.CDLL) -> None:
+def _solve(opened: CDLL) -> None:
     """Solve 2x = 2 and 4y = 8."""
-    from ctypes import byref, c_double
-
     integer = fortran_integer()
-    matrix, right = (c_double * 4)(2, 0, 0, 4), (c_double * 2)(2, 8)
+    matrix, right = (ctypes.c_double * 4)(2, 0, 0, 4), (ctypes.c_double * 2)(2, 8)
     pivots, failed = (integer * 2)(), integer()
     two, one = integer(2), integer(1)
     opened.dgesv_.restype = None
     opened.dgesv_(
-        *(byref(two), byref(one), matrix, byref(two), pivots, right, byref(two), byref(failed))
+        *(
+            ctypes.byref(two),
+            ctypes.byref(one),
+            matrix,
+            ctypes.byref(two),
+            pivots,
+            right,
+            ctypes.byref(two),
+            ctypes.byref(failed),
+        )
     )
     if failed.value:
         raise NotUsable("call-failed", f"dgesv returned info {failed.value}")

@@ -7,23 +7,15 @@ Source:   BLIS, "BLIS Typed API": bli_info_get_version_str, bli_arch_query_id, b
           "Multithreading".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, not_valid, steering, whole
 from mlbackends.libraries.blas_symbols import require_product
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -56,10 +48,8 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries), facts=facts, warnings=not_valid(host, VARIABLES))
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask how it was built and which kernels it chose."""
-    import ctypes
-
     facts: dict[str, FactValue] = {}
     version = opened.bli_info_get_version_str
     version.restype = ctypes.c_char_p
@@ -78,9 +68,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(replace(library, version=told or library.version), facts=facts)
 
 
-def _threads(opened: ctypes.CDLL) -> dict[str, FactValue]:
-    import ctypes
-
+def _threads(opened: CDLL) -> dict[str, FactValue]:
     told: dict[str, FactValue] = {}
     for kind in ("openmp", "pthreads"):
         ask = getattr(opened, f"bli_info_get_enable_{kind}", None)
@@ -98,10 +86,10 @@ def _threads(opened: ctypes.CDLL) -> dict[str, FactValue]:
     return told
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two matrices, where it has BLAS's names."""
     if not hasattr(opened, "dgemm_"):
-        said = "it was built without BLAS's function names, so nothing was computed"
-        raise NotUsable("no-use-check", said)
+        message = "it was built without BLAS's function names, so nothing was computed"
+        raise NotUsable("no-use-check", message)
     require_product(opened)
     return Answer(library)

@@ -6,22 +6,16 @@ Caveats:  none is run: a version is what its package, toolkit or file name tells
 Source:   GCC, Clang, CUDA, ROCm and oneAPI installation guides; CUDA's version.json.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "framework"
 SUMMARY = ("{versions}",)
@@ -173,5 +167,7 @@ def _names_nothing(host: Host, name: str) -> Reason | None:
     program = host.env(name).split(" ")[0]
     if not program or host.is_file(program) or ("/" not in program and _on_path(host, program)):
         return None
-    said = f"{name} is {host.env(name)!r}, and there is no such program"
-    return Reason("override-invalid", said, f"unset {name}, or install the compiler that it names")
+    message = f"{name} is {host.env(name)!r}, and there is no such program"
+    return Reason(
+        "override-invalid", message, f"unset {name}, or install the compiler that it names"
+    )

@@ -8,11 +8,12 @@ Caveats:  the index is CUDA's own: after CUDA_VISIBLE_DEVICES, the fastest GPU f
 Source:   CUDA Driver API reference, cuDriverGetVersion, cuInit, cuDeviceGetAttribute.
 """
 
-from typing import TYPE_CHECKING
+import time
 
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda import errors as cuda_errors
 from mlbackends.libraries.cuda.driver import (
     decode,
@@ -24,18 +25,7 @@ from mlbackends.libraries.cuda.driver import (
 )
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import (
-    Answer,
-    Device,
-    Fact,
-    FactValue,
-    Finding,
-    Library,
-    Presence,
-)
-
-if TYPE_CHECKING:
-    import ctypes
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -91,48 +81,41 @@ _FEATURES = {
 }
 """Word in a device's features -> the number of its CUdevice_attribute."""
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+_LATE = (Reason("no-use-check", f"computing on those before it took {CHECK_SECONDS:g} s or more"),)
 
 
 def find(host: Host) -> Finding:
     """Look for libcuda.so.1, and whether it fits the kernel module that is loaded."""
     facts: dict[str, FactValue] = {}
-    if told := environment(host):
-        facts["environment"] = dict(told)
+    if variables := environment(host):
+        facts["environment"] = dict(variables)
     libraries = driver_libraries(host, "cuda_driver", "libcuda")
     if not libraries:
         return Finding(facts=facts, reasons=(no_library(host, "libcuda.so.1", "compute"),))
     winner = next((library for library in libraries if library.wins), libraries[0])
-    facts |= winner.facts
     reasons: tuple[Reason, ...] = ()
     if not on_wsl(host) and not driver_release(host) and not host.exists("/dev/nvidiactl"):
-        said = "libcuda.so.1 is here, and no nvidia kernel module is loaded"
-        reasons = (Reason("no-driver", said),)
+        message = "libcuda.so.1 is here, and no nvidia kernel module is loaded"
+        reasons = (Reason("no-driver", message),)
     return Finding(
         libraries=tuple(libraries),
-        facts=facts,
+        facts=facts | winner.facts,
         reasons=reasons,
         warnings=library_warnings(host, libraries),
     )
 
 
-def load(opened: "ctypes.CDLL", library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version; that needs no device and initialises nothing."""
-    import ctypes
-
     version = ctypes.c_int(0)
-    code = opened.cuDriverGetVersion(ctypes.byref(version))
-    if code:
+    if code := opened.cuDriverGetVersion(ctypes.byref(version)):
         raise cuda_errors.refused("cuDriverGetVersion", code)
     return Answer(replace(library, version=decode(version.value)))
 
 
-def use(opened: "ctypes.CDLL", library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Initialise the driver, describe each device, and compute on it."""
-    import ctypes
-    import time
-
-    opened.cuInit.argtypes = [ctypes.c_uint]
-    _call(opened, "cuInit", 0)
+    _call(opened, "cuInit", ctypes.c_uint(0))
     count = ctypes.c_int(0)
     _call(opened, "cuDeviceGetCount", ctypes.byref(count))
     if count.value < 1:
@@ -152,50 +135,47 @@ def use(opened: "ctypes.CDLL", library: Library) -> Answer:
     return learned
 
 
-_LATE = (Reason("no-use-check", f"computing on those before it took {CHECK_SECONDS:g} s or more"),)
-
-
-def _call(opened: "ctypes.CDLL", function: str, *arguments: object) -> None:
+def _call(opened: CDLL, function: str, *arguments: object) -> None:
     """Call a function; raise NotUsable, with code and name, where it returns an error."""
-    code = getattr(opened, function)(*arguments)
-    if code:
-        raise cuda_errors.refused(function, code, _name_of(opened, code))
+    if code := getattr(opened, function)(*arguments):
+        name = ctypes.c_char_p()
+        unnamed = opened.cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) or not name.value
+        text = "" if unnamed else (name.value or b"").decode(errors="replace")
+        raise cuda_errors.refused(function, code, text)
 
 
-def _name_of(opened: "ctypes.CDLL", code: int) -> str:
-    import ctypes
-
-    name = ctypes.c_char_p()
-    if opened.cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) or not name.value:
-        return ""
-    return name.value.decode(errors="replace")
-
-
-def _described(opened: "ctypes.CDLL", index: int) -> Device:
-    import ctypes
-
-    device = ctypes.c_int(0)
+def _described(opened: CDLL, index: int) -> Device:
+    device, value = ctypes.c_int(0), ctypes.c_int(0)
     try:
         _call(opened, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(index))
     except NotUsable as stop:
         return Device("cuda", index, reasons=(stop.reason,))
+
+    def succeeds(function: str, *arguments: object) -> bool:
+        """Call a function that an old driver may lack."""
+        return hasattr(opened, function) and getattr(opened, function)(*arguments) == 0
+
+    def attribute(number: int) -> int | None:
+        code = opened.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(number), device)
+        return None if code else value.value
+
     name = ctypes.create_string_buffer(256)
     address = ctypes.create_string_buffer(32)
-    uuid = (ctypes.c_ubyte * 16)()
-    memory = ctypes.c_size_t(0)
-    _ask(opened, "cuDeviceGetName", name, ctypes.c_int(255), device)
-    _ask(opened, "cuDeviceGetPCIBusId", address, ctypes.c_int(31), device)
-    has_memory = _ask(opened, "cuDeviceTotalMem_v2", ctypes.byref(memory), device)
-    has_uuid = _ask(opened, "cuDeviceGetUuid_v2", ctypes.byref(uuid), device) or _ask(
-        opened, "cuDeviceGetUuid", ctypes.byref(uuid), device
+    uuid, memory = (ctypes.c_ubyte * 16)(), ctypes.c_size_t(0)
+    succeeds("cuDeviceGetName", name, ctypes.c_int(255), device)
+    succeeds("cuDeviceGetPCIBusId", address, ctypes.c_int(31), device)
+    has_memory = succeeds("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+    has_uuid = any(
+        succeeds(function, ctypes.byref(uuid), device)
+        for function in ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
     )
-    major = _attribute(opened, device, _CAPABILITY_MAJOR)
-    minor = _attribute(opened, device, _CAPABILITY_MINOR)
+    digits = bytes(uuid).hex()
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    major, minor = attribute(_CAPABILITY_MAJOR), attribute(_CAPABILITY_MINOR)
     facts: dict[str, FactValue] = {}
     for fact, (number, factor) in _NUMBERS.items():
-        value = _attribute(opened, device, number)
-        if value is not None and value > 0:
-            facts[fact] = value * factor
+        if (count := attribute(number)) is not None and count > 0:
+            facts[fact] = count * factor
     return Device(
         "cuda",
         index,
@@ -204,24 +184,19 @@ def _described(opened: "ctypes.CDLL", index: int) -> Device:
         memory_bytes=memory.value if has_memory else None,
         capability=f"{major}.{minor}" if major and minor is not None else "",
         pci_address=address.value.decode(errors="replace").lower(),
-        uuid=_uuid(bytes(uuid)) if has_uuid else "",
-        features=tuple(
-            word for word, number in _FEATURES.items() if _attribute(opened, device, number)
-        ),
+        uuid=f"GPU-{'-'.join(parts)}" if has_uuid else "",
+        features=tuple(word for word, number in _FEATURES.items() if attribute(number)),
         facts=facts,
     )
 
 
-def _computed(opened: "ctypes.CDLL", device: Device) -> Device:
+def _computed(opened: CDLL, device: Device) -> Device:
     """Fill a buffer on the device and read it back; that makes the device usable."""
-    import ctypes
-
-    number = ctypes.c_int(0)
-    context = ctypes.c_void_p()
-    pointer = ctypes.c_uint64(0)
+    number, context, pointer = ctypes.c_int(0), ctypes.c_void_p(), ctypes.c_uint64(0)
     result = (ctypes.c_uint32 * _WORDS)()
     size = ctypes.c_size_t(ctypes.sizeof(result))
     pattern = _PATTERN + device.index
+    fill = (ctypes.c_uint32(pattern), ctypes.c_size_t(_WORDS))
     try:
         _call(opened, "cuDeviceGet", ctypes.byref(number), ctypes.c_int(device.index))
         _call(opened, "cuDevicePrimaryCtxRetain", ctypes.byref(context), number)
@@ -230,13 +205,7 @@ def _computed(opened: "ctypes.CDLL", device: Device) -> Device:
     try:
         _call(opened, "cuCtxPushCurrent_v2", context)
         _call(opened, "cuMemAlloc_v2", ctypes.byref(pointer), size)
-        _call(
-            opened,
-            "cuMemsetD32_v2",
-            pointer,
-            ctypes.c_uint32(pattern),
-            ctypes.c_size_t(_WORDS),
-        )
+        _call(opened, "cuMemsetD32_v2", pointer, *fill)
         _call(opened, "cuMemcpyDtoH_v2", ctypes.byref(result), pointer, size)
         _call(opened, "cuMemFree_v2", pointer)
         _call(opened, "cuCtxPopCurrent_v2", ctypes.byref(context))
@@ -244,27 +213,7 @@ def _computed(opened: "ctypes.CDLL", device: Device) -> Device:
         return replace(device, reasons=(stop.reason,))
     finally:
         opened.cuDevicePrimaryCtxRelease_v2(number)
-    wrong = sum(word != pattern for word in result)
-    if wrong:
-        said = f"of {_WORDS} words that the device filled, {wrong} came back wrong"
-        return replace(device, reasons=(Reason("wrong-result", said),))
+    if wrong := sum(word != pattern for word in result):
+        message = f"of {_WORDS} words that the device filled, {wrong} came back wrong"
+        return replace(device, reasons=(Reason("wrong-result", message),))
     return replace(device, presence=Presence.USABLE)
-
-
-def _ask(opened: "ctypes.CDLL", function: str, *arguments: object) -> bool:
-    """Tell whether a function that an old driver may lack is there and returned success."""
-    return hasattr(opened, function) and getattr(opened, function)(*arguments) == 0
-
-
-def _attribute(opened: "ctypes.CDLL", device: "ctypes.c_int", number: int) -> int | None:
-    import ctypes
-
-    value = ctypes.c_int(0)
-    code = opened.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(number), device)
-    return None if code else value.value
-
-
-def _uuid(raw: bytes) -> str:
-    text = raw.hex()
-    pieces = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
-    return "GPU-" + "-".join(pieces)

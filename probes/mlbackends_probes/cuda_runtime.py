@@ -7,19 +7,15 @@ Caveats:  a program may hold the runtime inside (libcudart_static), which no sea
 Source:   CUDA Runtime API reference, cudaRuntimeGetVersion, cudaGetDeviceCount.
 """
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda import errors as cuda_errors
 from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
 
 GROUP = "library"
 FACTS = (
@@ -46,17 +42,17 @@ def find(host: Host) -> Finding:
     release = driver_release(host)
     warnings = {}
     for library in libraries:
-        major = _major(library)
-        warning = driver_warning(release, major, library.path) if release and major else None
+        # libcudart.so.13 needs a driver for CUDA 13.0 at least, libcudart.so.11.0 one for 11.0.
+        number = library.soname.partition(".so.")[2]
+        cuda = f"{number}.0" if number.isdecimal() else number if "." in number else ""
+        warning = driver_warning(release, cuda, library.path) if release and cuda else None
         if warning is not None and not library.reasons:
             warnings[library.path] = warning
     return Finding(libraries=tuple(libraries), warnings=tuple(warnings.values()))
 
 
-def load(opened: "ctypes.CDLL", library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, and for the driver's as the runtime sees it."""
-    import ctypes
-
     version = ctypes.c_int(0)
     _call(opened, "cudaRuntimeGetVersion", ctypes.byref(version))
     library = replace(library, version=decode(version.value))
@@ -67,22 +63,18 @@ def load(opened: "ctypes.CDLL", library: Library) -> Answer:
     return Answer(library, facts=facts)
 
 
-def use(opened: "ctypes.CDLL", library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Fill a buffer on device 0 and read it back."""
-    import ctypes
-
-    driver = ctypes.c_int(0)
+    driver, count = ctypes.c_int(0), ctypes.c_int(0)
     if opened.cudaDriverGetVersion(ctypes.byref(driver)) == 0 and driver.value == 0:
-        said = "cudaDriverGetVersion says 0: the runtime finds no driver (libcuda.so.1)"
-        raise NotUsable("no-driver", said, "install NVIDIA's driver; in a container, use --gpus")
-    count = ctypes.c_int(0)
+        message = "cudaDriverGetVersion says 0: the runtime finds no driver (libcuda.so.1)"
+        raise NotUsable("no-driver", message, "install NVIDIA's driver; in a container, use --gpus")
     _call(opened, "cudaGetDeviceCount", ctypes.byref(count))
     if count.value < 1:
         raise cuda_errors.refused("cudaGetDeviceCount", cuda_errors.NO_DEVICE)
     learned = Answer(library, facts={"device_count": count.value})
-    pointer = ctypes.c_void_p()
+    pointer, size = ctypes.c_void_p(), ctypes.c_size_t(_BYTES)
     result = (ctypes.c_ubyte * _BYTES)()
-    size = ctypes.c_size_t(_BYTES)
     try:
         _call(opened, "cudaSetDevice", ctypes.c_int(0))
         _call(opened, "cudaMalloc", ctypes.byref(pointer), size)
@@ -93,25 +85,15 @@ def use(opened: "ctypes.CDLL", library: Library) -> Answer:
     except NotUsable as stop:
         reason = stop.reason
         raise NotUsable(reason.code, reason.message, reason.hint, learned) from None
-    wrong = _BYTES - bytes(result).count(_FILL)
-    if wrong:
-        said = f"of {_BYTES} bytes that device 0 filled, {wrong} came back wrong"
-        raise NotUsable("wrong-result", said, learned=learned)
+    if wrong := _BYTES - bytes(result).count(_FILL):
+        message = f"of {_BYTES} bytes that device 0 filled, {wrong} came back wrong"
+        raise NotUsable("wrong-result", message, learned=learned)
     return learned
 
 
-def _major(library: Library) -> str:
-    """Return "13.0" for libcudart.so.13, "11.0" for libcudart.so.11.0: the least that is needed."""
-    tail = library.soname.partition(".so.")[2]
-    return tail if "." in tail else f"{tail}.0" if tail.isdecimal() else ""
-
-
-def _call(opened: "ctypes.CDLL", function: str, *arguments: object) -> None:
+def _call(opened: CDLL, function: str, *arguments: object) -> None:
     """Call a function; raise NotUsable, with code and name, where it returns an error."""
-    import ctypes
-
-    code = getattr(opened, function)(*arguments)
-    if code:
+    if code := getattr(opened, function)(*arguments):
         opened.cudaGetErrorName.restype = ctypes.c_char_p
         name = opened.cudaGetErrorName(ctypes.c_int(code)) or b""
         raise cuda_errors.refused(function, code, name.decode(errors="replace"))

@@ -60,9 +60,9 @@ def find(host: Host) -> Finding:
             toolkits[real] = {"path": root, "found_by": step, **toolkit}
     facts = _surroundings(host, nvcc)
     if not toolkits:
-        said = f"no nvcc on PATH, no toolkit in {', '.join(_named(host))}"
+        message = f"no nvcc on PATH, no toolkit in {', '.join(_named(host))}"
         return Finding(
-            facts=facts, reasons=(Reason("not-found", said),), warnings=_wrong_names(host)
+            facts=facts, reasons=(Reason("not-found", message),), warnings=_wrong_names(host)
         )
     facts["toolkits"] = [dict(toolkit) for toolkit in toolkits.values()]
     chosen = _chosen(toolkits)
@@ -184,12 +184,14 @@ def _wrong_names(host: Host) -> tuple[Reason, ...]:
         home = host.env(name).rstrip("/")
         if home and not _described(host, home):
             there = "has neither nvcc nor cuda.h" if host.is_dir(home) else "is not there"
-            said = f"{name} is {home}, which {there}"
-            warnings.append(Reason("override-invalid", said, f"unset {name}, or correct it"))
+            message = f"{name} is {home}, which {there}"
+            warnings.append(Reason("override-invalid", message, f"unset {name}, or correct it"))
     usual = "/usr/local/cuda"
     if host.is_link(usual) and not host.exists(usual):
-        said = f"{usual} points to {host.readlink(usual)}, which is not there"
-        warnings.append(Reason("dangling-link", said, "remove the link, or point it at a toolkit"))
+        message = f"{usual} points to {host.readlink(usual)}, which is not there"
+        warnings.append(
+            Reason("dangling-link", message, "remove the link, or point it at a toolkit")
+        )
     return tuple(warnings)
 
 
@@ -201,19 +203,19 @@ def _contradictions(
     version = chosen.get("version", "")
     first = toolkits.get(host.realpath(_root_of(host, nvcc))) if nvcc else None
     if first and not _same(first.get("version", ""), version):
-        said = (
+        message = (
             f"{chosen['found_by']} names CUDA {version} in {chosen['path']},"
             f" and the nvcc on PATH is of CUDA {first.get('version')}"
         )
-        warnings.append(Reason("conflict", said, "let PATH and the variable name one toolkit"))
+        warnings.append(Reason("conflict", message, "let PATH and the variable name one toolkit"))
     for toolkit in toolkits.values():
         headers = toolkit.get("headers_version", "")
         if not _same(headers, toolkit.get("version", "")):
-            said = (
+            message = (
                 f"{toolkit['path']} says it is CUDA {toolkit['version']},"
                 f" and its cuda.h is of CUDA {headers}"
             )
-            warnings.append(Reason("conflict", said, "install that toolkit again"))
+            warnings.append(Reason("conflict", message, "install that toolkit again"))
     release = driver_release(host)
     if release and version:
         what = f"what CUDA {version} in {chosen['path']} builds"

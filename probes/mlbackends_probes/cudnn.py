@@ -9,20 +9,19 @@ Caveats:  libcudnn is a shim that opens its sub-libraries when they are first ca
 Source:   cuDNN API reference, cudnnGetVersion, cudnnGetMaxDeviceVersion, cudnnSoftmaxForward.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import (
-    COPY_FACTS,
-    ENVIRONMENT,
+    LIBRARY_FACTS,
+    CudaLibrary,
     agree,
     answered,
-    environment,
-    find_libraries,
+    runtime_version,
     version_in_file_name,
 )
 from mlbackends.libraries.search import libraries_named
@@ -30,15 +29,9 @@ from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-
 GROUP = "library"
 FACTS = (
-    *COPY_FACTS,
-    ENVIRONMENT,
+    *LIBRARY_FACTS,
     Fact("cuda_version", str, "The CUDA runtime that it was built with."),
     Fact("max_compute_capability", str, "The highest compute capability that it knows."),
     Fact("sub_libraries", list[str], "The sub-libraries that lie beside this copy."),
@@ -50,6 +43,18 @@ CODES = {
     "sub-library-shadowed": "One of its sub-libraries is taken from elsewhere, of another version.",
 }
 
+LIBRARY = CudaLibrary(
+    "cudnn",
+    ("libcudnn", "cudnn64_9", "cudnn64_8"),
+    headers=("cudnn_version.h", "cudnn.h"),
+    macros=("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"),
+    homes=("CUDNN_PATH", "CUDNN_HOME"),
+    variables=(
+        "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG", "CUDNN_LOGERR_DBG",
+        "CUDNN_FRONTEND_LOG_INFO", "NVIDIA_TF32_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED",
+    ),
+    namer="cudnnGetErrorString",
+)  # fmt: skip
 SUB_LIBRARIES = {
     8: ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
     9: (
@@ -60,95 +65,25 @@ SUB_LIBRARIES = {
 JIT = {"graph", "engines_runtime_compiled"}
 """All that nvidia-cudnn-jit has: it compiles its kernels, and has no legacy interface."""
 NEEDED = {8: "ops_infer", 9: "graph"}
-"""The one that tells the version; without it, cudnnGetVersion aborts."""
+"""The one that returns the version; without it, cudnnGetVersion aborts."""
+CHECKED = {8: SUB_LIBRARIES[8], 9: ("graph", "ops", "cnn", "adv")}
+"""Those that compare their version with the library's: cudnnOpsInferVersionCheck, ..."""
 _LATER_PARTS = {9: ("engines_tensor_ir", "ext")}
 """What newer releases have beside those: not missed where it is not there."""
 _BEFORE = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _AFTER = ("ld.so.cache", "system-folder")
-CHECKS = {
-    8: {
-        "ops_infer": "cudnnOpsInferVersionCheck",
-        "ops_train": "cudnnOpsTrainVersionCheck",
-        "cnn_infer": "cudnnCnnInferVersionCheck",
-        "cnn_train": "cudnnCnnTrainVersionCheck",
-        "adv_infer": "cudnnAdvInferVersionCheck",
-        "adv_train": "cudnnAdvTrainVersionCheck",
-    },
-    9: {
-        "graph": "cudnnGraphVersionCheck",
-        "ops": "cudnnOpsVersionCheck",
-        "cnn": "cudnnCnnVersionCheck",
-        "adv": "cudnnAdvVersionCheck",
-    },
-}
-VARIABLES = (
-    *("CUDNN_LOGLEVEL_DBG", "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG", "CUDNN_LOGERR_DBG"),
-    *("CUDNN_FRONTEND_LOG_INFO", "NVIDIA_TF32_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED"),
-)
 
 
 def find(host: Host) -> Finding:
     """Look for every libcudnn, and for what lies beside each."""
-    found = find_libraries(
-        host,
-        "cudnn",
-        *("libcudnn", "cudnn64_9", "cudnn64_8"),
-        headers=("cudnn_version.h", "cudnn.h"),
-        macros=("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"),
-        homes=("CUDNN_PATH", "CUDNN_HOME"),
-    )
+    found = LIBRARY.find(host)
     libraries, warnings = [], list(found.warnings)
     for library in found.libraries:
         described, doubts = _with_parts(host, library)
         libraries.append(described)
         warnings += doubts
     warnings += _shadowed(host, libraries)
-    facts = environment(host, *VARIABLES)
-    warnings_of_all = tuple(warnings)
-    return replace(found, libraries=tuple(libraries), facts=facts, warnings=warnings_of_all)
-
-
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
-    """Ask versions, after a look whether the sub-library that tells them is there."""
-    import ctypes
-
-    major = _major(library)
-    needed = NEEDED.get(major)
-    if needed in _strings(library, "missing_sub_libraries"):
-        _open_elsewhere(library, f"libcudnn_{needed}.so.{major}")
-    opened.cudnnGetVersion.restype = ctypes.c_size_t
-    version = decoded(int(opened.cudnnGetVersion()))
-    facts = {}
-    if runtime := _number(opened, "cudnnGetCudartVersion"):
-        facts["cuda_version"] = f"{runtime // 1000}.{runtime % 1000 // 10}"
-    if highest := _number(opened, "cudnnGetMaxDeviceVersion"):
-        facts["max_compute_capability"] = f"{highest // 100}.{highest % 100 // 10}"
-    answer = answered(library, version, **facts)
-    return replace(answer, warnings=answer.warnings + _mismatches(opened, library))
-
-
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
-    """Create a handle on the device and, if the operations are there, compute a softmax."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
-
-    call = Calls(opened, "cudnnGetErrorString")
-    device = first_device(_number(opened, "cudnnGetCudartVersion") // 1000)
-    handle, shape = ctypes.c_void_p(), ctypes.c_void_p()
-    call("cudnnCreate", ctypes.byref(handle))
-    if not {"ops", "ops_infer"} & set(_strings(library, "sub_libraries")):
-        return Answer(library)
-    numbers, result = device.floats(0, 0, 0, 0), device.floats(0, 0, 0, 0)
-    one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
-    call("cudnnCreateTensorDescriptor", ctypes.byref(shape))
-    layout = [ctypes.c_int(number) for number in (0, 0, 1, 4, 1, 1)]  # NCHW of floats
-    call("cudnnSetTensor4dDescriptor", shape, *layout)
-    accurate, over_channels = ctypes.c_int(1), ctypes.c_int(1)
-    operands = (one, shape, numbers, zero, shape, result)
-    call("cudnnSoftmaxForward", handle, accurate, over_channels, *operands)
-    expect("a softmax of zeros", device.read_floats(result, 4), (0.25, 0.25, 0.25, 0.25))
-    return Answer(library)
+    return replace(found, libraries=tuple(libraries), warnings=tuple(warnings))
 
 
 def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
@@ -168,13 +103,13 @@ def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
     doubts = []
     if missing and set(beside) != JIT:
         listed = ", ".join(missing)
-        said = f"{library.path} lacks {listed} beside it; what needs them ends the process"
-        doubts.append(Reason("sub-library-missing", said, "reinstall cuDNN as a whole"))
+        message = f"{library.path} lacks {listed} beside it; what needs them ends the process"
+        doubts.append(Reason("sub-library-missing", message, "reinstall cuDNN as a whole"))
     for name, path in beside.items():
         version = version_in_file_name(os.path.basename(path))
         if version and library.version and not agree(version, library.version):
-            said = f"{path} is {version}, and {library.path} is {library.version}"
-            doubts.append(Reason("sub-library-mismatch", f"{name}: {said}", "keep one cuDNN there"))
+            message = f"{name}: {path} is {version}, and {library.path} is {library.version}"
+            doubts.append(Reason("sub-library-mismatch", message, "keep one cuDNN there"))
     return replace(library, facts=facts), doubts
 
 
@@ -188,10 +123,9 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
     for winner in (one for one in libraries if one.wins and ".so" in one.path):
         major, home = _major(winner), os.path.dirname(host.realpath(winner.path))
         for part in (*SUB_LIBRARIES.get(major, ()), *_LATER_PARTS.get(major, ())):
-            copies = libraries_named(host, "cudnn", f"libcudnn_{part}")
             fitting = [
                 one
-                for one in copies
+                for one in libraries_named(host, "cudnn", f"libcudnn_{part}")
                 if not one.reasons and one.soname == f"libcudnn_{part}.so.{major}"
             ]
             beside = [one for one in fitting if os.path.dirname(host.realpath(one.path)) == home]
@@ -205,14 +139,14 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
                 continue
             whose = f", which is {version}," if version else ""
             instead = "before the one beside it" if beside else "as none is beside it"
-            said = (
+            message = (
                 f"{winner.path} ({winner.version or 'of unknown version'}) gets {first.path}{whose}"
                 f" {instead}: {first.found_by} names it"
             )
             hint = f"take {os.path.dirname(first.path)} out of {first.found_by}"
             if first.found_by not in _BEFORE:
                 hint = "install one whole cuDNN, and remove the other"
-            warnings.append(Reason("sub-library-shadowed", said, hint))
+            warnings.append(Reason("sub-library-shadowed", message, hint))
     return warnings
 
 
@@ -226,44 +160,59 @@ def _version_of(host: Host, part: Library, libraries: list[Library]) -> str:
     return beside[0].version if beside else ""
 
 
-def _open_elsewhere(library: Library, file_name: str) -> None:
-    """Open a sub-library that is not beside the library where the loader finds it, or give up."""
-    import ctypes
-
-    try:
-        ctypes.CDLL(file_name)
-    except OSError:
-        said = (
-            f"{library.path} needs {file_name}, which is not beside it, nor does the loader find it"
-        )
-        raise NotUsable("sub-library-missing", said, "reinstall cuDNN as a whole") from None
-
-
-def _mismatches(opened: ctypes.CDLL, library: Library) -> tuple[Reason, ...]:
-    """Let each sub-library that is there compare its version with the one of the library."""
-    from mlbackends.libraries.cuda.calls import Calls
-
-    call = Calls(opened, "cudnnGetErrorString")
-    there = _strings(library, "sub_libraries")
+def load(opened: CDLL, library: Library) -> Answer:
+    """Ask versions, after a look whether the sub-library that returns them is there."""
+    major, call = _major(library), LIBRARY.calls(opened)
+    needed = NEEDED.get(major)
+    if needed in _strings(library, "missing_sub_libraries"):
+        _open_elsewhere(library, f"libcudnn_{needed}.so.{major}")
+    version, facts = decoded(call.number("cudnnGetVersion")), {}
+    if runtime := call.number("cudnnGetCudartVersion", 0):
+        facts["cuda_version"] = runtime_version(runtime)
+    if highest := call.number("cudnnGetMaxDeviceVersion", 0):
+        facts["max_compute_capability"] = f"{highest // 100}.{highest % 100 // 10}"
+    answer = answered(library, version, **facts)
+    present = _strings(library, "sub_libraries")
     warnings = []
-    for name, function in CHECKS.get(_major(library), {}).items():
-        if name in there and hasattr(opened, function) and (status := call.status(function)):
-            named = call.name_of(status)
-            code = "sub-library-mismatch" if "MISMATCH" in named else "sub-library-missing"
-            said = f"{function} returned {status} ({named}) for {library.path}"
-            warnings.append(Reason(code, said, "keep one whole cuDNN in that folder"))
-    return tuple(warnings)
+    for name in CHECKED.get(major, ()):
+        function = f"cudnn{name.title().replace('_', '')}VersionCheck"
+        if name in present and hasattr(opened, function) and (status := call.status(function)):
+            meaning = call.name_of(status)
+            code = "sub-library-mismatch" if "MISMATCH" in meaning else "sub-library-missing"
+            message = f"{function} returned {status} ({meaning}) for {library.path}"
+            warnings.append(Reason(code, message, "keep one whole cuDNN in that folder"))
+    return replace(answer, warnings=(*answer.warnings, *warnings))
 
 
-def _number(opened: ctypes.CDLL, function: str) -> int:
-    """Return what a function without arguments returns; 0 where this version lacks it."""
-    import ctypes
+def use(opened: CDLL, library: Library) -> Answer:
+    """Create a handle on the device and, if the operations are there, compute a softmax."""
+    call = LIBRARY.calls(opened)
+    device = first_device(call.number("cudnnGetCudartVersion", 0) // 1000)
+    handle, shape = ctypes.c_void_p(), ctypes.c_void_p()
+    call("cudnnCreate", ctypes.byref(handle))
+    if not {"ops", "ops_infer"} & set(_strings(library, "sub_libraries")):
+        return Answer(library)
+    numbers, result = device.floats(0, 0, 0, 0), device.floats(0, 0, 0, 0)
+    one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
+    call("cudnnCreateTensorDescriptor", ctypes.byref(shape))
+    layout = [ctypes.c_int(number) for number in (0, 0, 1, 4, 1, 1)]  # NCHW of floats
+    call("cudnnSetTensor4dDescriptor", shape, *layout)
+    accurate, over_channels = ctypes.c_int(1), ctypes.c_int(1)
+    operands = (one, shape, numbers, zero, shape, result)
+    call("cudnnSoftmaxForward", handle, accurate, over_channels, *operands)
+    expect("a softmax of zeros", device.read_floats(result, 4), (0.25, 0.25, 0.25, 0.25))
+    return Answer(library)
 
-    if not hasattr(opened, function):
-        return 0
-    entry = getattr(opened, function)
-    entry.restype = ctypes.c_size_t
-    return int(entry())
+
+def _open_elsewhere(library: Library, file: str) -> None:
+    """Open a sub-library that is not beside the library where the loader finds it, or give up."""
+    try:
+        ctypes.CDLL(file)
+    except OSError:
+        message = (
+            f"{library.path} needs {file}, which is not beside it, nor does the loader find it"
+        )
+        raise NotUsable("sub-library-missing", message, "reinstall cuDNN as a whole") from None
 
 
 def _major(library: Library) -> int:
@@ -272,5 +221,5 @@ def _major(library: Library) -> int:
 
 
 def _strings(library: Library, fact: str) -> list[str]:
-    told = library.facts.get(fact, [])
-    return told if isinstance(told, list) else []
+    value = library.facts.get(fact, [])
+    return value if isinstance(value, list) else []

@@ -7,17 +7,11 @@ Caveats:  it tells its version only with a driver, so that of its header or pack
 Source:   CUPTI documentation, cuptiGetVersion, cuptiActivityEnable.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.cuda.device import first_device
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.model.records import Answer, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
 
 GROUP = "library"
 FACTS = COPY_FACTS
@@ -25,37 +19,33 @@ FACTS = COPY_FACTS
 KERNELS = 3
 
 
-def find(host: Host) -> Finding:
-    """Look for every libcupti."""
-    homes = [home for name in ("CUDA_HOME", "CUDA_PATH") if (home := host.env(name).rstrip("/"))]
-    return find_libraries(
-        host,
-        "cupti",
-        "libcupti",
-        headers=("cupti_version.h",),
-        macros=("CUPTI_API_VERSION",),
-        decode=decoded,
-        parts=2,
-        folders=[f"{home}/extras/CUPTI/lib64" for home in homes],
-    )
-
-
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
-    """Start to record kernels."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls, first_device
-
-    first_device()
-    call = Calls(opened)
-    number = ctypes.c_uint32()
-    call("cuptiGetVersion", ctypes.byref(number))
-    call("cuptiActivityEnable", ctypes.c_int(KERNELS))
-    version = decoded(str(number.value))
-    return answered(library, version) if version else Answer(library)
-
-
 def decoded(number: str) -> str:
     """Return a version as text: 130500 is 13.5. Before CUDA 13 it was a running number: ""."""
     value = int(number or 0)
     return f"{value // 10000}.{value % 10000 // 100}" if value >= 130000 else ""
+
+
+LIBRARY = CudaLibrary(
+    "cupti",
+    ("libcupti",),
+    headers=("cupti_version.h",),
+    macros=("CUPTI_API_VERSION",),
+    decode=decoded,
+    parts=2,
+)
+
+
+def find(host: Host) -> Finding:
+    """Look for every libcupti."""
+    homes = [home for name in ("CUDA_HOME", "CUDA_PATH") if (home := host.env(name).rstrip("/"))]
+    return LIBRARY.find(host, [f"{home}/extras/CUPTI/lib64" for home in homes])
+
+
+def use(opened: CDLL, library: Library) -> Answer:
+    """Start to record kernels."""
+    first_device()
+    call, number = LIBRARY.calls(opened), ctypes.c_uint32()
+    call("cuptiGetVersion", ctypes.byref(number))
+    call("cuptiActivityEnable", ctypes.c_int(KERNELS))
+    version = decoded(str(number.value))
+    return answered(library, version) if version else Answer(library)

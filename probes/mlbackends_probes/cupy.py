@@ -5,19 +5,12 @@ Caveats:  cupy is not imported. All flavours install the same module: the last o
 Source:   CuPy documentation, "Installation", "Environment variables".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("cupy {version}",)

@@ -6,53 +6,32 @@ Caveats:  cuSPARSELt, for structured sparsity, is another library: see cusparsel
 Source:   cuSPARSE documentation, cusparseGetProperty, cusparseCreateSpVec, cusparseGather.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, answered, find_libraries
-from mlbackends.model.records import Answer, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.cuda.device import expect, first_device
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
+from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
 FACTS = COPY_FACTS
+
+LIBRARY = CudaLibrary(
+    "cusparse",
+    ("libcusparse", "cusparse64_12", "cusparse64_11"),
+    headers=("cusparse.h",),
+    macros=version_macros("CUSPARSE_VER"),
+    property_function="cusparseGetProperty",
+    namer="cusparseGetErrorName",
+)
+find, load = LIBRARY.find, LIBRARY.load
 
 INDEX_32 = 2
 FROM_ZERO = 0
 REAL_32F = 0
 
 
-def find(host: Host) -> Finding:
-    """Look for every libcusparse."""
-    return find_libraries(
-        host,
-        "cusparse",
-        *("libcusparse", "cusparse64_12", "cusparse64_11"),
-        headers=("cusparse.h",),
-        macros=tuple(f"CUSPARSE_VER_{part}" for part in ("MAJOR", "MINOR", "PATCH", "BUILD")),
-    )
-
-
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
-    """Ask the version; unlike cusparseGetVersion this needs no handle."""
-    from mlbackends.libraries.cuda.calls import Calls, property_version
-
-    call = Calls(opened, "cusparseGetErrorName")
-    return answered(library, property_version(call, "cusparseGetProperty"))
-
-
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Gather numbers 1 and 3 of 10, 20, 30, 40 on the device."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
-
-    call = Calls(opened, "cusparseGetErrorName")
-    device = first_device()
+    call, device = LIBRARY.calls(opened), first_device()
     dense, values = device.floats(10, 20, 30, 40), device.floats(0, 0)
     places = device.integers(1, 3)
     handle, long, short = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()

@@ -5,17 +5,10 @@ Caveats:  the extra cu13 of the DSL installs its libraries for CUDA 12 as well: 
 Source:   CUTLASS documentation, "CuTe DSL quick start"; cuda-tile documentation; their Requires-Dist.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import SET_FACTS, found_set, named, package
 from mlbackends.host.variables import anything, steering
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)

@@ -8,19 +8,14 @@ Caveats:  they are those of this process, or of the one that --pid names; what a
 Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
 from mlbackends.host.system.thread_counts import thread_counts
 from mlbackends.libraries.search import library_path
 from mlbackends.model.patterns import URL_LOGIN, pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
 
 GROUP = "machine"
 FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
@@ -115,8 +110,8 @@ def _missing_preloads(host: Host) -> list[Reason]:
     for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
         # A bare name is searched for, and $LIB and its like stand for folders of the loader's.
         if path.startswith("/") and "$" not in path and not host.exists(path):
-            said = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
-            found.append(Reason("override-invalid", said, "correct or unset LD_PRELOAD"))
+            message = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
+            found.append(Reason("override-invalid", message, "correct or unset LD_PRELOAD"))
     return found
 
 
@@ -127,12 +122,12 @@ def _loader_folders(host: Host) -> list[Reason]:
         return []
     found = []
     if any(not folder for folder in listed):
-        said = (
+        message = (
             f"{variable} has an empty element, which means the current folder, "
             "whatever that is when a program starts"
         )
         hint = "remove the colon at its beginning or end, or one of two in a row"
-        found.append(Reason("override-invalid", said, hint))
+        found.append(Reason("override-invalid", message, hint))
     for folder in dict.fromkeys(listed):
         # $ORIGIN and its like stand for folders of the loader's. CUDA's images list folders that
         # come to be only where the container is given a GPU.
@@ -140,8 +135,8 @@ def _loader_folders(host: Host) -> list[Reason]:
             continue
         if not host.is_dir(folder):
             what = "is no folder" if host.exists(folder) else "is not there"
-            said = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
-            found.append(Reason("override-invalid", said, f"correct or unset {variable}"))
+            message = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
+            found.append(Reason("override-invalid", message, f"correct or unset {variable}"))
     return found
 
 
@@ -150,12 +145,12 @@ def _missing_homes(host: Host) -> list[Reason]:
     for name in _HOMES:
         path = host.env(name)
         if path.startswith("/") and not host.is_dir(path):
-            said = f"{name} names {_shown(path)}, which is no folder here"
-            found.append(Reason("override-invalid", said, f"correct or unset {name}"))
+            message = f"{name} names {_shown(path)}, which is no folder here"
+            found.append(Reason("override-invalid", message, f"correct or unset {name}"))
     home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
     both_there = home and path and host.is_dir(home) and host.is_dir(path)
     if both_there and host.realpath(home) != host.realpath(path):
-        said = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
+        message = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
         hint = "set both to the same toolkit: some programs read one, some the other"
-        found.append(Reason("conflict", said, hint))
+        found.append(Reason("conflict", message, hint))
     return found

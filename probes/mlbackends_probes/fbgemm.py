@@ -6,20 +6,12 @@ Caveats:  it has no version that a program could ask for.
 Source:   fbgemm/Utils.h and fbgemm/FbgemmConvert.h: fbgemmSupportedCPU, FloatToBfloat16_simd.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
 FACTS = ()
@@ -38,21 +30,19 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries))
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Ask whether the processor is good enough, and round numbers to bfloat16."""
-    from ctypes import c_bool, c_float, c_size_t, c_uint16
-
     for name in (_SUPPORTED, _CONVERT):
         if not hasattr(opened, name):
             raise NotUsable("missing-symbol", f"{library.path} has no function {name}")
     supported = getattr(opened, _SUPPORTED)
-    supported.restype = c_bool
+    supported.restype = ctypes.c_bool
     if not supported():
-        said = "fbgemmSupportedCPU says no: this processor has no AVX2"
-        raise NotUsable("unsupported-hardware", said)
-    numbers = (c_float * 4)(1.0, -2.5, 0.0, 3.0)
-    rounded = (c_uint16 * 4)()
-    getattr(opened, _CONVERT)(numbers, rounded, c_size_t(4))
+        message = "fbgemmSupportedCPU says no: this processor has no AVX2"
+        raise NotUsable("unsupported-hardware", message)
+    numbers = (ctypes.c_float * 4)(1.0, -2.5, 0.0, 3.0)
+    rounded = (ctypes.c_uint16 * 4)()
+    getattr(opened, _CONVERT)(numbers, rounded, ctypes.c_size_t(4))
     require_equal(
         "FloatToBfloat16_simd", [float(one) for one in rounded], [0x3F80, 0xC020, 0.0, 0x4040]
     )

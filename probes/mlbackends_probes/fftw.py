@@ -7,25 +7,18 @@ Caveats:  threads are a library of their own (libfftw3_threads, libfftw3_omp). Q
 Source:   FFTW 3.3 manual: "Version Number Check", fftw_plan_dft_1d, fftw_execute.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-    from typing import Any
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -65,16 +58,14 @@ def _described(host: Host, library: Library) -> Library:
     return replace(library, facts=facts)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Read the version, which is a variable and not a function."""
-    import ctypes
-
     prefix, _ = _PRECISIONS[stem_of(os.path.basename(library.path))]
     try:
         told = (ctypes.c_char * 8).in_dll(opened, f"{prefix}_version")
     except ValueError:
-        said = f"{library.path} has no variable {prefix}_version"
-        raise NotUsable("missing-symbol", said) from None
+        message = f"{library.path} has no variable {prefix}_version"
+        raise NotUsable("missing-symbol", message) from None
     # An array of unknown length that ends in NUL.
     text = ctypes.string_at(ctypes.addressof(told)).decode(errors="replace")
     version, *rest = text.removeprefix(f"{prefix}-").removeprefix("fftw-").split("-")
@@ -86,10 +77,8 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library, facts=facts)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Transform 1, 0, 0, 0."""
-    import ctypes
-
     prefix, precision = _PRECISIONS[stem_of(os.path.basename(library.path))]
     kinds: dict[str, Any] = {
         "double": ctypes.c_double,

@@ -5,24 +5,23 @@ Caveats:  nothing is imported. torch has a FlashAttention of its own, which need
 Source:   FlashAttention and FlashInfer, "Installation"; the local version of flash-attn's wheels.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
-from mlbackends.host.python.frameworks import SET_FACTS, built_for_torch, found_set, package
+from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import (
+    SET_FACTS,
+    Package,
+    built_for_torch,
+    found_set,
+    package,
+)
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.python.requirements import same_public_version
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.frameworks import Package
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)

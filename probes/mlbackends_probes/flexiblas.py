@@ -6,23 +6,16 @@ Caveats:  the backend is chosen when it is opened: by FLEXIBLAS, the user's file
 Source:   FlexiBLAS manual: flexiblas_get_version, flexiblas_list, flexiblas_current_backend.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.blas_symbols import require_product
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -54,24 +47,22 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries), facts=facts)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, and for the backend that it chose."""
-    from ctypes import byref, c_char_p, c_int, c_size_t, c_ssize_t, create_string_buffer
-
-    numbers = [c_int(-1) for _ in range(3)]
+    numbers = [ctypes.c_int(-1) for _ in range(3)]
     opened.flexiblas_get_version.restype = None
-    opened.flexiblas_get_version(*map(byref, numbers))
+    opened.flexiblas_get_version(*map(ctypes.byref, numbers))
     if all(number.value >= 0 for number in numbers):
         library = replace(library, version=".".join(str(number.value) for number in numbers))
     facts: dict[str, FactValue] = {}
-    name = create_string_buffer(1024)
+    name = ctypes.create_string_buffer(1024)
     current = opened.flexiblas_current_backend
-    current.argtypes = [c_char_p, c_size_t]
+    current.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     if current(name, len(name)) > 0 and name.value:
         facts["backend"] = name.value.decode(errors="replace")
     if hasattr(opened, "flexiblas_list"):
         each = opened.flexiblas_list
-        each.argtypes = [c_char_p, c_size_t, c_ssize_t]
+        each.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_ssize_t]
         known = []
         for i in range(min(each(None, 0, 0), _MOST)):
             each(name, len(name), i)
@@ -82,7 +73,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library, facts=facts)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two matrices."""
     require_product(opened)
     return Answer(library)

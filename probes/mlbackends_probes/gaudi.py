@@ -7,21 +7,14 @@ Source:   Linux Documentation/ABI/testing/sysfs-driver-habanalabs; habanalabs_dr
           Intel Gaudi documentation, "Runtime environment variables".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from mlbackends.host.device_nodes import accel_nodes, denied
+from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, link_facts, of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, Fact, Finding
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Device, Fact, FactValue, Finding
 
 GROUP = "accelerator"
 FACTS = (
@@ -111,8 +104,8 @@ def _device(host: Host, index: int, card: PciDevice, places: dict[str, tuple[str
     where = f"the Gaudi at {card.address}"
     reasons: tuple[Reason, ...] = ()
     if not card.driver:
-        said = f"{where} has no kernel driver; computing needs habanalabs"
-        reasons = (Reason("no-driver", said, "load it: sudo modprobe habanalabs"),)
+        message = f"{where} has no kernel driver; computing needs habanalabs"
+        reasons = (Reason("no-driver", message, "load it: sudo modprobe habanalabs"),)
     elif node and (reason := denied(host, node)):
         reasons = (reason,)
     return Device(

@@ -6,20 +6,12 @@ Usable:   hipblasLtCreate succeeds on the first GPU.
 Source:   hipBLASLt API reference, hipblasLtCreate, hipblasLtGetVersion.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.amd import call_failed, library_finding
-from mlbackends.model.records import Answer, Fact
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding, Library
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -40,16 +32,14 @@ def find(host: Host) -> Finding:
     return library_finding(host, "hipBLASLt", "libhipblaslt", _VARIABLES, "hipblaslt/library")
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Make a handle on the first GPU, ask it for the version, and give it back."""
-    from ctypes import byref, c_int, c_void_p
-
-    handle, version = c_void_p(), c_int()
-    if (status := opened.hipblasLtCreate(byref(handle))) or not handle.value:
+    handle, version = ctypes.c_void_p(), ctypes.c_int()
+    if (status := opened.hipblasLtCreate(ctypes.byref(handle))) or not handle.value:
         raise call_failed("hipblasLtCreate", status)
-    opened.hipblasLtGetVersion.argtypes = [c_void_p, c_void_p]
-    opened.hipblasLtDestroy.argtypes = [c_void_p]
-    if status := opened.hipblasLtGetVersion(handle, byref(version)):
+    opened.hipblasLtGetVersion.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    opened.hipblasLtDestroy.argtypes = [ctypes.c_void_p]
+    if status := opened.hipblasLtGetVersion(handle, ctypes.byref(version)):
         raise call_failed("hipblasLtGetVersion", status)
     if status := opened.hipblasLtDestroy(handle):
         raise call_failed("hipblasLtDestroy", status)

@@ -8,12 +8,10 @@ Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SM
           hypervisors and clouds; Docker, "--shm-size".
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
-from mlbackends.host.pci import pci_devices
+from mlbackends.host.host import Host
+from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.host.quantities import one_line
 from mlbackends.host.system.containers import container_signs, wsl_version
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
@@ -22,12 +20,7 @@ from mlbackends.host.system.virtual_machines import virtual_machine
 from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.pci import PciDevice
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "machine"
 SUMMARY = (

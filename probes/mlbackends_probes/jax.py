@@ -6,11 +6,9 @@ Source:   JAX documentation, "Installation", "Configuration options"; OpenXLA, "
           Mechanism"; Requires-Dist of jax and of the plugins.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import (
     PACKAGE_FACTS,
     entry_points,
@@ -20,17 +18,12 @@ from mlbackends.host.python.frameworks import (
     package,
     range_warnings,
 )
-from mlbackends.host.python.packages import distribution
+from mlbackends.host.python.packages import Distribution, distribution
 from mlbackends.host.variables import anything, not_valid, one_of, steering
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.packages import Distribution
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("jax {version}",)
@@ -130,15 +123,17 @@ def _plugin_warnings(
         partner = distribution(host, f"{pair[1]}-pjrt")
         for other in (partner, jaxlib):
             if other and _minor(other.version) != _minor(plugin.version):
-                said = f"{plugin.name} is {plugin.version}, and {other.name} is {other.version}"
-                warnings.append(Reason("conflict", said, hint))
+                message = f"{plugin.name} is {plugin.version}, and {other.name} is {other.version}"
+                warnings.append(Reason("conflict", message, hint))
         if partner is None:
-            said = f"{plugin.name} is installed without {pair[1]}-pjrt, and cannot start"
-            warnings.append(Reason("conflict", said, hint))
+            message = f"{plugin.name} is installed without {pair[1]}-pjrt, and cannot start"
+            warnings.append(Reason("conflict", message, hint))
     majors = sorted({match[1] for one in plugins if (match := _CUDA.fullmatch(one.name))})
     if len(majors) > 1:
-        said = f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
-        warnings.append(Reason("conflict", said, "uninstall those for one of them"))
+        message = (
+            f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
+        )
+        warnings.append(Reason("conflict", message, "uninstall those for one of them"))
     return warnings
 
 

@@ -6,16 +6,10 @@ Caveats:  it has no version, and it exists for 64-bit Arm alone.
 Source:   KleidiAI's headers kai_lhs_quant_pack_qai8dxp_f32.h and kai_rhs_pack_*.h.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
 
 GROUP = "library"
 FACTS = ()
@@ -32,8 +26,8 @@ def find(host: Host) -> Finding:
     """Look for it by itself and inside torch, on Arm."""
     libraries = libraries_named(host, "kleidiai", "libkleidiai")
     if host.machine and host.machine not in _MACHINES:
-        said = f"KleidiAI is for 64-bit Arm; this is {host.machine}"
-        return Finding(tuple(libraries), reasons=(Reason("not-this-platform", said),))
+        message = f"KleidiAI is for 64-bit Arm; this is {host.machine}"
+        return Finding(tuple(libraries), reasons=(Reason("not-this-platform", message),))
     libraries += inside(host, "kleidiai", "libtorch_cpu", _SIGNS)
     if not libraries:
         return Finding(reasons=(absent(host, "libkleidiai, nor its functions inside torch,"),))

@@ -10,24 +10,18 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
           which mlbackends.host.system.thread_counts names.
 """
 
-from __future__ import annotations
-
 from math import inf
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.host.system import cgroups
+from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.containers import granted
 from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.system.cgroups import Limit
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "machine"
 SUMMARY = (
@@ -258,16 +252,16 @@ def _too_many(
         settings.append(f"PYTHON_CPU_COUNT={cpus}")
     hint = f"set {' and '.join(settings)}" if settings else ""
     if cpus >= machine.online > 0:
-        said = f"{names} {verb} more threads than the {cpus} CPUs of this machine"
-        return [Reason("override-exceeds-hardware", said, hint)]
+        message = f"{names} {verb} more threads than the {cpus} CPUs of this machine"
+        return [Reason("override-exceeds-hardware", message, hint)]
     what = {
         "affinity": "the affinity mask",
         "cpuset": "the cpuset",
         "quota": f"the CPU quota of {facts.get('cpu_quota')}",
     }.get(str(facts["effective_cpus_because"]), "the limit")
     left = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
-    said = f"{names} {verb} more threads than the {left} that {what} leaves"
-    return [Reason("limit-below-hardware", said, hint)]
+    message = f"{names} {verb} more threads than the {left} that {what} leaves"
+    return [Reason("limit-below-hardware", message, hint)]
 
 
 def _python_version(host: Host) -> tuple[int, ...]:

@@ -8,22 +8,15 @@ Caveats:  without a kernel database for the GPU, the first run of each shape com
 Source:   MIOpen API reference, miopenGetVersion, miopenCreate; MIOpen, "Environment variables".
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -63,35 +56,29 @@ def _databases(host: Host, library: Library) -> list[str]:
     return found[:_DATABASES_LIMIT]
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, which needs no GPU."""
-    from ctypes import byref, c_size_t
-
-    parts = (c_size_t(), c_size_t(), c_size_t())
-    status = opened.miopenGetVersion(*(byref(part) for part in parts))
+    parts = (ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_size_t())
+    status = opened.miopenGetVersion(*(ctypes.byref(part) for part in parts))
     if status:
         raise _failed(opened, "miopenGetVersion", status)
     return Answer(replace(library, version=".".join(str(part.value) for part in parts)))
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Make a handle on the first GPU, and give it back."""
-    from ctypes import byref, c_void_p
-
-    handle = c_void_p()
-    status = opened.miopenCreate(byref(handle))
+    handle = ctypes.c_void_p()
+    status = opened.miopenCreate(ctypes.byref(handle))
     if status or not handle.value:
         raise _failed(opened, "miopenCreate", status)
-    opened.miopenDestroy.argtypes = [c_void_p]
+    opened.miopenDestroy.argtypes = [ctypes.c_void_p]
     if status := opened.miopenDestroy(handle):
         raise _failed(opened, "miopenDestroy", status)
     return Answer(library)
 
 
-def _failed(opened: ctypes.CDLL, function: str, status: int) -> NotUsable:
-    from ctypes import c_char_p
-
-    opened.miopenGetErrorString.restype = c_char_p
+def _failed(opened: CDLL, function: str, status: int) -> NotUsable:
+    opened.miopenGetErrorString.restype = ctypes.c_char_p
     name = (opened.miopenGetErrorString(status) or b"no name").decode(errors="replace")
     hint = "" if function == "miopenGetVersion" else "see `backends info rocm` for the GPU"
     return NotUsable("call-failed", f"{function} returned {status} ({name})", hint)

@@ -10,27 +10,20 @@ Source:   oneMKL developer reference, MKL_Get_Version_String, MKL_Get_Max_Thread
           developer guide, environment variables.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, cpu_flags, not_valid, one_of, steering, whole
 from mlbackends.libraries.blas_symbols import require_product
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -110,21 +103,19 @@ def _with_kernels(host: Host, library: Library) -> Library:
 def _warnings(host: Host) -> tuple[Reason, ...]:
     warnings = not_valid(host, VARIABLES)
     if host.env("MKL_DEBUG_CPU_TYPE"):
-        said = "MKL_DEBUG_CPU_TYPE is set; MKL takes no notice of it since 2020 update 1"
-        warnings += (Reason("override-invalid", said, "unset it"),)
+        message = "MKL_DEBUG_CPU_TYPE is set; MKL takes no notice of it since 2020 update 1"
+        warnings += (Reason("override-invalid", message, "unset it"),)
     for name in ("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"):
         value = host.env(name).upper().removeprefix("BRANCH=")
         for word, flag in (("AVX512", "avx512f"), ("AVX2", "avx2")):
             if value.startswith(word) and (flags := cpu_flags(host)) and flag not in flags:
-                said = f"{name} is {host.env(name)}, and this processor has no {word}"
-                warnings += (Reason("override-exceeds-hardware", said),)
+                message = f"{name} is {host.env(name)}, and this processor has no {word}"
+                warnings += (Reason("override-exceeds-hardware", message),)
     return warnings
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version."""
-    import ctypes
-
     text = ctypes.create_string_buffer(512)
     ask = opened.MKL_Get_Version_String
     ask.restype = None
@@ -138,7 +129,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(replace(library, version=version[1]) if version else library, facts=facts)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Multiply, and see which kernels that took."""
     # mkl_rt takes GNU's or Intel's names for Fortran; Windows has them without the underscore.
     function = "dgemm" if sys.platform == "win32" else "dgemm_"

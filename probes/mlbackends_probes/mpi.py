@@ -6,24 +6,19 @@ Caveats:  a program runs only under the launcher of the implementation that it w
 Source:   MPI 4.1, 9.1.1: MPI_Get_version and MPI_Get_library_version, before MPI_Init too.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, steering
-from mlbackends.libraries.elf import NotElf, defined_symbols
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.elf import defined_symbols
+from mlbackends.libraries.elf_image import NotElf
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
 
 GROUP = "library"
 FACTS = (
@@ -122,25 +117,24 @@ def _strangers(libraries: list[Library], launchers: list[dict[str, str]]) -> tup
         return ()
     if theirs == ours:
         return ()
-    said = f"{launchers[0]['path']} belongs to {theirs}, and {owner.path} is {ours}"
+    message = f"{launchers[0]['path']} belongs to {theirs}, and {owner.path} is {ours}"
     hint = "start programs with the launcher of the library that they are linked with"
-    return (Reason("conflict", said, hint),)
+    return (Reason("conflict", message, hint),)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the versions, which MPI_Init need not precede."""
-    from ctypes import byref, c_int, create_string_buffer
 
     def require(function: str, status: int) -> None:
         if status:
             raise NotUsable("call-failed", f"{function} returned {status}; MPI_SUCCESS is 0")
 
-    text, length = create_string_buffer(_TEXT_BYTES), c_int()
+    text, length = ctypes.create_string_buffer(_TEXT_BYTES), ctypes.c_int()
     function = "MPI_Get_library_version"
-    require(function, opened.MPI_Get_library_version(text, byref(length)))
+    require(function, opened.MPI_Get_library_version(text, ctypes.byref(length)))
     told = text.value.decode(errors="replace").strip()
-    major, minor = c_int(), c_int()
-    require("MPI_Get_version", opened.MPI_Get_version(byref(major), byref(minor)))
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    require("MPI_Get_version", opened.MPI_Get_version(ctypes.byref(major), ctypes.byref(minor)))
     facts: dict[str, FactValue] = {**library.facts, "standard": f"{major.value}.{minor.value}"}
     if told:
         facts["library_version"] = told.splitlines()[0].strip()

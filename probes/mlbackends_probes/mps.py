@@ -10,26 +10,19 @@ Source:   Apple Metal, MTLDevice and MTLGPUFamily; PyTorch issues 164943 (macOS 
           119641 (bfloat16 since macOS 14); PyTorch OperationUtils.mm (complex since macOS 14).
 """
 
-from __future__ import annotations
-
+import contextlib
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import to_int
+from mlbackends.host.host import Host, to_int
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.system.kernel import system_controls
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-    from typing import Any
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -82,8 +75,8 @@ _FILL = 0x5A
 def find(host: Host) -> Finding:
     """Look for macOS, its chip, and what the installed torch needs."""
     if host.platform != "darwin":
-        said = f"MPS is part of macOS; this is {host.platform}"
-        return Finding(reasons=(Reason("not-this-platform", said),))
+        message = f"MPS is part of macOS; this is {host.platform}"
+        return Finding(reasons=(Reason("not-this-platform", message),))
     told = system_controls(host)
     chip = told.get("machdep.cpu.brand_string", "")
     is_apple = chip.startswith(("Apple", "VirtualApple")) or host.machine == "arm64"
@@ -109,9 +102,9 @@ def find(host: Host) -> Finding:
     if needed:
         facts["torch_needs_macos"] = ".".join(map(str, needed))
     if is_translated:
-        said = f"this Python is for x86_64 and runs through Rosetta on {chip or 'Apple silicon'}"
+        message = f"this Python is for x86_64 and runs through Rosetta on {chip or 'Apple silicon'}"
         hint = "install an arm64 Python; PyTorch's MPS needs one"
-        warnings = (Reason("translated", said, hint), *warnings)
+        warnings = (Reason("translated", message, hint), *warnings)
     memory = to_int(told.get("hw.memsize", ""))
     device = Device(
         kind="mps",
@@ -166,28 +159,25 @@ def _torch_warnings(
     warnings = []
     if needed and version and version < needed:
         have, want = ".".join(map(str, version)), ".".join(map(str, needed))
-        said = f"torch {torch.version} needs macOS {want} for MPS; this is macOS {have}"
-        warnings.append(Reason("too-old", said, "update macOS, or take an older torch"))
+        message = f"torch {torch.version} needs macOS {want} for MPS; this is macOS {have}"
+        warnings.append(Reason("too-old", message, "update macOS, or take an older torch"))
     if not is_apple and release > _LAST_INTEL_TORCH:
-        said = f"torch {torch.version} has no MPS on an Intel Mac; 2.2 was the last for them"
-        warnings.append(Reason("unsupported-hardware", said))
+        message = f"torch {torch.version} has no MPS on an Intel Mac; 2.2 was the last for them"
+        warnings.append(Reason("unsupported-hardware", message))
     return tuple(warnings), needed
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """See that Metal has its entry; nothing is asked yet."""
     opened["MTLCreateSystemDefaultDevice"]
     return Answer(library)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Take the default GPU, ask what it is, and let it fill a buffer."""
-    import contextlib
-    import ctypes
-
     with contextlib.suppress(OSError):  # without it a command-line program gets no default device
         ctypes.CDLL(_CORE_GRAPHICS)
     opened.MTLCreateSystemDefaultDevice.restype = ctypes.c_void_p
@@ -207,9 +197,7 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 class _Metal:
     """Sends messages to Objective-C objects; the runtime comes with Metal, which links to it."""
 
-    def __init__(self, opened: ctypes.CDLL) -> None:
-        import ctypes
-
+    def __init__(self, opened: CDLL) -> None:
         opened.sel_registerName.restype = ctypes.c_void_p
         opened.sel_registerName.argtypes = [ctypes.c_char_p]
         self._opened = opened
@@ -217,34 +205,28 @@ class _Metal:
 
     def ask(self, target: int, message: str, result: Any, *arguments: tuple[Any, Any]) -> Any:
         """Send a message with typed arguments; the call must have the method's own signature."""
-        from ctypes import CFUNCTYPE, c_void_p
-
         kinds = [kind for kind, _ in arguments]
-        call = CFUNCTYPE(result, c_void_p, c_void_p, *kinds)(self._send)
+        call = ctypes.CFUNCTYPE(result, ctypes.c_void_p, ctypes.c_void_p, *kinds)(self._send)
         selector = self._opened.sel_registerName(message.encode())
         return call(target, selector, *(value for _, value in arguments))
 
     def text(self, target: int, message: str) -> str:
         """Send a message that answers with a string."""
-        from ctypes import c_char_p, c_void_p
-
-        string = self.ask(target, message, c_void_p)
-        data = self.ask(string, "UTF8String", c_char_p) if string else None
+        string = self.ask(target, message, ctypes.c_void_p)
+        data = self.ask(string, "UTF8String", ctypes.c_char_p) if string else None
         return data.decode(errors="replace") if data else ""
 
 
 def _told(metal: _Metal, handle: int) -> tuple[dict[str, FactValue], Device]:
-    from ctypes import c_bool, c_long, c_uint64
-
     def supports(family: int) -> bool:
-        return bool(metal.ask(handle, "supportsFamily:", c_bool, (c_long, family)))
+        return bool(metal.ask(handle, "supportsFamily:", ctypes.c_bool, (ctypes.c_long, family)))
 
     apple = next((f"Apple{at - _NO_FAMILY}" for at in _APPLE_FAMILIES if supports(at)), "")
     families = [apple] if apple else []
     families += [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
-    memory = int(metal.ask(handle, "recommendedMaxWorkingSetSize", c_uint64))
+    memory = int(metal.ask(handle, "recommendedMaxWorkingSetSize", ctypes.c_uint64))
     facts: dict[str, FactValue] = {"families": list(families)}
-    facts["is_memory_shared"] = bool(metal.ask(handle, "hasUnifiedMemory", c_bool))
+    facts["is_memory_shared"] = bool(metal.ask(handle, "hasUnifiedMemory", ctypes.c_bool))
     if memory:
         facts["recommended_memory_bytes"] = memory
     name = metal.text(handle, "name")
@@ -254,29 +236,27 @@ def _told(metal: _Metal, handle: int) -> tuple[dict[str, FactValue], Device]:
 
 
 def _fill_and_read(metal: _Metal, handle: int, learned: Answer) -> None:
-    from ctypes import Structure, c_ubyte, c_ulong, c_void_p, string_at
-
-    class Range(Structure):
-        _fields_ = (("location", c_ulong), ("length", c_ulong))
+    class Range(ctypes.Structure):
+        _fields_ = (("location", ctypes.c_ulong), ("length", ctypes.c_ulong))
 
     def made(target: int, message: str, *arguments: tuple[Any, Any]) -> int:
-        result = metal.ask(target, message, c_void_p, *arguments)
+        result = metal.ask(target, message, ctypes.c_void_p, *arguments)
         if not result:
-            said = f"Metal answers {message} with nothing"
-            raise NotUsable("call-failed", said, learned=learned)
+            message = f"Metal answers {message} with nothing"
+            raise NotUsable("call-failed", message, learned=learned)
         return int(result)
 
-    size = (c_ulong, _CHECK_BYTES)
-    buffer = made(handle, "newBufferWithLength:options:", size, (c_ulong, 0))
+    size = (ctypes.c_ulong, _CHECK_BYTES)
+    buffer = made(handle, "newBufferWithLength:options:", size, (ctypes.c_ulong, 0))
     commands = made(made(handle, "newCommandQueue"), "commandBuffer")
     encoder = made(commands, "blitCommandEncoder")
     whole = (Range, Range(0, _CHECK_BYTES))
-    fill = (c_ubyte, _FILL)
-    metal.ask(encoder, "fillBuffer:range:value:", None, (c_void_p, buffer), whole, fill)
+    fill = (ctypes.c_ubyte, _FILL)
+    metal.ask(encoder, "fillBuffer:range:value:", None, (ctypes.c_void_p, buffer), whole, fill)
     metal.ask(encoder, "endEncoding", None)
     metal.ask(commands, "commit", None)
     metal.ask(commands, "waitUntilCompleted", None)
-    back = string_at(made(buffer, "contents"), _CHECK_BYTES)
+    back = ctypes.string_at(made(buffer, "contents"), _CHECK_BYTES)
     if back != bytes([_FILL]) * _CHECK_BYTES:
-        said = "the GPU filled a buffer with one byte, and other bytes are read there"
-        raise NotUsable("wrong-result", said, learned=learned)
+        message = "the GPU filled a buffer with one byte, and other bytes are read there"
+        raise NotUsable("wrong-result", message, learned=learned)

@@ -6,17 +6,10 @@ Caveats:  only `torch.mtia`, in a build of PyTorch that Meta makes for it, can t
 Source:   PyTorch documentation, torch.mtia.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "accelerator"
 FACTS = (Fact("torch_version", str, "The installed torch, which alone could tell of MTIA."),)
@@ -26,6 +19,6 @@ def find(host: Host) -> Finding:
     """Say what could tell of MTIA here."""
     torch = distribution(host, "torch")
     facts: dict[str, FactValue] = {"torch_version": torch.version} if torch else {}
-    said = "MTIA has no public driver files to look for; only torch.mtia could tell"
+    message = "MTIA has no public driver files to look for; only torch.mtia could tell"
     hint = "run: python -c 'import torch; print(torch.mtia.is_available())'" if torch else ""
-    return Finding(facts=facts, reasons=(Reason("only-the-framework-knows", said, hint),))
+    return Finding(facts=facts, reasons=(Reason("only-the-framework-knows", message, hint),))

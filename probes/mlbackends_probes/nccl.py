@@ -7,76 +7,55 @@ Caveats:  one device says nothing of links and networks between several.
 Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, environment variables.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
-from mlbackends.libraries.cuda.libraries import (
-    COPY_FACTS,
-    ENVIRONMENT,
-    answered,
-    environment,
-    find_libraries,
-)
+from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
+from mlbackends.libraries.cuda.device import expect, first_device
+from mlbackends.libraries.cuda.libraries import LIBRARY_FACTS, CudaLibrary, answered
 from mlbackends.libraries.search import inside
 from mlbackends.model.records import Answer, Finding, Library
 
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-
 GROUP = "library"
-FACTS = (*COPY_FACTS, ENVIRONMENT)
+FACTS = LIBRARY_FACTS
+
+LIBRARY = CudaLibrary(
+    "nccl",
+    ("libnccl",),
+    headers=("nccl.h",),
+    macros=("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"),
+    homes=("NCCL_HOME", "NCCL_ROOT"),
+    variables=(
+        "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_NET",
+        "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_TIMEOUT", "NCCL_NET_GDR_LEVEL", "NCCL_NET_PLUGIN",
+        "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_ALGO",
+        "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+        "NCCL_CUMEM_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_CROSS_NIC", "NCCL_LAUNCH_MODE",
+    ),
+    namer="ncclGetErrorString",
+)  # fmt: skip
 
 FLOAT_32 = 7
 SUM = 0
-VARIABLES = (
-    *("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_NET"),
-    *("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_TIMEOUT", "NCCL_NET_GDR_LEVEL", "NCCL_NET_PLUGIN"),
-    *("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE"),
-    *("NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
-    *("NCCL_CUMEM_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_CROSS_NIC", "NCCL_LAUNCH_MODE"),
-)
 
 
 def find(host: Host) -> Finding:
-    """Look for every libnccl, and at the variables that steer it."""
-    found = find_libraries(
-        host,
-        "nccl",
-        "libnccl",
-        headers=("nccl.h",),
-        macros=("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"),
-        homes=("NCCL_HOME", "NCCL_ROOT"),
-    )
+    """Look for every libnccl, and for those that are built into torch."""
+    found = LIBRARY.find(host)
     built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
     reasons = () if built_in else found.reasons
-    libraries = (*found.libraries, *built_in)
-    return replace(found, libraries=libraries, reasons=reasons, facts=environment(host, *VARIABLES))
+    return replace(found, libraries=(*found.libraries, *built_in), reasons=reasons)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask the version."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls
-
-    number = ctypes.c_int()
-    Calls(opened, "ncclGetErrorString")("ncclGetVersion", ctypes.byref(number))
-    return answered(library, decoded(number.value))
+    (number,) = LIBRARY.calls(opened).numbers("ncclGetVersion", 1)
+    return answered(library, decoded(number))
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Sum numbers over the one device."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls, expect, first_device
-
-    call = Calls(opened, "ncclGetErrorString")
-    device = first_device()
+    call, device = LIBRARY.calls(opened), first_device()
     numbers, result = device.floats(1, 2, 3), device.floats(0, 0, 0)
     communicator, devices, stream = ctypes.c_void_p(), (ctypes.c_int * 1)(0), ctypes.c_void_p()
     call("ncclCommInitAll", ctypes.byref(communicator), ctypes.c_int(1), devices)
@@ -88,5 +67,4 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
 
 def decoded(number: int) -> str:
     """Return a version as text: 23007 is 2.30.7, and 2708 is 2.7.8, because 2.9 got more digits."""
-    thousands = 10000 if number >= 10000 else 1000
-    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+    return decimal_version(number, 10_000 if number >= 10_000 else 1000)

@@ -7,21 +7,14 @@ Source:   AWS Neuron driver, neuron_pci.c (PCI names); AWS Neuron documentation,
           configuration".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from mlbackends.host.device_nodes import all_denied, device_nodes
+from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, Fact, Finding
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Device, Fact, FactValue, Finding
 
 GROUP = "accelerator"
 FACTS = (
@@ -94,7 +87,7 @@ def _reasons(host: Host, nodes: list[str], *, has_cards: bool) -> tuple[Reason, 
     if not has_cards:
         return (Reason("no-device", "the Neuron runtime is here, and no device is on PCI"),)
     if not nodes and host.listdir("/dev"):
-        said = "Neuron devices are on PCI, but no /dev/neuron* is there"
+        message = "Neuron devices are on PCI, but no /dev/neuron* is there"
         hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
-        return (Reason("no-driver", said, hint),)
+        return (Reason("no-driver", message, hint),)
     return all_denied(host, nodes)

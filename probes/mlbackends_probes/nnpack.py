@@ -7,20 +7,12 @@ Caveats:  it has no version. On x86 it needs AVX2, FMA3 and a level-3 cache that
 Source:   NNPACK's nnpack.h, enum nnp_status and nnp_convolution_inference.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
 FACTS = ()
@@ -44,18 +36,18 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries))
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Initialise it, and convolve."""
     status = opened.nnp_initialize()
     if status == _UNSUPPORTED_HARDWARE:
-        said = (
+        message = (
             "nnp_initialize returned 51 (unsupported hardware): on x86 it needs AVX2, FMA3 and"
             " a level-3 cache that it can see"
         )
         hint = (
             "in a virtual machine, pass the host's caches on (libvirt: <cache mode='passthrough'/>)"
         )
-        raise NotUsable("unsupported-hardware", said, hint)
+        raise NotUsable("unsupported-hardware", message, hint)
     _require(status, "nnp_initialize")
     if not hasattr(opened, "nnp_convolution_inference"):
         raise NotUsable("no-use-check", "it hides its convolutions, so nothing was computed")
@@ -69,9 +61,8 @@ def _require(status: int, function: str) -> None:
         raise NotUsable("call-failed", f"{function} returned {status} ({name})")
 
 
-def _convolve(opened: ctypes.CDLL) -> None:
+def _convolve(opened: CDLL) -> None:
     """Convolve a 3x3 image with a 2x2 kernel of ones, on the calling thread."""
-    import ctypes
 
     class Size(ctypes.Structure):
         _fields_ = (("width", ctypes.c_size_t), ("height", ctypes.c_size_t))

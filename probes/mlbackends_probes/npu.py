@@ -8,19 +8,12 @@ Source:   Linux drivers/accel/ivpu/ivpu_drv.h and drivers/accel/amdxdna (PCI nam
           Linux Documentation/accel/introduction.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from mlbackends.host.device_nodes import accel_nodes, denied
+from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, Fact, Finding
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Device, Fact, FactValue, Finding
 
 GROUP = "accelerator"
 FACTS = (Fact("driver", str, "The kernel driver of the NPUs: intel_vpu, amdxdna."),)
@@ -41,10 +34,10 @@ def find(host: Host) -> Finding:
     cards = [card for card in of_vendor(host, *_DRIVERS) if _is_npu(card)]
     libraries = libraries_named(host, "NPU driver", "libze_intel_npu", "libze_intel_vpu")
     if not cards:
-        said = "no NPU of Intel or AMD is on PCI"
+        message = "no NPU of Intel or AMD is on PCI"
         if not libraries:
-            return Finding(reasons=(Reason("not-found", said),))
-        return Finding(tuple(libraries), reasons=(Reason("no-device", said),))
+            return Finding(reasons=(Reason("not-found", message),))
+        return Finding(tuple(libraries), reasons=(Reason("no-device", message),))
     nodes = {address: name for name, address in accel_nodes(host).items()}
     devices = tuple(_device(host, i, card, nodes) for i, card in enumerate(cards))
     facts: dict[str, FactValue] = {}
@@ -69,8 +62,8 @@ def _device(host: Host, index: int, card: PciDevice, nodes: dict[str, str]) -> D
     if card.driver != _DRIVERS[card.vendor]:
         wanted = _DRIVERS[card.vendor]
         bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
-        said = f"the NPU at {card.address} {bound}; computing needs {wanted}"
-        reasons = (Reason("no-driver", said, f"load it: sudo modprobe {wanted}"),)
+        message = f"the NPU at {card.address} {bound}; computing needs {wanted}"
+        reasons = (Reason("no-driver", message, f"load it: sudo modprobe {wanted}"),)
     elif name and (reason := denied(host, f"/dev/accel/{name}")):
         reasons = (reason,)
     return Device(

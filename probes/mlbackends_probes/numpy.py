@@ -6,18 +6,11 @@ Caveats:  __config__.py tells the BLAS of the build. Which copy a process takes 
 Source:   NumPy reference, numpy.show_config and "Global configuration options".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
 from mlbackends.host.variables import anything, not_valid, one_of, steering
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding
+from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
 SUMMARY = ("numpy {version}",)

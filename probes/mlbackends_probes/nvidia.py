@@ -7,12 +7,11 @@ Caveats:  in a container /proc and /sys show all GPUs of the machine, NVML those
 Source:   NVML API reference; NVIDIA driver README, /proc/driver/nvidia; Linux sysfs-bus-pci.
 """
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
+from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import nvml as gpus_by_nvml
 from mlbackends.libraries.cuda.driver import (
     decode,
@@ -30,9 +29,6 @@ from mlbackends.libraries.cuda.nvml import bound, must, text_of, told_by_system
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
-
-if TYPE_CHECKING:
-    import ctypes
 
 GROUP = "accelerator"
 FACTS = (
@@ -115,14 +111,14 @@ def find(host: Host) -> Finding:
     )
 
 
-def load(opened: "ctypes.CDLL", library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the library's own release, which needs no driver."""
     nvml = bound(opened)
     release = told_by_system(nvml, "nvmlSystemGetNVMLVersion")
     return Answer(library, facts={"nvml_version": release} if release else {})
 
 
-def use(opened: "ctypes.CDLL", library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Ask for everything that NVML tells of the driver and of each GPU."""
     nvml = bound(opened)
     must(nvml, "nvmlInit")
@@ -157,8 +153,8 @@ def use(opened: "ctypes.CDLL", library: Library) -> Answer:
         facts["processes"] = gpus_by_nvml.processes(nvml, answering)
     learned = Answer(library, tuple(devices), facts, tuple(warnings))
     if not count:
-        said = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"
-        raise NotUsable("no-device", said, learned=learned)
+        message = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"
+        raise NotUsable("no-device", message, learned=learned)
     if not answering:
         reason = devices[0].reasons[0]
         raise NotUsable(reason.code, f"GPU 0: {reason.message}", reason.hint, learned)
@@ -231,11 +227,13 @@ def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
     if gpu.driver == "nvidia":
         return ()
     if gpu.driver == "nouveau":
-        said = f"{name} is driven by nouveau, with which CUDA does not work"
-        return (Reason("nouveau-bound", said, "install NVIDIA's driver, which disables nouveau"),)
+        message = f"{name} is driven by nouveau, with which CUDA does not work"
+        return (
+            Reason("nouveau-bound", message, "install NVIDIA's driver, which disables nouveau"),
+        )
     if gpu.driver.startswith(("vfio", "pci-stub", "xen-pciback")):
-        said = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
-        return (Reason("bound-elsewhere", said),)
+        message = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
+        return (Reason("bound-elsewhere", message),)
     held = f"driven by {gpu.driver}" if gpu.driver else "on the bus, and no kernel driver has it"
     return (Reason("no-driver", f"{name} is {held}", "install NVIDIA's driver"),)
 
@@ -252,12 +250,14 @@ def _missing(
         return (replace(where, message=f"{bus}, no kernel module, {where.message}"),)
     reasons: tuple[Reason, ...] = ()
     if not has_driver and not gpus:
-        said = "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module"
-        reasons += (Reason("no-device", said),)
+        message = (
+            "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module"
+        )
+        reasons += (Reason("no-device", message),)
     elif not has_driver:
         unbound = _unbound(gpus[0])
-        said = f"the GPU {gpus[0].address} has its driver, and the module tells no release"
-        reasons += unbound or (Reason("unreadable", said),)
+        message = f"the GPU {gpus[0].address} has its driver, and the module tells no release"
+        reasons += unbound or (Reason("unreadable", message),)
     if not libraries:
         reasons += (no_library(host, "libnvidia-ml.so.1", "utility"),)
     return reasons

@@ -6,19 +6,10 @@ Caveats:  it opens libnvrtc-builtins of exactly its own version; without that it
 Source:   NVRTC documentation, nvrtcVersion, nvrtcGetSupportedArchs, nvrtcCompileProgram.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, answered, find_libraries
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.libraries.cuda.calls import Calls
+from mlbackends.model.records import Answer, Fact, Library
 
 GROUP = "library"
 FACTS = (
@@ -26,65 +17,49 @@ FACTS = (
     Fact("compute_capabilities", list[str], "The compute capabilities it compiles for."),
 )
 
-KERNEL = b'extern "C" __global__ void seven(float *x) { x[threadIdx.x] = 7.0f; }'
+LIBRARY = CudaLibrary(
+    "nvrtc",
+    ("libnvrtc", "nvrtc64_130_0", "nvrtc64_120_0", "nvrtc64_112_0"),
+    parts=2,
+    namer="nvrtcGetErrorString",
+)
+find = LIBRARY.find
 
+KERNEL = b'extern "C" __global__ void seven(float *x) { x[threadIdx.x] = 7.0f; }'
 NO_BUILTINS = 7
 """NVRTC_ERROR_BUILTIN_OPERATION_FAILURE: libnvrtc-builtins does not open."""
 
 
-def find(host: Host) -> Finding:
-    """Look for every libnvrtc."""
-    windows = ("nvrtc64_130_0", "nvrtc64_120_0", "nvrtc64_112_0")
-    return find_libraries(host, "nvrtc", "libnvrtc", *windows, parts=2)
-
-
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask the CUDA version and the architectures it knows."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls
-
-    call = Calls(opened, "nvrtcGetErrorString")
-    major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-    version = f"{major.value}.{minor.value}"
+    call = LIBRARY.calls(opened)
+    major, minor = call.numbers("nvrtcVersion", 2)
+    version = f"{major}.{minor}"
     if not hasattr(opened, "nvrtcGetSupportedArchs"):  # it came with 11.2
         return answered(library, version)
-    call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-    known = (ctypes.c_int * max(count.value, 1))()
-    call("nvrtcGetSupportedArchs", known)
-    capabilities = [f"{one // 10}.{one % 10}" for one in list(known)[: count.value]]
+    (count,) = call.numbers("nvrtcGetNumSupportedArchs", 1)
+    architectures = (ctypes.c_int * max(count, 1))()
+    call("nvrtcGetSupportedArchs", architectures)
+    capabilities = [f"{one // 10}.{one % 10}" for one in list(architectures)[:count]]
     return answered(library, version, compute_capabilities=capabilities)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Compile a kernel and look for its entry in the PTX."""
-    import ctypes
-
-    from mlbackends.libraries.cuda.calls import Calls
-
-    call = Calls(opened, "nvrtcGetErrorString")
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    none = ctypes.c_void_p()
+    call = LIBRARY.calls(opened)
+    program, size, none = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
     source, name = ctypes.c_char_p(KERNEL), ctypes.c_char_p(b"seven.cu")
     call("nvrtcCreateProgram", ctypes.byref(program), source, name, ctypes.c_int(0), none, none)
     if status := call.status("nvrtcCompileProgram", program, ctypes.c_int(0), none):
-        said = f"nvrtcCompileProgram returned {status} ({call.name_of(status)})"
+        call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(max(size.value, 1))
+        call("nvrtcGetProgramLog", program, log)
         code = "missing-dependency" if status == NO_BUILTINS else "call-failed"
-        raise NotUsable(code, f"{said}: {_log(call, program)}")
+        about = " ".join(log.value.decode(errors="replace").split())
+        raise call.failed("nvrtcCompileProgram", status, code, about=about)
     call("nvrtcGetPTXSize", program, ctypes.byref(size))
     ptx = ctypes.create_string_buffer(size.value)
     call("nvrtcGetPTX", program, ptx)
     if b".entry seven" not in ptx.value:
         raise NotUsable("wrong-result", "the PTX of a kernel named seven has no entry of that name")
     return Answer(library)
-
-
-def _log(call: Calls, program: ctypes.c_void_p) -> str:
-    import ctypes
-
-    size = ctypes.c_size_t()
-    call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(max(size.value, 1))
-    call("nvrtcGetProgramLog", program, log)
-    return " ".join(log.value.decode(errors="replace").split())

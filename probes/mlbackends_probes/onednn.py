@@ -9,27 +9,20 @@ Caveats:  torch hides oneDNN's functions, so of that copy only the version is to
 Source:   oneDNN developer guide: dnnl_version, dnnl_get_effective_cpu_isa, CPU dispatcher control.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, not_valid, one_of, steering, whole
 from mlbackends.libraries.blas_symbols import require_equal
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -123,7 +116,7 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries), facts=facts, warnings=not_valid(host, VARIABLES))
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, the runtimes and the instruction set that is in effect."""
     for prefix in ("dnnl", "mkldnn"):
         if hasattr(opened, f"{prefix}_version"):
@@ -137,9 +130,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(replace(library, version=version[1]), facts=facts)
 
 
-def _told(opened: ctypes.CDLL, library: Library, prefix: str) -> Answer:
-    import ctypes
-
+def _told(opened: CDLL, library: Library, prefix: str) -> Answer:
     class Version(ctypes.Structure):
         _fields_ = (
             ("major", ctypes.c_int),
@@ -173,9 +164,7 @@ def _told(opened: ctypes.CDLL, library: Library, prefix: str) -> Answer:
     return Answer(library, facts=facts, warnings=warnings)
 
 
-def _isa_name(opened: ctypes.CDLL, prefix: str, bits: int) -> str:
-    import ctypes
-
+def _isa_name(opened: CDLL, prefix: str, bits: int) -> str:
     name = getattr(opened, f"{prefix}_cpu_isa2str", None)
     if name is None:
         return next((word.lower() for word, known in _ISA_BITS.items() if known == bits), "")
@@ -193,41 +182,42 @@ def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
     if wanted is None:
         return ()
     if effective & ~wanted:
-        said = f"{variable} is {value}, and oneDNN uses {name} all the same"
-        return (Reason("override-invalid", said, "this build or version does not heed it"),)
+        message = f"{variable} is {value}, and oneDNN uses {name} all the same"
+        return (Reason("override-invalid", message, "this build or version does not heed it"),)
     if wanted & ~effective:
-        said = f"{variable} is {value}, and the highest that oneDNN uses here is {name}"
-        return (Reason("override-exceeds-hardware", said),)
+        message = f"{variable} is {value}, and the highest that oneDNN uses here is {name}"
+        return (Reason("override-exceeds-hardware", message),)
     return ()
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Compute, where its functions can be reached."""
     if not hasattr(opened, "dnnl_engine_create"):
-        said = f"{os.path.basename(library.path)} hides oneDNN's functions, so nothing was computed"
+        message = (
+            f"{os.path.basename(library.path)} hides oneDNN's functions, so nothing was computed"
+        )
         if not library.version:
-            said += (
+            message += (
                 "; it tells its version as a C++ string, which can be received on x86-64 Linux only"
             )
-        raise NotUsable("no-use-check", said)
+        raise NotUsable("no-use-check", message)
     if _told(opened, library, "dnnl").facts.get("cpu_runtime") == "sycl":
-        said = "its CPU runtime is SYCL, which needs an OpenCL device; nothing was computed"
-        raise NotUsable("no-use-check", said)
+        message = "its CPU runtime is SYCL, which needs an OpenCL device; nothing was computed"
+        raise NotUsable("no-use-check", message)
     _compute(opened)
     return Answer(library)
 
 
-def _compute(opened: ctypes.CDLL) -> None:
+def _compute(opened: CDLL) -> None:
     """Multiply 2x3 by 3x2; before version 3, whose descriptors are structures, transpose 2x3."""
-    import ctypes
 
     def call(function: str, *arguments: object) -> None:
         status = getattr(opened, function)(*arguments)
         if status:
-            said = f"{function} returned {status} ({_STATUS.get(status, 'unknown')})"
-            raise NotUsable("call-failed", said)
+            message = f"{function} returned {status} ({_STATUS.get(status, 'unknown')})"
+            raise NotUsable("call-failed", message)
 
-    def made(function: str, *arguments: object) -> ctypes.c_void_p:
+    def made(function: str, *arguments: object) -> "ctypes.c_void_p":
         handle = ctypes.c_void_p()
         call(function, ctypes.byref(handle), *arguments)
         return handle

@@ -7,21 +7,13 @@ Caveats:  a provider's file says that it was built, not that it starts: onnxrunt
 Source:   ONNX Runtime documentation, "Install", "Execution Providers".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
+from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, Package, assigned_text, found, package
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.frameworks import Package
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("onnxruntime {version}",)

@@ -8,25 +8,18 @@ Source:   OpenBLAS user manual, "Extensions": openblas_get_config, openblas_get_
           openblas_get_parallel; "Runtime variables".
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, not_valid, one_of, steering, whole
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -93,10 +86,8 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries), facts=facts, warnings=not_valid(host, VARIABLES))
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask how it was built and which kernels it chose."""
-    import ctypes
-
     affixes = openblas_affixes(opened)
     if affixes is None:
         raise NotUsable("missing-symbol", f"{library.path} has no function openblas_get_config")
@@ -140,12 +131,12 @@ def _other_core(core: str) -> tuple[Reason, ...]:
     wanted = os.environ.get("OPENBLAS_CORETYPE", "")
     if not wanted or not core or wanted.lower() == core.lower():
         return ()
-    said = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {core}"
+    message = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {core}"
     hint = "the build has no kernels of that name, or this processor cannot run them"
-    return (Reason("override-invalid", said, hint),)
+    return (Reason("override-invalid", message, hint),)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two matrices."""
     before, after = openblas_affixes(opened) or ("", "")
     # A suffix goes after the underscore that Fortran's names end with: dgemm_64_.

@@ -7,22 +7,17 @@ Caveats:  a CPU driver such as PoCL makes OpenCL usable without a GPU; `device_t
 Source:   OpenCL 3.0 API specification; cl_khr_icd, "Installing and using ICDs".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import struct
+import sys
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -89,11 +84,11 @@ def find(host: Host) -> Finding:
     )
     reasons: tuple[Reason, ...] = ()
     if not libraries:
-        said = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
-        reasons = (Reason("not-found", said, "install an ICD loader, such as ocl-icd"),)
+        message = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
+        reasons = (Reason("not-found", message, "install an ICD loader, such as ocl-icd"),)
     elif not drivers and host.platform == "linux":
-        said = f"the loader is here, and no driver is registered in {', '.join(_places(host))}"
-        reasons = (Reason("no-driver", said),)
+        message = f"the loader is here, and no driver is registered in {', '.join(_places(host))}"
+        reasons = (Reason("no-driver", message),)
     presence = None if libraries else Presence.FOUND
     return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
 
@@ -123,7 +118,7 @@ def _drivers(host: Host) -> list[dict[str, str]]:
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """List the platforms."""
     rows: list[FactValue] = [
         {
@@ -136,7 +131,7 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library, facts={"platforms": rows} if rows else {})
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """List the devices, and fill a buffer on each that says it is available."""
     platforms = _platforms(opened)
     if not platforms:
@@ -149,47 +144,49 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
             devices.append(_checked(opened, handle, device))
     learned = Answer(library, tuple(devices))
     if not devices:
-        said = f"{len(platforms)} OpenCL platforms are here, and none has a device"
-        raise NotUsable("no-device", said, learned=learned)
+        message = f"{len(platforms)} OpenCL platforms are here, and none has a device"
+        raise NotUsable("no-device", message, learned=learned)
     if not any(device.presence is Presence.USABLE for device in devices):
         first = devices[0].reasons[0]
         raise NotUsable(first.code, first.message, learned=learned)
     return learned
 
 
-def _platforms(opened: ctypes.CDLL) -> list[int]:
-    from ctypes import byref, c_uint, c_void_p
-
-    count = c_uint()
-    status = opened.clGetPlatformIDs(0, None, byref(count))
+def _platforms(opened: CDLL) -> list[int]:
+    count = ctypes.c_uint()
+    status = opened.clGetPlatformIDs(0, None, ctypes.byref(count))
     if status == _NO_PLATFORM or (not status and not count.value):
         return []
     if status:
         raise _failed("clGetPlatformIDs", status)
-    handles = (c_void_p * min(count.value, _LIMIT))()
+    handles = (ctypes.c_void_p * min(count.value, _LIMIT))()
     if status := opened.clGetPlatformIDs(len(handles), handles, None):
         raise _failed("clGetPlatformIDs", status)
     return [handle for handle in handles if handle]
 
 
-def _devices(opened: ctypes.CDLL, platform: int) -> list[int]:
-    from ctypes import byref, c_uint, c_uint64, c_void_p
-
+def _devices(opened: CDLL, platform: int) -> list[int]:
     ask = opened.clGetDeviceIDs
-    ask.argtypes = [c_void_p, c_uint64, c_uint, c_void_p, c_void_p]
-    count = c_uint()
-    status = ask(platform, _ALL_TYPES, 0, None, byref(count))
+    ask.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_uint,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
+    count = ctypes.c_uint()
+    status = ask(platform, _ALL_TYPES, 0, None, ctypes.byref(count))
     if status == _NO_DEVICE or (not status and not count.value):
         return []
     if status:
         raise _failed("clGetDeviceIDs", status)
-    handles = (c_void_p * min(count.value, _LIMIT))()
+    handles = (ctypes.c_void_p * min(count.value, _LIMIT))()
     if status := ask(platform, _ALL_TYPES, len(handles), handles, None):
         raise _failed("clGetDeviceIDs", status)
     return [handle for handle in handles if handle]
 
 
-def _told(opened: ctypes.CDLL, handle: int, index: int, platform: str) -> Device:
+def _told(opened: CDLL, handle: int, index: int, platform: str) -> Device:
     info = opened.clGetDeviceInfo
     kind = _number(info, handle, _TYPE) or 0
     facts: dict[str, FactValue] = {"platform": platform}
@@ -214,10 +211,10 @@ def _told(opened: ctypes.CDLL, handle: int, index: int, platform: str) -> Device
     )
 
 
-def _checked(opened: ctypes.CDLL, handle: int, device: Device) -> Device:
+def _checked(opened: CDLL, handle: int, device: Device) -> Device:
     if not _number(opened.clGetDeviceInfo, handle, _AVAILABLE):
-        said = f"{device.name} says that it is not available"
-        return replace(device, reasons=(Reason("no-device", said),))
+        message = f"{device.name} says that it is not available"
+        return replace(device, reasons=(Reason("no-device", message),))
     try:
         _fill_and_read(opened, handle, device.name)
     except NotUsable as stop:
@@ -225,28 +222,56 @@ def _checked(opened: ctypes.CDLL, handle: int, device: Device) -> Device:
     return replace(device, presence=Presence.USABLE)
 
 
-def _fill_and_read(opened: ctypes.CDLL, handle: int, name: str) -> None:
+def _fill_and_read(opened: CDLL, handle: int, name: str) -> None:
     """Fill a buffer on the device and read it back; no program is compiled for it."""
-    from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
-
-    status = c_int()
-    failed = byref(status)
+    status = ctypes.c_int()
+    failed = ctypes.byref(status)
     make = opened.clCreateContext
-    make.argtypes = [c_void_p, c_uint, c_void_p, c_void_p, c_void_p, c_void_p]
-    make.restype = c_void_p
+    make.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
+    make.restype = ctypes.c_void_p
     queue_of = opened.clCreateCommandQueue
-    queue_of.argtypes, queue_of.restype = [c_void_p, c_void_p, c_uint64, c_void_p], c_void_p
+    queue_of.argtypes, queue_of.restype = (
+        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p],
+        ctypes.c_void_p,
+    )
     allocate = opened.clCreateBuffer
-    allocate.argtypes = [c_void_p, c_uint64, c_size_t, c_void_p, c_void_p]
-    allocate.restype = c_void_p
+    allocate.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
+    allocate.restype = ctypes.c_void_p
     fill = opened.clEnqueueFillBuffer
-    fill.argtypes = [c_void_p, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t]
-    fill.argtypes += [c_uint, c_void_p, c_void_p]
+    fill.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+    ]
+    fill.argtypes += [ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p]
     read = opened.clEnqueueReadBuffer
-    read.argtypes = [c_void_p, c_void_p, c_uint, c_size_t, c_size_t, c_void_p]
-    read.argtypes += [c_uint, c_void_p, c_void_p]
+    read.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_uint,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    ]
+    read.argtypes += [ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p]
 
-    context = make(None, 1, byref(c_void_p(handle)), None, None, failed)
+    context = make(None, 1, ctypes.byref(ctypes.c_void_p(handle)), None, None, failed)
     if not context:
         raise _failed("clCreateContext", status.value)
     queue = queue_of(context, handle, 0, failed)
@@ -258,46 +283,46 @@ def _fill_and_read(opened: ctypes.CDLL, handle: int, name: str) -> None:
     size = len(_PATTERN)
     if code := fill(queue, buffer, _PATTERN, size, 0, _CHECK_BYTES, 0, None, None):
         raise _failed("clEnqueueFillBuffer", code)
-    back = create_string_buffer(_CHECK_BYTES)
+    back = ctypes.create_string_buffer(_CHECK_BYTES)
     if code := read(queue, buffer, _BLOCKING, 0, _CHECK_BYTES, back, 0, None, None):
         raise _failed("clEnqueueReadBuffer", code)
     if back.raw != _PATTERN * (_CHECK_BYTES // size):
-        said = f"{name} filled a buffer with a pattern, and other bytes came back"
-        raise NotUsable("wrong-result", said)
+        message = f"{name} filled a buffer with a pattern, and other bytes came back"
+        raise NotUsable("wrong-result", message)
     for function, thing in (
         (opened.clReleaseMemObject, buffer),
         (opened.clReleaseCommandQueue, queue),
         (opened.clReleaseContext, context),
     ):
-        function.argtypes = [c_void_p]
+        function.argtypes = [ctypes.c_void_p]
         function(thing)
 
 
-def _raw(ask: ctypes._NamedFuncPointer, handle: int, what: int) -> bytes:
+def _raw(ask: "ctypes._NamedFuncPointer", handle: int, what: int) -> bytes:
     """Return the value of a query as bytes; b"" where the driver does not know it."""
-    from ctypes import byref, c_size_t, c_uint, c_void_p, create_string_buffer
-
-    ask.argtypes = [c_void_p, c_uint, c_size_t, c_void_p, c_void_p]
-    buffer, length = create_string_buffer(1024), c_size_t()
-    if ask(handle, what, len(buffer), buffer, byref(length)):
+    ask.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
+    buffer, length = ctypes.create_string_buffer(1024), ctypes.c_size_t()
+    if ask(handle, what, len(buffer), buffer, ctypes.byref(length)):
         return b""
     return buffer.raw[: min(length.value, len(buffer))]
 
 
-def _text(ask: ctypes._NamedFuncPointer, handle: int, what: int) -> str:
+def _text(ask: "ctypes._NamedFuncPointer", handle: int, what: int) -> str:
     return _raw(ask, handle, what).split(b"\0")[0].decode(errors="replace").strip()
 
 
-def _number(ask: ctypes._NamedFuncPointer, handle: int, what: int) -> int | None:
-    import sys
-
+def _number(ask: "ctypes._NamedFuncPointer", handle: int, what: int) -> int | None:
     raw = _raw(ask, handle, what)
     return int.from_bytes(raw, sys.byteorder) if raw else None
 
 
-def _address(ask: ctypes._NamedFuncPointer, handle: int) -> str:
-    import struct
-
+def _address(ask: "ctypes._NamedFuncPointer", handle: int) -> str:
     raw = _raw(ask, handle, _PCI)
     if len(raw) != struct.calcsize("4I"):
         return ""

@@ -9,27 +9,22 @@ Caveats:  two runtimes, or two copies of one, in a process have each their own t
 Source:   OpenMP API 5.2; GNU libgomp manual, "The libgomp ABI"; LLVM OpenMP runtime, kmp.h.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, not_valid, one_of, steering, whole, whole_list
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.dependents import needed_of_the_system
-from mlbackends.libraries.elf import NotElf, defined_symbols, read_elf, version_definitions
+from mlbackends.libraries.elf import defined_symbols, read_elf, version_definitions
+from mlbackends.libraries.elf_image import NotElf
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from mlbackends.host.host import Host
 
 GROUP = "library"
 FACTS = (
@@ -159,8 +154,8 @@ def _too_many_threads(host: Host) -> tuple[Reason, ...]:
     allowed = host.affinity()
     if whole(1)(first) or not allowed or int(first) <= len(allowed):
         return ()
-    said = f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
-    return (Reason("override-exceeds-hardware", said),)
+    message = f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
+    return (Reason("override-exceeds-hardware", message),)
 
 
 def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
@@ -178,18 +173,18 @@ def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
             # The loader takes a second file of the same soname for the first one.
             brought.setdefault(library.soname, library)
     packages = [library.owner.split(" ")[0] for library in brought.values()]
-    said = [
+    seen = [
         f"{package} brings {os.path.basename(library.path)}"
         for package, library in zip(packages, brought.values(), strict=True)
     ]
     taken = _taken_by_wheels(host, libraries, brought) if brought else []
     for library, package in taken:
         packages.append(package)
-        said.append(f"{package} takes {library.path}")
+        seen.append(f"{package} takes {library.path}")
     if len(set(packages)) <= 1:
         return [], ""
     copies = [*brought.values(), *(library for library, _ in taken)]
-    return copies, f"{' and '.join(said)}; both are in a process that imports both"
+    return copies, f"{' and '.join(seen)}; both are in a process that imports both"
 
 
 def _taken_by_wheels(
@@ -228,18 +223,18 @@ def _is_needed(host: Host, library: Library) -> bool:
 def _conflict(copies: list[Library], seen: str) -> Reason:
     kinds = {str(library.facts.get("runtime", "")) for library in copies}
     if len(kinds) == 1:
-        said = (
+        message = (
             f"{seen}: each copy has threads of its own, and a limit set in one is not the other's"
         )
     else:
-        said = f"{seen}: these runtimes are of different makers ({', '.join(sorted(kinds))})"
+        message = f"{seen}: these runtimes are of different makers ({', '.join(sorted(kinds))})"
     hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
     if kinds == {"intel", "llvm"}:
         hint = "install both packages from one source, so that they share a runtime"
-    return Reason("conflict", said, hint)
+    return Reason("conflict", message, hint)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for its version and what it sees of the machine."""
     facts: dict[str, FactValue] = {}
     is_llvm = hasattr(opened, "__kmpc_fork_call")
@@ -285,10 +280,8 @@ def _printed(call: Callable[[], object]) -> str:
         os.close(reading)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Run a parallel region, which compilers make of a function and a call of the runtime."""
-    import ctypes
-
     seen: list[tuple[int, int]] = []
 
     def body(*_: object) -> None:
@@ -318,6 +311,6 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     threads = len(seen)
     # Fewer than two are right where OMP_THREAD_LIMIT or OMP_DYNAMIC asks for it.
     if not seen or sorted(seen) != [(number, threads) for number in range(threads)]:
-        said = f"a parallel region of two threads ran as (number, of how many) {sorted(seen)}"
-        raise NotUsable("wrong-result", said)
+        message = f"a parallel region of two threads ran as (number, of how many) {sorted(seen)}"
+        raise NotUsable("wrong-result", message)
     return Answer(library)

@@ -5,15 +5,9 @@ Caveats:  torch.einsum takes it when it is installed, JAX always; how is torch's
 Source:   opt_einsum documentation; PyTorch documentation, torch.backends.opt_einsum.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding
+from mlbackends.model.records import Finding
 
 GROUP = "framework"
 SUMMARY = ("opt_einsum {version}",)

@@ -8,21 +8,20 @@ Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose
           -cu13 or, since CUDA 13, carry the major version in the version alone.
 """
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from mlbackends.host.python.packages import distributions, python_folders
-from mlbackends.host.python.wheel_files import LEAST_TOLD, glibc_needed, missing_files, shared_files
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import Distribution, distributions, python_folders
+from mlbackends.host.python.wheel_files import (
+    LEAST_TOLD,
+    SharedFiles,
+    glibc_needed,
+    missing_files,
+    shared_files,
+)
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.packages import Distribution
-    from mlbackends.host.python.wheel_files import SharedFiles
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "framework"
 SUMMARY = ("{count} packages",)
@@ -87,8 +86,8 @@ def find(host: Host) -> Finding:
     everything = {name: all_of for name, all_of in distributions(host).items() if name}
     if not everything:
         folders = ", ".join(python_folders(host))
-        said = f"no distribution in {folders}" if folders else "there is no Python to look in"
-        return Finding(reasons=(Reason("not-found", said),))
+        message = f"no distribution in {folders}" if folders else "there is no Python to look in"
+        return Finding(reasons=(Reason("not-found", message),))
     twice = [all_of for all_of in everything.values() if len(all_of) > 1]
     shared = shared_files(host, [dist for all_of in everything.values() for dist in all_of])
     first = [all_of[0] for all_of in everything.values()]
@@ -131,14 +130,14 @@ def _as_fact(pair: SharedFiles) -> dict[str, Any]:
 
 def _overwritten(pair: SharedFiles) -> Reason:
     one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
-    said = f"{one} and {other} both installed {pair.shared} of the same files"
+    message = f"{one} and {other} both installed {pair.shared} of the same files"
     if pair.differing < pair.shared:
-        said += f", {pair.differing} of them with different contents"
-    said += f", such as {pair.example}"
+        message += f", {pair.differing} of them with different contents"
+    message += f", such as {pair.example}"
     if pair.on_disk:
-        said += f", which is {pair.on_disk}'s now"
+        message += f", which is {pair.on_disk}'s now"
     hint = f"uninstall {pair.first.name} and {pair.second.name}, and install the one you want"
-    return Reason("file-owned-twice", said, hint)
+    return Reason("file-owned-twice", message, hint)
 
 
 def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
@@ -154,9 +153,9 @@ def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
         for folder, versions in folders.items():
             if len(versions) > 1:
                 name = all_of[0].name
-                said = f"{folder} has metadata of {name} {' and '.join(versions)}"
+                message = f"{folder} has metadata of {name} {' and '.join(versions)}"
                 hint = f"reinstall {name}: an upgrade left the old metadata behind"
-                warnings.append(Reason("installed-twice", said, hint))
+                warnings.append(Reason("installed-twice", message, hint))
     return warnings
 
 
@@ -180,9 +179,9 @@ def _mixed(majors: dict[str, list[str]]) -> Reason:
     for major, names in majors.items():
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         groups.append(f"CUDA {major} ({', '.join(names[:2])}{more})")
-    said = f"NVIDIA's packages are here for {' beside '.join(groups)}"
+    message = f"NVIDIA's packages are here for {' beside '.join(groups)}"
     hint = "keep those that your framework was built for; see its pins"
-    return Reason("cuda-majors-mixed", said, hint)
+    return Reason("cuda-majors-mixed", message, hint)
 
 
 def _leftovers(host: Host) -> list[str]:

@@ -8,20 +8,14 @@ Source:   PEP 405 (pyvenv.cfg), PEP 668 (EXTERNALLY-MANAGED), PEP 703; Python do
           "Command line and environment" and site.
 """
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, is_user_site, python_folders
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
@@ -91,8 +85,8 @@ def find(host: Host) -> Finding:
     }
     prefix = told.get("prefix", "")
     if not prefix:
-        said = "the recorded machine does not say which Python it has"
-        return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", said),))
+        message = "the recorded machine does not say which Python it has"
+        return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", message),))
     version = told.get("version", "") if _VERSION.fullmatch(told.get("version", "")) else ""
     base = told.get("base_prefix") or prefix
     folders = python_folders(host)
@@ -187,9 +181,9 @@ def _other_environment(host: Host, prefix: str, base: str) -> list[Reason]:
             return []
         programs = (f"{named}/bin/python", f"{named}/python.exe", f"{named}/Scripts/python.exe")
         program = next((one for one in programs if host.exists(one)), "")
-        said = f"{variable} names {named}; the environment that is looked at is {prefix}"
+        message = f"{variable} names {named}; the environment that is looked at is {prefix}"
         hint = f"look at that one with --python {program}" if program else f"unset {variable}"
-        return [Reason("other-environment", said, hint)]
+        return [Reason("other-environment", message, hint)]
     return []
 
 
@@ -201,6 +195,6 @@ def _other_version(host: Host, version: str) -> list[Reason]:
     for folder in host.env("PYTHONPATH").split(":"):
         match = _VERSIONED.search(folder)
         if match and match[1] != ours and folder.endswith(("/site-packages", "/dist-packages")):
-            said = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
-            return [Reason("other-python", said, "unset PYTHONPATH, or start that Python")]
+            message = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
+            return [Reason("other-python", message, "unset PYTHONPATH, or start that Python")]
     return []

@@ -6,20 +6,12 @@ Caveats:  it has no version. PyTorch's own fork has other function names than th
 Source:   pytorch_qnnpack.h and qnnpack.h: the status and the clamp operator.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
 FACTS = ()
@@ -44,18 +36,16 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries))
 
 
-def _prefix(opened: ctypes.CDLL, library: Library) -> str:
+def _prefix(opened: CDLL, library: Library) -> str:
     for prefix in _PREFIXES:
         if hasattr(opened, f"{prefix}_initialize"):
             return prefix
-    said = f"{library.path} has no function {_PREFIXES[0]}_initialize"
-    raise NotUsable("missing-symbol", said)
+    message = f"{library.path} has no function {_PREFIXES[0]}_initialize"
+    raise NotUsable("missing-symbol", message)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Clamp numbers to a range, on the calling thread."""
-    from ctypes import byref, c_size_t, c_uint8, c_uint32, c_void_p
-
     prefix = _prefix(opened, library)
 
     def call(name: str, *arguments: object) -> None:
@@ -65,13 +55,13 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
             told = _STATUS.get(status, "unknown")
             raise NotUsable(code, f"{prefix}_{name} returned {status} ({told})")
 
-    numbers = (c_uint8 * 4)(0, 10, 100, 255)
-    clamped = (c_uint8 * 4)()
-    operator = c_void_p()
-    one, all_of = c_size_t(1), c_size_t(len(numbers))
+    numbers = (ctypes.c_uint8 * 4)(0, 10, 100, 255)
+    clamped = (ctypes.c_uint8 * 4)()
+    operator = ctypes.c_void_p()
+    one, all_of = ctypes.c_size_t(1), ctypes.c_size_t(len(numbers))
     call("initialize")
-    limits = (c_uint8(5), c_uint8(200))
-    call("create_clamp_nc_u8", all_of, *limits, c_uint32(0), byref(operator))
+    limits = (ctypes.c_uint8(5), ctypes.c_uint8(200))
+    call("create_clamp_nc_u8", all_of, *limits, ctypes.c_uint32(0), ctypes.byref(operator))
     call("setup_clamp_nc_u8", operator, one, numbers, all_of, clamped, all_of)
     call("run_operator", operator, None)
     require_equal(

@@ -6,21 +6,13 @@ Caveats:  it is not used here: that would open network sockets and take GPUs for
 Source:   RCCL API reference, ncclGetVersion; the NCCL_* variables hold for RCCL too.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (Fact("environment", dict[str, str], "The variables that steer RCCL and are set."),)
@@ -48,13 +40,11 @@ def find(host: Host) -> Finding:
     return library_finding(host, "RCCL", "librccl", _VARIABLES)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, which needs no GPU."""
-    from ctypes import byref, c_char_p, c_int
-
-    version = c_int()
-    if status := opened.ncclGetVersion(byref(version)):
-        opened.ncclGetErrorString.restype = c_char_p
+    version = ctypes.c_int()
+    if status := opened.ncclGetVersion(ctypes.byref(version)):
+        opened.ncclGetErrorString.restype = ctypes.c_char_p
         name = (opened.ncclGetErrorString(status) or b"no name").decode(errors="replace")
         raise NotUsable("call-failed", f"ncclGetVersion returned {status} ({name})")
     unit = 1000 if version.value < _OLD_ENCODING_BELOW else 10_000

@@ -7,22 +7,15 @@ Caveats:  without code for the GPU's instruction set it aborts at its first use.
 Source:   rocBLAS API reference, rocblas_create_handle, rocblas_sgemm.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.amd import call_failed, library_finding
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -43,33 +36,29 @@ def find(host: Host) -> Finding:
     return library_finding(host, "rocBLAS", "librocblas", _VARIABLES, "rocblas/library")
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, which needs no GPU."""
-    from ctypes import c_char_p, c_size_t, create_string_buffer
-
-    text = create_string_buffer(256)
-    opened.rocblas_get_version_string.argtypes = [c_char_p, c_size_t]
+    text = ctypes.create_string_buffer(256)
+    opened.rocblas_get_version_string.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     if status := opened.rocblas_get_version_string(text, len(text)):
         raise call_failed("rocblas_get_version_string", status)
     return Answer(replace(library, version=text.value.decode(errors="replace").strip()))
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two small matrices on the first GPU; HIP comes with rocBLAS, which links to it."""
-    from ctypes import byref, c_float, c_int, c_size_t, c_void_p
-
-    opened.hipMalloc.argtypes = [c_void_p, c_size_t]
-    opened.hipMemcpy.argtypes = [c_void_p, c_void_p, c_size_t, c_int]
-    opened.hipFree.argtypes = [c_void_p]
+    opened.hipMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    opened.hipMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    opened.hipFree.argtypes = [ctypes.c_void_p]
     gemm = opened.rocblas_sgemm
-    matrix, scalar, number = c_void_p, c_void_p, c_int
-    gemm.argtypes = [c_void_p, number, number, number, number, number, scalar]
+    matrix, scalar, number = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int
+    gemm.argtypes = [ctypes.c_void_p, number, number, number, number, number, scalar]
     gemm.argtypes += [matrix, number, matrix, number, scalar, matrix, number]
-    opened.rocblas_destroy_handle.argtypes = [c_void_p]
-    handle, memory, half = c_void_p(), c_void_p(), c_float * 4
+    opened.rocblas_destroy_handle.argtypes = [ctypes.c_void_p]
+    handle, memory, half = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_float * 4
     size = 16
-    both, product = (c_float * 8)(*_LEFT, *_RIGHT), half()
-    one, zero = c_float(1), c_float(0)
+    both, product = (ctypes.c_float * 8)(*_LEFT, *_RIGHT), half()
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)
 
     def multiply() -> int:
         left = memory.value or 0
@@ -77,13 +66,13 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
         return int(
             gemm(
                 *(handle, _NO_TRANSPOSE, _NO_TRANSPOSE, 2, 2, 2),
-                *(byref(one), left, 2, right, 2, byref(zero), out, 2),
+                *(ctypes.byref(one), left, 2, right, 2, ctypes.byref(zero), out, 2),
             )
         )
 
     steps: tuple[tuple[str, Callable[[], int]], ...] = (
-        ("rocblas_create_handle", lambda: opened.rocblas_create_handle(byref(handle))),
-        ("hipMalloc", lambda: opened.hipMalloc(byref(memory), 3 * size)),
+        ("rocblas_create_handle", lambda: opened.rocblas_create_handle(ctypes.byref(handle))),
+        ("hipMalloc", lambda: opened.hipMalloc(ctypes.byref(memory), 3 * size)),
         ("hipMemcpy", lambda: opened.hipMemcpy(memory, both, 2 * size, _TO_DEVICE)),
         ("rocblas_sgemm", multiply),
         (
@@ -97,6 +86,6 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
         if status := call():
             raise call_failed(name, status)
     if list(product) != _PRODUCT:
-        said = f"the product of two matrices is {list(product)}; right is {_PRODUCT}"
-        raise NotUsable("wrong-result", said)
+        message = f"the product of two matrices is {list(product)}; right is {_PRODUCT}"
+        raise NotUsable("wrong-result", message)
     return Answer(library)

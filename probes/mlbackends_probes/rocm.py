@@ -10,14 +10,13 @@ Source:   Linux uapi kfd_sysfs.h; HIP runtime API, hipRuntimeGetVersion, hipMall
           hipDeviceGetAttribute and hipDeviceAttribute_t; ROCm documentation, "GPU isolation techniques".
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import denied, render_node
+from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, link_now
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.variables import steering
@@ -31,17 +30,11 @@ from mlbackends.libraries.amd import (
     unreadable_nodes,
     wheels,
 )
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Library
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -253,11 +246,11 @@ def _device_reasons(host: Host, card: AmdGpu) -> tuple[Reason, ...]:
         driver = card.pci.driver if card.pci else ""
         where = f"the AMD GPU at {card.address}"
         if not driver:
-            said = f"{where} has no kernel driver; computing needs amdgpu"
-            return (Reason("no-driver", said, "load it (sudo modprobe amdgpu) or install it"),)
+            message = f"{where} has no kernel driver; computing needs amdgpu"
+            return (Reason("no-driver", message, "load it (sudo modprobe amdgpu) or install it"),)
         if driver == "amdgpu":
-            said = f"{where} is driven by amdgpu, which lists no compute node (KFD) for it"
-            return (Reason("unsupported-hardware", said),)
+            message = f"{where} is driven by amdgpu, which lists no compute node (KFD) for it"
+            return (Reason("unsupported-hardware", message),)
         return (Reason("no-driver", f"{where} is bound to {driver}; computing needs amdgpu"),)
     node = render_node(host, card.address) if card.address else ""
     reason = denied(host, node) if node else None
@@ -268,8 +261,8 @@ def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
     if not cards:
         if host.exists("/dev/dxg"):  # below WSL the GPU is behind that, not on PCI
             return ()
-        said = "no AMD GPU is on PCI or in the KFD topology; HIP needs one"
-        return (Reason("no-device", said),)
+        message = "no AMD GPU is on PCI or in the KFD topology; HIP needs one"
+        return (Reason("no-device", message),)
     if all(card.node is None for card in cards):
         return _device_reasons(host, cards[0])
     reason = denied(host, "/dev/kfd")
@@ -292,15 +285,15 @@ def _override_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
         return ()
     match = _TARGET.fullmatch(value)
     if not match:
-        said = f"HSA_OVERRIDE_GFX_VERSION is {value!r}; ROCm wants MAJOR.MINOR.STEPPING"
-        return (Reason("override-invalid", said, "write it like 11.0.0, or unset it"),)
+        message = f"HSA_OVERRIDE_GFX_VERSION is {value!r}; ROCm wants MAJOR.MINOR.STEPPING"
+        return (Reason("override-invalid", message, "write it like 11.0.0, or unset it"),)
     asked = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}"
     others = sorted({card.target for card in cards if card.target not in ("", asked)})
     if not others:
         return ()
-    said = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {asked}"
+    message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {asked}"
     hint = "code for another target may fail or compute wrongly; unset it where it is not needed"
-    return (Reason("target-overridden", said, hint),)
+    return (Reason("target-overridden", message, hint),)
 
 
 def _visible(host: Host, cards: list[AmdGpu]) -> int:
@@ -331,43 +324,41 @@ def _visibility_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
     warnings = []
     ours, cuda = host.env("HIP_VISIBLE_DEVICES"), host.env("CUDA_VISIBLE_DEVICES")
     if cards and ours and cuda and ours != cuda:
-        said = f"HIP_VISIBLE_DEVICES={ours} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
-        warnings.append(Reason("conflict", said, "set one of them"))
+        message = (
+            f"HIP_VISIBLE_DEVICES={ours} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
+        )
+        warnings.append(Reason("conflict", message, "set one of them"))
     if cards and not _visible(host, cards):
         names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
         shown = [f"{name}={host.environment[name]}" for name in names if name in host.environment]
-        said = f"{', '.join(shown)} leaves none of {len(cards)} AMD GPUs visible"
-        warnings.append(Reason("hidden-by-variable", said, "name indices from 0, or unset it"))
+        message = f"{', '.join(shown)} leaves none of {len(cards)} AMD GPUs visible"
+        warnings.append(Reason("hidden-by-variable", message, "name indices from 0, or unset it"))
     return tuple(warnings)
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, which needs no GPU."""
-    from ctypes import byref, c_int
-
-    version = c_int()
-    status = opened.hipRuntimeGetVersion(byref(version))
+    version = ctypes.c_int()
+    status = opened.hipRuntimeGetVersion(ctypes.byref(version))
     if status or version.value <= 0:
         if status in _NO_DEVICE:  # it opens; older ones refuse even this without a GPU
             return Answer(library)
         raise _failed(opened, "hipRuntimeGetVersion", status)
     major, rest = divmod(version.value, 10_000_000)
-    said = f"{major}.{rest // 100_000}.{rest % 100_000}"
-    return Answer(replace(library, version=said), facts={"runtime_version": said})
+    message = f"{major}.{rest // 100_000}.{rest % 100_000}"
+    return Answer(replace(library, version=message), facts={"runtime_version": message})
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """List HIP's devices, then fill memory on the first and read it back."""
-    from ctypes import byref, c_int
-
-    count = c_int()
-    status = opened.hipGetDeviceCount(byref(count))
+    count = ctypes.c_int()
+    status = opened.hipGetDeviceCount(ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
-        said = f"hipGetDeviceCount returned {status} and {count.value} devices: HIP sees no GPU"
-        raise NotUsable("no-device", said)
+        message = f"hipGetDeviceCount returned {status} and {count.value} devices: HIP sees no GPU"
+        raise NotUsable("no-device", message)
     if status:
         raise _failed(opened, "hipGetDeviceCount", status)
     is_numbered = _major(opened) >= _NUMBERED_SINCE
@@ -380,30 +371,26 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library, tuple(devices), {"checked_device": 0})
 
 
-def _major(opened: ctypes.CDLL) -> int:
+def _major(opened: CDLL) -> int:
     """Return HIP's major version, 0 where it is not told."""
-    from ctypes import byref, c_int
-
-    version = c_int()
-    return 0 if opened.hipRuntimeGetVersion(byref(version)) else version.value // 10_000_000
+    version = ctypes.c_int()
+    return 0 if opened.hipRuntimeGetVersion(ctypes.byref(version)) else version.value // 10_000_000
 
 
-def _has(opened: ctypes.CDLL, index: int, attribute: int) -> bool:
+def _has(opened: CDLL, index: int, attribute: int) -> bool:
     """Tell whether a device has an attribute; an old runtime refuses those that it does not know."""
-    from ctypes import byref, c_int
+    value = ctypes.c_int()
+    return (
+        opened.hipDeviceGetAttribute(ctypes.byref(value), attribute, index) == 0 and value.value > 0
+    )
 
-    value = c_int()
-    return opened.hipDeviceGetAttribute(byref(value), attribute, index) == 0 and value.value > 0
 
-
-def _told(opened: ctypes.CDLL, index: int, *, is_numbered: bool) -> Device:
-    from ctypes import byref, c_size_t, create_string_buffer
-
-    name, address = create_string_buffer(256), create_string_buffer(64)
-    size = c_size_t()
+def _told(opened: CDLL, index: int, *, is_numbered: bool) -> Device:
+    name, address = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+    size = ctypes.c_size_t()
     named = opened.hipDeviceGetName(name, 256, index) == 0
     placed = opened.hipDeviceGetPCIBusId(address, 64, index) == 0
-    sized = opened.hipDeviceTotalMem(byref(size), index) == 0
+    sized = opened.hipDeviceTotalMem(ctypes.byref(size), index) == 0
     return Device(
         kind="rocm",
         index=index,
@@ -417,18 +404,16 @@ def _told(opened: ctypes.CDLL, index: int, *, is_numbered: bool) -> Device:
     )
 
 
-def _fill_and_read(opened: ctypes.CDLL, learned: Answer) -> None:
-    from ctypes import byref, c_int, c_size_t, c_void_p, create_string_buffer
-
-    opened.hipMalloc.argtypes = [c_void_p, c_size_t]
-    opened.hipMemset.argtypes = [c_void_p, c_int, c_size_t]
-    opened.hipMemcpy.argtypes = [c_void_p, c_void_p, c_size_t, c_int]
-    opened.hipFree.argtypes = [c_void_p]
-    memory = c_void_p()
-    back = create_string_buffer(_CHECK_BYTES)
+def _fill_and_read(opened: CDLL, learned: Answer) -> None:
+    opened.hipMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    opened.hipMemset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+    opened.hipMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    opened.hipFree.argtypes = [ctypes.c_void_p]
+    memory = ctypes.c_void_p()
+    back = ctypes.create_string_buffer(_CHECK_BYTES)
     steps: tuple[tuple[str, Callable[[], int]], ...] = (
         ("hipSetDevice", lambda: opened.hipSetDevice(0)),
-        ("hipMalloc", lambda: opened.hipMalloc(byref(memory), _CHECK_BYTES)),
+        ("hipMalloc", lambda: opened.hipMalloc(ctypes.byref(memory), _CHECK_BYTES)),
         ("hipMemset", lambda: opened.hipMemset(memory, 0x5A, _CHECK_BYTES)),
         ("hipMemcpy", lambda: opened.hipMemcpy(back, memory, _CHECK_BYTES, _DEVICE_TO_HOST)),
         ("hipFree", lambda: opened.hipFree(memory)),
@@ -437,15 +422,11 @@ def _fill_and_read(opened: ctypes.CDLL, learned: Answer) -> None:
         if status := call():
             raise _failed(opened, name, status, learned)
     if back.raw != b"\x5a" * _CHECK_BYTES:
-        said = f"HIP device 0 filled {_CHECK_BYTES} bytes with 0x5a, and other bytes came back"
-        raise NotUsable("wrong-result", said, learned=learned)
+        message = f"HIP device 0 filled {_CHECK_BYTES} bytes with 0x5a, and other bytes came back"
+        raise NotUsable("wrong-result", message, learned=learned)
 
 
-def _failed(
-    opened: ctypes.CDLL, function: str, status: int, learned: Answer | None = None
-) -> NotUsable:
-    from ctypes import c_char_p
-
-    opened.hipGetErrorName.restype = c_char_p
+def _failed(opened: CDLL, function: str, status: int, learned: Answer | None = None) -> NotUsable:
+    opened.hipGetErrorName.restype = ctypes.c_char_p
     name = (opened.hipGetErrorName(status) or b"no name").decode(errors="replace")
     return NotUsable("call-failed", f"{function} returned {status} ({name})", learned=learned)

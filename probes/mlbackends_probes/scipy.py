@@ -5,18 +5,11 @@ Caveats:  a wheel of SciPy brings another copy of OpenBLAS than NumPy's, with th
 Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package, range_warnings
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
 from mlbackends.host.variables import one_of, steering
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Finding
+from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
 SUMMARY = ("scipy {version}",)

@@ -6,21 +6,15 @@ Caveats:  it has a C++ interface only, so nothing is asked of it; its devices ar
 Source:   oneAPI DPC++ documentation, "Environment variables".
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact, Finding
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Library
+from mlbackends.model.records import Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (

@@ -6,21 +6,13 @@ Caveats:  before oneTBB (2021) the version is told as an interface number alone.
 Source:   oneTBB specification: TBB_runtime_version, TBB_runtime_interface_version.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.records import Answer, Fact, FactValue, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -49,10 +41,8 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries), facts=facts)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version."""
-    import ctypes
-
     facts: dict[str, FactValue] = {"interface_version": int(opened.TBB_runtime_interface_version())}
     if hasattr(opened, "TBB_runtime_version"):
         opened.TBB_runtime_version.restype = ctypes.c_char_p

@@ -5,22 +5,15 @@ Caveats:  tensorflow is not imported. Some flavours are but the way to install a
 Source:   TensorFlow, tensorflow/python/platform/build_info.py (tf.sysconfig.get_build_info).
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, gpu_unused, package
+from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, Package, found, gpu_unused, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import anything, not_valid, one_of, steering
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.frameworks import Package
-    from mlbackends.model.reasons import Reason
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("tensorflow {version}",)

@@ -9,16 +9,15 @@ Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch do
           "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import (
     PACKAGE_FACTS,
+    Package,
     assigned_flag,
     assigned_text,
     entry_points,
@@ -29,18 +28,14 @@ from mlbackends.host.python.frameworks import (
 )
 from mlbackends.host.python.requirements import required
 from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.libraries.c_calls import CDLL
+from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.elf import NotElf, read_elf, version_needs
+from mlbackends.libraries.elf import read_elf, version_needs
+from mlbackends.libraries.elf_image import NotElf
 from mlbackends.libraries.search import libraries_named, stem_of
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.frameworks import Package
-    from mlbackends.model.reasons import Reason
-    from mlbackends.model.records import Library
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "framework"
 SUMMARY = (
@@ -154,10 +149,8 @@ def find(host: Host) -> Finding:
     return replace(finding, libraries=tuple(libraries), presence=presence)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask which kernels it takes on this processor."""
-    from mlbackends.libraries.c_runtime import returned_string
-
     told = returned_string(opened, "_ZN2at18get_cpu_capability")
     return Answer(library, facts={"cpu_capability": told} if told else {})
 

@@ -8,25 +8,17 @@ Source:   JAX, jax/_src/hardware_utils.py (PCI names); OpenXLA, pjrt_c_api.h; Cl
           documentation, "TPU environment variables".
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import all_denied, device_nodes
+from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library
 
 GROUP = "accelerator"
 FACTS = (
@@ -111,30 +103,28 @@ def _named(host: Host, path: str) -> Library:
     library = replace(library, wins_because="TPU_LIBRARY_PATH names the file")
     if host.exists(path):
         return library
-    said = f"TPU_LIBRARY_PATH names {path}, which is not there"
-    return replace(library, wins=False, reasons=(Reason("dangling-link", said),))
+    message = f"TPU_LIBRARY_PATH names {path}, which is not there"
+    return replace(library, wins=False, reasons=(Reason("dangling-link", message),))
 
 
 def _reasons(host: Host, nodes: list[str], *, has_chips: bool) -> tuple[Reason, ...]:
     if not has_chips:
         return (Reason("no-device", "libtpu is here, and no TPU is on PCI"),)
     if not nodes and host.listdir("/dev"):
-        said = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
+        message = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
         hint = "a container needs --privileged, or the nodes themselves"
-        return (Reason("no-driver", said, hint),)
+        return (Reason("no-driver", message, hint),)
     return all_denied(host, nodes)
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version of the PJRT interface, which takes no chip."""
-    from ctypes import POINTER, c_int, c_size_t, c_void_p, cast
-
-    opened.GetPjrtApi.restype = c_void_p
+    opened.GetPjrtApi.restype = ctypes.c_void_p
     table = opened.GetPjrtApi()
     if not table:
         raise NotUsable("call-failed", "GetPjrtApi returned no table of functions")
-    words = cast(table, POINTER(c_size_t))
+    words = ctypes.cast(table, ctypes.POINTER(ctypes.c_size_t))
     if words[0] < (_VERSION_AT + 1) * 8:
         return Answer(library)
-    numbers = cast(table + _VERSION_AT * 8, POINTER(c_int))
+    numbers = ctypes.cast(table + _VERSION_AT * 8, ctypes.POINTER(ctypes.c_int))
     return Answer(library, facts={"pjrt_api_version": f"{numbers[0]}.{numbers[1]}"})

@@ -5,22 +5,14 @@ Caveats:  nothing is imported. All its packages must be of one version, and of t
 Source:   Transformer Engine documentation, "Installation"; transformer_engine/common/__init__.py.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, named, package
-from mlbackends.host.python.packages import module_location
+from mlbackends.host.python.packages import Distribution, module_location
 from mlbackends.host.python.requirements import same_public_version
 from mlbackends.host.variables import anything, one_of, steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.host.python.packages import Distribution
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("transformer-engine {version}",)
@@ -90,13 +82,13 @@ def _part_warnings(version: str, parts: list[Distribution]) -> list[Reason]:
 def _cuda_warnings(host: Host, majors: list[str]) -> list[Reason]:
     """Return what is wrong with the CUDA of the compiled part: two of them, or not torch's."""
     if len(majors) > 1:
-        said = f"transformer-engine is installed for CUDA {' and '.join(majors)}"
-        return [Reason("conflict", said, "uninstall the parts for one of them")]
+        message = f"transformer-engine is installed for CUDA {' and '.join(majors)}"
+        return [Reason("conflict", message, "uninstall the parts for one of them")]
     torch = module_location(host, "torch")
     text = host.read(f"{torch}/version.py", 1 << 16) if torch else ""
     cuda = assigned_text(text, "cuda")
     if not majors or not cuda or cuda.partition(".")[0] == majors[0]:
         return []
-    said = f"transformer-engine is for CUDA {majors[0]}, and torch is built for CUDA {cuda}"
+    message = f"transformer-engine is for CUDA {majors[0]}, and torch is built for CUDA {cuda}"
     hint = f"install transformer-engine[core-cu{cuda.partition('.')[0]}]"
-    return [Reason("conflict", said, hint)]
+    return [Reason("conflict", message, hint)]

@@ -5,18 +5,11 @@ Caveats:  triton is not imported. It compiles a C file on first use: see `backen
 Source:   Triton, triton/backends and triton/knobs.py.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, entry_points, found, package
 from mlbackends.host.variables import anything, steering
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("triton {version}",)

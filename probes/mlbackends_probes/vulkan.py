@@ -7,22 +7,17 @@ Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vu
           "Driver discovery".
 """
 
-from __future__ import annotations
+import struct
 
-from typing import TYPE_CHECKING
-
+import msgspec
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Library
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -71,11 +66,11 @@ def find(host: Host) -> Finding:
     facts |= steering(host, _VARIABLES)
     reasons: tuple[Reason, ...] = ()
     if not libraries:
-        said = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
-        reasons = (Reason("not-found", said, "install the Vulkan loader (libvulkan1)"),)
+        message = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
+        reasons = (Reason("not-found", message, "install the Vulkan loader (libvulkan1)"),)
     elif not drivers and host.platform == "linux":
-        said = f"the loader is here, and no driver is registered in {', '.join(_folders(host))}"
-        reasons = (Reason("no-driver", said),)
+        message = f"the loader is here, and no driver is registered in {', '.join(_folders(host))}"
+        reasons = (Reason("no-driver", message),)
     presence = None if libraries else Presence.FOUND
     warnings = _dangling(host, drivers)
     return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
@@ -124,8 +119,6 @@ def _drivers(host: Host) -> list[dict[str, str]]:
 
 
 def _manifest(host: Host, file: str) -> dict[str, object]:
-    import msgspec
-
     try:
         told = msgspec.json.decode(host.read_bytes(file, 1 << 16))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -142,71 +135,65 @@ def _dangling(host: Host, drivers: list[dict[str, str]]) -> tuple[Reason, ...]:
         if "/" in path and not path.startswith("/"):
             path = f"{row['file'].rsplit('/', 1)[0]}/{path}"
         if path.startswith("/") and not host.exists(path):
-            said = f"{row['file']} names {path}, which is not there"
+            message = f"{row['file']} names {path}, which is not there"
             hint = "reinstall the driver that brought the manifest, or remove it"
-            warnings.append(Reason("dangling-link", said, hint))
+            warnings.append(Reason("dangling-link", message, hint))
     return tuple(warnings)
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
-    from ctypes import byref, c_uint32
-
-    version = c_uint32()
-    if status := opened.vkEnumerateInstanceVersion(byref(version)):
+    version = ctypes.c_uint32()
+    if status := opened.vkEnumerateInstanceVersion(ctypes.byref(version)):
         raise _failed("vkEnumerateInstanceVersion", status)
     return Answer(replace(library, version=_version(version.value)))
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance; there the check ends."""
-    import struct
-    from ctypes import byref, c_uint32, c_void_p, create_string_buffer
-
     # VkInstanceCreateInfo with its type and nothing else: the rest of the 64 bytes is zero.
-    wanted = create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
-    instance = c_void_p()
-    status = opened.vkCreateInstance(wanted, None, byref(instance))
+    wanted = ctypes.create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
+    instance = ctypes.c_void_p()
+    status = opened.vkCreateInstance(wanted, None, ctypes.byref(instance))
     if status == _INCOMPATIBLE_DRIVER:
-        said = "vkCreateInstance returned -9 (VK_ERROR_INCOMPATIBLE_DRIVER): no driver loads"
-        raise NotUsable("no-driver", said)
+        message = "vkCreateInstance returned -9 (VK_ERROR_INCOMPATIBLE_DRIVER): no driver loads"
+        raise NotUsable("no-driver", message)
     if status or not instance.value:
         raise _failed("vkCreateInstance", status)
-    count = c_uint32()
+    count = ctypes.c_uint32()
     listing = opened.vkEnumeratePhysicalDevices
-    listing.argtypes = [c_void_p, c_void_p, c_void_p]
-    if status := listing(instance, byref(count), None):
+    listing.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    if status := listing(instance, ctypes.byref(count), None):
         raise _failed("vkEnumeratePhysicalDevices", status)
     if not count.value:
         raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
     count.value = min(count.value, _LIMIT)
-    handles = (c_void_p * count.value)()
-    status = listing(instance, byref(count), handles)
+    handles = (ctypes.c_void_p * count.value)()
+    status = listing(instance, ctypes.byref(count), handles)
     if status not in (0, _INCOMPLETE):
         raise _failed("vkEnumeratePhysicalDevices", status)
     told = [handle for handle in handles[: count.value] if handle]
     devices = tuple(_told(opened, handle, index) for index, handle in enumerate(told))
-    opened.vkDestroyInstance.argtypes = [c_void_p, c_void_p]
+    opened.vkDestroyInstance.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     opened.vkDestroyInstance(instance, None)
-    said = f"{len(devices)} Vulkan devices answer; computing needs a shader, and none is run here"
-    raise NotUsable("no-use-check", said, learned=Answer(library, devices))
+    message = (
+        f"{len(devices)} Vulkan devices answer; computing needs a shader, and none is run here"
+    )
+    raise NotUsable("no-use-check", message, learned=Answer(library, devices))
 
 
-def _told(opened: ctypes.CDLL, handle: int, index: int) -> Device:
-    import struct
-    from ctypes import c_void_p, create_string_buffer
-
+def _told(opened: CDLL, handle: int, index: int) -> Device:
     for function in (
         opened.vkGetPhysicalDeviceProperties,
         opened.vkGetPhysicalDeviceMemoryProperties,
     ):
-        function.argtypes, function.restype = [c_void_p, c_void_p], None
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], None
     # Twice the size, so that a driver of another opinion does not write over other memory.
-    properties = create_string_buffer(_PROPERTIES_BYTES * 2)
-    memory = create_string_buffer(_MEMORY_BYTES * 2)
+    properties = ctypes.create_string_buffer(_PROPERTIES_BYTES * 2)
+    memory = ctypes.create_string_buffer(_MEMORY_BYTES * 2)
     opened.vkGetPhysicalDeviceProperties(handle, properties)
     opened.vkGetPhysicalDeviceMemoryProperties(handle, memory)
     raw = properties.raw

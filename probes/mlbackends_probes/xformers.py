@@ -5,18 +5,15 @@ Caveats:  xformers is not imported. Built for one torch, its operators may not l
 Source:   xFormers, xformers/_cpp_lib.py and setup.py (what cpp_lib.json holds).
 """
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+import msgspec
 
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, built_for_torch, found, package
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.cuda.driver import decode
-from mlbackends.model.records import Fact
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
 SUMMARY = ("xformers {version}",)
@@ -58,8 +55,6 @@ def find(host: Host) -> Finding:
 
 def _build(host: Host, location: str) -> dict[str, FactValue]:
     """Return what cpp_lib.json tells; every item may be missing or of another type."""
-    import msgspec
-
     try:
         told = msgspec.json.decode(host.read_bytes(f"{location}/cpp_lib.json"), type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

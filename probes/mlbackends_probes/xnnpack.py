@@ -6,19 +6,11 @@ Caveats:  it has no version. torch's wheels for x86 are built without it.
 Source:   XNNPACK's xnnpack.h, enum xnn_status.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Finding
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
+from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
 FACTS = ()
@@ -43,10 +35,8 @@ def find(host: Host) -> Finding:
     return Finding(libraries=tuple(libraries))
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Initialise it, which looks at the processor and chooses kernels."""
-    import ctypes
-
     opened.xnn_initialize.argtypes = [ctypes.c_void_p]
     status = opened.xnn_initialize(None)
     if status:

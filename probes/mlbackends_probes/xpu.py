@@ -10,27 +10,21 @@ Source:   oneAPI Level Zero specification: zeInit, zeDeviceGetProperties, PCI ex
           zeCommandListAppendMemoryFill; "Environment variables" there and in oneAPI DPC++.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+import struct
+from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import denied, render_node
+from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, PciDevice, link_facts, of_vendor, product_name
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Presence
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Callable
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import FactValue, Library
+from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "accelerator"
 FACTS = (
@@ -126,8 +120,8 @@ def find(host: Host) -> Finding:
         reasons = devices[0].reasons
     if not libraries:
         missing = absent(host, "libze_loader.so.1", _HOMES).message
-        said = f"computing needs the Level Zero loader: {missing}"
-        reasons += (Reason("no-driver", said, "install Level Zero (libze1, libze-intel-gpu1)"),)
+        message = f"computing needs the Level Zero loader: {missing}"
+        reasons += (Reason("no-driver", message, "install Level Zero (libze1, libze-intel-gpu1)"),)
     return Finding(tuple(libraries), devices, facts, reasons=reasons, warnings=_warnings(host))
 
 
@@ -148,11 +142,13 @@ def _device(host: Host, index: int, card: PciDevice) -> Device:
     reasons: tuple[Reason, ...] = ()
     where = f"the Intel GPU at {card.address}"
     if not card.driver:
-        said = f"{where} has no kernel driver; computing needs xe or i915"
-        reasons = (Reason("no-driver", said, "load it (sudo modprobe xe) or take a newer kernel"),)
+        message = f"{where} has no kernel driver; computing needs xe or i915"
+        reasons = (
+            Reason("no-driver", message, "load it (sudo modprobe xe) or take a newer kernel"),
+        )
     elif card.driver not in _COMPUTE_DRIVERS:
-        said = f"{where} is bound to {card.driver}; computing needs xe or i915"
-        reasons = (Reason("no-driver", said),)
+        message = f"{where} is bound to {card.driver}; computing needs xe or i915"
+        reasons = (Reason("no-driver", message),)
     elif node and (reason := denied(host, node)):
         reasons = (reason,)
     return Device(
@@ -181,33 +177,30 @@ def _warnings(host: Host) -> tuple[Reason, ...]:
     warnings = []
     hierarchy = host.env("ZE_FLAT_DEVICE_HIERARCHY")
     if hierarchy and hierarchy not in _HIERARCHIES:
-        said = f"ZE_FLAT_DEVICE_HIERARCHY is {hierarchy!r}; known are {', '.join(_HIERARCHIES)}"
-        warnings.append(Reason("override-invalid", said))
+        message = f"ZE_FLAT_DEVICE_HIERARCHY is {hierarchy!r}; known are {', '.join(_HIERARCHIES)}"
+        warnings.append(Reason("override-invalid", message))
     mask = host.env("ZE_AFFINITY_MASK")
     if mask and not _MASK.fullmatch(mask.replace(" ", "")):
-        said = f"ZE_AFFINITY_MASK is {mask!r}; Level Zero wants a list like 0,1 or 0.0,0.1"
-        warnings.append(Reason("override-invalid", said))
+        message = f"ZE_AFFINITY_MASK is {mask!r}; Level Zero wants a list like 0,1 or 0.0,0.1"
+        warnings.append(Reason("override-invalid", message))
     selector = host.env("ONEAPI_DEVICE_SELECTOR")
     if selector and not _SELECTOR.fullmatch(selector):
-        said = f"ONEAPI_DEVICE_SELECTOR is {selector!r}; SYCL wants BACKEND:DEVICES, joined by ;"
-        warnings.append(Reason("override-invalid", said, "such as level_zero:gpu"))
+        message = f"ONEAPI_DEVICE_SELECTOR is {selector!r}; SYCL wants BACKEND:DEVICES, joined by ;"
+        warnings.append(Reason("override-invalid", message, "such as level_zero:gpu"))
     return tuple(warnings)
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def load(opened: ctypes.CDLL, library: Library) -> Answer:
+def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for its version, which needs neither driver nor device."""
-    import struct
-    from ctypes import byref, c_size_t, create_string_buffer
-
-    count = c_size_t()
-    if status := opened.zelLoaderGetVersions(byref(count), None) & 0xFFFFFFFF:
+    count = ctypes.c_size_t()
+    if status := opened.zelLoaderGetVersions(ctypes.byref(count), None) & 0xFFFFFFFF:
         raise _failed("zelLoaderGetVersions", status)
     count.value = min(count.value, _LIMIT)
-    versions = create_string_buffer(_VERSIONS_BYTES * (count.value + 1))
-    if status := opened.zelLoaderGetVersions(byref(count), versions) & 0xFFFFFFFF:
+    versions = ctypes.create_string_buffer(_VERSIONS_BYTES * (count.value + 1))
+    if status := opened.zelLoaderGetVersions(ctypes.byref(count), versions) & 0xFFFFFFFF:
         raise _failed("zelLoaderGetVersions", status)
     for start in range(0, count.value * _VERSIONS_BYTES, _VERSIONS_BYTES):
         if versions.raw[start:].split(b"\0")[0] == b"loader":
@@ -216,12 +209,12 @@ def load(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library)
 
 
-def use(opened: ctypes.CDLL, library: Library) -> Answer:
+def use(opened: CDLL, library: Library) -> Answer:
     """List the devices of every driver, and fill memory with the first GPU."""
     status = opened.zeInit(0) & 0xFFFFFFFF
     if status in (_UNINITIALIZED, _DEPENDENCY):
-        said = f"zeInit returned {status:#x} ({_ERRORS[status]}): no Level Zero driver starts"
-        raise NotUsable("no-driver", said, "install the GPU driver (libze-intel-gpu1)")
+        message = f"zeInit returned {status:#x} ({_ERRORS[status]}): no Level Zero driver starts"
+        raise NotUsable("no-driver", message, "install the GPU driver (libze-intel-gpu1)")
     if status == _PERMISSION:
         raise NotUsable("permission-denied", f"zeInit returned {status:#x} ({_ERRORS[status]})")
     if status:
@@ -241,43 +234,34 @@ def use(opened: ctypes.CDLL, library: Library) -> Answer:
     return Answer(library, tuple(devices), {"checked_device": 0})
 
 
-def _handles(opened: ctypes.CDLL, function: str, *of: int) -> list[int]:
-    from ctypes import byref, c_uint32, c_void_p
-
+def _handles(opened: CDLL, function: str, *of: int) -> list[int]:
     ask = opened[function]
-    ask.argtypes = [*(c_void_p for _ in of), c_void_p, c_void_p]
-    count = c_uint32()
-    if status := ask(*of, byref(count), None) & 0xFFFFFFFF:
+    ask.argtypes = [*(ctypes.c_void_p for _ in of), ctypes.c_void_p, ctypes.c_void_p]
+    count = ctypes.c_uint32()
+    if status := ask(*of, ctypes.byref(count), None) & 0xFFFFFFFF:
         raise _failed(function, status)
     count.value = min(count.value, _LIMIT)
-    handles = (c_void_p * (count.value + 1))()
-    if count.value and (status := ask(*of, byref(count), handles) & 0xFFFFFFFF):
+    handles = (ctypes.c_void_p * (count.value + 1))()
+    if count.value and (status := ask(*of, ctypes.byref(count), handles) & 0xFFFFFFFF):
         raise _failed(function, status)
     return [handle for handle in handles[: count.value] if handle]
 
 
-def _structure(kind: int, size: int, count: int = 1) -> ctypes.Array[ctypes.c_char]:
+def _structure(kind: int, size: int, count: int = 1) -> "ctypes.Array[ctypes.c_char]":
     """Return zeroed structures of a type, which their first member names."""
-    import struct
-    from ctypes import create_string_buffer
-
     one = struct.pack("I", kind).ljust(size, b"\0")
-    return create_string_buffer(one * count, size * count)
+    return ctypes.create_string_buffer(one * count, size * count)
 
 
-def _ask(opened: ctypes.CDLL, function: str, handle: int, kind: int, size: int) -> bytes:
+def _ask(opened: CDLL, function: str, handle: int, kind: int, size: int) -> bytes:
     """Return a structure of properties; b"" where the driver does not have it."""
-    from ctypes import c_void_p
-
     buffer = _structure(kind, size)
     ask = opened[function]
-    ask.argtypes = [c_void_p, c_void_p]
+    ask.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return b"" if ask(handle, buffer) else buffer.raw
 
 
-def _driver_version(opened: ctypes.CDLL, driver: int) -> str:
-    import struct
-
+def _driver_version(opened: CDLL, driver: int) -> str:
     raw = _ask(opened, "zeDriverGetProperties", driver, _DRIVER_TYPE, _DRIVER_BYTES)
     if not raw:
         return ""
@@ -285,10 +269,8 @@ def _driver_version(opened: ctypes.CDLL, driver: int) -> str:
     return f"{version >> 24}.{version >> 16 & 0xFF}.{version & 0xFFFF}"
 
 
-def _told(opened: ctypes.CDLL, handle: int, index: int, version: str) -> Device | None:
+def _told(opened: CDLL, handle: int, index: int, version: str) -> Device | None:
     """Return what a driver tells of a GPU; None for what is none."""
-    import struct
-
     raw = _ask(opened, "zeDeviceGetProperties", handle, _DEVICE_TYPE, _DEVICE_BYTES)
     if not raw:
         return None
@@ -316,10 +298,8 @@ def _told(opened: ctypes.CDLL, handle: int, index: int, version: str) -> Device 
     )
 
 
-def _features(opened: ctypes.CDLL, handle: int, flags: int) -> tuple[str, ...]:
+def _features(opened: CDLL, handle: int, flags: int) -> tuple[str, ...]:
     """Return what the GPU computes in and which memory it reaches; () where not all of it is told."""
-    import struct
-
     computes = _ask(opened, "zeDeviceGetModuleProperties", handle, _MODULE_TYPE, _MODULE_BYTES)
     reaches = _ask(opened, "zeDeviceGetMemoryAccessProperties", handle, _ACCESS_TYPE, _ACCESS_BYTES)
     if not computes or not reaches:
@@ -333,17 +313,14 @@ def _features(opened: ctypes.CDLL, handle: int, flags: int) -> tuple[str, ...]:
     )
 
 
-def _memory(opened: ctypes.CDLL, handle: int) -> int | None:
-    import struct
-    from ctypes import byref, c_uint32, c_void_p
-
+def _memory(opened: CDLL, handle: int) -> int | None:
     ask = opened.zeDeviceGetMemoryProperties
-    ask.argtypes = [c_void_p, c_void_p, c_void_p]
-    count = c_uint32()
-    if ask(handle, byref(count), None) or not 0 < count.value <= _LIMIT:
+    ask.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    count = ctypes.c_uint32()
+    if ask(handle, ctypes.byref(count), None) or not 0 < count.value <= _LIMIT:
         return None
     buffer = _structure(_MEMORY_TYPE, _MEMORY_BYTES, count.value)
-    if ask(handle, byref(count), buffer):
+    if ask(handle, ctypes.byref(count), buffer):
         return None
     sizes = (
         struct.unpack_from("Q", buffer.raw, _MEMORY_BYTES * i + _TOTAL_AT)[0]
@@ -352,34 +329,47 @@ def _memory(opened: ctypes.CDLL, handle: int) -> int | None:
     return sum(sizes) or None
 
 
-def _fill_and_read(opened: ctypes.CDLL, driver: int, device: int, learned: Answer) -> None:
+def _fill_and_read(opened: CDLL, driver: int, device: int, learned: Answer) -> None:
     """Let the GPU fill memory that the host can read; the list runs at once and waits."""
-    import struct
-    from ctypes import byref, c_size_t, c_uint32, c_void_p, string_at
-
-    context, commands, memory = c_void_p(), c_void_p(), c_void_p()
+    context, commands, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     queue = _structure(_QUEUE_TYPE, _QUEUE_BYTES)
     struct.pack_into("I", queue, _QUEUE_MODE_AT, _SYNCHRONOUS)
-    opened.zeContextCreate.argtypes = [c_void_p] * 3
-    opened.zeCommandListCreateImmediate.argtypes = [c_void_p] * 4
-    opened.zeMemAllocHost.argtypes = [c_void_p, c_void_p, c_size_t, c_size_t, c_void_p]
+    opened.zeContextCreate.argtypes = [ctypes.c_void_p] * 3
+    opened.zeCommandListCreateImmediate.argtypes = [ctypes.c_void_p] * 4
+    opened.zeMemAllocHost.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    ]
     fill = opened.zeCommandListAppendMemoryFill
-    fill.argtypes = [c_void_p, c_void_p, c_void_p, c_size_t, c_size_t]
-    fill.argtypes += [c_void_p, c_uint32, c_void_p]
-    opened.zeMemFree.argtypes = [c_void_p] * 2
-    opened.zeCommandListDestroy.argtypes = [c_void_p]
-    opened.zeContextDestroy.argtypes = [c_void_p]
+    fill.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+    ]
+    fill.argtypes += [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p]
+    opened.zeMemFree.argtypes = [ctypes.c_void_p] * 2
+    opened.zeCommandListDestroy.argtypes = [ctypes.c_void_p]
+    opened.zeContextDestroy.argtypes = [ctypes.c_void_p]
     wanted = _structure(_CONTEXT_TYPE, _CONTEXT_BYTES)
     host_memory = _structure(_HOST_MEMORY_TYPE, _HOST_MEMORY_BYTES)
     steps: tuple[tuple[str, Callable[[], int]], ...] = (
-        ("zeContextCreate", lambda: opened.zeContextCreate(driver, wanted, byref(context))),
+        ("zeContextCreate", lambda: opened.zeContextCreate(driver, wanted, ctypes.byref(context))),
         (
             "zeCommandListCreateImmediate",
-            lambda: opened.zeCommandListCreateImmediate(context, device, queue, byref(commands)),
+            lambda: opened.zeCommandListCreateImmediate(
+                context, device, queue, ctypes.byref(commands)
+            ),
         ),
         (
             "zeMemAllocHost",
-            lambda: opened.zeMemAllocHost(context, host_memory, _CHECK_BYTES, 64, byref(memory)),
+            lambda: opened.zeMemAllocHost(
+                context, host_memory, _CHECK_BYTES, 64, ctypes.byref(memory)
+            ),
         ),
         (
             "zeCommandListAppendMemoryFill",
@@ -391,13 +381,13 @@ def _fill_and_read(opened: ctypes.CDLL, driver: int, device: int, learned: Answe
             raise _failed(name, status, learned)
     if not memory.value:
         raise NotUsable("call-failed", "zeMemAllocHost gave no memory", learned=learned)
-    back = string_at(memory.value, _CHECK_BYTES)
+    back = ctypes.string_at(memory.value, _CHECK_BYTES)
     opened.zeMemFree(context, memory)
     opened.zeCommandListDestroy(commands)
     opened.zeContextDestroy(context)
     if back != _PATTERN * (_CHECK_BYTES // len(_PATTERN)):
-        said = "the first GPU filled memory with a pattern, and the host reads other bytes there"
-        raise NotUsable("wrong-result", said, learned=learned)
+        message = "the first GPU filled memory with a pattern, and the host reads other bytes there"
+        raise NotUsable("wrong-result", message, learned=learned)
 
 
 def _failed(function: str, status: int, learned: Answer | None = None) -> NotUsable:

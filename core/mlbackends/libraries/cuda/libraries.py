@@ -15,14 +15,16 @@ import re
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, Finding, Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
@@ -46,45 +48,82 @@ ENVIRONMENT = Fact(
 )
 COPY_FACTS = (PACKAGE_VERSION, VERSION_SOURCE)
 """The facts of every copy; each probe of a library has them."""
+LIBRARY_FACTS = (*COPY_FACTS, ENVIRONMENT)
+"""Those of a library that variables steer."""
 
 _HEADER_READ = 1 << 16
 _NUMBERS = pattern(r"\d{1,6}(?:\.\d{1,6})*")
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"
 
 
-def find_libraries(
-    host: Host,
-    name: str,
-    *stems: str,
-    headers: Sequence[str] = (),
-    macros: Sequence[str] = (),
-    decode: Callable[[str], str] = str,
-    parts: int = 3,
-    homes: Sequence[str] = (),
-    folders: Sequence[str] = (),
-    wheels: Sequence[str] = (),
-) -> Finding:
-    """Find every copy of a library, with the version that its surroundings tell.
+class CudaLibrary(Struct, frozen=True):
+    """One of NVIDIA's libraries, as its probe declares it.
 
-    stems, wheels: as in `mlbackends.libraries.search.libraries_named`. homes, folders: beyond those
-    of every CUDA toolkit. headers: files of an include folder that define `macros` as the parts of
-    the version; the first that does counts. decode: makes a version of what they define, where that
-    is one number. parts: how many numbers the library itself tells.
+    stems, wheels: as in `mlbackends.libraries.search.libraries_named`. homes: variables that name its
+    folder, beyond those of every CUDA toolkit. headers: files of an include folder that define `macros`
+    as the parts of the version; the first that does counts. decode: makes a version of what they
+    define, where that is one number. parts: how many numbers the library itself returns.
+    variables: those that steer it. property_function: returns each number of the version, without a
+    handle. namer: the function that names a status; without one the names stand in statuses.json.
     """
-    homes = (*homes, *HOMES)
-    here = (*folders, *toolkit_folders(host, stems))
-    found = libraries_named(host, name, *stems, homes=homes, folders=here, wheels=wheels)
-    if not found:
-        reason = absent(host, f"{stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
-        return Finding(reasons=(*_without_files(host, name, stems[0]), reason))
-    libraries, warnings = [], []
-    for library in found:
-        header = decode(_version_beside(host, library, headers, macros))
-        described, doubts = _versioned(host, library, name, header, parts)
-        libraries.append(described)
-        warnings += doubts
-    winner = next((library for library in libraries if library.wins), libraries[0])
-    return Finding(libraries=tuple(libraries), version=winner.version, warnings=tuple(warnings))
+
+    name: str
+    stems: tuple[str, ...]
+    headers: tuple[str, ...] = ()
+    macros: tuple[str, ...] = ()
+    decode: Callable[[str], str] = str
+    parts: int = 3
+    homes: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    property_function: str = ""
+    namer: str = ""
+
+    def find(self, host: Host, folders: Sequence[str] = ()) -> Finding:
+        """Find every copy, with the version that its surroundings tell, and the variables that are set.
+
+        folders: beyond those of every CUDA toolkit.
+        """
+        homes = (*self.homes, *HOMES)
+        here = (*folders, *toolkit_folders(host, self.stems))
+        found = libraries_named(
+            host, self.name, *self.stems, homes=homes, folders=here, wheels=self.wheels
+        )
+        set_here = {
+            name: host.environment[name] for name in self.variables if name in host.environment
+        }
+        facts: dict[str, FactValue] = {"environment": set_here} if set_here else {}
+        if not found:
+            reason = absent(host, f"{self.stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
+            reasons = (*_without_files(host, self.name, self.stems[0]), reason)
+            return Finding(facts=facts, reasons=reasons)
+        libraries, warnings = [], []
+        for library in found:
+            header = self.decode(_version_beside(host, library, self.headers, self.macros))
+            described, doubts = _versioned(host, library, self.name, header, self.parts)
+            libraries.append(described)
+            warnings += doubts
+        winner = next((library for library in libraries if library.wins), libraries[0])
+        return Finding(tuple(libraries), (), facts, winner.version, warnings=tuple(warnings))
+
+    def calls(self, opened: CDLL) -> Calls:
+        """Return what calls the library's functions and checks their statuses."""
+        return Calls(opened, self.namer, status_names(self.name))
+
+    def load(self, opened: CDLL, library: Library) -> Answer:
+        """Ask for the version, which needs neither a handle nor a device."""
+        call, function = self.calls(opened), self.property_function
+        value = ctypes.c_int(-1)
+        numbers = []
+        for kind in range(3):  # libraryPropertyType: major, minor, patch
+            call(function, ctypes.c_int(kind), ctypes.byref(value))
+            numbers.append(str(value.value))
+        return answered(library, ".".join(numbers))
+
+
+def version_macros(prefix: str) -> tuple[str, ...]:
+    """Return the macros of a header that define the parts of a version: CUFFT_VER_MAJOR and so on."""
+    return tuple(f"{prefix}_{part}" for part in ("MAJOR", "MINOR", "PATCH", "BUILD"))
 
 
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
@@ -117,12 +156,6 @@ def _customary_folders(host: Host) -> list[str]:
         above = f"/usr/lib/{host.machine}-linux-gnu/{name}"
         folders += [f"{above}/{version}" for version in host.listdir(above)]
     return [folder for folder in folders if host.is_dir(folder)]
-
-
-def environment(host: Host, *names: str) -> dict[str, dict[str, str]]:
-    """Return the fact `environment` with those of the variables that are set; {} without any."""
-    told = {name: host.environment[name] for name in names if name in host.environment}
-    return {"environment": told} if told else {}
 
 
 # ---- versions that files tell ----------------------------------------------------------------
@@ -243,6 +276,11 @@ def _is_wheel_of(name: str, word: str) -> bool:
     head, _, cuda = stem.rpartition("-cu")
     stem = head if head and cuda.isdecimal() else stem
     return stem.removesuffix("-jit") == word
+
+
+def runtime_version(number: int) -> str:
+    """Return the CUDA release that a library was built with: 12090 is 12.9."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def answered(library: Library, version: str, **facts: object) -> Answer:
