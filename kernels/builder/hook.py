@@ -48,7 +48,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "mlbackends_kernels/lib"
 TREE = ROOT / "kernels" / PACKAGE
 SHIM = "trace_shim.so"
-ATTENTION = "attention.so"
+ATTENTION, ATTENTION_HEADER = "attention.so", "attention.h"
+PREPARED_CALLS = "prepared_calls.abi3.so"
 COMPLETIONS = {
     "backends.bash": "share/bash-completion/completions/backends",
     "backends.fish": "share/fish/vendor_completions.d/backends.fish",
@@ -163,6 +164,34 @@ def compile_attention(
         # A sanitizer's library loads only into a process that has the sanitizer.
         if not extra and not machine:
             _run([sys.executable, "-c", ASKED, str(part)])
+
+
+def copy_attention_header(output: Path, root: Path = ROOT) -> None:
+    """Copy the header of the library of attention, from which Python reads its structures."""
+    _require_platform("the library of attention")
+    with _made_beside(output) as part:
+        shutil.copyfile(root / "kernels" / "native" / "attention" / "problem.h", part)
+
+
+def compile_prepared_calls(output: Path, root: Path = ROOT) -> None:
+    """Compile the module of prepared calls, which calls the library of attention beside it.
+
+    It is of the stable ABI, for every CPython from 3.11 on that has a GIL. Raises NotCompiled.
+    """
+    _require_platform("the module of prepared calls")
+    include = Path(sysconfig.get_paths()["include"])
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise NotCompiled("the module of prepared calls is for a CPython that has a GIL")
+    if not (include / "Python.h").is_file():
+        raise NotCompiled(f"there is no Python.h in {include}")
+    if not output.with_name(ATTENTION).is_file():
+        raise NotCompiled("the library of attention was not compiled")
+    folder = root / "kernels" / "native"
+    source = folder / "python" / "prepared_calls.cpp"
+    flags = [f"-I{include}", f"-I{folder / 'attention'}", "-shared", "-Wl,-z,now,-z,relro,-s"]
+    linked = ["-x", "none", f"-L{output.parent}", f"-l:{ATTENTION}", "-Wl,-rpath,$ORIGIN"]
+    with _made_beside(output) as part:
+        _run([*_compiler(), *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
 
 
 def _kept_object(command: list[str], source: Path, made: Path, kept: Path) -> Path:
@@ -297,8 +326,19 @@ def _made_beside(output: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-COMPILED = {SHIM: compile_shim, ATTENTION: compile_attention}
-_WITHOUT = {SHIM: "the shim of backends trace", ATTENTION: "the library of attention on the CPU"}
+#: What makes each file, in this order.
+COMPILED = {
+    SHIM: compile_shim,
+    ATTENTION: compile_attention,
+    ATTENTION_HEADER: copy_attention_header,
+    PREPARED_CALLS: compile_prepared_calls,
+}
+_WITHOUT = {
+    SHIM: "the shim of backends trace",
+    ATTENTION: "the library of attention on the CPU",
+    ATTENTION_HEADER: "the header of the library of attention",
+    PREPARED_CALLS: "prepared calls of attention",
+}
 
 
 def add_compiled(version: str, build_data: dict[str, Any]) -> None:
@@ -317,7 +357,9 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
         try:
             compiled(output)
         except NotCompiled as reason:
-            if asked == "require":
+            if (
+                asked == "require" and file != PREPARED_CALLS
+            ):  # without these, calls are only slower
                 raise
             output.unlink(missing_ok=True)
             print(f"mlbackends: built without {_WITHOUT[file]}: {reason}", file=sys.stderr)

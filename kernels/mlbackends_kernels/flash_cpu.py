@@ -127,11 +127,11 @@ class FlashCpu(AttentionBackend):
         logsumexp: Any = None,
     ) -> Prepared | None:
         """Return what computes calls like this one that are read in place, None where none can."""
-        from mlbackends_kernels.attention_cpu.planned import prepared
+        from mlbackends_kernels.attention_cpu.prepared_calls import prepare_forward
 
         if _is_mask_narrow(problem):
             return None
-        return prepared(problem, query, key, value, mask, out, logsumexp)
+        return prepare_forward(problem, query, key, value, mask, out, logsumexp)
 
     def prepared_backward(
         self,
@@ -144,11 +144,11 @@ class FlashCpu(AttentionBackend):
         logsumexp: Any,
     ) -> Prepared | None:
         """Return what computes the gradients of such calls in place, None where none can."""
-        from mlbackends_kernels.attention_cpu.planned_gradients import prepared
+        from mlbackends_kernels.attention_cpu.prepared_calls import prepare_backward
 
         if _is_mask_narrow(problem):
             return None
-        return prepared(problem, query, key, value, mask, out, logsumexp)
+        return prepare_backward(problem, query, key, value, mask, out, logsumexp)
 
     def _attended(
         self,

@@ -5,6 +5,7 @@ test_every_attention_backend.py holds it, with the others, to float64 on any pro
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -378,7 +379,7 @@ def test_it_comes_before_the_formula_and_says_when_it_was_not_built(
     assert choose(TAKEN["causal"]).chosen == "flash_cpu"
     assert choose(REFUSED["inner-dtype"]).chosen == "math"
 
-    monkeypatch.setattr(library, "path", lambda: str(tmp_path / "attention.so"))
+    monkeypatch.setattr(library, "path", lambda name=library.FILE: str(tmp_path / name))
     library.library.cache_clear()
     try:
         (reason,) = backend.missing_parts()
@@ -404,6 +405,29 @@ def test_the_result_lies_as_the_query_does() -> None:
     assert backend.run(told([here] * 3, "float32"), here, here, here).flags.c_contiguous
 
 
+def test_the_structures_are_those_of_the_header() -> None:
+    abi = library.read_abi(
+        """#define MLBACKENDS_ATTENTION_ABI 7
+        enum mlbackends_attention_element { MLBACKENDS_ATTENTION_FLOAT16 = 2, /* half */ };
+        typedef struct mlbackends_attention_problem {
+          const void *query, *key; /* int64_t no_field; */
+          int64_t batch, strides[3];
+          int32_t element;
+        } mlbackends_attention_problem;
+        typedef struct mlbackends_attention_gradients {
+          mlbackends_attention_problem forward;
+          double scale;
+        } mlbackends_attention_gradients;"""
+    )
+    problem, gradients = abi.structures["problem"], abi.structures["gradients"]
+    names = [name for name, *_ in problem._fields_]
+    assert (abi.version, abi.elements) == (7, {"float16": 2})
+    assert names == ["query", "key", "batch", "strides", "element"]
+    assert ctypes.sizeof(problem) == 8 * 6 + 8
+    assert [name for name, *_ in gradients._fields_] == ["forward", "scale"]
+    assert ctypes.sizeof(gradients) == ctypes.sizeof(problem) + 8
+
+
 @built
 def test_elements_across_their_own_size_are_copied_first() -> None:
     memory = np.zeros(2 * 5 * 4 * 4 + 1, "u1")
@@ -417,19 +441,27 @@ def test_elements_across_their_own_size_are_copied_first() -> None:
 @pytest.mark.parametrize("name", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_thread_needs_little_memory_at_any_length(name: str, dtype: str) -> None:
-    wanted = library.PROBLEM
+    abi, scratch = library.abi(), library.library().mlbackends_attention_scratch
     with library.lowered(name):
         for width in (32, 64, 128, 256):
             needed = []
             for keys in (1 << 10, 1 << 16, 1 << 22):
-                numbers = (
-                    [0] * 7
-                    + [1, 16, 4096, keys, width, width, 1, 1]
-                    + [0] * 16
-                    + [0, 1.0, 0.0, 0, 0]
+                problem = abi.structures["problem"](
+                    batch=1,
+                    heads=16,
+                    query_length=4096,
+                    key_length=keys,
+                    head_dim=width,
+                    value_dim=width,
+                    key_group=1,
+                    value_group=1,
+                    element=abi.elements[dtype],
+                    mask_element=abi.elements["bool"],
+                    scale=1.0,
+                    level=library.level(),
+                    threads=1,
                 )
-                asked = wanted.pack(*numbers, library.ELEMENTS[dtype], 5, 0, library.level(), 1)
-                needed.append(library.library().mlbackends_attention_scratch(asked))
+                needed.append(scratch(ctypes.byref(problem)))
             assert len(set(needed)) == 1 and needed[0] < 1 << 20, (width, needed)
 
 

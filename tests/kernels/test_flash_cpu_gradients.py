@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -496,12 +497,23 @@ def test_a_thread_needs_little_memory_at_any_length(dtype: str, level: str) -> N
                 (1 << 16, 1 << 10),
                 (1 << 22, 1 << 22),
             ):
-                sizes = [1, 16, rows, keys, width, width, 1, 1]
-                numbers = [0] * 7 + sizes + [0] * 16 + [0, 1.0, 0.0, 0, 0]
-                asked = library.PROBLEM.pack(
-                    *numbers, library.ELEMENTS[dtype], 0, 0, library.level(), 1
-                ) + library.GRADIENTS.pack(*[0] * 22)
-                needed = library.library().mlbackends_attention_gradients_scratch(asked)
+                abi, functions = library.abi(), library.library()
+                problem = abi.structures["problem"](
+                    batch=1,
+                    heads=16,
+                    query_length=rows,
+                    key_length=keys,
+                    head_dim=width,
+                    value_dim=width,
+                    key_group=1,
+                    value_group=1,
+                    element=abi.elements[dtype],
+                    scale=1.0,
+                    level=library.level(),
+                    threads=1,
+                )
+                given = abi.structures["gradients"](forward=problem)
+                needed = functions.mlbackends_attention_gradients_scratch(ctypes.byref(given))
                 assert needed < 1 << 20, (width, rows, needed)
 
 

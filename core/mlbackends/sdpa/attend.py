@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.sdpa import planned
+from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.backend import Prepared
 from mlbackends.sdpa.bias import CausalBias
 from mlbackends.sdpa.describe import without_gradients
@@ -54,10 +54,10 @@ def scaled_dot_product_attention(
     NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons.
     """
     told = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
-    kind = planned.kind_of_call(query, key, value, attn_mask, seed, told)
+    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, told)
     if kind is not None:
         mask = None if isinstance(attn_mask, CausalBias) else attn_mask
-        for call in planned.prepared_calls(kind):
+        for call in call_cache.prepared_calls(kind):
             found = call(query, key, value, mask, seed)
             if found is not None:
                 return found
@@ -77,7 +77,7 @@ def scaled_dot_product_attention(
     if kind is not None:
         results = out, logsumexp
         # No lambda: its cells would cost every call.
-        planned.keep(kind, partial(_prepared, problem, return_logsumexp, *tensors, *results))
+        call_cache.keep(kind, partial(_prepared, problem, return_logsumexp, *tensors, *results))
     return (out, logsumexp) if return_logsumexp else out
 
 

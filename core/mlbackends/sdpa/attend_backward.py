@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.sdpa import planned
+from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.sdpa.bias import CausalBias
 from mlbackends.sdpa.describe import is_tensor, without_gradients
@@ -55,14 +55,14 @@ def scaled_dot_product_attention_backward(
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
     told = dropout_p, is_causal, scale, enable_gqa, True
-    kind = planned.kind_of_call(query, key, value, attn_mask, seed, told)
+    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, told)
     if kind is not None:
         ours = attn_mask_gradient is False and not (dropout_p and seed is None)
-        kind = planned.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
+        kind = call_cache.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
     mask = None if isinstance(attn_mask, CausalBias) else attn_mask
     tensors = query, key, value, mask, out, logsumexp
     if kind is not None:
-        for call in planned.prepared_calls(kind):
+        for call in call_cache.prepared_calls(kind):
             found: Gradients | None = call(grad_out, *tensors, seed)
             if found is not None:
                 return found
@@ -85,7 +85,7 @@ def scaled_dot_product_attention_backward(
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
     gradients = run_backward(problem, grad_out, query, key, value, asked.mask, out, logsumexp)
     if kind is not None:
-        planned.keep(kind, partial(_prepared, problem, *tensors))
+        call_cache.keep(kind, partial(_prepared, problem, *tensors))
     return gradients
 
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from mlbackends_kernels.attention_cpu.library import (
-    ELEMENTS,
-    PROBLEM,
-    WORKSPACE,
-    level,
-    library,
-    with_field,
-)
+from mlbackends_kernels.attention_cpu.library import abi, level, library
 from mlbackends_kernels.attention_cpu.threads import worth
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from mlbackends.model.problem import AttentionProblem
 
-#: After so long Python gets to look at signals.
+#: After so long Python gets to handle signals.
 _MILLISECONDS = 50
 
 #: Of a seed, the lower 64 bits count.
@@ -38,20 +32,20 @@ def attend(
     *,
     logsumexp: bool = False,
 ) -> tuple[Any, Any]:
-    """Return attention, and if asked the logarithm of the sum of each row's exponentials (..., H, L).
+    """Return attention, and with `logsumexp` the logarithm of the sum of each row's exponentials (..., H, L).
 
-    Takes anybody's tensors; the first result is of the query's kind, the second an array (float64 for
-    float64, else float32), 0 for a row that sees no key; None where it is not asked for. Raises
-    NotBuilt and MemoryError.
+    Takes tensors of any kind; the first result is of the query's kind, the second an array (float64 for
+    float64, else float32), 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt and
+    MemoryError.
     """
     np = numpy()
     arrays = tuple(aligned(interchange.as_array(each)) for each in (query, key, value))
-    seen = None if mask is None else aligned(interchange.as_array(mask))
+    mask = None if mask is None else aligned(interchange.as_array(mask))
     out = room(arrays[0], problem.output_shape)
     wide = "float64" if problem.dtype == "float64" else "float32"
     sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
     columns = None if sums is None else sums[..., None]
-    for before, parts in parts_of_four((*arrays, seen, out, columns), problem.leading_shape):
+    for before, parts in parts_of_four((*arrays, mask, out, columns), problem.leading_shape):
         _call(problem, before, parts)
     return interchange.like(query, out), sums
 
@@ -96,67 +90,75 @@ def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[t
 
 
 def _call(problem: AttentionProblem, before: int, arrays: tuple[Any, ...]) -> None:
-    query, key, value, mask, out, logsumexp = arrays
+    _, key, value, _, out, _ = arrays
     if not out.size:
         return
     batch_and_heads = prod(out.shape[:-2])
     operations = 2 * batch_and_heads * out.shape[-2] * key.shape[-2]
     moved = (key.size + value.size) * out.itemsize
     threads = worth(operations * (key.shape[-1] + out.shape[-1]), moved)
-    compute(packer(problem, (query, key, value, mask, out, logsumexp), before, threads)(0))
+    compute(packed(problem, arrays, before, threads))
 
 
-def compute(asked: bytes) -> None:
-    """Compute a packed problem in the workspace that it needs."""
+def compute(given: Any) -> None:
+    """Compute a problem as the library takes it, in the workspace that it needs."""
     functions = library()
-    if needed := functions.mlbackends_attention_workspace(asked):
+    if needed := functions.mlbackends_attention_workspace(ctypes.byref(given)):
         workspace = numpy().empty(needed, "uint8")
-        asked = with_field(asked, WORKSPACE, workspace.ctypes.data)
-    through(functions.mlbackends_attention_forward, asked)
+        given.workspace = workspace.ctypes.data
+    call_until_done(functions.mlbackends_attention_forward, given)
 
 
-def through(function: Any, asked: bytes) -> None:
+def call_until_done(function: Any, given: Any) -> None:
     """Call the library until all is computed; Python handles signals in between."""
-    reached = function(asked, 0, _MILLISECONDS)
+    reached = function(ctypes.byref(given), 0, _MILLISECONDS)
     while reached >= 0:
-        reached = function(asked, reached, _MILLISECONDS)
+        reached = function(ctypes.byref(given), reached, _MILLISECONDS)
     if reached != -1:
         raise MemoryError("attention needs under 1 MB for each thread, and there is none")
 
 
-def packer(
-    problem: AttentionProblem, arrays: tuple[Any, ...], before: int, threads: int
-) -> Callable[[int], bytes]:
-    """Return what packs a problem, given the address of its workspace.
+def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, threads: int) -> Any:
+    """Return a problem as the library takes it, without a workspace.
 
     arrays: query, key, value, mask, output and log-sum-exp, of at most four dimensions; there may be no
     mask and no log-sum-exp. before: the batches before these.
     """
     query, key, value, mask, out, logsumexp = arrays
-    rows, keys, width, value_width = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
-    batch = out.shape[-4] if out.ndim > 3 else 1
+    rows, keys, width = out.shape[-2], key.shape[-2], key.shape[-1]
     heads = out.shape[-3] if out.ndim > 2 else 1
-    scale = problem.scale
-    if scale is None:
-        scale = (width or 1) ** -0.5
-    offset = keys - rows if problem.lower_right else 0
-
-    def packed(workspace: int) -> bytes:
-        return PROBLEM.pack(
-            *(query.ctypes.data, key.ctypes.data, value.ctypes.data),
-            0 if mask is None else mask.ctypes.data,
-            *(out.ctypes.data, 0 if logsumexp is None else logsumexp.ctypes.data, workspace),
-            *(batch, heads, rows, keys, width, value_width),
-            *(_group(key, heads), _group(value, heads)),
-            *(*strides(query, 3), *strides(key, 3), *strides(value, 3), *strides(out, 3)),
-            *((0, 0, 0, 0) if mask is None else strides(mask, 4)),
-            *(offset, scale, problem.dropout, (problem.seed or 0) & SEEDS, before),
-            ELEMENTS[problem.dtype],
-            0 if problem.mask is None else ELEMENTS[problem.mask.dtype],
-            *(int(problem.is_causal), level(), threads),
-        )
-
-    return packed
+    elements = abi().elements
+    return abi().structures["problem"](
+        query=query.ctypes.data,
+        key=key.ctypes.data,
+        value=value.ctypes.data,
+        mask=None if mask is None else mask.ctypes.data,
+        output=out.ctypes.data,
+        logsumexp=None if logsumexp is None else logsumexp.ctypes.data,
+        batch=out.shape[-4] if out.ndim > 3 else 1,
+        heads=heads,
+        query_length=rows,
+        key_length=keys,
+        head_dim=width,
+        value_dim=out.shape[-1],
+        key_group=_group(key, heads),
+        value_group=_group(value, heads),
+        query_strides=strides(query, 3),
+        key_strides=strides(key, 3),
+        value_strides=strides(value, 3),
+        output_strides=strides(out, 3),
+        mask_strides=strides(mask, 4),
+        diagonal=keys - rows if problem.lower_right else 0,
+        scale=(width or 1) ** -0.5 if problem.scale is None else problem.scale,
+        dropout=problem.dropout,
+        seed=(problem.seed or 0) & SEEDS,
+        first_batch=before,
+        element=elements[problem.dtype],
+        mask_element=elements[problem.mask.dtype if problem.mask else "none"],
+        causal=problem.is_causal,
+        level=level(),
+        threads=threads,
+    )
 
 
 def _group(array: Any, heads: int) -> int:
@@ -164,10 +166,15 @@ def _group(array: Any, heads: int) -> int:
     return heads // array.shape[-3] if array.ndim > 2 else heads
 
 
-def strides(array: Any, count: int) -> list[int]:
-    """Return strides in elements of batch, heads and rows, for a mask also of keys; 0 to broadcast."""
+def strides(array: Any, count: int) -> tuple[int, ...]:
+    """Return strides in elements of batch, heads and rows, for a mask also of keys; 0 to broadcast.
+
+    All are 0 for an array that is None.
+    """
+    if array is None:
+        return (0,) * count
     size, ndim = array.itemsize, array.ndim
-    return [
+    return tuple(
         0 if ndim < 4 - place or array.shape[place - 4] == 1 else array.strides[place - 4] // size
         for place in range(count)
-    ]
+    )

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from ctypes import byref
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from mlbackends_kernels.attention_cpu.forward import (
     aligned,
-    packer,
+    call_until_done,
+    packed,
     parts_of_four,
     room,
     strides,
-    through,
 )
-from mlbackends_kernels.attention_cpu.library import (
-    GRADIENTS,
-    REFINED,
-    WORKSPACE,
-    library,
-    with_field,
-)
+from mlbackends_kernels.attention_cpu.library import abi, library
 from mlbackends_kernels.attention_cpu.threads import worth
 from mlbackends_kernels.attention_math.backward import summed
 from mlbackends_kernels.tensors import interchange
@@ -78,30 +73,27 @@ def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> Non
     rows, keys = out.shape[-2], key.shape[-2]
     operations = 4 * prod(out.shape[:-2]) * rows * keys * (key.shape[-1] + out.shape[-1])
     threads = worth(operations, 2 * (key.size + value.size) * out.itemsize)
-    packed = packer(problem, (query, key, value, mask, out, logsumexp), before, threads)(0)
-    gradients = GRADIENTS.pack(
-        *(each.ctypes.data for each in (grad_out, for_query, for_key, for_value)),
-        *(0 if for_mask is None else for_mask.ctypes.data, 0),
-        *(*strides(grad_out, 3), *strides(for_query, 3), *strides(for_key, 3)),
-        *(*strides(for_value, 3), *((0,) * 4 if for_mask is None else strides(for_mask, 4))),
+    given = abi().structures["gradients"](
+        forward=packed(problem, (query, key, value, mask, out, logsumexp), before, threads),
+        of_output=grad_out.ctypes.data,
+        query=for_query.ctypes.data,
+        key=for_key.ctypes.data,
+        value=for_value.ctypes.data,
+        mask=None if for_mask is None else for_mask.ctypes.data,
+        of_output_strides=strides(grad_out, 3),
+        query_strides=strides(for_query, 3),
+        key_strides=strides(for_key, 3),
+        value_strides=strides(for_value, 3),
+        mask_strides=strides(for_mask, 4),
     )
-    coarse_rows = logsumexp.size if _coarse(problem, logsumexp) else 0
-    compute(packed + gradients, coarse_rows, logsumexp.dtype.name)
-
-
-def compute(asked: bytes, coarse_rows: int, wide: str) -> None:
-    """Compute packed gradients in the workspace that they need.
-
-    coarse_rows: how many rows there are if the log-sum-exp of one is coarse, else 0. wide: its type.
-    """
     np, functions = numpy(), library()
-    workspace = np.empty(functions.mlbackends_attention_gradients_workspace(asked), "uint8")
-    asked = with_field(asked, WORKSPACE, workspace.ctypes.data)
-    if coarse_rows:
-        refined = np.empty((3, coarse_rows), wide)
-        asked = with_field(asked, REFINED, refined.ctypes.data)
-        through(functions.mlbackends_attention_refine, asked)
-    through(functions.mlbackends_attention_backward, asked)
+    workspace = np.empty(functions.mlbackends_attention_gradients_workspace(byref(given)), "uint8")
+    given.forward.workspace = workspace.ctypes.data
+    if _coarse(problem, logsumexp):
+        refined = np.empty((3, logsumexp.size), logsumexp.dtype)
+        given.refined = refined.ctypes.data
+        call_until_done(functions.mlbackends_attention_refine, given)
+    call_until_done(functions.mlbackends_attention_backward, given)
 
 
 def _coarse(problem: AttentionProblem, logsumexp: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The compiled library: where it lies, which instruction set it uses, and the layout of a problem.
+"""The compiled library: where it lies, its interface, and which instruction set it uses.
 
 ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2, avx512 or, on AArch64, sve256, in
 lower case, read once. A value that torch would ignore is ignored, and so is one beyond what this CPU has.
@@ -9,38 +9,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import struct
+import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.switches import store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-FILE = "attention.so"
-#: MLBACKENDS_ATTENTION_ABI of problem.h.
-ABI = 5
-#: The fields of mlbackends_attention_problem, in its order; see problem.h.
-PROBLEM = struct.Struct("=7Q 8q 16q q d d Q q 5i 4x")
-#: Where some of them lie, and how they are written.
-WORKSPACE, THREADS = (6 * 8, struct.Struct("=Q")), (PROBLEM.size - 8, struct.Struct("=i"))
-SEED = ((7 + 8 + 16 + 3) * 8, struct.Struct("=Q"))
-REFINED, LEVEL = (
-    (PROBLEM.size + 5 * 8, struct.Struct("=Q")),
-    (PROBLEM.size - 12, struct.Struct("=i")),
-)
-#: What mlbackends_attention_gradients has behind its problem.
-GRADIENTS = struct.Struct("=6Q 16q")
-#: The fields of mlbackends_attention_owner and mlbackends_attention_layout; see planned.h.
-OWNER, LAYOUT = struct.Struct("=QqQ"), struct.Struct("=4q 4q Q q")
-#: What mlbackends_attention_plan has behind its owner; mlbackends_attention_call and
-#: mlbackends_attention_gradients_call behind their problems.
-PLAN, CALL, GRADIENTS_CALL = struct.Struct("=3Q 6q"), struct.Struct("=2d"), struct.Struct("=2d q")
-ELEMENTS = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "bool": 5}
+FILE, HEADER = "attention.so", "attention.h"
 
-#: The levels whose instructions multiply pairs of bfloat16: weights are rounded to it, and subnormal numbers are taken
-#: for zero.
+#: The levels whose instructions multiply pairs of bfloat16: there weights are rounded to it, and subnormal
+#: numbers are taken for zero.
 BFLOAT16_PAIRS = frozenset({"avx512_bf16", "amx_bf16", "neon_bf16", "sve256"})
 #: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
 _LEFT = {
@@ -56,93 +38,80 @@ class NotBuilt(Exception):
     """There is no library to load; its text says why."""
 
 
-def path() -> str:
-    """Return where the library lies if it was built."""
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib", FILE)
+class Abi(NamedTuple):
+    """What the header of the library declares: its version, the numbers of element types, its structures."""
+
+    version: int
+    elements: dict[str, int]
+    structures: dict[str, type[ctypes.Structure]]
+
+
+_C_TYPES = {
+    "double": ctypes.c_double,
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
+}
+
+
+def path(name: str = FILE) -> str:
+    """Return where the library, or its header, lies if it was built."""
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), "lib", name)
+
+
+def read_abi(header: str) -> Abi:
+    """Read the declarations of problem.h. Structures have their names without mlbackends_attention_."""
+    text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    version = re.search(r"MLBACKENDS_ATTENTION_ABI (\d+)", text)
+    elements = re.findall(r"MLBACKENDS_ATTENTION_([A-Z0-9]+) = (\d+)", text)
+    structures: dict[str, type[ctypes.Structure]] = {}
+    for name, body in re.findall(
+        r"typedef struct mlbackends_attention_(\w+) \{(.*?)\}", text, re.DOTALL
+    ):
+        fields: list[tuple[str, Any]] = []
+        for kind, declared in re.findall(r"(?:const )?(\w+) ([^;]+);", body):
+            found = _C_TYPES.get(kind) or structures.get(kind.removeprefix("mlbackends_attention_"))
+            for pointer, field, count in re.findall(r"(\*?)(\w+)(?:\[(\d+)\])?", declared):
+                of_one: Any = ctypes.c_void_p if pointer else found
+                fields.append((field, of_one * int(count) if count else of_one))
+        structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    numbers = {name.lower(): int(number) for name, number in elements}
+    return Abi(int(version[1]) if version else 0, numbers, structures)
+
+
+@cache
+def abi() -> Abi:
+    """Return the library's interface, read from the header beside it. Raises NotBuilt."""
+    try:
+        return read_abi(Path(path(HEADER)).read_text("utf-8"))
+    except OSError:
+        raise NotBuilt(
+            "its library is not there: it was installed without a C++ compiler"
+        ) from None
 
 
 @cache
 def library() -> ctypes.CDLL:
     """Return the library, open. Raises NotBuilt."""
-    file = path()
+    file, needed = path(), abi().version
     if not os.path.isfile(file):
         raise NotBuilt("its library is not there: it was installed without a C++ compiler")
     try:
         found = ctypes.CDLL(file)
-        abi = int(found.mlbackends_attention_abi())
+        version = int(found.mlbackends_attention_abi())
     except (OSError, AttributeError) as error:
         raise NotBuilt(f"its library cannot be opened: {error}") from None
-    if abi != ABI:
-        raise NotBuilt(f"its library is another version's: it says {abi}, {ABI} is needed")
+    if version != needed:
+        raise NotBuilt(f"its library is another version's: it says {version}, {needed} is needed")
     found.mlbackends_attention_level_name.restype = ctypes.c_char_p
     found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
-    asking = ("workspace", "scratch", "gradients_workspace", "gradients_scratch")
-    for name in (*asking, "forward", "refine", "backward"):
+    sizes = ("workspace", "scratch", "gradients_workspace", "gradients_scratch")
+    for name in (*sizes, "forward", "refine", "backward"):
         function = getattr(found, f"mlbackends_attention_{name}")
-        more = () if name in asking else (ctypes.c_int64, ctypes.c_int64)
-        function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_char_p, *more)
+        more = () if name in sizes else (ctypes.c_int64, ctypes.c_int64)
+        function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_void_p, *more)
     return found
-
-
-class _Method(ctypes.Structure):
-    """PyMethodDef, of Python's stable ABI."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_FASTCALL = 0x80
-
-
-@cache
-def _planned() -> _Method:
-    address = ctypes.cast(planning().mlbackends_attention_planned, ctypes.c_void_p)
-    return _Method(b"planned", address.value, _FASTCALL, None)
-
-
-def planned(plan: bytes) -> Callable[[Any, Any, Any, Any, Any, Any], Any]:
-    """Return a function of query, key, value, mask, output and logsumexp that computes a call of a plan.
-
-    It returns the output; None where these tensors are none of the plan, False where they are and it was
-    left to be computed without the GIL; it raises what their owner raises. A function of C's own, for a
-    call through ctypes takes longer than all the rest. Raises NotBuilt.
-    """
-    made = ctypes.pythonapi.PyCFunction_NewEx
-    made.restype = ctypes.py_object
-    made.argtypes = (ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p)
-    found: Callable[[Any, Any, Any, Any, Any, Any], Any] = made(_planned(), plan, None)
-    return found
-
-
-@cache
-def planning() -> ctypes.PyDLL:
-    """Return what computes planned problems, called with the GIL held. Raises NotBuilt."""
-    library()  # which says what is wrong with it
-    found = ctypes.PyDLL(path())
-    address = ctypes.c_void_p
-    layout_of = found.mlbackends_attention_layout_of
-    layout_of.restype, layout_of.argtypes = address, (ctypes.c_char_p, address, ctypes.c_char_p)
-    placed = found.mlbackends_attention_placed
-    placed.restype, placed.argtypes = ctypes.c_int64, (ctypes.c_char_p, address, address)
-    gradients = found.mlbackends_attention_gradients_placed
-    gradients.restype = ctypes.c_int64
-    gradients.argtypes = (ctypes.c_char_p, address, ctypes.c_double, address)
-    content = bytes.__basicsize__ - 1  # which counts the zero behind it
-    take = ctypes.cast(ctypes.pythonapi.Py_IncRef, address).value
-    found.mlbackends_attention_meet.argtypes = (ctypes.c_char_p,)
-    found.mlbackends_attention_meet(struct.pack("=qQQQ", content, take, id(None), id(False)))
-    return found
-
-
-def with_field(problem: bytes, field: tuple[int, struct.Struct], number: int) -> bytes:
-    """Return a packed problem with another number in one of its fields."""
-    start, form = field
-    return problem[:start] + form.pack(number) + problem[start + form.size :]
 
 
 def compiled_levels() -> tuple[str, ...]:

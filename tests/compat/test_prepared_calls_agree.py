@@ -12,9 +12,9 @@ torch: Any = pytest.importorskip("torch")
 
 import mlbackends  # noqa: E402
 from mlbackends.sdpa import attend as attend_module  # noqa: E402
-from mlbackends.sdpa import planned  # noqa: E402
+from mlbackends.sdpa import call_cache  # noqa: E402
 from mlbackends.switches import store  # noqa: E402
-from mlbackends_kernels.attention_cpu import library, owners  # noqa: E402
+from mlbackends_kernels.attention_cpu import library, prepared_calls  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,11 +46,11 @@ Q, K, V = torch.randn(1, 2, 4, 8), torch.randn(1, 2, 6, 8), torch.randn(1, 2, 6,
 @pytest.fixture(autouse=True)
 def warm() -> Iterator[None]:
     attend(Q, K, V)  # backends and switches are there
-    planned._kept.clear()
+    call_cache._kept.clear()
     for _ in range(2):
         attend(Q, K, V)
     yield
-    planned._kept.clear()
+    call_cache._kept.clear()
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_a_backward_pass_uses_the_instruction_set_that_counts_when_it_runs() -> 
         return query.grad
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned, "_MOST_FORMS", 0)
+        patch.setattr(call_cache, "_MOST_FORMS", 0)
         wanted = late()
     same(late(), wanted)
 
@@ -556,7 +556,7 @@ def test_numpy_beside_torch_is_of_another_kind(looked_at: list[AttentionProblem]
 def test_a_torch_that_cannot_tell_what_tensors_carry_prepares_nothing(
     monkeypatch: pytest.MonkeyPatch, looked_at: list[AttentionProblem]
 ) -> None:
-    owners.watched.cache_clear()
+    prepared_calls.watches.cache_clear()
     monkeypatch.setattr(torch.Tensor, "has_names", lambda _: False, raising=False)
     try:
         for _ in range(3):
@@ -565,4 +565,4 @@ def test_a_torch_that_cannot_tell_what_tensors_carry_prepares_nothing(
             attend(Q, K, V)
         assert len(looked_at) == 9
     finally:
-        owners.watched.cache_clear()
+        prepared_calls.watches.cache_clear()

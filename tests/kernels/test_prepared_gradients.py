@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import mlbackends
 from mlbackends.model.errors import NoBackend
 from mlbackends.sdpa import attend_backward as backward_module
-from mlbackends.sdpa import planned
+from mlbackends.sdpa import call_cache
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cpu import library
 
@@ -44,9 +44,9 @@ pytestmark = pytest.mark.skipif(not is_built(), reason="the library was not buil
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     gradients(*call())  # backends and switches are there
-    planned._kept.clear()
+    call_cache._kept.clear()
     yield
-    planned._kept.clear()
+    call_cache._kept.clear()
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_the_gradient_of_a_mask_is_looked_for_each_time(
     assert found[-1].mask.shape == mask.shape
 
 
-def test_many_threads_use_one_plan_at_once() -> None:
+def test_many_threads_use_one_prepared_call_at_once() -> None:
     inputs = [call(length, 7) for length in range(1, 7)]
     wanted = [anew(*each) for each in inputs]
     start = threading.Barrier(6)

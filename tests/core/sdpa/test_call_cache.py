@@ -21,7 +21,7 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.python_native import filters
 from mlbackends.sdpa import attend as attend_module
-from mlbackends.sdpa import dispatch, planned
+from mlbackends.sdpa import call_cache, dispatch
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.switches import store
@@ -54,9 +54,9 @@ pytestmark = pytest.mark.skipif(not is_built(), reason="the library was not buil
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     attend(Q, Q, Q)  # backends and switches are there
-    planned._kept.clear()
+    call_cache._kept.clear()
     yield
-    planned._kept.clear()
+    call_cache._kept.clear()
 
 
 @pytest.fixture
@@ -309,7 +309,7 @@ def test_in_a_scope_that_is_entered_for_each_call_what_was_decided_there_holds_a
 
 def test_what_is_prepared_while_a_switch_is_off_and_on_again_is_not_kept() -> None:
     with store.restored("cuda.flash_sdp"):
-        kind = planned.kind_of_call(Q, K, K, None, None, (0.0, False, None, False, False))
+        kind = call_cache.kind_of_call(Q, K, K, None, None, (0.0, False, None, False, False))
         assert kind is not None
 
         def prepare() -> Callable[..., Any]:
@@ -320,9 +320,9 @@ def test_what_is_prepared_while_a_switch_is_off_and_on_again_is_not_kept() -> No
         store.write("cuda.flash_sdp", True)
         kind = (store.state, *kind[1:])
         for _ in range(3):
-            planned.keep(kind, prepare)
+            call_cache.keep(kind, prepare)
         assert store.state is kind[0]
-        assert planned._kept[kind] == ()
+        assert call_cache._kept[kind] == ()
 
 
 def test_a_file_of_switches_is_seen_by_the_next_call(
@@ -521,7 +521,7 @@ def test_a_mask_and_none_a_causal_bias_and_a_flag_are_told_apart() -> None:
 # ---- threads, processes, memory ------------------------------------------------------
 
 
-def test_many_threads_use_one_plan_at_once() -> None:
+def test_many_threads_use_one_prepared_call_at_once() -> None:
     inputs = [RANDOM.standard_normal((1, 2, 4, 8)).astype("float32") for _ in range(8)]
     wanted = [anew(each, each, each) for each in inputs]
     warmed(inputs[0], inputs[0], inputs[0])
@@ -536,7 +536,7 @@ def test_many_threads_use_one_plan_at_once() -> None:
         assert all(pool.map(work, range(8)))
 
 
-def test_switches_that_change_in_another_thread_leave_no_plan_of_before() -> None:
+def test_switches_that_change_in_another_thread_leave_no_prepared_call_of_before() -> None:
     stop = threading.Event()
 
     def flip() -> None:
@@ -582,17 +582,17 @@ def test_a_result_belongs_to_its_caller_alone() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned, "_MOST_KINDS", 4)
+    monkeypatch.setattr(call_cache, "_MOST_KINDS", 4)
     for width in range(1, 9):
         warmed(Q[..., :width], K[..., :width], K)
-        assert len(planned._kept) <= 4
+        assert len(call_cache._kept) <= 4
 
 
 def test_no_more_than_a_few_forms_of_a_kind_are_prepared() -> None:
     for width in range(1, 15):
         value = np.ones((1, 2, 6, width), "float32")
         warmed(Q, K, value)
-    assert {len(found) for found in planned._kept.values()} == {planned._MOST_FORMS}
+    assert {len(found) for found in call_cache._kept.values()} == {call_cache._MOST_FORMS}
 
 
 def test_calls_of_ever_other_lengths_take_no_more_memory() -> None:
@@ -603,7 +603,7 @@ def test_calls_of_ever_other_lengths_take_no_more_memory() -> None:
             attend(Q, room[:, :, :keys], room[:, :, :keys])
 
     pass_over(1)
-    kept = len(planned._kept)
+    kept = len(call_cache._kept)
     gc.collect()
     tracemalloc.start()
     try:
@@ -613,7 +613,7 @@ def test_calls_of_ever_other_lengths_take_no_more_memory() -> None:
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert len(planned._kept) == kept
+    assert len(call_cache._kept) == kept
     assert grown < 20_000
 
 
@@ -665,7 +665,7 @@ def test_a_switch_that_changes_while_a_cache_grows_is_obeyed_from_the_next_step_
         same(step(keys), before[keys - 1])
 
 
-def test_caches_that_grow_in_several_threads_share_a_plan() -> None:
+def test_caches_that_grow_in_several_threads_share_a_prepared_call() -> None:
     caches = RANDOM.standard_normal((6, 1, 2, 60, 8)).astype("float32")
     wanted = [[anew(Q[:, :, :1], *[c[:, :, :n]] * 2) for n in range(1, 60)] for c in caches]
     warmed(Q[:, :, :1], K, K)

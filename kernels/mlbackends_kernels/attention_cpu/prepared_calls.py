@@ -1,0 +1,261 @@
+"""Prepared calls: calls like an earlier one, whose tensors a module in C++ reads by itself.
+
+The slow part of a small call is to look at tensors from Python. A prepared call holds what calls of a
+kind have in common (types, widths, options); native/python/prepared_calls.cpp reads the rest, and declines
+what it cannot compute in place. Where that module was not built, no call is prepared.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.sdpa.backend import Gradients
+from mlbackends_kernels.attention_cpu.forward import room
+from mlbackends_kernels.attention_cpu.gradients import FINE
+from mlbackends_kernels.attention_cpu.library import abi, level, library
+from mlbackends_kernels.attention_cpu.threads import worth
+from mlbackends_kernels.tensors.arithmetic import numpy
+from mlbackends_kernels.tensors.interchange import as_array, drawn_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlbackends.model.problem import AttentionProblem
+
+
+def prepare_forward(
+    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
+) -> Callable[..., Any] | None:
+    """Return what computes calls of the same options, of any lengths; None where that is not known.
+
+    out and logsumexp: the results for these; the latter is None where it is not wanted. The function that is
+    returned takes query, key, value and mask of exactly the types and widths of these, and a seed, or what
+    returns one. It returns None, with nothing done, for tensors that it cannot compute in place, that do not
+    go together, or that carry more than numbers. Raises NotBuilt.
+    """
+    tensors = query, key, value, mask, out, logsumexp
+    make_sums = _make_sums(logsumexp) if logsumexp is not None else None
+    call = _prepare("prepare_forward", problem, tensors, *_make_output(query, out), make_sums)
+    if call is None:
+        return None
+    is_watched = watches(type(query))
+    if is_watched is None and not 0 < problem.dropout < 1:
+        return call
+
+    def checked(query: Any, key: Any, value: Any, mask: Any, seed: Any) -> Any:
+        if is_watched is not None and is_watched(query, key, value, mask):
+            return None
+        if seed is None and problem.dropout:
+            return call(query, key, value, mask, lambda: drawn_seed(query))
+        return call(query, key, value, mask, seed)
+
+    return checked
+
+
+def prepare_backward(
+    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
+) -> Callable[..., Gradients | None] | None:
+    """Return what computes gradients of calls of the same options; None where that is not known.
+
+    The function that is returned takes the gradient of the output, query, key, value, mask, output,
+    logsumexp and seed, of exactly the types of these. It returns the gradients, of no mask, or None as
+    that of `prepare_forward`. Raises NotBuilt.
+    """
+    tensors = query, key, value, mask, out, logsumexp
+    kind: Any = type(query)
+    is_array = kind is numpy().ndarray
+    call = _prepare(
+        "prepare_backward", problem, tensors, _array_like if is_array else _tensor_like, None, None
+    )
+    if call is None:
+        return None
+    is_watched = watches(kind)
+
+    def checked(
+        grad_out: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+        seed: int | None,
+    ) -> Gradients | None:
+        if type(grad_out) is not kind or not grad_out.ndim:
+            return None
+        if is_watched is not None and (
+            is_watched(query, key, value, mask) or is_watched(grad_out, out, logsumexp, None)
+        ):
+            return None
+        # A backward pass may come long after its forward pass, and the instruction set may be another.
+        rows = _along_rows(grad_out)
+        found = call(rows, query, key, value, mask, out, logsumexp, seed, level())
+        return None if found is None else Gradients(*found)
+
+    return checked
+
+
+@cache
+def watches(kind: type) -> Callable[..., bool] | None:
+    """Return what tells, of query, key, value and mask, whether more than numbers is at stake.
+
+    That is: a tangent, a sign that is not applied yet, storage that was freed below a tensor with an
+    offset (without one, the address is null), or a mode or trace that records calls; gradients are another
+    matter. None for NumPy's arrays, which have nothing of the kind. Raises AttributeError for a torch that
+    cannot tell.
+    """
+    if kind is numpy().ndarray:
+        return None
+    torch: Any = sys.modules["torch"]
+    core = torch._C  # noqa: SLF001  nowhere else
+    if hasattr(torch.Tensor, "has_names"):
+        raise AttributeError("in an older torch tensors may have names")
+    dispatch_modes, function_modes = core._len_torch_dispatch_stack, core._len_torch_function_stack  # noqa: SLF001
+    included, before_autograd = (
+        core._dispatch_tls_is_dispatch_key_included,  # noqa: SLF001
+        core.DispatchKey.PreDispatch,
+    )
+    transform, trace = core._functorch.peek_interpreter_stack, core._get_tracing_state  # noqa: SLF001
+    forward = torch.autograd.forward_ad
+    forward._current_level  # noqa: B018, SLF001  -1 outside of forward-mode differentiation
+
+    def is_watched(query: Any, key: Any, value: Any, mask: Any) -> bool:
+        if mask is not None and (
+            mask.is_neg() or (mask.storage_offset() and not mask.untyped_storage().nbytes())
+        ):
+            return True
+        return (
+            query.is_neg()
+            or key.is_neg()
+            or value.is_neg()
+            or (query.storage_offset() and not query.untyped_storage().nbytes())
+            or (key.storage_offset() and not key.untyped_storage().nbytes())
+            or (value.storage_offset() and not value.untyped_storage().nbytes())
+            or dispatch_modes()
+            or function_modes()
+            or transform() is not None
+            or trace() is not None
+            or forward._current_level >= 0  # noqa: SLF001
+            or included(before_autograd)
+        )
+
+    return is_watched
+
+
+@cache
+def _module() -> Any:
+    """Return the module in C++, None where it was not built or is of another version. Raises NotBuilt."""
+    library()  # which the module calls
+    try:
+        found = importlib.import_module("mlbackends_kernels.lib.prepared_calls")
+    except ImportError:
+        return None
+    return found if found.abi == abi().version else None
+
+
+def _prepare(
+    name: str,
+    problem: AttentionProblem,
+    tensors: tuple[Any, ...],
+    *make_results: Any,
+) -> Callable[..., Any] | None:
+    """Return a prepared call of the module, None where it cannot read such tensors.
+
+    make_results: what `_make_output` returns, and what makes room for the logarithms, None for neither.
+    """
+    query, _, _, mask, out, logsumexp = tensors
+    module, kind = _module(), type(query)
+    if module is None or not (kind is numpy().ndarray or _is_torch_tensor(kind)):
+        return None
+    dtypes = []
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if type(tensor) is not kind or not as_array(tensor).flags.aligned:
+            return None
+        dtypes.append(tensor.dtype)
+        if kind is numpy().ndarray and tensor.dtype is not numpy().dtype(tensor.dtype.type):
+            return (
+                None  # the module knows element types by their addresses: those of numpy's own stay
+            )
+    try:
+        is_watched = watches(kind)
+    except AttributeError:
+        return None
+    if is_watched is not None and is_watched(*tensors[:4]):
+        return None
+    width, elements = problem.head_dim, abi().elements
+    found: Callable[..., Any] | None = getattr(module, name)(
+        *(query, mask, logsumexp, tuple(dtypes), *make_results, worth),
+        *(width, out.shape[-1], elements[problem.dtype]),
+        *(elements[problem.mask.dtype if problem.mask else "none"], level()),
+        *((width or 1) ** -0.5 if problem.scale is None else problem.scale, problem.dropout),
+        *(problem.is_causal, problem.lower_right, problem.enable_gqa, FINE[problem.dtype]),
+    )
+    return found
+
+
+def _is_torch_tensor(kind: type) -> bool:
+    torch: Any = sys.modules.get("torch")
+    return (
+        torch is not None
+        and kind is torch.Tensor
+        and type(getattr(kind, "__dlpack_c_exchange_api__", None)).__name__ == "PyCapsule"
+    )
+
+
+def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any]:
+    """Return what makes room for a result like `out`, and a dtype or None.
+
+    Without a dtype the function takes a query; with one, the shape of a query and the dtype. The module
+    checks whether the room fits.
+    """
+    is_torch = not isinstance(out, numpy().ndarray)
+    torch: Any = sys.modules.get("torch")
+    if is_torch:
+        like = torch.empty_like(query)
+        if (like.shape, like.stride(), like.dtype) == (out.shape, out.stride(), out.dtype):
+            return torch.empty_like, None  # cheaper by far than with a shape
+    dtype, width = out.dtype, out.shape[-1]
+    empty = torch.empty if is_torch else numpy().empty
+    if len(out.shape) < 3 or as_array(out).flags.c_contiguous:
+        if width != query.shape[-1]:
+            return lambda query: empty((*query.shape[:-1], width), dtype=dtype), None
+        if is_torch:
+            return lambda query: empty(query.shape, dtype=dtype), None
+        return empty, dtype
+
+    def rows_first(query: Any) -> Any:
+        *batch, heads, rows, _ = query.shape
+        return empty((*batch, rows, heads, width), dtype=dtype).swapaxes(-2, -3)
+
+    return rows_first, None
+
+
+def _make_sums(logsumexp: Any) -> Callable[[Any], Any]:
+    """Return what makes, for a query, room for the logarithms."""
+    is_torch = not isinstance(logsumexp, numpy().ndarray)
+    empty, dtype = sys.modules["torch"].empty if is_torch else numpy().empty, logsumexp.dtype
+    return lambda query: empty(query.shape[:-1], dtype=dtype)
+
+
+def _array_like(array: Any) -> Any:
+    return room(array, array.shape)
+
+
+def _tensor_like(tensor: Any) -> Any:
+    """Return a tensor of torch, laid out as `room` lays out an array."""
+    strides = tensor.stride()
+    if len(strides) > 2 and 0 < strides[-3] < strides[-2]:
+        return tensor.new_empty(tensor.transpose(-2, -3).shape).transpose(-2, -3)
+    return tensor.new_empty(tensor.shape)
+
+
+def _along_rows(grad_out: Any) -> Any:
+    """Return the gradient of the output, or a copy where the elements of a row do not follow each other."""
+    if isinstance(grad_out, numpy().ndarray):
+        return grad_out if grad_out.strides[-1] == grad_out.itemsize else grad_out.copy()
+    return grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
