@@ -236,7 +236,7 @@ def policy_page() -> str:
 def deviations_page() -> str:
     """Return backends-deviations(7): where mlbackends and torch.backends differ."""
     lines = [
-        '.\\" Made by man/generate.py from core/mlbackends/switches/deviations.py; change that.',
+        '.\\" Made by man/generate.py from core/mlbackends/switches/deviations.toml; change that.',
         f'.TH BACKENDS-DEVIATIONS 7 "" "backends {__version__}" "Miscellaneous"',
         ".SH NAME",
         "backends\\-deviations \\- where mlbackends and torch.backends differ",
@@ -259,7 +259,7 @@ DEVIATIONS_HEAD = (
 def deviations_markdown() -> str:
     """Return the same page for a browser."""
     passages = tuple(topics.deviation(each) for each in DEVIATIONS)
-    head = "<!-- Made by man/generate.py from core/mlbackends/switches/deviations.py; change that. -->\n"
+    head = "<!-- Made by man/generate.py from core/mlbackends/switches/deviations.toml; change that. -->\n"
     title = "# Where mlbackends and torch.backends differ"
     return f"{head}{title}\n\n{DEVIATIONS_HEAD}\n\n{prose.markdown(passages)}"
 

@@ -16,212 +16,113 @@ from mlbackends.switches.dynamo import untraced
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Protocol
 
     Axes = Sequence[int] | None
 
+    class _OneAxis(Protocol):
+        def __call__(
+            self,
+            a: Any,
+            n: int | None = None,
+            axis: int = -1,
+            norm: str | None = None,
+            *,
+            dim: int | None = None,
+        ) -> Any: ...
+
+    class _SeveralAxes(Protocol):
+        def __call__(
+            self,
+            a: Any,
+            s: Sequence[int] | None = None,
+            axes: Axes = ...,
+            norm: str | None = None,
+            *,
+            dim: Axes = None,
+        ) -> Any: ...
+
+
 __all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
+    "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+
+def _one_axis(name: str, doc: str) -> "_OneAxis":
+    """Return a transform along one axis."""
+
+    def transform(
+        a: "Any",
+        n: int | None = None,
+        axis: int = -1,
+        norm: str | None = None,
+        *,
+        dim: int | None = None,
+    ) -> "Any":
+        return _kernel().run(name, a, n, _either(axis, dim, -1), norm)
+
+    return _named(transform, name, doc)  # type: ignore[no-any-return]
+
+
+def _several_axes(name: str, doc: str, usual: "Axes" = None) -> "_SeveralAxes":
+    """Return a transform along several axes, by default the `usual` ones; fft2 is fftn along two."""
+
+    def transform(
+        a: "Any",
+        s: "Sequence[int] | None" = None,
+        axes: "Axes" = usual,
+        norm: str | None = None,
+        *,
+        dim: "Axes" = None,
+    ) -> "Any":
+        return _kernel().run(name.replace("2", "n"), a, s, _either(axes, dim, usual), norm)
+
+    return _named(transform, name, doc)  # type: ignore[no-any-return]
+
+
+def _named(function: "Any", name: str, doc: str) -> "Any":
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return untraced(function)
+
+
+fft = _one_axis(
     "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
+    "Return the transform of `n` points along an axis; a is cut off or filled with zeros to them.",
+)
+ifft = _one_axis("ifft", "Return the inverse of `fft`.")
+rfft = _one_axis(
     "rfft",
-    "rfft2",
-    "rfftfreq",
+    "Return the first n // 2 + 1 numbers of the transform of real numbers; the others mirror them.",
+)
+irfft = _one_axis(
+    "irfft",
+    "Return the inverse of `rfft`: n real numbers, 2 * (m - 1) of m where n is not given.",
+)
+hfft = _one_axis(
+    "hfft",
+    "Return the transform, n real numbers, of a signal whose other half is its mirrored conjugate.",
+)
+ihfft = _one_axis(
+    "ihfft", "Return the inverse of `hfft`: the first n // 2 + 1 numbers of the signal."
+)
+fftn = _several_axes(
+    "fftn",
+    "Return the transform along several axes, all of them where neither s nor axes is given.",
+)
+ifftn = _several_axes("ifftn", "Return the inverse of `fftn`.")
+rfftn = _several_axes(
     "rfftn",
-]
-
-
-@untraced
-def fft(
-    a: "Any",
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    *,
-    dim: int | None = None,
-) -> "Any":
-    """Return the transform of `n` points along an axis; a is cut off or filled with zeros to them."""
-    return _run("fft", a, n, _either(axis, dim, -1), norm)
-
-
-@untraced
-def ifft(
-    a: "Any",
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    *,
-    dim: int | None = None,
-) -> "Any":
-    """Return the inverse of `fft`."""
-    return _run("ifft", a, n, _either(axis, dim, -1), norm)
-
-
-@untraced
-def rfft(
-    a: "Any",
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    *,
-    dim: int | None = None,
-) -> "Any":
-    """Return the first n // 2 + 1 numbers of the transform of real numbers; the others mirror them."""
-    return _run("rfft", a, n, _either(axis, dim, -1), norm)
-
-
-@untraced
-def irfft(
-    a: "Any",
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    *,
-    dim: int | None = None,
-) -> "Any":
-    """Return the inverse of `rfft`: n real numbers, 2 * (m - 1) of m where n is not given."""
-    return _run("irfft", a, n, _either(axis, dim, -1), norm)
-
-
-@untraced
-def hfft(
-    a: "Any",
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    *,
-    dim: int | None = None,
-) -> "Any":
-    """Return the transform, n real numbers, of a signal whose other half is its mirrored conjugate."""
-    return _run("hfft", a, n, _either(axis, dim, -1), norm)
-
-
-@untraced
-def ihfft(
-    a: "Any",
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    *,
-    dim: int | None = None,
-) -> "Any":
-    """Return the inverse of `hfft`: the first n // 2 + 1 numbers of the signal."""
-    return _run("ihfft", a, n, _either(axis, dim, -1), norm)
-
-
-@untraced
-def fftn(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = None,
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the transform along several axes, all of them where neither s nor axes is given."""
-    return _run("fftn", a, s, _either(axes, dim, None), norm)
-
-
-@untraced
-def ifftn(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = None,
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the inverse of `fftn`."""
-    return _run("ifftn", a, s, _either(axes, dim, None), norm)
-
-
-@untraced
-def rfftn(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = None,
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the transform of real numbers along several axes, half of the last."""
-    return _run("rfftn", a, s, _either(axes, dim, None), norm)
-
-
-@untraced
-def irfftn(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = None,
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the inverse of `rfftn`."""
-    return _run("irfftn", a, s, _either(axes, dim, None), norm)
-
-
-@untraced
-def fft2(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = (-2, -1),
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the transform along two axes."""
-    return _run("fftn", a, s, _either(axes, dim, (-2, -1)), norm)
-
-
-@untraced
-def ifft2(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = (-2, -1),
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the inverse of `fft2`."""
-    return _run("ifftn", a, s, _either(axes, dim, (-2, -1)), norm)
-
-
-@untraced
-def rfft2(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = (-2, -1),
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the transform of real numbers along two axes, half of the last."""
-    return _run("rfftn", a, s, _either(axes, dim, (-2, -1)), norm)
-
-
-@untraced
-def irfft2(
-    a: "Any",
-    s: "Sequence[int] | None" = None,
-    axes: "Axes" = (-2, -1),
-    norm: str | None = None,
-    *,
-    dim: "Axes" = None,
-) -> "Any":
-    """Return the inverse of `rfft2`."""
-    return _run("irfftn", a, s, _either(axes, dim, (-2, -1)), norm)
+    "Return the transform of real numbers along several axes, half of the last.",
+)
+irfftn = _several_axes("irfftn", "Return the inverse of `rfftn`.")
+fft2 = _several_axes("fft2", "Return the transform along two axes.", (-2, -1))
+ifft2 = _several_axes("ifft2", "Return the inverse of `fft2`.", (-2, -1))
+rfft2 = _several_axes(
+    "rfft2", "Return the transform of real numbers along two axes, half of the last.", (-2, -1)
+)
+irfft2 = _several_axes("irfft2", "Return the inverse of `rfft2`.", (-2, -1))
 
 
 @untraced
@@ -256,16 +157,12 @@ def ifftshift(
 
 
 def _either(axes: object, dim: object, usual: object) -> object:
-    """Return what was given: NumPy's word or torch's."""
+    """Return the axes that were given, by NumPy's keyword or torch's."""
     if dim is None:
         return axes
     if axes != usual:
         raise TypeError(f"axis, axes and dim mean the same; give one, not {axes} and {dim}")
     return dim
-
-
-def _run(name: str, a: "Any", sizes: object, axes: object, norm: str | None) -> "Any":
-    return _kernel().run(name, a, sizes, axes, norm)
 
 
 def _kernel() -> "Any":

@@ -67,7 +67,6 @@ ELSEWHERE = {
         "overrides-count-at-once": "test_an_override_waits_for_the_next_rebuild_in_torch_and",
         "overrides-are-checked": "test_an_override_is_taken_as_it_comes_by_torch_and_checked_here",
         "override-order-checked": "test_a_foreign_override_is_ordered_in_by_torch_and_not_here",
-        "dsl-disable-is-certain": "test_a_dsl_whose_module_does_nothing_stays_on_in_torch_and_is",
         "dsl-scopes-overlap": "test_the_first_of_two_scopes_ends_both_in_torch_and_the_last_here",
     },
     "test_jit_agrees.py": {
@@ -428,7 +427,7 @@ def test_leaving_a_scope_of_einsum_fails_in_torch_and_restores_here(einsum: Any)
 def test_a_warning_of_torchs_is_printed_and_ours_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mlbackends.cuda.preferences._told", set())
+    monkeypatch.setattr("mlbackends.cuda.preferences._warned", set())
     theirs, ours = (each.cuda.preferred_blas_library for each in (torch.backends, mlbackends))
     with put_back(theirs, theirs):
         assert warned(lambda: theirs("ck")) == []

@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends import python_native as ours
-from mlbackends.python_native import (
-    call,
-    dispatch_keys,
-    dsl_registry,
-    environment,
-    filters,
-    override_graph,
-)
+from mlbackends.python_native import filters, overrides
+from mlbackends.python_native.overrides import Override, call
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -33,7 +27,6 @@ pytestmark = [
 
 theirs = torch.backends.python_native
 registry = pytest.importorskip("torch._native.registry")
-their_dsls = pytest.importorskip("torch._native.dsl_registry").dsl_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,8 +51,7 @@ FUNCTIONS = (
 @pytest.fixture(autouse=True)
 def everything_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(filters, "_off", {})
-    monkeypatch.setattr(override_graph, "_graphs", {})
-    monkeypatch.setattr(dsl_registry, "_entries", dict(dsl_registry._entries))
+    monkeypatch.setattr(overrides, "_graphs", {})
     yield
     clear()
 
@@ -170,8 +162,8 @@ def test_the_dispatch_keys_are_torchs() -> None:
         if not name.startswith(("StartOf", "EndOf")) and name not in (*layouts, "Undefined")
     }
 
-    assert set(dispatch_keys.DISPATCH_KEYS) == members
-    assert dispatch_keys.NOT_OVERRIDABLE == registry._DISALLOWED_DISPATCH_KEYS
+    assert set(filters.DISPATCH_KEYS) == members
+    assert filters.NOT_OVERRIDABLE == registry._DISALLOWED_DISPATCH_KEYS
 
 
 # ---- freezing ----------------------------------------------------------------
@@ -341,97 +333,35 @@ def test_a_list_is_overwritten_in_neither(name: str) -> None:
 # ---- the registries ---------------------------------------------------------------
 
 
-class Dsl:
-    def runtime_available(self) -> bool:
-        return True
-
-    def runtime_version(self) -> str:
-        return "1.0"
-
-    def register_op_override(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def deregister_op_overrides(self) -> None: ...
-
-
-class Raising(Dsl):
-    def runtime_available(self) -> bool:
-        raise RuntimeError
-
-    def runtime_version(self) -> str:
-        raise RuntimeError
-
-
-@pytest.fixture
-def their_registry() -> Iterator[Any]:
-    """Torch's registry of DSLs, which loses afterwards what a test adds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(their_dsls, "_dsl_modules", dict(their_dsls._dsl_modules))
-        yield their_dsls
-    # What they hold was asked while the test's own were there.
-    for cached in ("is_dsl_available", "get_dsl_version", "list_available_dsls", "list_all_dsls"):
-        getattr(their_dsls, cached).cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
-        (None, Dsl()),
-        (3, Dsl()),
-        ("", Dsl()),
-        ("  ", Dsl()),
-        ("mine", object()),
-        ("mine", Dsl()),
-        (" mine ", Dsl()),
-        ("mine", Raising()),
-    ],
-    ids=lambda value: repr(value) if isinstance(value, str | None) else type(value).__name__,
-)
-def test_registering_a_dsl_ends_as_in_torch(their_registry: Any, name: Any, module: Any) -> None:
-    def tried(where: Any) -> tuple[Any, ...]:
-        return (
-            outcome(lambda: where.register_dsl(name, module)),
-            where.list_all_dsls(),
-            where.is_dsl_available(name),
-            where.get_dsl_version(name),
-            where.get_dsl_module("mine"),
-        )
-
-    assert tried(dsl_registry) == tried(their_registry)
-
-
 def same(*args: Any) -> bool:
     return True
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"lib_symbol": "prims"},
-        {"dispatch_key": "Meta"},
-        {"dispatch_key": "CompositeImplicitAutograd"},
-        {"dispatch_key": "CompositeExplicitAutograd"},
-        {"cond": None},
-        {"cond": None, "unconditional_override": True},
-        {"allow_multiple_override": True},
-        {"backend": "anything"},
-        {},
-    ],
-    ids=repr,
+    "dispatch_key", ["Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CPU"]
 )
+@pytest.mark.parametrize("condition", [same, None])
 def test_registering_an_override_ends_as_in_torch(
-    their_graphs: Any, changed: dict[str, Any]
+    their_graphs: Any, dispatch_key: str, condition: Any
 ) -> None:
-    asked: dict[str, Any] = {
-        "backend": "triton",
-        "lib_symbol": "aten",
-        "op_symbol": "mul.Tensor",
-        "dispatch_key": "CPU",
-        "cond": same,
-        "impl": same,
-    } | changed
+    override = Override(
+        dsl="triton",
+        op_symbol="mul.Tensor",
+        dispatch_key=dispatch_key,
+        condition=condition,
+        run=same,
+    )
 
-    assert outcome(lambda: override_graph.register_op_override(**asked)) == outcome(
-        lambda: registry.register_op_override(**asked)
+    assert outcome(lambda: overrides.add(override)) == outcome(
+        lambda: registry.register_op_override(
+            "triton",
+            "aten",
+            "mul.Tensor",
+            dispatch_key,
+            condition,
+            same,
+            unconditional_override=condition is None,
+        )
     )
 
     def described(nodes: Any) -> list[Any]:
@@ -448,19 +378,8 @@ def test_registering_an_override_ends_as_in_torch(
             for node in nodes
         ]
 
-    key = (asked["op_symbol"], asked["dispatch_key"])
-    assert described(override_graph.nodes(*key)) == described(their_graphs.get(key, []))
-
-
-def test_parameters_of_registration_are_torchs() -> None:
-    assert list(inspect.signature(override_graph.register_op_override).parameters.items()) != []
-    assert [
-        (each.name, each.kind, each.default)
-        for each in inspect.signature(override_graph.register_op_override).parameters.values()
-    ] == [
-        (each.name, each.kind, each.default)
-        for each in inspect.signature(registry.register_op_override).parameters.values()
-    ]
+    key = ("mul.Tensor", dispatch_key)
+    assert described(overrides.nodes(*key)) == described(their_graphs.get(key, []))
 
 
 # ---- calls -------------------------------------------------------------------------
@@ -491,8 +410,14 @@ def multiplied(their_graphs: Any) -> list[Callable[[float, float], Any]]:
             condition,
             lambda one, other, mark=mark: torch.full_like(one, mark),
         )
-        override_graph.register_op_override(
-            dsl, "aten", "mul.Tensor", "CPU", condition, lambda _one, _other, mark=mark: mark
+        overrides.add(
+            Override(
+                dsl=dsl,
+                op_symbol="mul.Tensor",
+                dispatch_key="CPU",
+                condition=condition,
+                run=lambda _one, _other, mark=mark: mark,
+            )
         )
     registry._register_all_overrides()
 
@@ -541,7 +466,7 @@ def test_a_call_gets_the_same_kernel_as_in_torch(multiplied: list[Callable[..., 
 def test_a_users_order_is_taken_or_not_as_in_torch(
     multiplied: list[Callable[..., Any]], order: Callable[..., Any]
 ) -> None:
-    override_graph.reorder_graphs_from_user_function(order)
+    overrides.reorder(order)
     registry.reorder_graphs_from_user_function(order, reregister_overrides=True)
 
     in_ours, in_torch = multiplied
@@ -553,11 +478,11 @@ def test_a_users_order_is_taken_or_not_as_in_torch(
 def test_the_variable_of_the_order_is_read_as_torch_reads_it(
     monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setenv(environment.ORDER_FUNCTION, path)
+    monkeypatch.setenv(overrides.ORDER_FUNCTION, path)
     read = torch._native.get_user_ordering_fn
     read.cache_clear()
 
-    assert outcome(environment.order_function) == outcome(read)
+    assert outcome(overrides.order_function) == outcome(read)
     read.cache_clear()
 
 
@@ -567,7 +492,7 @@ def test_a_wrong_order_breaks_the_import_of_torch_and_the_first_override_here() 
         "from mlbackends import python_native\npython_native.all_dsls\n"
         "try: python_native.get_dsl_operations('native')\nexcept ValueError: print('use')\n"
     )
-    path = {"PYTHONPATH": os.pathsep.join(sys.path), environment.ORDER_FUNCTION: "no.such.thing"}
+    path = {"PYTHONPATH": os.pathsep.join(sys.path), overrides.ORDER_FUNCTION: "no.such.thing"}
     said = [
         subprocess.run(
             [sys.executable, "-c", program.format(package)],
@@ -586,7 +511,9 @@ def test_an_override_waits_for_the_next_rebuild_in_torch_and_counts_at_once_here
     assert float(torch.mul(torch.tensor(3.0), torch.tensor(2.0))) == 6.0
     assert ("mul.Tensor", "CPU") in their_graphs
 
-    override_graph.register_op_override(*override, lambda *_: 100.0)
+    overrides.add(
+        Override(dsl="triton", op_symbol="mul.Tensor", dispatch_key="CPU", run=lambda *_: 100.0)
+    )
     assert call("mul.Tensor", "CPU", lambda one, other: one * other, 3.0, 2.0) == 100.0
 
 
@@ -609,8 +536,14 @@ def test_an_override_is_taken_as_it_comes_by_torch_and_checked_here(
     registry.register_op_override(**asked)
     their_graphs.clear()
 
+    override = Override(
+        dsl=asked["backend"],
+        op_symbol=asked["op_symbol"],
+        dispatch_key=asked["dispatch_key"],
+        run=asked["impl"],
+    )
     with pytest.raises(error):
-        override_graph.register_op_override(**asked)
+        overrides.add(override)
 
 
 def test_a_foreign_override_is_ordered_in_by_torch_and_not_here(
@@ -618,22 +551,12 @@ def test_a_foreign_override_is_ordered_in_by_torch_and_not_here(
 ) -> None:
     del multiplied
     registry.reorder_graphs_from_user_function(lambda _op, _key, graph: graph[:1] * 2)
-    override_graph.reorder_graphs_from_user_function(lambda _op, _key, graph: graph[:1] * 2)
+    overrides.reorder(lambda _op, _key, graph: graph[:1] * 2)
 
     assert [node.dsl_name for node in registry._graphs["mul.Tensor", "CPU"]] == ["triton"] * 2
-    kept = override_graph.nodes("mul.Tensor", "CPU")
+    kept = overrides.nodes("mul.Tensor", "CPU")
     assert [node.dsl_name for node in kept] == ["triton", "cutedsl"]
     assert "one override twice" in caplog.text
-
-
-def test_a_dsl_whose_module_does_nothing_stays_on_in_torch_and_is_off_here(
-    their_registry: Any,
-) -> None:
-    for where, module, on in ((their_registry, theirs, True), (dsl_registry, ours, False)):
-        where.register_dsl("mine", Dsl())
-        module.mine.disable()
-        assert module.mine.enabled is on
-        module.mine.enable()
 
 
 def test_the_first_of_two_scopes_ends_both_in_torch_and_the_last_here() -> None:

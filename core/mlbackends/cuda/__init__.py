@@ -50,7 +50,7 @@ _LAZY = {
 
 matmul = cuBLASModule()
 
-#: What our own kernels for CUDA stand on: any of these is enough for one of them.
+#: What our own kernels for CUDA are based on: any of these is enough for one of them.
 _PARTS = ("cublas", "cufft", "triton")
 
 

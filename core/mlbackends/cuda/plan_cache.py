@@ -4,6 +4,7 @@ A plan is costly to make and holds memory, so the least recently used go when th
 Each device has its own cache, whichever object asks for it; all of it is per process.
 """
 
+import importlib
 from collections import OrderedDict
 from contextlib import contextmanager
 from threading import RLock
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Plan(Protocol):
-        """What is kept: something that gives its memory back when it is told to."""
+        """What is kept: something that holds memory until it is destroyed."""
 
         def destroy(self) -> None:
-            """Give it back."""
+            """Free the memory."""
 
 
 _USUAL_MAXIMUM = 4096
@@ -127,12 +128,16 @@ def _set_maximum(device: int, value: object) -> None:
 
 
 def _refuse_absent(device: int) -> None:
-    from mlbackends_kernels.cuda.runtime import device_count
-
-    count = device_count()
+    count = runtime().device_count()
     if not 0 <= device < count:
-        said = f"expected 0 <= device index < {count}, but got device with index {device}"
-        raise RuntimeError(f"cufft_plan_cache: {said}")
+        raise RuntimeError(
+            f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
+        )
+
+
+def runtime() -> "Any":
+    """Return our binding of the CUDA runtime, which lies above this package and is loaded by its name."""
+    return importlib.import_module("mlbackends_kernels.cuda.runtime")
 
 
 class cuFFTPlanCache:  # noqa: N801  torch's name
@@ -182,17 +187,11 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
     def __getitem__(self, device: object) -> cuFFTPlanCache:
         index = _index_of(device)
         _refuse_absent(index)
-        return self._filled(index)[index]
-
-    def _filled(self, index: int) -> "list[cuFFTPlanCache]":
-        """Return the caches, after making those that are missing up to the last device."""
-        from mlbackends_kernels.cuda.runtime import device_count
-
         with _opening:
             if index >= len(self.caches):
-                last = max(index + 1, device_count())
+                last = max(index + 1, runtime().device_count())
                 self.caches.extend(map(cuFFTPlanCache, range(len(self.caches), last)))
-        return self.caches
+        return self.caches[index]
 
     def __getattr__(self, name: str) -> "Any":
         if name not in _ATTRIBUTES:
@@ -209,15 +208,12 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
 
 
 def _current() -> cuFFTPlanCache:
-    from mlbackends_kernels.cuda import runtime
-    from mlbackends_kernels.cuda.errors import CudaUnavailable
-
-    if not runtime.device_count():
+    if not runtime().device_count():
         raise AssertionError("there is no current CUDA device: the driver shows none (torch says:"
                              " Torch not compiled with CUDA enabled)")  # fmt: skip
     try:
-        return cuFFTPlanCache(runtime.current_device())
-    except CudaUnavailable:  # no runtime, so nobody here has chosen another
+        return cuFFTPlanCache(runtime().current_device())
+    except runtime().CudaUnavailable:  # no runtime, so nothing in this process has chosen another
         return cuFFTPlanCache(0)
 
 
@@ -246,8 +242,10 @@ def _unknown(manager: object, name: str) -> AttributeError:
         return AttributeError("cufft_plan_cache.clear is a method", name=name, obj=manager)
     if name == "caches":
         return AttributeError("cufft_plan_cache.caches is read-only", name=name, obj=manager)
-    said = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES)}"
-    return AttributeError(said, name=name, obj=manager)
+    near = suggestion(name, _ATTRIBUTES)
+    return AttributeError(
+        f"cufft_plan_cache has no attribute {name!r}{near}", name=name, obj=manager
+    )
 
 
 cufft_plan_cache = cuFFTPlanCacheManager()

@@ -1,4 +1,4 @@
-"""Which of NVIDIA's and AMD's libraries are asked first, and how much memory they may work in.
+"""Which of NVIDIA's and AMD's libraries are preferred, and the sizes of their workspaces.
 
 Each function returns the setting that holds, and sets it first if it is given one.
 """
@@ -6,6 +6,7 @@ Each function returns the setting that holds, and sets it first if it is given o
 import warnings
 from enum import Enum
 
+from mlbackends.cuda.plan_cache import runtime
 from mlbackends.switches import store
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ class _Backend(Enum):
 
 
 class _LinalgBackend(_Backend):
-    """Who solves, factors and inverts matrices."""
+    """A library that solves, factors and inverts matrices."""
 
     Default = 0
     Cusolver = 1
@@ -33,7 +34,7 @@ class _LinalgBackend(_Backend):
 
 
 class _BlasBackend(_Backend):
-    """Who multiplies matrices."""
+    """A library that multiplies matrices."""
 
     Default = 0
     Cublas = 1
@@ -42,7 +43,7 @@ class _BlasBackend(_Backend):
 
 
 class _ROCmFABackend(_Backend):
-    """Who brings flash attention on ROCm."""
+    """A library with flash attention on ROCm."""
 
     Default = 0
     AOTriton = 1
@@ -68,12 +69,12 @@ _HOPPER, _HOPPER_WORKSPACE = (9, 0), 32 << 20
 _LT_WORKSPACE = 1 << 20
 _UNIFIED = "TORCH_CUBLASLT_UNIFIED_WORKSPACE"
 
-_told: set[str] = set()
+_warned: set[str] = set()
 """The warnings that were given; each is given once a process."""
 
 
 def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _LinalgBackend:
-    """Return who is asked first for linear algebra on CUDA; set it to `backend` before.
+    """Return the preferred library for linear algebra on CUDA; set it to `backend` before.
 
     "default", "cusolver", "magma" or a member of the enumeration. Raises RuntimeError for anything
     else, and for a library that is not installed; then nothing has changed.
@@ -90,7 +91,7 @@ def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _
 
 
 def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _BlasBackend:
-    """Return who multiplies matrices on a device; set it to `backend` before.
+    """Return the library that multiplies matrices on a device; set it to `backend` before.
 
     "default" (cuBLAS), "cublas", "hipblas", "cublaslt", "hipblaslt", "ck" or a member of the
     enumeration. Raises RuntimeError for anything else, and for cuBLASLt where it is not installed;
@@ -110,7 +111,7 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
 
 
 def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> _ROCmFABackend:
-    """Return who brings flash attention on ROCm; set it to `backend` before.
+    """Return the library for flash attention on ROCm; set it to `backend` before.
 
     "default", "aotriton", "ck" or a member of the enumeration. Raises RuntimeError for another word
     and ValueError for another type.
@@ -153,10 +154,11 @@ def cublaslt_workspace_size(size: int | None = None) -> int:
         return wanted
     ceiling = cublas_workspace_size()
     if wanted > ceiling:
-        said = (
-            f"cuBLASLt is to work in {wanted} bytes, and shares cuBLAS's {ceiling}: it gets those"
+        _warn_once(
+            f"cuBLASLt is to work in {wanted} bytes, and shares cuBLAS's {ceiling}: it gets those;"
+            f" set cublas_workspace_size too, or {_UNIFIED}=0",
+            3,
         )
-        _warn_once(f"{said}; set cublas_workspace_size too, or {_UNIFIED}=0", 3)
     return min(wanted, ceiling)
 
 
@@ -233,19 +235,16 @@ def _need(is_here: bool, what: str, file: str) -> None:
 
 
 def _warn_once(message: str, level: int) -> None:
-    if message not in _told:
-        _told.add(message)
+    if message not in _warned:
+        _warned.add(message)
         warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def _current_capability() -> tuple[int, int] | None:
     """Return the capability of the current device, None where there is none or no runtime."""
-    from mlbackends_kernels.cuda import runtime
-    from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
-
-    if not runtime.device_count():
+    if not runtime().device_count():
         return None
     try:
-        return runtime.capability(runtime.current_device())
-    except (CudaError, CudaUnavailable):
+        return runtime().capability(runtime().current_device())  # type: ignore[no-any-return]
+    except RuntimeError:  # CudaError or CudaUnavailable
         return None

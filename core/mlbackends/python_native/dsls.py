@@ -1,19 +1,17 @@
-"""The languages for kernels that are known from the start: CuTe DSL and Triton.
+"""The DSLs for kernels, CuTe DSL and Triton, and whether they can be used on this machine.
 
-Whether one is there is read from the files that are installed: importing Triton takes seconds, and
-touches the driver.
+That is read from the files that are installed: importing Triton takes seconds, and touches the driver.
 Source: torch 2.13, torch/_native, for the versions.
 """
 
 from __future__ import annotations
 
-from mlbackends.python_native import environment, filters
+from functools import cache
+
+from mlbackends.python_native import filters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from packaging.version import Version
 
     from mlbackends.host.host import Host
@@ -26,8 +24,8 @@ NATIVE = "native"
 class PackagedDsl:
     """A DSL that is a Python package, and whose kernels run on NVIDIA's devices.
 
-    distributions: those that may bring it, in order of preference. modules: what must be there to be
-    imported, its own first. versions: clauses of which one must hold, such as ">=3.6,<4".
+    distributions: those that may contain it, in order of preference. modules: what must be there to
+    be imported, its own first. versions: clauses of which one must hold, such as ">=3.6,<4".
     """
 
     def __init__(
@@ -38,22 +36,15 @@ class PackagedDsl:
         versions: tuple[str, ...],
     ) -> None:
         self.name = name
-        self._distributions = distributions
-        self._modules = modules
-        self._versions = versions
-
-    def __repr__(self) -> str:
-        return f"PackagedDsl({self.name!r})"
-
-    def runtime_available(self) -> bool:
-        """Tell whether it is installed, in a version that serves, beside a CUDA driver library."""
-        return not self.unavailable_reason()
+        self.distributions = distributions
+        self.modules = modules
+        self.versions = versions
 
     def runtime_version(self) -> Version | None:
-        """Return the version that is installed, None where it is not or its version is garbage."""
+        """Return the version that is installed, None where it is not or its version is invalid."""
         from mlbackends.host.host import Host
 
-        dist = self._installed(Host())
+        dist = self.installed(Host())
         if dist is None:
             return None
         from packaging.version import InvalidVersion, Version
@@ -70,59 +61,27 @@ class PackagedDsl:
         from mlbackends.host.python.requirements import satisfies
 
         host = host or Host()
-        dist = self._installed(host)
+        dist = self.installed(host)
         if dist is None:
-            return f"{self._distributions[0]} is not installed"
-        for module in self._modules:
+            return f"{self.distributions[0]} is not installed"
+        for module in self.modules:
             if not module_location(host, module):
                 return f"{dist.name} is installed, and there is no module {module} to import"
-        if not environment.is_one(environment.SKIP_VERSION_CHECK) and not any(
-            satisfies(dist.version, clauses) for clauses in self._versions
+        if not filters.is_one(filters.SKIP_VERSION_CHECK) and not any(
+            satisfies(dist.version, clauses) for clauses in self.versions
         ):
-            return f"{dist.name} is {dist.version}; needed is {' or '.join(self._versions)}"
+            return f"{dist.name} is {dist.version}; needed is {' or '.join(self.versions)}"
         from mlbackends.libraries.cuda.driver import driver_libraries
 
         if not any(library.wins for library in driver_libraries(host, "cuda_driver", "libcuda")):
             return "there is no CUDA driver library (libcuda.so.1)"
         return ""
 
-    def register_op_override(
-        self,
-        lib_symbol: str,
-        op_symbol: str,
-        dispatch_key: str,
-        cond: Callable[..., object] | None,
-        impl: Callable[..., Any],
-        *,
-        allow_multiple_override: bool = False,
-        unconditional_override: bool = False,
-    ) -> None:
-        """Register an override of this DSL where it can run; elsewhere there is nothing to do."""
-        from mlbackends.python_native import dsl_registry, override_graph
-
-        if environment.is_one(environment.DISABLE_JIT):
-            return
-        if not dsl_registry.is_dsl_available(self.name):
-            return
-        override_graph.register_op_override(
-            self.name,
-            lib_symbol,
-            op_symbol,
-            dispatch_key,
-            cond,
-            impl,
-            allow_multiple_override=allow_multiple_override,
-            unconditional_override=unconditional_override,
-        )
-
-    def deregister_op_overrides(self) -> None:
-        """Switch every override of this DSL off."""
-        filters.disable(filters.DSL, (self.name,))
-
-    def _installed(self, host: Host) -> Distribution | None:
+    def installed(self, host: Host) -> Distribution | None:
+        """Return the distribution that contains it, None where there is none."""
         from mlbackends.host.python.packages import distribution
 
-        found = (distribution(host, name) for name in self._distributions)
+        found = (distribution(host, name) for name in self.distributions)
         return next((dist for dist in found if dist), None)
 
 
@@ -138,3 +97,16 @@ TRITON = PackagedDsl(
     ("triton",),
     (">=3.6.dev0,<4",),
 )
+DSLS = {"cutedsl": CUTEDSL, "triton": TRITON}
+
+
+@cache
+def is_available(dsl_name: str) -> bool:
+    """Tell whether a DSL is installed, in a supported version, beside a CUDA driver library."""
+    return dsl_name in DSLS and not DSLS[dsl_name].unavailable_reason()
+
+
+@cache
+def version(dsl_name: str) -> Version | None:
+    """Return the version of a DSL that is installed, None without one."""
+    return DSLS[dsl_name].runtime_version()

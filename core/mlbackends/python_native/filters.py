@@ -1,8 +1,9 @@
-"""What is switched off: DSLs, operations and dispatch keys.
+"""What is switched off: DSLs, operations and dispatch keys; and the variables that torch reads for the same.
 
 An override takes part in dispatch if its DSL, its operation and its dispatch key are all on, so
 switching an operation on does not bring back a DSL that is off. The state is the process's: every
-thread sees the same, and reads need no lock. Names are not checked here: see `known_names`.
+thread sees the same, and reads need no lock. Names are not checked here: see `overrides.checked`.
+Source: torch 2.13, torch/_native.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import os
 from _thread import RLock, get_ident
 from contextlib import contextmanager
-
-from mlbackends.python_native import environment
+from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,18 +20,75 @@ if TYPE_CHECKING:
 DSL, OPERATION, DISPATCH_KEY = "DSL", "operation", "dispatch key"
 """The three kinds of thing that can be switched off."""
 
+DISABLE_JIT = "TORCH_DISABLE_NATIVE_JIT"
+SKIP_VERSION_CHECK = "TORCH_NATIVE_SKIP_VERSION_CHECK"
+
 _JIT_DSLS = frozenset({"cutedsl", "triton"})
-"""The DSLs that compile as they go, and that TORCH_DISABLE_NATIVE_JIT takes out."""
+"""The DSLs that compile at run time, which TORCH_DISABLE_NATIVE_JIT switches off."""
+
+# Dispatch keys: the members of torch._C.DispatchKey in torch 2.13 that do not mark a range.
+_LAYOUTS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
+_DEVICES = (
+    "CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA",
+    "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta",
+)  # fmt: skip
+_WITH_AUTOCAST = ("CPU", "CUDA", "HPU", "IPU", "MPS", "PrivateUse1", "XPU")
+DISPATCH_KEYS = (
+    *(layout + device for layout in _LAYOUTS for device in _DEVICES),
+    *(f"Autocast{device}" for device in _WITH_AUTOCAST),
+    "ADInplaceOrView", "Autograd", "AutogradNestedTensor", "AutogradOther", "BackendSelect",
+    "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd",
+    "CompositeImplicitAutogradNestedTensor", "Conjugate", "FuncTorchBatched",
+    "FuncTorchBatchedDecomposition", "FuncTorchDynamicLayerBackMode", "FuncTorchDynamicLayerFrontMode",
+    "FuncTorchGradWrapper", "FuncTorchVmapMode", "Functionalize", "Negative", "PreDispatch", "Python",
+    "PythonDispatcher", "PythonTLSSnapshot", "ZeroTensor",
+)  # fmt: skip
+"""Every key that can be switched off, those of plain tensors first."""
+NOT_OVERRIDABLE = frozenset({"Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"})
+"""Keys that compute shapes or stand for every device: an override there would call itself."""
+_KEY_OF_PLATFORM = {
+    "cpu": "CPU", "cuda": "CUDA", "hpu": "HPU", "mps": "MPS", "mtia": "MTIA", "tpu": "XLA", "xpu": "XPU",
+    "rocm": "CUDA",  # torch for ROCm keeps the name
+}  # fmt: skip
 
 _lock = RLock()
-#: What is off -> who keeps it so: the thread that switched it off for good, and each open scope.
+#: What is off -> who switched it off: a thread, until it is switched on again, or an open scope.
 #: Replaced as a whole, never changed: a reader sees one state.
 _off: dict[tuple[str, str], frozenset[object]] = {}
 
 
-def disable(kind: str, names: Iterable[str]) -> None:
+def lock() -> RLock:
+    """Return the lock under which filters and overrides are changed."""
+    return _lock
+
+
+def key_of_platform(platform: str) -> str:
+    """Return the dispatch key of plain tensors on a kind of device; PrivateUse1 for one unknown to torch."""
+    return _KEY_OF_PLATFORM.get(platform, "PrivateUse1")
+
+
+@cache
+def is_one(variable: str) -> bool:
+    """Tell whether a variable is "1", read once a process; another value than 0 and 1 gives a warning."""
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        import warnings
+
+        warnings.warn(
+            f"Ignoring invalid value for boolean flag {variable}: {value!r}; valid values are 0 or 1.",
+            stacklevel=2,
+        )
+    return value == "1"
+
+
+def disable(kind: str, names: Iterable[str], holder: object = None) -> None:
     """Switch names of one kind off, until they are switched on again."""
-    _hold(kind, names, get_ident())
+    global _off  # noqa: PLW0603  replaced as a whole, under the lock
+    with _lock:
+        state = dict(_off)
+        for name in names:
+            state[kind, name] = state.get((kind, name), frozenset()) | {holder or get_ident()}
+        _off = state
 
 
 def enable(kind: str, names: Iterable[str]) -> None:
@@ -52,18 +109,16 @@ def disabled(kind: str, names: Iterable[str]) -> Iterator[None]:
     names, scope = tuple(names), object()
     with _lock:
         were_on = {name for name in names if is_on(kind, name)}
-        _hold(kind, names, scope)
+        disable(kind, names, scope)
     try:
         yield
     finally:
         with _lock:
             state = dict(_off)
             for name in names:
-                gone = {scope}
-                if name in were_on:
-                    # As in torch, what the body itself switched off comes back with the scope.
-                    gone.add(get_ident())
-                if rest := state.pop((kind, name), frozenset()) - gone:
+                # As in torch, what the body itself switched off comes back with the scope.
+                ended = {scope, get_ident()} if name in were_on else {scope}
+                if rest := state.pop((kind, name), frozenset()) - ended:
                     state[kind, name] = rest
             _off = state
 
@@ -76,53 +131,35 @@ def is_on(kind: str, name: str) -> bool:
 def is_enabled(dsl: str, op_symbol: str, dispatch_key: str) -> bool:
     """Tell whether the kernels that a DSL has for an operation take part in dispatch.
 
-    dsl: "" for a kernel of no DSL. That is the native one, which nothing here switches off.
+    dsl: "" for the native kernel, which nothing here switches off.
     """
-    if not dsl:
-        return True
-    off = _off
-    return not (
-        (DSL, dsl) in off
-        or (OPERATION, op_symbol) in off
-        or (DISPATCH_KEY, dispatch_key) in off
-        or (dsl in _JIT_DSLS and environment.is_one(environment.DISABLE_JIT))
-    )
+    return not why_disabled(dsl, op_symbol, dispatch_key)
 
 
 def why_disabled(dsl: str, op_symbol: str, dispatch_key: str) -> str:
-    """Return what switched the kernels off that a DSL has for an operation; "" where they are on.
+    """Return what switched off the kernels that a DSL has for an operation; "" where they are on.
 
     Names everything that did: they run once all of it is undone.
     """
-    if is_enabled(dsl, op_symbol, dispatch_key):
+    if not dsl:
         return ""
-    off = _off
-    said = []
+    off, reasons = _off, []
     if (DSL, dsl) in off:
-        said.append(f"the DSL {dsl} is switched off by python_native.{dsl}")
+        reasons.append(f"the DSL {dsl} is switched off by python_native.{dsl}")
     if (OPERATION, op_symbol) in off:
-        said.append(f"the operation {op_symbol} is switched off by python_native")
+        reasons.append(f"the operation {op_symbol} is switched off by python_native")
     if (DISPATCH_KEY, dispatch_key) in off:
-        said.append(f"the dispatch key {dispatch_key} is switched off by python_native")
-    if dsl in _JIT_DSLS and environment.is_one(environment.DISABLE_JIT):
-        said.append(f"the DSL {dsl} is switched off by {environment.DISABLE_JIT}=1")
-    return "; ".join(said)
+        reasons.append(f"the dispatch key {dispatch_key} is switched off by python_native")
+    if dsl in _JIT_DSLS and is_one(DISABLE_JIT):
+        reasons.append(f"the DSL {dsl} is switched off by {DISABLE_JIT}=1")
+    return "; ".join(reasons)
 
 
-def _hold(kind: str, names: Iterable[str], holder: object) -> None:
-    global _off  # noqa: PLW0603  replaced as a whole, under the lock
-    with _lock:
-        state = dict(_off)
-        for name in names:
-            state[kind, name] = state.get((kind, name), frozenset()) | {holder}
-        _off = state
-
-
-def _after_fork() -> None:
+def _renew_lock() -> None:
     """Give a child a lock of its own: a thread that held ours does not exist there."""
     global _lock  # noqa: PLW0603
     _lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_renew_lock)

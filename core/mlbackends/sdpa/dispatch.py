@@ -195,9 +195,9 @@ def _filter_reasons(backend: AttentionBackend, problem: AttentionProblem) -> Ite
     """Yield why python_native keeps a backend out that is written in one of its languages."""
     if not backend.dsl:
         return
-    from mlbackends.python_native import dispatch_keys, filters
+    from mlbackends.python_native import filters
 
-    key = dispatch_keys.of_platform(problem.platform)
+    key = filters.key_of_platform(problem.platform)
     why = filters.why_disabled(backend.dsl, OPERATION, key)
     if why:
         yield Reason("switched-off", f"{backend.name} is switched off: {why}")

@@ -6,7 +6,7 @@ yet. What it does not take goes to cuBLAS.
 
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.python_native.declarations import Override
+from mlbackends.python_native.overrides import Override
 
 if TYPE_CHECKING:
     from mlbackends_kernels.cuda.device_array import DeviceArray

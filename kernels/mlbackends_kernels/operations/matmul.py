@@ -46,6 +46,6 @@ def _on_device(a: Any, b: Any) -> Any:
 
     if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0]:
         return by_cublas(a, b)
-    from mlbackends.python_native.calls import call
+    from mlbackends.python_native.overrides import call
 
     return call("bmm", "CUDA", by_cublas, a, b)

@@ -36,7 +36,7 @@ SWITCHES = (
 @pytest.fixture(autouse=True)
 def as_at_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test starts from the defaults, on a machine without a device, with nothing installed."""
-    monkeypatch.setattr(preferences, "_told", set())
+    monkeypatch.setattr(preferences, "_warned", set())
     monkeypatch.setattr("mlbackends_kernels.cuda.runtime.device_count", lambda: 0)
     monkeypatch.delenv("TORCH_CUBLASLT_UNIFIED_WORKSPACE", raising=False)
     installed(monkeypatch)

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.model import registry
-from mlbackends.python_native import dsl_registry, environment, filters, override_graph, own_kernels
+from mlbackends.python_native import dsls, filters, overrides
 from mlbackends.sdpa import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CACHES = (
-    environment.is_one,
-    own_kernels.declared_overrides,
+    filters.is_one,
+    dsls.is_available,
+    dsls.version,
+    overrides.declared_overrides,
     dispatch.backends,
     registry.names,
     registry.load,
@@ -26,19 +28,16 @@ CACHES = (
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for variable in (
-        environment.DISABLE_JIT,
-        environment.SKIP_VERSION_CHECK,
-        environment.ORDER_FUNCTION,
+        filters.DISABLE_JIT,
+        filters.SKIP_VERSION_CHECK,
+        overrides.ORDER_FUNCTION,
     ):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(filters, "_off", {})
-    monkeypatch.setattr(override_graph, "_graphs", {})
-    monkeypatch.setattr(dsl_registry, "_entries", dict(dsl_registry._entries))
-    monkeypatch.setattr(own_kernels, "_begun", [])
-    own_kernels._registered.clear()
+    monkeypatch.setattr(overrides, "_graphs", {})
+    monkeypatch.setattr(overrides, "_registration", "")
     for cache in CACHES:
         cache.cache_clear()
     yield
-    own_kernels._registered.clear()
     for cache in CACHES:
         cache.cache_clear()

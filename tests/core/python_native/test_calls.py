@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends import python_native
-from mlbackends.python_native import environment, filters
-from mlbackends.python_native.calls import get_dsl_operations
-from mlbackends.python_native.override_graph import register_op_override
+from mlbackends.python_native import filters, overrides
+from mlbackends.python_native.overrides import Override, get_dsl_operations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,15 +21,23 @@ def native(*args: object, **kwargs: object) -> str:
 def override(
     name: str, cond: Any = lambda *_args, **_kwargs: True, dsl: str = "mine", key: str = "CPU"
 ) -> None:
-    register_op_override(dsl, "aten", "frobnicate", key, cond, lambda *_args, **_kwargs: name)
+    overrides.add(
+        Override(
+            dsl=dsl,
+            op_symbol="frobnicate",
+            dispatch_key=key,
+            condition=cond,
+            run=lambda *_args, **_kwargs: name,
+        )
+    )
 
 
 def called(*args: object, **kwargs: object) -> Any:
-    return python_native.call("frobnicate", "CPU", native, *args, **kwargs)
+    return overrides.call("frobnicate", "CPU", native, *args, **kwargs)
 
 
 def test_without_an_override_the_native_kernel_runs_with_all_arguments() -> None:
-    got = python_native.call(
+    got = overrides.call(
         "frobnicate", "CPU", lambda *args, **kwargs: (args, kwargs), 1, op_symbol=2
     )
 
@@ -50,16 +56,6 @@ def test_the_first_override_whose_condition_holds_runs() -> None:
 def test_where_no_condition_holds_the_native_kernel_runs() -> None:
     override("for small", lambda number: number < 10)
 
-    assert called(30) == "native"
-
-
-def test_a_condition_is_asked_also_of_what_is_called_unconditional() -> None:
-    register_op_override(
-        "mine", "aten", "frobnicate", "CPU", lambda number: number < 10, lambda _number: "small",
-        unconditional_override=True,
-    )  # fmt: skip
-
-    assert called(3) == "small"
     assert called(30) == "native"
 
 
@@ -118,7 +114,7 @@ def test_a_call_in_another_thread_sees_what_is_switched_off() -> None:
 
 def test_the_operations_of_a_dsl_are_those_that_are_registered_off_or_on() -> None:
     override("mine")
-    register_op_override("mine", "aten", "another", "CUDA", lambda: True, native)
+    overrides.add(Override(dsl="mine", op_symbol="another", dispatch_key="CUDA", run=native))
     filters.disable(filters.DSL, ["mine"])
 
     assert get_dsl_operations("mine") == ["another", "frobnicate"]
@@ -130,7 +126,7 @@ def test_the_variable_names_the_function_that_orders(
 ) -> None:
     (tmp_path / "my_order.py").write_text("def backwards(op, key, graph): return graph[::-1]\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv(environment.ORDER_FUNCTION, "my_order.backwards")
+    monkeypatch.setenv(overrides.ORDER_FUNCTION, "my_order.backwards")
     override("first")
     override("second")
 
@@ -143,10 +139,10 @@ def test_the_variable_names_the_function_that_orders(
 def test_a_variable_that_names_no_function_is_refused_each_time(
     monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setenv(environment.ORDER_FUNCTION, path)
+    monkeypatch.setenv(overrides.ORDER_FUNCTION, path)
 
     for _ in range(2):
         with pytest.raises(ValueError, match="TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN is"):
             called()
-    monkeypatch.delenv(environment.ORDER_FUNCTION)
+    monkeypatch.delenv(overrides.ORDER_FUNCTION)
     assert called() == "native"

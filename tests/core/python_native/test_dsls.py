@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.python_native import dsl_registry, environment
+from mlbackends.python_native import dsls, filters
 from mlbackends.python_native.dsls import CUTEDSL, TRITON
-from mlbackends.python_native.override_graph import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +73,7 @@ def test_another_version_of_triton_does_not_serve(machine: Machine, version: str
 def test_the_version_is_not_looked_at_if_the_user_says_so(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    monkeypatch.setenv(environment.SKIP_VERSION_CHECK, value)
+    monkeypatch.setenv(filters.SKIP_VERSION_CHECK, value)
     host = machine(*triton("2.0.0"), DRIVER)
 
     assert (TRITON.unavailable_reason(host) == "") is (value == "1")
@@ -143,7 +142,7 @@ def test_triton_on_this_process_is_found_without_its_import(
     version = TRITON.runtime_version()
 
     assert (str(version), version.minor if version else None) == ("3.6.1", 6)
-    TRITON.runtime_available()
+    dsls.is_available("triton")
 
 
 def test_a_version_that_is_garbage_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,29 +150,3 @@ def test_a_version_that_is_garbage_is_none(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(tmp_path)
 
     assert TRITON.runtime_version() is None
-
-
-@pytest.fixture
-def present(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the registry hold that Triton is there."""
-    entry = dsl_registry._Entry(TRITON)
-    entry.available = True
-    monkeypatch.setitem(dsl_registry._entries, "triton", entry)
-
-
-@pytest.mark.usefixtures("present")
-def test_an_override_is_registered_where_its_dsl_is_there() -> None:
-    TRITON.register_op_override("aten", "bmm", "CUDA", lambda: True, lambda: None)
-
-    assert "triton" in [node.dsl_name for node in nodes("bmm", "CUDA")]
-
-
-@pytest.mark.usefixtures("present")
-def test_an_override_is_left_out_where_the_user_wants_no_compiling(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(environment.DISABLE_JIT, "1")
-
-    TRITON.register_op_override("aten", "bmm", "CUDA", lambda: True, lambda: None)
-
-    assert nodes("bmm", "CUDA") == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.python_native import environment, filters
+from mlbackends.python_native import filters
 from mlbackends.python_native.filters import DISPATCH_KEY, DSL, OPERATION
 
 NODE = ("triton", "bmm", "CUDA")
@@ -64,7 +64,7 @@ def test_a_kernel_of_no_dsl_is_the_native_one_and_stays() -> None:
 
 
 def test_the_variable_takes_out_what_compiles_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(environment.DISABLE_JIT, "1")
+    monkeypatch.setenv(filters.DISABLE_JIT, "1")
 
     assert "TORCH_DISABLE_NATIVE_JIT=1" in filters.why_disabled(*NODE)
     assert filters.is_enabled("native", "bmm", "CUDA")
@@ -75,7 +75,7 @@ def test_the_variable_takes_out_what_compiles_as_it_goes(monkeypatch: pytest.Mon
 def test_a_variable_that_is_no_one_is_warned_of_and_ignored(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    monkeypatch.setenv(environment.DISABLE_JIT, value)
+    monkeypatch.setenv(filters.DISABLE_JIT, value)
 
     with pytest.warns(UserWarning, match="Ignoring invalid value for boolean flag TORCH_DISABLE"):
         assert filters.is_enabled(*NODE)
@@ -85,7 +85,7 @@ def test_a_variable_that_is_no_one_is_warned_of_and_ignored(
 def test_a_variable_that_is_zero_or_empty_switches_nothing(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    monkeypatch.setenv(environment.DISABLE_JIT, value)
+    monkeypatch.setenv(filters.DISABLE_JIT, value)
 
     assert filters.is_enabled(*NODE)
 

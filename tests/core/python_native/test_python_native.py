@@ -13,7 +13,7 @@ import pytest
 
 from mlbackends import python_native
 from mlbackends.model.errors import UnknownName
-from mlbackends.python_native import dsl_registry, filters, override_graph
+from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 
 if TYPE_CHECKING:
@@ -23,30 +23,11 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "_off", {})
-    monkeypatch.setattr(override_graph, "_graphs", {})
-    monkeypatch.setattr(dsl_registry, "_entries", dict(dsl_registry._entries))
 
 
 @pytest.fixture
 def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "frozen", lambda: True)
-
-
-class Dsl:
-    """A DSL that notes that it was asked to deregister."""
-
-    deregistered = 0
-
-    def runtime_available(self) -> bool:
-        return True
-
-    def runtime_version(self) -> str:
-        return "1.2"
-
-    def register_op_override(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def deregister_op_overrides(self) -> None:
-        self.deregistered += 1
 
 
 def test_the_dsls_are_fresh_lists() -> None:
@@ -66,22 +47,18 @@ def test_the_copy_of_a_controller_is_the_controller() -> None:
     assert pickle.loads(pickle.dumps(python_native.triton)) is python_native.triton
 
 
-def test_a_controller_tells_of_its_dsl() -> None:
-    dsl_registry.register_dsl("told", Dsl())
-    told: Any = python_native.told  # type: ignore[attr-defined]
+@pytest.mark.parametrize(("available", "shown"), [(True, "available"), (False, "unavailable")])
+def test_a_controller_describes_its_dsl(
+    monkeypatch: pytest.MonkeyPatch, available: bool, shown: str
+) -> None:
+    monkeypatch.setattr(dsls, "is_available", lambda _name: available)
+    monkeypatch.setattr(dsls, "version", lambda _name: "1.2")
+    triton = python_native.triton
 
-    assert (told.name, told.available, told.version, told.enabled) == ("told", True, "1.2", True)
-    assert repr(told) == "DSLController(told, available, enabled)"
-    told.disable()
-    assert repr(told) == "DSLController(told, available, disabled)"
-
-
-def test_a_dsl_that_is_not_there_is_switched_on_as_well() -> None:
-    entry = dsl_registry._Entry(dsl_registry._entries["triton"].module)
-    entry.available = False
-    dsl_registry._entries["triton"] = entry
-
-    assert repr(python_native.triton) == "DSLController(triton, unavailable, enabled)"
+    assert (triton.name, triton.available, triton.version) == ("triton", available, "1.2")
+    assert repr(triton) == f"DSLController(triton, {shown}, enabled)"
+    triton.disable()
+    assert repr(triton) == f"DSLController(triton, {shown}, disabled)"
 
 
 def test_a_controller_switches_its_dsl_and_no_other() -> None:
@@ -92,19 +69,6 @@ def test_a_controller_switches_its_dsl_and_no_other() -> None:
     assert "triton" in filters.why_disabled("triton", "bmm", "CUDA")
     python_native.triton.enabled = True
     assert filters.is_enabled("triton", "bmm", "CUDA")
-
-
-def test_a_dsl_is_told_when_it_is_switched_off() -> None:
-    mine = Dsl()
-    dsl_registry.register_dsl("mine", mine)
-    controller: Any = python_native.mine  # type: ignore[attr-defined]
-
-    controller.disable()
-    with controller.disabled():
-        pass
-
-    assert mine.deregistered == 2
-    assert not controller.enabled
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -219,7 +183,7 @@ def test_no_unknown_name_is_written(name: str) -> None:
         setattr(python_native, name, 3)
 
 
-@pytest.mark.parametrize("name", ["tritn", "native", "disable_operation", "m_", "__path__"])
+@pytest.mark.parametrize("name", ["tritn", "native", "disable_operation", "m_"])
 def test_an_unknown_name_is_no_attribute(name: str) -> None:
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
         getattr(python_native, name)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from mlbackends.python_native import filters
-from mlbackends.python_native.override_graph import (
+from mlbackends.python_native.overrides import (
+    Override,
     OverrideNode,
+    add,
     every_node,
     nodes,
-    register_op_override,
-    reorder_graphs_from_user_function,
+    reorder,
 )
 
 
@@ -33,9 +34,13 @@ def ids() -> list[str]:
     return [node.impl_fn() for node in nodes("bmm", "CUDA")]
 
 
+def register(dsl: str, op_symbol: str, run: Any, condition: Any = yes) -> None:
+    add(Override(dsl=dsl, op_symbol=op_symbol, dispatch_key="CUDA", condition=condition, run=run))
+
+
 def register_two() -> None:
-    register_op_override("triton", "aten", "bmm", "CUDA", yes, first)
-    register_op_override("cutedsl", "aten", "bmm", "CUDA", yes, second)
+    register("triton", "bmm", first)
+    register("cutedsl", "bmm", second)
 
 
 def test_overrides_stand_in_the_order_of_their_registration() -> None:
@@ -46,7 +51,7 @@ def test_overrides_stand_in_the_order_of_their_registration() -> None:
 
 
 def test_a_node_tells_what_it_was_registered_with() -> None:
-    register_op_override("triton", "aten", "topk.values", "CUDA", yes, first)
+    register("triton", "topk.values", first)
 
     (node,) = nodes("topk.values", "CUDA")
     assert (node.dsl_name, node.op_symbol, node.dispatch_key) == ("triton", "topk.values", "CUDA")
@@ -56,7 +61,7 @@ def test_a_node_tells_what_it_was_registered_with() -> None:
 
 def test_the_number_in_an_id_is_never_used_again() -> None:
     for _ in range(3):
-        register_op_override("triton", "aten", "bmm", "CUDA", yes, first)
+        register("triton", "bmm", first)
 
     numbers = [int(node.node_id.rpartition("_")[2]) for node in nodes("bmm", "CUDA")]
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
@@ -73,41 +78,38 @@ def test_a_node_is_active_until_something_of_it_is_switched_off() -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"lib_symbol": "prims"}, ValueError, "lib_symbol must be 'aten', got 'prims'"),
         ({"dispatch_key": "Meta"}, ValueError, "'Meta'"),
         ({"dispatch_key": "CompositeImplicitAutograd"}, ValueError, "would call itself"),
         ({"dispatch_key": "CompositeExplicitAutograd"}, ValueError, "would call itself"),
         ({"dispatch_key": "cuda"}, LookupError, "no dispatch key named 'cuda'"),
         ({"dispatch_key": ["CUDA"]}, TypeError, "dispatch_key must be a str, got list"),
-        ({"cond": None}, ValueError, "unless unconditional_override is True"),
-        ({"cond": 3}, TypeError, "cond must be a function, got int"),
-        ({"impl": None}, TypeError, "impl must be a function, got NoneType"),
+        ({"condition": 3}, TypeError, "condition must be a function, got int"),
+        ({"run": None}, TypeError, "run must be a function, got NoneType"),
         ({"op_symbol": 3}, TypeError, "op_symbol must be a str, got int"),
         ({"op_symbol": " "}, ValueError, "op_symbol must not be blank"),
-        ({"backend": None}, TypeError, "backend must be a str, got NoneType"),
-        ({"backend": ""}, ValueError, "backend must not be blank"),
+        ({"dsl": None}, TypeError, "dsl must be a str, got NoneType"),
+        ({"dsl": ""}, ValueError, "dsl must not be blank"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_registers_nothing(
     changed: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     given: dict[str, Any] = {
-        "backend": "triton",
-        "lib_symbol": "aten",
+        "dsl": "triton",
         "op_symbol": "bmm",
         "dispatch_key": "CUDA",
-        "cond": yes,
-        "impl": first,
+        "condition": yes,
+        "run": first,
     }
 
     with pytest.raises(error, match=said):
-        register_op_override(**(given | changed))
+        add(Override(**(given | changed)))
 
     assert every_node() == []
 
 
 def test_an_unconditional_override_needs_no_condition() -> None:
-    register_op_override("triton", "aten", "bmm", "CUDA", None, first, unconditional_override=True)
+    register("triton", "bmm", first, None)
 
     (node,) = nodes("bmm", "CUDA")
     assert node.cond_fn(1, other=2) is True
@@ -122,7 +124,7 @@ def test_a_users_function_orders_each_graph() -> None:
         asked.append((op, key))
         return graph[::-1]
 
-    reorder_graphs_from_user_function(backwards)
+    reorder(backwards)
 
     assert ids() == ["second", "first"]
     assert asked == [("bmm", "CUDA")]
@@ -131,7 +133,7 @@ def test_a_users_function_orders_each_graph() -> None:
 def test_a_users_function_may_leave_an_override_out() -> None:
     register_two()
 
-    reorder_graphs_from_user_function(lambda _op, _key, graph: graph[1:])
+    reorder(lambda _op, _key, graph: graph[1:])
 
     assert ids() == ["second"]
 
@@ -139,11 +141,11 @@ def test_a_users_function_may_leave_an_override_out() -> None:
 def test_what_is_registered_while_the_users_function_runs_stands_last() -> None:
     register_two()
 
-    def slow(op: str, key: str, graph: list[OverrideNode]) -> list[OverrideNode]:
-        register_op_override("mine", "aten", op, key, yes, lambda: "third")
+    def slow(op: str, _key: str, graph: list[OverrideNode]) -> list[OverrideNode]:
+        register("mine", op, lambda: "third")
         return graph[::-1]
 
-    reorder_graphs_from_user_function(slow)
+    reorder(slow)
 
     assert ids() == ["second", "first", "third"]
 
@@ -170,7 +172,7 @@ def test_a_function_that_cannot_order_is_logged_and_changes_nothing(
     register_two()
 
     with caplog.at_level(logging.WARNING):
-        reorder_graphs_from_user_function(function)
+        reorder(function)
 
     assert ids() == ["first", "second"]
     assert said in caplog.text

@@ -11,17 +11,16 @@ import pytest
 from mlbackends import python_native
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends.python_native import calls, dsl_registry, environment, known_names, own_kernels
-from mlbackends.python_native.dispatch_keys import DISPATCH_KEYS, NOT_OVERRIDABLE
-from mlbackends.python_native.override_graph import every_node, nodes, register_op_override
+from mlbackends.python_native import dsls, filters, overrides
+from mlbackends.python_native.filters import DISPATCH_KEYS, NOT_OVERRIDABLE
+from mlbackends.python_native.overrides import every_node, nodes
 from mlbackends.sdpa import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Any
 
-HEAD = "from mlbackends.python_native.declarations import Override\n"
+HEAD = "from mlbackends.python_native.overrides import Override\n"
 
 
 class Added(Protocol):
@@ -46,25 +45,6 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Added]:
         sys.modules.pop(name, None)
 
 
-class UsableDsl:
-    """A DSL that is there, and registers what it is given under its name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def runtime_available(self) -> bool:
-        return True
-
-    def runtime_version(self) -> None:
-        return None
-
-    def register_op_override(self, *args: Any, **kwargs: Any) -> None:
-        calls.get_dsl_operations(self.name)  # asks back, as any DSL may
-        register_op_override(self.name, *args, **kwargs)
-
-    def deregister_op_overrides(self) -> None: ...
-
-
 FROB = """
 OVERRIDES = (
     Override(dsl="{dsl}", op_symbol="frobnicate", dispatch_key="CPU",
@@ -77,15 +57,15 @@ OVERRIDES = (
 def test_what_a_file_declares_is_called(added: Added) -> None:
     added("kernels.operations", "frob", FROB.format(dsl="native"))
 
-    assert calls.call("frobnicate", "CPU", lambda _number: "native", 3) == "small"
-    assert calls.call("frobnicate", "CPU", lambda _number: "native", 30) == "large"
-    assert "frobnicate" in calls.get_dsl_operations("native")
+    assert overrides.call("frobnicate", "CPU", lambda _number: "native", 3) == "small"
+    assert overrides.call("frobnicate", "CPU", lambda _number: "native", 30) == "large"
+    assert "frobnicate" in overrides.get_dsl_operations("native")
 
 
 def test_it_is_registered_once_however_many_ask(added: Added) -> None:
     added("kernels.operations", "frob", FROB.format(dsl="native"))
 
-    threads = [threading.Thread(target=own_kernels.register) for _ in range(8)]
+    threads = [threading.Thread(target=overrides.register) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,21 +74,22 @@ def test_it_is_registered_once_however_many_ask(added: Added) -> None:
     assert len(nodes("frobnicate", "CPU")) == 2
 
 
-def test_it_goes_through_its_dsl(added: Added) -> None:
-    added("kernels.operations", "frob", FROB.format(dsl="mine"))
-    dsl_registry.register_dsl("mine", UsableDsl("mine"))
+def test_it_counts_where_its_dsl_can_run(added: Added, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dsls, "is_available", lambda name: name == "triton")
+    added("kernels.operations", "frob", FROB.format(dsl="triton"))
 
-    assert calls.get_dsl_operations("mine") == ["frobnicate"]
+    assert "frobnicate" in overrides.get_dsl_operations("triton")
 
 
 def test_the_override_of_a_dsl_that_cannot_run_is_left_out_and_its_operation_is_known(
     added: Added, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(environment.DISABLE_JIT, "1")
+    monkeypatch.setattr(dsls, "is_available", lambda _name: True)
+    monkeypatch.setenv(filters.DISABLE_JIT, "1")
     added("kernels.operations", "frob", FROB.format(dsl="triton"))
 
-    assert calls.get_dsl_operations("triton") == []
-    assert "frobnicate" in known_names.operations()
+    assert "frobnicate" not in overrides.get_dsl_operations("triton")
+    assert "frobnicate" in overrides.valid_names(filters.OPERATION)
 
 
 FROBTENTION = """
@@ -122,22 +103,22 @@ class Frobtention(AttentionBackend):
 
 
 def test_an_attention_backend_of_a_dsl_that_is_there_is_one_of_its_operations(
-    added: Added,
+    added: Added, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added("kernels", "frobtention", FROBTENTION.format(dsl="mine"))
 
-    assert calls.get_dsl_operations("mine") == []
-    dsl_registry.register_dsl("mine", UsableDsl("mine"))
-    assert calls.get_dsl_operations("mine") == ["scaled_dot_product_attention"]
-    assert "mine" in known_names.dsls()
+    assert overrides.get_dsl_operations("mine") == []
+    monkeypatch.setattr(dsls, "is_available", lambda name: name == "mine")
+    assert overrides.get_dsl_operations("mine") == ["scaled_dot_product_attention"]
+    assert "mine" in overrides.valid_names(filters.DSL)
 
 
 def test_an_attention_backend_without_a_dsl_belongs_to_none(added: Added) -> None:
-    before = own_kernels.attention_dsls()
+    before = overrides.attention_dsls()
     dispatch.backends.cache_clear()
     added("kernels", "frobtention", FROBTENTION.format(dsl=""))
 
-    assert own_kernels.attention_dsls() == before
+    assert overrides.attention_dsls() == before
 
 
 def test_switching_triton_off_takes_its_attention_out_of_dispatch(added: Added) -> None:
@@ -165,14 +146,14 @@ def test_switching_triton_off_takes_its_attention_out_of_dispatch(added: Added) 
 
 
 def test_the_dispatchers_operation_is_the_one_that_is_listed() -> None:
-    assert own_kernels.ATTENTION == dispatch.OPERATION
+    assert overrides.ATTENTION == dispatch.OPERATION
 
 
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ("OVERRIDES = 3", "OVERRIDES must be a tuple, got int"),
-        ("OVERRIDES = ('bmm',)", "OVERRIDES holds a str, not an Override"),
+        ("OVERRIDES = 3", "OVERRIDES is not a tuple of Override"),
+        ("OVERRIDES = ('bmm',)", "OVERRIDES is not a tuple of Override"),
         (FROB.format(dsl="trton"), "there is no DSL named 'trton'"),
         (FROB.format(dsl="native").replace("CPU", "Meta"), "'Meta'"),
         (FROB.format(dsl="native").replace("CPU", "cpu"), "no dispatch key named 'cpu'"),
@@ -185,7 +166,7 @@ def test_a_senseless_declaration_is_warned_of_and_left_out(
     added("kernels.operations", "frob", declared)
 
     with pytest.warns(UserWarning, match=said) as caught:
-        own_kernels.register()
+        overrides.register()
 
     assert all(str(each.message).startswith("added_frob: ") for each in caught)
     assert nodes("frobnicate", "CPU") == ()
@@ -194,17 +175,17 @@ def test_a_senseless_declaration_is_warned_of_and_left_out(
 def test_a_file_that_cannot_be_imported_offers_nothing(added: Added) -> None:
     added("kernels.operations", "frob", "import no_such_module\n" + FROB.format(dsl="native"))
 
-    own_kernels.register()
+    overrides.register()
 
     assert nodes("frobnicate", "CPU") == ()
 
 
 def test_our_own_files_declare_what_makes_sense(recwarn: pytest.WarningsRecorder) -> None:
-    own_kernels.register()
+    overrides.register()
 
     assert not recwarn
-    for entry, override in own_kernels.declared_overrides():
+    for entry, override in overrides.declared_overrides():
         assert override.dispatch_key in set(DISPATCH_KEYS) - NOT_OVERRIDABLE, entry
-        assert override.dsl in known_names.dsls(), entry
+        assert override.dsl in overrides.valid_names(filters.DSL), entry
         assert callable(override.run), entry
-    assert {node.dsl_name for node in every_node()} <= set(known_names.dsls())
+    assert {node.dsl_name for node in every_node()} <= set(overrides.valid_names(filters.DSL))

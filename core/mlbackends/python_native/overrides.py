@@ -1,0 +1,322 @@
+"""The overrides of operations, the calls that may reach them, and the names that can be switched off.
+
+A file kernels/operations/NAME.py declares its overrides as data:
+
+    OVERRIDES = (
+        Override(dsl="triton", op_symbol="bmm", dispatch_key="CUDA", condition=fits, run=outer),
+    )
+
+A file kernels/NAME.py holds an attention backend, whose class has an attribute `dsl`. The files are
+read once, at the first call; one that cannot be imported is left out: what it needs is not installed.
+A graph is what torch calls the list of overrides that an operation has at one dispatch key. A call
+goes to the first of them that is switched on and whose condition holds, else to the native kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from mlbackends.model import registry
+from mlbackends.model.errors import UnknownName
+from mlbackends.python_native import dsls, filters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
+ATTENTION = "scaled_dot_product_attention"
+"""The operation of every attention backend."""
+_OPERATIONS_OF_TORCH = (
+    "_foreach_mm", "_fused_rms_norm", "_fused_rms_norm_backward", "bmm", "scatter_add", "scatter_add.out",
+    "scatter_add_", "topk", "topk.values",
+    # These two are the examples in the documentation of torch.backends.python_native.
+    "flash_attention", "scaled_mm",
+)  # fmt: skip
+"""What a program written for torch may name, whether or not there is a kernel of ours.
+
+Source: torch 2.13, torch/_native/ops and the documentation of torch.backends.python_native.
+"""
+_graphs: dict[tuple[str, str], tuple[OverrideNode, ...]] = {}
+_added = 0
+#: How far the registration of kernels/ is in this process: "", "started", "done".
+_registration = ""
+
+
+class Override(Struct, frozen=True, kw_only=True, eq=False):
+    """A kernel that takes the place of an operation's native one.
+
+    dsl: what it is written in, "native" for no DSL. op_symbol: the operation as torch names it, with
+    its overload where it is not the default ("topk.values"). dispatch_key: such as "CUDA".
+    condition: takes the arguments of a call and tells whether the kernel supports it; None for always.
+    run: the kernel.
+    """
+
+    dsl: str
+    op_symbol: str
+    dispatch_key: str
+    run: Any
+    condition: Any = None
+
+
+class OverrideNode(Struct, frozen=True, eq=False):
+    """An override in a graph. The names are torch's, so that a user's ordering function reads both.
+
+    node_id: the operation, the DSL and a number that is never used again.
+    """
+
+    dsl_name: str
+    op_symbol: str
+    dispatch_key: str
+    cond_fn: Any
+    impl_fn: Any
+    node_id: str
+    unconditional_override: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether neither its DSL nor its operation nor its dispatch key is switched off."""
+        return filters.is_enabled(self.dsl_name, self.op_symbol, self.dispatch_key)
+
+
+def call(
+    op_symbol: str,
+    dispatch_key: str,
+    native_kernel: Callable[..., Any],
+    /,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Run the first override that is switched on and whose condition holds, else the native kernel.
+
+    What a condition or a kernel raises reaches the caller: it is no reason to try the next.
+    """
+    register()
+    for node in nodes(op_symbol, dispatch_key):
+        if node.active and node.cond_fn(*args, **kwargs):
+            return node.impl_fn(*args, **kwargs)
+    return native_kernel(*args, **kwargs)
+
+
+def get_dsl_operations(dsl_name: str) -> list[str]:
+    """Return the operations that a DSL overrides on this machine, sorted; what is off counts too."""
+    register()
+    found = {node.op_symbol for node in every_node() if node.dsl_name == dsl_name}
+    if dsl_name in attention_dsls() and dsls.is_available(dsl_name):
+        found.add(ATTENTION)
+    return sorted(found)
+
+
+def nodes(op_symbol: str, dispatch_key: str) -> tuple[OverrideNode, ...]:
+    """Return the overrides that an operation has at a dispatch key, switched off ones as well."""
+    return _graphs.get((op_symbol, dispatch_key), ())
+
+
+def every_node() -> list[OverrideNode]:
+    """Return every override that is registered."""
+    return [node for graph in list(_graphs.values()) for node in graph]
+
+
+def add(override: Override) -> None:
+    """Add an override behind those that the operation has at that dispatch key.
+
+    Raises TypeError and ValueError, and UnknownName (a LookupError) for a dispatch key that torch
+    does not have.
+    """
+    global _added  # noqa: PLW0603  a count of the process
+    dsl, op_symbol, dispatch_key = override.dsl, override.op_symbol, override.dispatch_key
+    names = {"dsl": dsl, "op_symbol": op_symbol, "dispatch_key": dispatch_key}
+    for what, name in names.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must be a str, got {type(name).__name__}")
+        if not name.strip():
+            raise ValueError(f"{what} must not be blank")
+    if dispatch_key in filters.NOT_OVERRIDABLE:
+        raise ValueError(
+            f"nothing can be overridden at the dispatch key {dispatch_key!r}, where an override "
+            "would call itself; it must be one of a device, such as 'CPU' or 'CUDA'"
+        )
+    if dispatch_key not in filters.DISPATCH_KEYS:
+        raise unknown_name(filters.DISPATCH_KEY, dispatch_key, filters.DISPATCH_KEYS)
+    always = override.condition is None
+    condition = (lambda *_, **__: True) if always else override.condition
+    for what, function in (("condition", condition), ("run", override.run)):
+        if not callable(function):
+            raise TypeError(f"{what} must be a function, got {type(function).__name__}")
+    with filters.lock():
+        node_id = f"{op_symbol.replace('.', '_')}_{dsl}_{_added}"
+        _added += 1
+        node = OverrideNode(dsl, op_symbol, dispatch_key, condition, override.run, node_id, always)
+        _graphs[op_symbol, dispatch_key] = (*nodes(op_symbol, dispatch_key), node)
+
+
+def reorder(function: Callable[[str, str, list[OverrideNode]], object]) -> None:
+    """Let a function put each graph into another order.
+
+    function: takes operation, dispatch key and the list of overrides; returns the list in its new
+    order, without those that it does not want. Where it raises, or returns anything else, that is
+    logged, and the graph stays as it was.
+    """
+    for (op_symbol, dispatch_key), before in list(_graphs.items()):
+        try:
+            ordered = function(op_symbol, dispatch_key, list(before))
+            chosen = {id(each) for each in ordered} if isinstance(ordered, list) else set()
+            if not isinstance(ordered, list):
+                raise TypeError(f"it must return a list, got {type(ordered).__name__}")  # noqa: TRY301
+            if len(chosen) < len(ordered) or not chosen <= {id(node) for node in before}:
+                raise ValueError("it returned what it was not given, or one override twice")  # noqa: TRY301
+        except Exception as error:
+            import logging
+
+            logging.getLogger(__name__).warning(
+                "the order of the overrides of %s at %s stays as it was; the ordering function: %r",
+                op_symbol,
+                dispatch_key,
+                error,
+                exc_info=error,
+            )
+        else:
+            with filters.lock():
+                later = nodes(op_symbol, dispatch_key)[len(before) :]
+                _graphs[op_symbol, dispatch_key] = (*ordered, *later)
+
+
+# ---- what the files in kernels/ declare -------------------------------------
+
+
+def register() -> None:
+    """Add the overrides of kernels/operations that can run, then order them as the user's function wants.
+
+    Raises ValueError where TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN names no function.
+    """
+    global _registration  # noqa: PLW0603  once a process
+    if _registration == "done":
+        return
+    # Imports are made without the lock: a module on its way in may ask for the same things.
+    order, declared = order_function(), declared_overrides()
+    problems = []
+    with filters.lock():
+        if (
+            _registration
+        ):  # done by another thread, or begun by this one, which an import calls back
+            return
+        _registration = "started"
+        for entry, override in declared:
+            if override.dsl not in (dsls.NATIVE, *dsls.DSLS):
+                problems.append(f"{entry}: there is no DSL named {override.dsl!r}")
+                continue
+            if override.dsl != dsls.NATIVE and (
+                filters.is_one(filters.DISABLE_JIT) or not dsls.is_available(override.dsl)
+            ):
+                continue
+            try:
+                add(override)
+            except (ValueError, TypeError, LookupError) as error:
+                problems.append(f"{entry}: override of {override.op_symbol!r}: {error}")
+        if order is not None:
+            reorder(order)
+        _registration = "done"
+    for problem in problems:
+        warnings.warn(f"{problem}; the override is left out", stacklevel=2)
+
+
+def order_function() -> Callable[..., Any] | None:
+    """Return the function that orders the overrides, as "package.module.function" names it.
+
+    Raises ValueError where that is no function which can be imported.
+    """
+    path = os.environ.get(ORDER_FUNCTION, "")
+    if not path:
+        return None
+    from importlib import import_module
+
+    module, _, name = path.rpartition(".")
+    try:
+        function = getattr(import_module(module), name)
+    except Exception as error:
+        raise ValueError(
+            f"{ORDER_FUNCTION} is {path!r}, which cannot be imported: {error}"
+        ) from error
+    if not callable(function):
+        raise ValueError(  # noqa: TRY004  torch's type: the variable's value is what is wrong
+            f"{ORDER_FUNCTION} is {path!r}, which is a {type(function).__name__}, not a function"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+@cache
+def declared_overrides() -> tuple[tuple[str, Override], ...]:
+    """Return every override that a file in kernels/operations declares, behind the file's name."""
+    found: list[tuple[str, Override]] = []
+    for entry in registry.names("mlbackends_kernels.operations"):
+        try:
+            module = registry.load("mlbackends_kernels.operations", entry)
+        except ImportError as error:
+            if (error.name or "").partition(".")[0].startswith("mlbackends"):
+                raise
+            continue
+        declared = getattr(module, "OVERRIDES", ())
+        if isinstance(declared, tuple) and all(isinstance(each, Override) for each in declared):
+            found += [(module.__name__, each) for each in declared]
+        else:
+            warnings.warn(f"{module.__name__}: OVERRIDES is not a tuple of Override", stacklevel=2)
+    return tuple(found)
+
+
+def attention_dsls() -> frozenset[str]:
+    """Return the DSLs that some attention backend in kernels/ is written in."""
+    from mlbackends.sdpa import dispatch
+
+    return frozenset(backend.dsl for backend in dispatch.backends() if backend.dsl)
+
+
+# ---- names ------------------------------------------------------------------
+
+
+def valid_names(kind: str, *, with_kernels: bool = True) -> tuple[str, ...]:
+    """Return the names of one kind that can be switched on and off, sorted.
+
+    torch accepts any name, and a typo then switches nothing off. Here a name is valid if a kernel is
+    declared with it, or if torch itself overrides an operation of that name.
+    with_kernels: also those of the files in kernels/, which have to be imported for it.
+    """
+    if kind == filters.DISPATCH_KEY:
+        return filters.DISPATCH_KEYS
+    is_dsl = kind == filters.DSL
+    found = {*dsls.DSLS, dsls.NATIVE} if is_dsl else {*_OPERATIONS_OF_TORCH, ATTENTION}
+    if with_kernels:
+        register()
+        if is_dsl:
+            found |= {node.dsl_name for node in every_node()} | attention_dsls()
+        else:
+            found |= {node.op_symbol for node in every_node()}
+            found |= {override.op_symbol for _, override in declared_overrides()}
+    return tuple(sorted(found))
+
+
+def checked(kind: str, names: Sequence[object]) -> tuple[str, ...]:
+    """Return names of one kind as they are.
+
+    Raises TypeError for what is no str, and UnknownName, a LookupError with the nearest name as its
+    hint, for a name that is not valid.
+    """
+    valid = valid_names(kind, with_kernels=False)
+    if any(isinstance(name, str) and name not in valid for name in names):
+        valid = valid_names(kind)
+    for name in names:
+        if not isinstance(name, str) or name not in valid:
+            raise unknown_name(kind, name, valid)
+    return tuple(map(str, names))
+
+
+def unknown_name(kind: str, name: object, valid: tuple[str, ...]) -> Exception:
+    """Return the error for a name of some kind: TypeError for what is no str, else UnknownName."""
+    if not isinstance(name, str):
+        return TypeError(f"{kind} names must be str, got {type(name).__name__}")
+    error = UnknownName(kind, name, valid)
+    error.add_note(error.hint)  # a traceback shows notes, and no hints
+    return error
