@@ -11,39 +11,25 @@ The life cycle is that of torch's JIT backends, without TorchScript: what stands
 is any Python object with methods, see `mlbackends.jit.modules`.
 """
 
-from mlbackends.jit.debug_handles import DebugHandles, SourceLine
-from mlbackends.jit.errors import (
+from mlbackends.jit.backend import (
+    BackendInterface,
     BackendNotAvailable,
     BadOutput,
     CallMismatch,
+    DebugHandles,
     DelegateError,
     JitError,
     NotAModule,
     NotLoadable,
+    SourceLine,
+    register_backend,
+    register_preprocess,
 )
-from mlbackends.jit.interface import BackendInterface
-from mlbackends.jit.lowered import LoweredModule, LoweredWrapper
+from mlbackends.jit.lowered import LoweredModule, LoweredWrapper, load, save
 from mlbackends.jit.lowering import to_backend, to_backend_selective
-from mlbackends.jit.registration import register_backend, register_preprocess
-from mlbackends.jit.saved import load, save
 
 __all__ = [
-    "BackendInterface",
-    "BackendNotAvailable",
-    "BadOutput",
-    "CallMismatch",
-    "DebugHandles",
-    "DelegateError",
-    "JitError",
-    "LoweredModule",
-    "LoweredWrapper",
-    "NotAModule",
-    "NotLoadable",
-    "SourceLine",
-    "load",
-    "register_backend",
-    "register_preprocess",
-    "save",
-    "to_backend",
-    "to_backend_selective",
-]
+    "BackendInterface", "BackendNotAvailable", "BadOutput", "CallMismatch", "DebugHandles", "DelegateError",
+    "JitError", "LoweredModule", "LoweredWrapper", "NotAModule", "NotLoadable", "SourceLine", "load",
+    "register_backend", "register_preprocess", "save", "to_backend", "to_backend_selective",
+]  # fmt: skip

@@ -5,13 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.jit.compiled import Compiled
-from mlbackends.jit.debug_handles import DebugHandles
-from mlbackends.jit.errors import JitError, NotAModule
-from mlbackends.jit.lowered import LoweredModule, LoweredWrapper, is_reserved
+from mlbackends.jit.backend import (
+    DebugHandles,
+    JitError,
+    NotAModule,
+    backend_factory,
+    preprocess_of,
+)
+from mlbackends.jit.lowered import Compiled, LoweredModule, LoweredWrapper
 from mlbackends.jit.methods import Method, describe
 from mlbackends.jit.modules import clone, is_lowered, is_module, replace, submodule
-from mlbackends.jit.registration import check_registered, preprocess_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +37,11 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
     spec = _snapshot(method_compile_spec)
     handles = DebugHandles()
     processed = preprocess_of(name)(clone(module)[0], _snapshot(spec), handles)
-    compiled = Compiled(name, _name_of(module), processed, spec, methods, handles.recorded)
+    kind = type(module)
+    original = (
+        module.qualified_name if is_lowered(module) else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    compiled = Compiled(name, original, processed, spec, methods, handles.recorded)
     if compiled.backend.is_available():
         compiled.compile()
     else:
@@ -78,13 +85,13 @@ def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Ite
 
 
 def _checked(name: str, module: Any, spec: dict[str, Any]) -> dict[str, Method]:
-    """Return the methods to be lowered, after a look at everything that can be wrong."""
+    """Return the methods to be lowered, after a check of all arguments."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
     if not isinstance(spec, dict):
         raise TypeError(f"the method compile spec is a dict, not {type(spec).__name__}")
     preprocess_of(name)
-    check_registered(name)
+    backend_factory(name)
     if not is_module(module):
         raise NotAModule(f"{_shown(module)} is not a module: an object with methods is needed")
     methods = {}
@@ -92,7 +99,9 @@ def _checked(name: str, module: Any, spec: dict[str, Any]) -> dict[str, Method]:
         if not isinstance(method, str):
             raise JitError(f"the names of methods are str, not {type(method).__name__}")
         _check_value(value, method)
-        if is_reserved(method):
+        if method.startswith("__lowered") or (
+            method != "__call__" and hasattr(LoweredWrapper, method)
+        ):
             raise JitError(f"Method {method!r} cannot be lowered: the wrapper has its own")
         methods[method] = describe(module, method)
     return methods
@@ -133,12 +142,6 @@ def _located(root: Any, name: str, shared: set[int]) -> tuple[Any, str]:
             )
     submodule(parent, last)
     return parent, last
-
-
-def _name_of(module: Any) -> str:
-    if is_lowered(module):
-        return str(module.qualified_name)
-    return f"{type(module).__module__}.{type(module).__qualname__}"
 
 
 def _shown(value: object) -> str:

@@ -17,7 +17,7 @@ import types
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.jit.errors import JitError, suggestion
+from mlbackends.jit.backend import JitError, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

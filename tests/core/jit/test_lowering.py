@@ -16,7 +16,7 @@ from mlbackends import jit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mlbackends.jit.debug_handles import DebugHandles
+    from mlbackends.jit.backend import DebugHandles
 
 _numbers = itertools.count()
 Calls = list[tuple[Any, ...]]

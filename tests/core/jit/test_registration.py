@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlbackends import jit
-from mlbackends.jit.registration import new_backend
+from mlbackends.jit.backend import new_backend
 
 
 class Silent(jit.BackendInterface):

@@ -178,10 +178,10 @@ def test_a_file_of_another_kind_is_refused(content: bytes, tmp_path: Path) -> No
 def test_a_file_of_another_version_says_which(tmp_path: Path) -> None:
     _, lowered = lowered_to(chip())
     lowered.save(tmp_path / "m")
-    content = (tmp_path / "m").read_bytes().replace(b"lowered 1 ", b"lowered 27 ", 1)
+    content = (tmp_path / "m").read_bytes().replace(b"lowered 2 ", b"lowered 27 ", 1)
     (tmp_path / "m").write_bytes(content)
 
-    with pytest.raises(RuntimeError, match="is of version 27; this mlbackends reads version 1"):
+    with pytest.raises(RuntimeError, match="is of version 27; this mlbackends reads version 2"):
         jit.load(tmp_path / "m")
 
 
@@ -192,7 +192,7 @@ def test_a_pickle_of_something_else_in_our_frame_is_refused(other: Any) -> None:
 
     body = pickle.dumps(other)
     digest = hashlib.sha256(body).hexdigest()
-    line = f"mlbackends-lowered 1 backend={name} bytes={len(body)} sha256={digest}\n"
+    line = f"mlbackends-lowered 2 backend={name} bytes={len(body)} sha256={digest}\n"
     with pytest.raises(RuntimeError, match="holds no lowered module of backend"):
         jit.load(io.BytesIO(line.encode() + body))
 
@@ -203,7 +203,7 @@ def test_a_class_that_is_not_here_is_named() -> None:
 
     body = b"\x80\x05cnosuchmodule\nNothing\n."
     digest = hashlib.sha256(body).hexdigest()
-    line = f"mlbackends-lowered 1 backend={name} bytes={len(body)} sha256={digest}\n"
+    line = f"mlbackends-lowered 2 backend={name} bytes={len(body)} sha256={digest}\n"
     with pytest.raises(
         RuntimeError, match="cannot be unpickled here: No module named 'nosuchmodule'"
     ):
