@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.launch import OPTIONS, Launch, Options, prepare
-from mlbackends.launch.lscpu import parse_lscpu
+from mlbackends.launch.topology import parse_lscpu
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.xeon import run_cpu as ours
 

@@ -1,4 +1,10 @@
-"""What a launch tells on its way, before anything is started."""
+"""What a launch reports on its way, and what is raised where its options are wrong.
+
+The exceptions have the types of torch, and exit code 2. A value that cannot be read, or a node that is
+not there, is a `BadInput`, which is a ValueError.
+"""
+
+from mlbackends.model.errors import MlBackendsError
 
 Notice = tuple[str, str]
 """A level ("INFO", "WARNING" or "ERROR") and a sentence."""
@@ -12,3 +18,18 @@ def information(sentence: str) -> Notice:
 def warning(sentence: str) -> Notice:
     """Return a notice of what was asked for and is not so."""
     return "WARNING", sentence
+
+
+class Refused(MlBackendsError, RuntimeError):
+    """Options that contradict each other, or ask for more than there is."""
+
+
+class UnknownCpu(MlBackendsError, KeyError):
+    """A CPU that is not there, is off, or is not for this process."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError itself would put it in quotes
+
+
+class TooFewCores(MlBackendsError, AssertionError):
+    """An instance has fewer cores than torchrun's processes share it."""

@@ -1,20 +1,29 @@
 """From options and cores to instances: how many, and which CPUs each gets.
 
-Nothing is asked of the machine here. Instances are all of one size and share no CPU.
+Nothing is read from the machine here. Instances are all of one size and share no CPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlbackends.launch.cpu_choice import chosen_cpus, takes_modes
-from mlbackends.launch.notices import Notice, information, warning
+from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.launch.notices import (
+    Notice,
+    Refused,
+    TooFewCores,
+    UnknownCpu,
+    information,
+    warning,
+)
 from mlbackends.launch.options import Options
-from mlbackends.launch.refusals import Refused, TooFewCores
-from mlbackends.launch.shares import Shares, shares_of_counts, shares_of_mode
 from mlbackends.launch.topology import Topology
 from mlbackends.model.errors import BadInput
+
+Shares = list[tuple[int, ...]]
+"""The CPUs of each instance; all have as many."""
+_CORES_IN_LATENCY_MODE = 4
 
 
 class Instance(Struct, frozen=True):
@@ -31,7 +40,7 @@ class Instance(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What will be started, and what is to be told of it.
+    """What will be started, and the notices on it.
 
     threads: how many CPUs each instance has. shares_cores: hyper-threads of one core may both be in
     use.
@@ -44,63 +53,63 @@ class Plan(Struct, frozen=True):
 
 
 def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -> Plan:
-    """Deal the chosen cores out to instances.
+    """Divide the chosen cores among instances.
 
     environment: LOCAL_WORLD_SIZE and LOCAL_RANK, which torchrun sets, split each instance's cores.
     Raises Refused, BadInput, UnknownCpu or TooFewCores: the exceptions of torch by their other base.
     """
-    _check_counts(options)
-    options = _with_default_mode(options)
+    counts = {"--ninstances": options.ninstances}
+    counts["--ncores-per-instance"] = options.ncores_per_instance
+    for name, number in counts.items():
+        if number != -1 and number < 1:
+            raise BadInput(f"{name} is {number}; at least 1 is needed")
+    if options.multi_instance and set(counts.values()) == {-1} and not options.latency_mode:
+        options = replace(options, throughput_mode=True)
     notices: list[Notice] = []
     cpus = chosen_cpus(options, topology, notices)
-    deal = shares_of_mode if takes_modes(options) else shares_of_counts
-    shares = deal(options, cpus, _by_node(cpus, topology), notices)
-    if options.rank != -1:
-        shares = [_ranked(options.rank, shares)]
-        notices.append(information(f"assigning {len(shares[0])} cores for instance {options.rank}"))
-    shares = _local_part(shares, environment)
-    instances = tuple(_instance(index, share, topology) for index, share in enumerate(shares))
-    return Plan(
-        instances,
-        len(shares[0]),
-        _shares_cores(options, instances, topology),
-        (*notices, *(_spanning(one) for one in instances if len(one.nodes) > 1)),
-    )
-
-
-def _check_counts(options: Options) -> None:
-    for name in ("ninstances", "ncores_per_instance"):
-        number = getattr(options, name)
-        if number != -1 and number < 1:
-            raise BadInput(f"--{name.replace('_', '-')} is {number}; at least 1 is needed")
-
-
-def _with_default_mode(options: Options) -> Options:
-    """Return the options with throughput mode where --multi-instance stands without counts."""
-    counts = (options.ninstances, options.ncores_per_instance)
-    if options.multi_instance and counts == (-1, -1) and not options.latency_mode:
-        return replace(options, throughput_mode=True)
-    return options
-
-
-def _by_node(cpus: Sequence[int], topology: Topology) -> Shares:
     owner = topology.node_of()
     groups = [tuple(cpu for cpu in cpus if owner[cpu] == node) for node in topology.nodes]
-    return [group for group in groups if group]
-
-
-def _ranked(rank: int, shares: Shares) -> tuple[int, ...]:
-    if not 0 <= rank < len(shares):
-        raise Refused(f"--rank is {rank}; the instances are 0 to {len(shares) - 1}")
-    return shares[rank]
+    divide = shares_of_mode if takes_modes(options) else shares_of_counts
+    shares = divide(options, cpus, [group for group in groups if group], notices)
+    if options.rank != -1:
+        if not 0 <= options.rank < len(shares):
+            raise Refused(f"--rank is {options.rank}; the instances are 0 to {len(shares) - 1}")
+        shares = [shares[options.rank]]
+        notices.append(information(f"assigning {len(shares[0])} cores for instance {options.rank}"))
+    instances = []
+    for index, share in enumerate(_local_part(shares, environment)):
+        nodes = tuple(sorted({owner[cpu] for cpu in share}))
+        memory = tuple(node for node in nodes if node in topology.memory_nodes)
+        instances.append(Instance(index, share, nodes, memory))
+        if len(nodes) > 1:
+            notices.append(
+                warning(
+                    f"instance {index} spans the NUMA nodes {', '.join(map(str, nodes))};"
+                    " --skip-cross-node-cores, or a --ncores-per-instance that divides the cores of a"
+                    " node, avoids it"
+                )
+            )
+    used = {cpu for instance in instances for cpu in instance.cpus}
+    shares_cores = any(len(used.intersection(core.cpus)) > 1 for core in topology.cores)
+    if options.use_logical_core and options.core_list is None and not takes_modes(options):
+        shares_cores = True
+    return Plan(tuple(instances), len(instances[0].cpus), shares_cores, tuple(notices))
 
 
 def _local_part(shares: Shares, environment: Mapping[str, str]) -> Shares:
     """Return this process's part of each share, where torchrun started several of us."""
-    world = _whole(environment, "LOCAL_WORLD_SIZE", default=1, lowest=1)
+
+    def number(name: str, default: int, lowest: int) -> int:
+        text = environment.get(name, str(default))
+        found = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+        if found < lowest:
+            raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
+        return found
+
+    world = number("LOCAL_WORLD_SIZE", 1, 1)
     if world == 1:
         return shares
-    rank = _whole(environment, "LOCAL_RANK", default=0, lowest=0)
+    rank = number("LOCAL_RANK", 0, 0)
     if rank >= world:
         raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {world} it is lower")
     size = len(shares[0]) // world
@@ -111,33 +120,176 @@ def _local_part(shares: Shares, environment: Mapping[str, str]) -> Shares:
     return [share[rank * size : (rank + 1) * size] for share in shares]
 
 
-def _whole(environment: Mapping[str, str], name: str, *, default: int, lowest: int) -> int:
-    text = environment.get(name)
-    if text is None:
-        return default
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
-    if number < lowest:
-        raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
-    return number
+# ---- which CPUs -------------------------------------------------------------
 
 
-def _instance(index: int, cpus: tuple[int, ...], topology: Topology) -> Instance:
-    owner = topology.node_of()
-    nodes = tuple(sorted({owner[cpu] for cpu in cpus}))
-    memory = tuple(node for node in nodes if node in topology.memory_nodes)
-    return Instance(index, cpus, nodes, memory)
+def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> tuple[int, ...]:
+    """Return the CPUs that the options choose, node by node; a --core-list's by number, as torch has it.
+
+    Raises BadInput for a list that cannot be read and a node that is not there, UnknownCpu for a
+    CPU that cannot be used, Refused for options that contradict each other.
+    """
+    if options.core_list is not None:
+        if options.cores is not None:
+            raise Refused("--core-list and --cores both say which CPUs to use; give one of them")
+        cpus = _usable(listed_cpus(options.core_list, "--core-list"), topology)
+        if options.ncores_per_instance == -1:
+            raise Refused("--core-list needs --ncores-per-instance, which was not given")
+        ignored = {
+            "--node-id": options.node_id != -1,
+            "--use-logical-core": options.use_logical_core,
+            "--latency-mode": options.latency_mode,
+            "--throughput-mode": options.throughput_mode,
+        }
+        for name, is_given in ignored.items():
+            if is_given:
+                notices.append(warning(f"{name} does not count beside --core-list"))
+        return cpus
+    node = None if options.node_id == -1 or takes_modes(options) else options.node_id
+    if options.cores is not None:
+        wanted = set(_usable(listed_cpus(options.cores, "--cores"), topology))
+        cpus = tuple(cpu for cpu in topology.logical(node) if cpu in wanted)
+        if not cpus:
+            raise Refused(f"none of the CPUs {options.cores} lies on node {options.node_id}")
+        return cpus
+    if options.use_logical_core and not takes_modes(options):
+        return topology.logical(node)
+    return topology.physical(node)
 
 
-def _shares_cores(options: Options, instances: tuple[Instance, ...], topology: Topology) -> bool:
-    if options.use_logical_core and options.core_list is None and not takes_modes(options):
-        return True
-    used = {cpu for instance in instances for cpu in instance.cpus}
-    return any(len(used.intersection(core.cpus)) > 1 for core in topology.cores)
+def takes_modes(options: Options) -> bool:
+    """Tell whether latency or throughput mode decides: a --core-list with its counts goes before."""
+    return options.core_list is None and (options.latency_mode or options.throughput_mode)
 
 
-def _spanning(instance: Instance) -> Notice:
-    nodes = ", ".join(map(str, instance.nodes))
-    return warning(
-        f"instance {instance.index} spans the NUMA nodes {nodes}; --skip-cross-node-cores, or a "
-        "--ncores-per-instance that divides the cores of a node, avoids it",
+def listed_cpus(text: str, name: str) -> list[int]:
+    """Return the numbers of a list such as "0,1,2" or "0-3,8", in its order.
+
+    name: the option, for the message. Raises BadInput for anything else, and for a number that
+    stands there twice.
+    """
+    found: dict[int, None] = {}
+    for item in text.split(","):
+        piece = item.strip()
+        cpus = parse_cpu_list(piece) if " " not in piece and ":" not in piece else ()
+        if not cpus:
+            raise BadInput(
+                f"{name} {text[:80]!r} is not a list of CPUs: {piece[:40]!r} is no number below "
+                f"{HIGHEST} and no range; write 0,1,2 or 0-3,8"
+            )
+        for cpu in cpus:
+            if cpu in found:
+                raise BadInput(f"{name} {text[:80]!r} names CPU {cpu} twice")
+            found[cpu] = None
+        if len(found) > HIGHEST:
+            raise BadInput(f"{name} names more than {HIGHEST} CPUs")
+    return list(found)
+
+
+def _usable(cpus: Iterable[int], topology: Topology) -> tuple[int, ...]:
+    usable = set(topology.logical())
+    for cpu in cpus:
+        if cpu in usable:
+            continue
+        seen = "is not for this process" if cpu in topology.online else "is off or not there"
+        raise UnknownCpu(
+            f"CPU {cpu} {seen}; this process may use {format_cpu_list(usable)}",
+            "affinity masks and cpusets of containers and schedulers count",
+        )
+    return tuple(sorted(cpus))
+
+
+# ---- how many, and how large ------------------------------------------------
+
+
+def shares_of_mode(
+    options: Options, cpus: Sequence[int], by_node: Shares, notices: list[Notice]
+) -> Shares:
+    """Divide in latency mode (four cores each) or throughput mode (one instance per node).
+
+    by_node: the CPUs of each node. Raises Refused where latency mode finds fewer than four cores.
+    """
+    mode = "latency" if options.latency_mode else "throughput"
+    notices.append(
+        warning(
+            f"--{mode}-mode decides alone: --ninstances, --ncores-per-instance, --node-id and "
+            "--use-logical-core do not count",
+        )
     )
+    if mode == "latency":
+        size = _CORES_IN_LATENCY_MODE
+        if len(cpus) < size:
+            raise Refused(f"latency mode needs {size} cores for an instance; there are {len(cpus)}")
+        return _divided(_without_remainders(options, cpus, by_node, size), size)
+    size = min(len(group) for group in by_node)
+    over = len(cpus) - size * len(by_node)
+    if over:
+        notices.append(
+            warning(
+                f"the smallest node has {size} cores, so each instance gets {size}; {over} are left over",
+            )
+        )
+    return [group[:size] for group in by_node]
+
+
+def shares_of_counts(
+    options: Options, cpus: Sequence[int], by_node: Shares, notices: list[Notice]
+) -> Shares:
+    """Divide by --ninstances and --ncores-per-instance; one instance has all where neither is given.
+
+    by_node: the CPUs of each node. Raises Refused where the options need more cores than there are.
+    """
+    count, size, total = options.ninstances, options.ncores_per_instance, len(cpus)
+    largest_node = max(len(group) for group in by_node)
+    if size == -1:
+        count = max(count, 1)
+        size = _size_for(options, count, total, by_node)
+    elif size > total:
+        raise Refused(f"--ncores-per-instance is {size}; there are {total} cores")
+    elif options.skip_cross_node_cores and size > largest_node:
+        raise Refused(
+            f"--ncores-per-instance is {size}; with --skip-cross-node-cores it can be "
+            f"{largest_node} at most, the cores of the largest node"
+        )
+    kept = _without_remainders(options, cpus, by_node, size)
+    if options.skip_cross_node_cores and size <= largest_node:
+        left = total - len(kept)
+        notices.append(information(f"{left} cores are left over so that no instance spans nodes"))
+    shares = _divided(kept, size)
+    if count == -1:
+        return shares
+    if count > len(shares):
+        spare = f", {len(kept)} of them without spanning nodes" if len(kept) < total else ""
+        raise Refused(
+            f"{count} instances of {size} cores need {count * size}; there are {total}{spare}"
+        )
+    if options.core_list is not None and count * size < total:
+        notices.append(
+            warning(f"of the {total} cores in --core-list only the first {count * size} are used")
+        )
+    return shares[:count]
+
+
+def _size_for(options: Options, count: int, total: int, by_node: Shares) -> int:
+    """Return how many cores each of `count` instances can have."""
+    if count > total:
+        raise Refused(f"there are {total} cores for {count} instances; each needs one at least")
+    if not options.skip_cross_node_cores or count == 1:
+        return total // count
+    for size in range(total // count, 1, -1):
+        if sum(len(group) // size for group in by_node) >= count:
+            return size
+    return 1
+
+
+def _without_remainders(
+    options: Options, cpus: Sequence[int], by_node: Shares, size: int
+) -> Sequence[int]:
+    """Return the cores without the last ones of each node where no instance may span two."""
+    if not options.skip_cross_node_cores or size > max(len(group) for group in by_node):
+        return cpus
+    return [cpu for group in by_node for cpu in group[: len(group) // size * size]]
+
+
+def _divided(cpus: Sequence[int], size: int) -> Shares:
+    return [tuple(cpus[at : at + size]) for at in range(0, len(cpus) - size + 1, size)]

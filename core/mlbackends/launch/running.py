@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from mlbackends.launch.log_files import InstanceLogs, new_run_folder
-from mlbackends.launch.refusals import Refused
+from mlbackends.launch.notices import Refused
 from mlbackends.launch.signals import WaitedSignals, send
 
 _BEAT_SECONDS = 0.5

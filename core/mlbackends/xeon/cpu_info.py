@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mlbackends.launch.refusals import Refused, UnknownCpu
+from mlbackends.launch.notices import Refused, UnknownCpu
 from mlbackends.launch.topology import Topology
 
 
@@ -68,7 +68,7 @@ class CPUinfo:
 
 def _topology(test_input: str) -> Topology:
     if test_input:
-        from mlbackends.launch.lscpu import parse_lscpu
+        from mlbackends.launch.topology import parse_lscpu
 
         return parse_lscpu(test_input)
     from mlbackends.host.host import Host

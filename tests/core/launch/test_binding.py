@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.launch.binding import binding_command, can_start_behind, choose_tool, cpu_ranges
+from mlbackends.launch.launcher import binding_command, can_start_behind, choose_tool, cpu_ranges
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.launch.cpu_choice import chosen_cpus, listed_cpus
+from mlbackends.launch.planning import chosen_cpus, listed_cpus
 from mlbackends.launch.options import Options
 from mlbackends.launch.topology import topology_of
 from mlbackends.model.errors import BadInput

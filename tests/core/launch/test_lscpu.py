@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.launch.lscpu import parse_lscpu
+from mlbackends.launch.topology import parse_lscpu
 from mlbackends.launch.topology import Core
 
 

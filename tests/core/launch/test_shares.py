@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.launch.options import Options
-from mlbackends.launch.shares import Shares, shares_of_counts, shares_of_mode
+from mlbackends.launch.planning import Shares, shares_of_counts, shares_of_mode
 
 if TYPE_CHECKING:
     from mlbackends.launch.notices import Notice
@@ -116,4 +116,4 @@ def test_a_core_list_of_which_not_all_serve_is_told() -> None:
     notices: list[Notice] = []
     options = Options(core_list="0-3", ncores_per_instance=1, ninstances=2)
     assert shares_of_counts(options, range(4), [(0, 1, 2, 3)], notices) == [(0,), (1,)]
-    assert notices == [("WARNING", "of the 4 cores in --core-list only the first 2 serve")]
+    assert notices == [("WARNING", "of the 4 cores in --core-list only the first 2 are used")]

@@ -1,0 +1,145 @@
+"""The environment of the instances: threads, OpenMP, the allocator, and what LD_PRELOAD loads.
+
+A variable that is set already is left as it is, with a warning where its value is another.
+Source: ld.so(8); the folders and their order are those of torch 2.13's run_cpu, then Debian's.
+"""
+
+import os
+from collections.abc import Mapping
+
+from mlbackends.launch.notices import Notice, Refused, information, warning
+from mlbackends.launch.options import Options
+from mlbackends.launch.planning import Plan
+
+_JEMALLOC_SETTINGS = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
+_AFFINITY = "granularity=fine,compact,1,0"
+_PACKAGES = {
+    "tcmalloc": "conda install -c conda-forge gperftools",
+    "jemalloc": "conda install -c conda-forge jemalloc",
+    "iomp5": "conda install mkl, or pip install intel-openmp",
+}
+_NAMED = ("CONDA_PREFIX", "VIRTUAL_ENV")
+_SYSTEM = ("/usr/local/lib", "/usr/local/lib64", "/usr/lib", "/usr/lib64")
+
+
+def child_environment(
+    options: Options, plan: Plan, environment: Mapping[str, str]
+) -> tuple[dict[str, str], list[Notice]]:
+    """Return the whole environment that the instances get, and the notices on it.
+
+    Raises Refused where both allocators are to be preloaded.
+    """
+    if options.enable_tcmalloc and options.enable_jemalloc:
+        raise Refused("Unable to enable TCMalloc and JEMalloc at the same time: give one of them")
+    made = dict(environment)
+    entries, notices = preload_entries(environment)
+    folders = library_folders(environment)
+
+    def preload(name: str) -> bool:
+        if is_preloaded(name, entries):
+            return True
+        path = find_library(name, folders)
+        if path:
+            entries.insert(0, path)
+        return bool(path)
+
+    def missing(name: str, where: str = "") -> None:
+        notices.append(
+            warning(
+                f"lib{name}.so was not found{where}, so it is not preloaded; "
+                f"to install it: {_PACKAGES[name]}",
+            )
+        )
+
+    if options.enable_tcmalloc or options.enable_jemalloc:
+        allocator = "tcmalloc" if options.enable_tcmalloc else "jemalloc"
+        if not preload(allocator):
+            missing(allocator, f" in {', '.join(filter(os.path.isdir, folders))}")
+    elif not (
+        is_preloaded("jemalloc", entries)
+        or is_preloaded("tcmalloc", entries)
+        or options.use_default_allocator
+        or preload("tcmalloc")
+        or preload("jemalloc")
+    ):
+        notices.append(
+            warning(
+                "neither libtcmalloc.so nor libjemalloc.so was found; the program keeps its own"
+                " allocator, which may be slower",
+            )
+        )
+    wanted: dict[str, str] = {}
+    if options.enable_jemalloc and is_preloaded("jemalloc", entries):
+        wanted["MALLOC_CONF"] = _JEMALLOC_SETTINGS
+    wanted["OMP_NUM_THREADS"] = str(plan.threads)
+    if not options.disable_iomp:
+        if preload("iomp5"):
+            if not plan.shares_cores:
+                wanted["KMP_AFFINITY"] = _AFFINITY
+            wanted["KMP_BLOCKTIME"] = "1"
+        else:
+            missing("iomp5")
+    for name, value in wanted.items():
+        found = made.setdefault(name, value)
+        if found == value:
+            notices.append(information(f"{name}={value}"))
+        else:
+            notices.append(
+                warning(
+                    f"{name} is {found!r} in the environment, and stays;"
+                    f" the launcher would set {value!r}",
+                )
+            )
+    if entries or "LD_PRELOAD" in environment:
+        made["LD_PRELOAD"] = ":".join(entries)
+        notices.append(information(f"LD_PRELOAD={made['LD_PRELOAD']}"))
+    return made, notices
+
+
+def preload_entries(environment: Mapping[str, str]) -> tuple[list[str], list[Notice]]:
+    """Return the entries of LD_PRELOAD that are there; one that names no file is left out, with a warning.
+
+    An entry without a slash is looked up by the loader, and stays.
+    """
+    entries = environment.get("LD_PRELOAD", "").replace(":", " ").split()
+    kept = [entry for entry in entries if "/" not in entry or os.path.isfile(entry)]
+    dropped = [entry for entry in entries if entry not in kept]
+    return kept, [
+        warning(f"{entry} doesn't exist. Removing it from LD_PRELOAD.") for entry in dropped
+    ]
+
+
+def library_folders(environment: Mapping[str, str]) -> list[str]:
+    """Return where libraries to preload are looked for, the first place first."""
+    named = [os.path.join(environment[name], "lib") for name in _NAMED if environment.get(name)]
+    home = environment.get("HOME") or os.path.expanduser("~")
+    machine = os.uname().machine
+    multiarch = [f"/usr/lib/{machine}-linux-gnu", f"/lib/{machine}-linux-gnu"]
+    return [*named, "/.local/lib", os.path.join(home, ".local/lib"), *_SYSTEM, *multiarch]
+
+
+def find_library(name: str, folders: list[str]) -> str:
+    """Return the path of lib`name`.so, or of a numbered lib`name`.so.4; "" where neither is.
+
+    In each folder the plain name goes first; it comes with development packages only.
+    """
+    stem = f"lib{name}.so"
+    for folder in folders:
+        try:
+            files = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        numbered = [
+            file
+            for file in files
+            if file.startswith(f"{stem}.") and file[len(stem) + 1 :][:1].isdecimal()
+        ]
+        for file in [stem, *numbered]:
+            if os.path.isfile(os.path.join(folder, file)):
+                return os.path.join(folder, file)
+    return ""
+
+
+def is_preloaded(name: str, entries: list[str]) -> bool:
+    """Tell whether an entry is this library, from wherever."""
+    return any(os.path.basename(entry).startswith(f"lib{name}.so") for entry in entries)
