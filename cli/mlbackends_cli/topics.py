@@ -3,10 +3,9 @@
 from mlbackends.audit import hazard
 from mlbackends.model.errors import UnknownName
 from mlbackends.switches import listing
-from mlbackends.switches.access import read_by, set_by
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
-from mlbackends.switches.files import as_data
-from mlbackends.switches.names import groups, members
+from mlbackends.switches.files import as_data, groups, members
+from mlbackends.switches.listing import read_by, set_by
 from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS, PROBED, Flag
 from mlbackends_cli import device_pages
 from mlbackends_cli.prose import Passage
@@ -94,7 +93,7 @@ def switch(flag: Flag) -> Passage:
         lines.append(("in flags()", f"{_word(flag, flag.inside_flags)} unless given"))
     if not flag.read_only:
         lines.append(("variable", ", ".join(flag.variables)))
-    lines.append(("obeyed by", ", ".join(flag.obeyed_by) or "nobody yet"))
+    lines.append(("read by", ", ".join(flag.obeyed_by) or "nobody yet"))
     lines.append(("in Python", _in_python(flag)))
     concerned = [each.code for each in DEVIATIONS if flag.name in each.names]
     if concerned:

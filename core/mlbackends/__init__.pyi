@@ -33,10 +33,10 @@ from mlbackends.switches import store as store
 from mlbackends.switches.modules import ContextProp as ContextProp
 from mlbackends.switches.modules import FP32Precision as FP32Precision
 from mlbackends.switches.modules import PropModule as PropModule
-from mlbackends.switches.precision import disable_global_flags as disable_global_flags
-from mlbackends.switches.precision import flags_frozen as flags_frozen
-from mlbackends.switches.precision import get_float32_matmul_precision as get_float32_matmul_precision
-from mlbackends.switches.precision import set_float32_matmul_precision as set_float32_matmul_precision
+from mlbackends.switches.modules import disable_global_flags as disable_global_flags
+from mlbackends.switches.modules import flags_frozen as flags_frozen
+from mlbackends.switches.modules import get_float32_matmul_precision as get_float32_matmul_precision
+from mlbackends.switches.modules import set_float32_matmul_precision as set_float32_matmul_precision
 from mlbackends.switches.store import freeze_lifted as freeze_lifted
 from mlbackends.switches.store import load_file as load_file
 from mlbackends.tracing.session.session import trace as trace

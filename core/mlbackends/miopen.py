@@ -1,4 +1,4 @@
-"""MIOpen: AMD's deep-learning primitives. The switch is obeyed by torch on ROCm."""
+"""MIOpen: AMD's deep-learning primitives. The switch is read by torch on ROCm."""
 
 from mlbackends.switches.modules import install
 

@@ -39,7 +39,7 @@ def test_every_switch_is_explained(name: str) -> None:
     said = dict(passage.lines)
 
     assert said[""] == FLAGS[name].doc
-    assert said["takes"] and said["default"] and said["obeyed by"] and said["in Python"]
+    assert said["takes"] and said["default"] and said["read by"] and said["in Python"]
 
 
 def test_a_reason_code_is_explained() -> None:

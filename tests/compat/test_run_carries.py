@@ -12,7 +12,7 @@ import pytest
 
 from mlbackends import inject
 from mlbackends.inject.planning import Step, plan
-from mlbackends.switches.conflicts import lost
+from mlbackends.switches.cells import lost
 from mlbackends.switches.files import settings
 from mlbackends.switches.table import FLAGS
 

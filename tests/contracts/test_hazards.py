@@ -24,7 +24,7 @@ from mlbackends.model import registry
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
-from mlbackends.switches.names import groups
+from mlbackends.switches.files import groups
 from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:

@@ -259,11 +259,11 @@ def _take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
     for problem in problems:
         click.echo(f"backends: {problem}", err=True)
     if files or settings:
-        from mlbackends.inject import asked
-        from mlbackends.switches.conflicts import refuse_contradictions
+        from mlbackends.inject import requested
+        from mlbackends.switches.cells import refuse_contradictions
         from mlbackends.switches.files import settings as settings_of
 
-        refuse_contradictions(asked(settings, files))  # as `backends run` does
+        refuse_contradictions(requested(settings, files))  # as `backends run` does
         for path in files:
             store.load_file(path)
         store.take(settings_of(settings))
@@ -310,7 +310,7 @@ def _listing(switches: "Switches", names: tuple[str, ...]) -> "Listing":
             "The switches that end in _split_k stand on the lines of what sets them; `backends flags"
             " list NAME` shows one alone."
         )
-    columns = ("switch", "value", "obeyed by")
+    columns = ("switch", "value", "read by")
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
 
 

@@ -125,15 +125,22 @@ def command(
     underscores for its dashes. A COMMAND that is a Python script and not
     executable is started by the python of backends.
     """
-    from mlbackends.inject import asked, become, carried, completed, is_plain_script, merged
+    from mlbackends.inject import (
+        injected,
+        is_plain_script,
+        merged,
+        replace_process,
+        requested,
+        startable,
+    )
 
     environment = dict(os.environ)
     search_path = environment.get("PATH", os.defpath)
-    values = merged(asked(texts, files), environment)
+    values = merged(requested(texts, files), environment)
     options = Options(**launch_options)
     if options == Options():
-        program = completed(command_line, search_path)
-        become(program, carried(values, program, environment))
+        program = startable(command_line, search_path)
+        replace_process(program, injected(values, program, environment))
 
     from msgspec.structs import replace
 
@@ -144,7 +151,7 @@ def command(
     by_python = options.module or is_plain_script(command_line[0], search_path)
     options = replace(options, no_python=options.no_python or not by_python)
     program = program_command(options, command_line)
-    return launch(options, command_line, carried(values, program, environment), say=_say)
+    return launch(options, command_line, injected(values, program, environment), say=_say)
 
 
 def _say(level: str, sentence: str) -> None:

@@ -47,9 +47,9 @@ def is_acceptable(tensor: "Any") -> bool:
         return False
     if is_available():
         return True
-    from mlbackends.switches import caller_warning
+    from mlbackends.switches.startup import warn
 
-    caller_warning.warn("cuDNN was not found, or does not open; `backends info cudnn` tells why")
+    warn("cuDNN was not found, or does not open; `backends info cudnn` tells why")
     return False
 
 

@@ -1,32 +1,36 @@
-"""Switches carried into another program: into its torch, and into MKL, oneDNN and OpenMP, from outside.
+"""Switches set in another program, from outside: in its torch, and in MKL, oneDNN and OpenMP.
 
-values = merged(asked(("cudnn.benchmark=true",), ()), os.environ)
-environment = carried(values, command, os.environ)
-become(command, environment)
+values = merged(requested(("cudnn.benchmark=true",), ()), os.environ)
+environment = injected(values, command, os.environ)
+replace_process(command, environment)
 """
 
 from collections.abc import Mapping, Sequence
 
-from mlbackends.inject.asked import asked
-from mlbackends.inject.environment import environment_with
-from mlbackends.inject.inherited import merged, without_contradicting
 from mlbackends.inject.planning import plan
-from mlbackends.inject.refusals import needs_target, refuse
-from mlbackends.inject.starting import become, completed, is_plain_script
+from mlbackends.inject.requested import merged, requested, without_contradicting
+from mlbackends.inject.starting import (
+    environment_with,
+    is_plain_script,
+    needs_target,
+    refuse,
+    replace_process,
+    startable,
+)
 from mlbackends.inject.target import target_of
 from mlbackends.switches.startup import FILE_VARIABLE
 
-__all__ = ["asked", "become", "carried", "completed", "is_plain_script", "merged"]
+__all__ = ["injected", "is_plain_script", "merged", "replace_process", "requested", "startable"]
 
 
-def carried(
+def injected(
     values: Mapping[str, object], command: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment with which a command gets the switches.
 
     values: by the names of switches, each checked; None leaves one to its library. Those of the file
     that MLBACKENDS_FLAGS names are among them: the command does not get that variable.
-    Raises BadInput where one cannot be applied there, as far as that can be told before the start.
+    Raises BadInput where one cannot be applied there, as far as that is known before the start.
     """
     made = plan(values)
     refuse(values, made, target_of(command, environment) if needs_target(values) else None)

@@ -1,20 +1,19 @@
-"""From values to what carries each: a variable that the library reads, a call into torch, or both.
+"""From values to the way each gets into the program: by a variable, by a call into torch, or by both.
 
-Nothing is asked of the machine here. Everything is in the order of the table, in which the older
-switches stand before the entries that they bridge to, so that torch ends where our own store ends.
+Everything is in the order of the table, in which the older switches stand before the entries that they
+bridge to, so that torch ends where our own store ends.
+Source of how torch is set and read: torch 2.13, observed.
 """
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mlbackends.inject.torch_calls import argument_of, reads_of, write_of
-from mlbackends.switches.cells import cells_of
-from mlbackends.switches.conflicts import refuse_contradictions
+from mlbackends.switches.cells import cells_of, refuse_contradictions
 from mlbackends.switches.files import as_data
+from mlbackends.switches.kinds import Permutation, Reduction
+from mlbackends.switches.startup import OUR_PREFIX, variable_of
 from mlbackends.switches.table import FLAGS, Flag
-
-_ALLOW_TF32 = "cuda.matmul.allow_tf32"
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -51,57 +50,93 @@ class Plan(Struct, frozen=True):
 
 
 def plan(values: Mapping[str, object]) -> Plan:
-    """Tell how each value gets into the program.
+    """Return how each value gets into the program.
 
     values: by the names of switches, each checked; None leaves a switch to the library.
     Raises BadInput where two of them contradict each other.
     """
-    carried = [(flag, values[name]) for name, flag in FLAGS.items() if name in values]
-    refuse_contradictions({flag.name: value for flag, value in carried if value is not None})
+    given = [(flag, values[name]) for name, flag in FLAGS.items() if name in values]
+    refuse_contradictions({flag.name: value for flag, value in given if value is not None})
     variables: dict[str, str | None] = {}
-    for flag, _ in carried:
+    for flag, _ in given:
         for cell in cells_of(flag.name):
             variables.update(dict.fromkeys(FLAGS[cell].variables))
         variables.update(dict.fromkeys(flag.variables))
     steps = []
-    for flag, value in carried:
+    for flag, value in given:
         if value is None:
             continue
-        told = _said(flag, value)
-        variables.update(told)
-        step = _step(flag, value, is_told_to_torch=not any(map(_is_ours, told)))
-        if step.writes or step.reads:
-            steps.append(step)
+        assigned = _variables_of(flag, value)
+        variables.update(assigned)
+        data = as_data(flag, value)
+        reads = reads_of(flag, value) if flag.of_torch else ()
+        if flag.of_torch and any(name.startswith(OUR_PREFIX) for name in assigned):
+            attribute, call, keyword = write_of(flag, value)
+            argument = argument_of(flag, value)
+            steps.append(Step(flag.name, data, argument, attribute, call, keyword, reads))
+        elif reads:
+            steps.append(Step(flag.name, data, reads=reads))
     return Plan(variables, tuple(steps))
 
 
-def _said(flag: Flag, value: object) -> dict[str, str]:
-    """Return the variables that say a value: torch's own where it can, else that of ours."""
-    text = flag.kind.written(value)
-    if flag.name == _ALLOW_TF32 and value is False:
+def _variables_of(flag: Flag, value: object) -> dict[str, str]:
+    """Return the variables that give a switch its value: torch's own where it can, else ours."""
+    if flag.name == "cuda.matmul.allow_tf32" and value is False:
         # 0 in torch's variable means "none", and the assignment means "ieee".
         return {FLAGS["cuda.matmul.fp32_precision"].variable: "ieee"}
-    said = {}
-    for variable, meanings in flag.variables.items():
-        short = next((each for each, meaning in meanings.items() if meaning == text), None)
-        if short is not None or not meanings:
-            said[variable] = text if short is None else short
-            break
+    found = dict([variable_of(flag, value)])
     if flag.name == "cuda.sdp_priority_order":
         # Else torch moves cuDNN to the front at the first attention on some cards, whatever was set.
-        said = {FLAGS["cuda.cudnn_sdp_deprioritized"].variable: "1", **said}
-    return said
+        found = {FLAGS["cuda.cudnn_sdp_deprioritized"].variable: "1", **found}
+    return found
 
 
-def _is_ours(variable: str) -> bool:
-    """Tell whether torch knows nothing of a variable."""
-    return variable.startswith("MLBACKENDS_")
+_BACKENDS = "torch.backends."
+#: Where bare assignment does something else than it says: it writes the generic entry (mkldnn), or
+#: shadows the module's state (opt_einsum). The functions and their arguments do it right.
+_BY_FUNCTION = {
+    "mkldnn.fp32_precision": ("mkldnn.set_flags", "_fp32_precision"),
+    "opt_einsum.enabled": ("opt_einsum.set_flags", "_enabled"),
+    "opt_einsum.strategy": ("opt_einsum.set_flags", "_strategy"),
+}
+#: What opt_einsum.set_flags takes; the others can only be assigned.
+_STRATEGIES = ("auto", "greedy", "optimal")
+_CAPABILITY = f"{_BACKENDS}cpu.get_cpu_capability"
 
 
-def _step(flag: Flag, value: object, *, is_told_to_torch: bool) -> Step:
-    data = as_data(flag, value)
-    reads = reads_of(flag, value) if flag.of_torch else ()
-    if is_told_to_torch or not flag.of_torch:
-        return Step(flag.name, data, reads=reads)
-    attribute, call, keyword = write_of(flag, value)
-    return Step(flag.name, data, argument_of(flag, value), attribute, call, keyword, reads)
+def write_of(flag: Flag, value: object) -> tuple[str, str, str]:
+    """Return the attribute to assign to, or "" and the function to call and its argument's name or ""."""
+    if flag.torch_set:
+        return "", flag.torch_set, ""
+    function, keyword = _BY_FUNCTION.get(flag.name, ("", ""))
+    if function and (keyword != "_strategy" or value in _STRATEGIES):
+        return "", f"{_BACKENDS}{function}", keyword
+    return f"{_BACKENDS}{flag.name}", "", ""
+
+
+def argument_of(flag: Flag, value: object) -> object:
+    """Return the value as torch takes it: an order as numbers, a bool where no second one is needed."""
+    if isinstance(flag.kind, Reduction) and isinstance(value, tuple):
+        return value[0] if value[1] else list(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def reads_of(flag: Flag, value: object) -> tuple[tuple[str, object], ...]:
+    """Return what to read back and the value to find there, () where torch cannot tell.
+
+    "none" stands for what an entry inherits, so anything may be found there.
+    """
+    if flag.name == "cpu.capability":
+        word = str(value)
+        return ((_CAPABILITY, {"zvector": "Z VECTOR"}.get(word, word.upper())),)
+    # The workspace is read by a call that starts CUDA, after which the program could not fork.
+    if flag.reached == "variable" or "workspace" in flag.name:
+        return ()
+    path = flag.torch_get or f"{_BACKENDS}{flag.name}"
+    if isinstance(flag.kind, Reduction) and isinstance(value, tuple):
+        split = f"{flag.name}_split_k"
+        known = ((f"{_BACKENDS}{split}", value[1]),) if split in FLAGS and not value[1] else ()
+        return ((path, value[0]), *known)
+    if isinstance(flag.kind, Permutation) and isinstance(value, tuple):
+        return ((path, list(value)),)
+    return ((path, None if value == "none" else value),)

@@ -1,4 +1,4 @@
-"""Putting a program in the place of this process, so that signals, terminal and exit code are its own."""
+"""What a program is started with, what is refused before it starts, and its start in our place."""
 
 import errno
 import os
@@ -8,12 +8,122 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+import msgspec
+
+from mlbackends.inject.planning import Plan
+from mlbackends.inject.target import Target
 from mlbackends.model.errors import BadInput
+from mlbackends.switches.table import FLAGS, OURS, TORCH, Flag
 
+STEPS_VARIABLE = "MLBACKENDS_CARRIED"
+"""The variable with the steps of the import hook, as JSON."""
+_PATH = "PYTHONPATH"
 _SHELL = "/bin/sh"
+_PARTS = {"cuda": "CUDA", "cudnn": "cuDNN", "xpu": "XPU, for Intel GPUs"}
+#: Values that need a part of torch which the switch itself does not need.
+_NEEDED_BY_VALUES = {("cuda.preferred_linalg_library", "magma"): "cuda"}
+#: The machines of each instruction set; elsewhere torch ignores the variable with a warning.
+_MACHINES = {
+    "avx2": ("x86_64", "amd64"),
+    "avx512": ("x86_64", "amd64"),
+    "vsx": ("ppc64le", "ppc64"),
+    "zvector": ("s390x",),
+    "sve256": ("aarch64", "arm64"),
+}
 
 
-def completed(command: Sequence[str], search_path: str) -> list[str]:
+def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's whole environment. Raises BadInput where the hook cannot be put on its path."""
+    made = dict(environment)
+    steps = msgspec.json.encode(plan.steps).decode() if plan.steps else None
+    for name, text in {**plan.variables, STEPS_VARIABLE: steps}.items():
+        if text is None:
+            made.pop(name, None)
+        else:
+            made[name] = text
+    if not plan.steps:
+        return made
+    folder = hook_folder()
+    if os.pathsep in folder or not os.path.isfile(os.path.join(folder, "sitecustomize.py")):
+        raise BadInput(f"{folder} cannot be put on {_PATH}", "install mlbackends in another folder")
+    # An empty entry would stand for the current folder.
+    others = [each for each in made.get(_PATH, "").split(os.pathsep) if each != folder]
+    made[_PATH] = os.pathsep.join([folder, *others] if others != [""] else [folder])
+    return made
+
+
+def hook_folder() -> str:
+    """Return the folder whose sitecustomize.py is the hook."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
+
+
+# ---- what can be refused before the start; the rest, the import hook finds out ----
+
+
+def needs_target(values: Mapping[str, object]) -> bool:
+    """Tell whether it matters which Python and which torch the command starts."""
+    given = [FLAGS[name] for name, value in values.items() if value is not None]
+    return any(flag.of_torch and (flag.needs or not _libraries(flag)) for flag in given)
+
+
+def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> None:
+    """Raise BadInput where a value cannot get into the program that a command starts.
+
+    target: None where that program is unknown; then only what holds for this machine is refused.
+    """
+    given = [(FLAGS[name], value) for name, value in values.items() if value is not None]
+    here = os.uname().machine.lower()
+    for flag, value in given:
+        machines = _MACHINES.get(str(value)) if flag.name == "cpu.capability" else None
+        if machines and here not in machines:
+            raise BadInput(f"{flag.name}={value} is for {machines[0]}; this machine is {here}")
+    if target is None:
+        return
+    by_hook = [step.name for step in plan.steps if step.writes]
+    if target.hook_ignored_by and by_hook:
+        raise BadInput(
+            f"python {target.hook_ignored_by} ignores PYTHONPATH or sitecustomize, and so the"
+            f" import hook that sets {', '.join(by_hook)}",
+            f"start the program without {target.hook_ignored_by}; -s and -P go with the hook",
+        )
+    for flag, value in given:
+        if flag.of_torch:
+            _refuse_for_torch(flag, value, target)
+
+
+def _refuse_for_torch(flag: Flag, value: object, target: Target) -> None:
+    torch = target.torch
+    if torch is None:
+        is_read = OURS in flag.obeyed_by and "mlbackends" in target.modules
+        if not _libraries(flag) and not is_read:
+            raise BadInput(
+                f"{flag.name} is read by torch, and the environment of {target.executable} has no torch",
+                "start the program by the python of the environment that has torch",
+            )
+        return
+    shown = f"{flag.name}={flag.kind.written(value)}"
+    needed = flag.needs or _NEEDED_BY_VALUES.get((flag.name, str(value)), "")
+    if needed and torch.parts is not None and needed not in torch.parts:
+        raise BadInput(
+            f"{shown} needs a torch that was built with"
+            f" {_PARTS[needed]}; {torch.location} is torch {torch.version}, which was not"
+        )
+    is_wanted = value not in (None, False)
+    if flag.module == "opt_einsum" and is_wanted and "opt_einsum" not in target.modules:
+        raise BadInput(
+            f"{shown} needs opt_einsum, and the environment of {target.executable} has none",
+            "install opt-einsum there",
+        )
+
+
+def _libraries(flag: Flag) -> set[str]:
+    return set(flag.obeyed_by) - {OURS, TORCH}
+
+
+# ---- the start --------------------------------------------------------------
+
+
+def startable(command: Sequence[str], search_path: str) -> list[str]:
     """Return a command that can be started: a Python script that is not executable gets our python.
 
     Raises BadInput for what is no program.
@@ -33,8 +143,11 @@ def is_plain_script(program: str, search_path: str) -> bool:
     return program.endswith(".py") and os.path.isfile(program) and not _which(program, search_path)
 
 
-def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a program. Raises BadInput where it cannot be started."""
+def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Put a program in the place of this process, so that signals, terminal and exit code are its own.
+
+    Raises BadInput where it cannot be started.
+    """
     path = _which(command[0], environment.get("PATH", os.defpath))
     # Python ignores these two for itself, and what is ignored stays so in the next program.
     for name in ("SIGPIPE", "SIGXFSZ"):
@@ -42,7 +155,7 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         try:
-            os.execve(path, list(command), dict(environment))  # noqa: S606  it is asked for
+            os.execve(path, list(command), dict(environment))  # noqa: S606  it is what the user runs
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise

@@ -1,10 +1,13 @@
 """The Python program that a command starts, and the torch in its environment; nothing of it is imported.
 
-Where the command is no Python that can be told of (a shell script, mpirun, env), there is no target:
-what its programs have is found out in them.
+Where the command is not recognised as Python (a shell script, mpirun, env), there is no target: what its
+programs have is found out in them.
+Source: Python documentation, "Command line and environment"; execve(2), "Interpreter scripts"; env(1); the
+launchers that pip and uv write for console scripts.
 """
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +16,13 @@ from msgspec import Struct
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import ask
 from mlbackends.host.python.frameworks import assigned_text, package
+<<<<<<< HEAD
 from mlbackends.host.python.packages import module_location
 from mlbackends.inject.python_arguments import python_arguments
 from mlbackends.inject.shebang import interpreter_of
+=======
+from mlbackends.host.python.modules import module_location
+>>>>>>> d19f5eb (switches, inject: eleven and five modules of one idea; 'read by' for 'obeyed by')
 from mlbackends.model.errors import BadInput
 from mlbackends.model.patterns import pattern
 
@@ -118,3 +125,104 @@ def _torch(host: Host) -> Torch | None:
     if assigned_text(text, "xpu"):
         parts.add("xpu")
     return Torch(found.location, version or found.version, frozenset(parts) if version else None)
+
+
+#: -I and -E read no PYTHONPATH; -S imports no sitecustomize.
+_WITHOUT_HOOK = "IES"
+_WITH_VALUE = "WX"
+
+
+class PythonArguments(Struct, frozen=True):
+    """hook_ignored_by: the option that makes Python pass over PYTHONPATH or sitecustomize, "" if none.
+
+    program: the script that runs, "" for code, a module or none. has_own_folder: whether the script's
+    folder, or the current one, stands first on the import path.
+    """
+
+    hook_ignored_by: str
+    program: str
+    has_own_folder: bool
+
+
+def python_arguments(arguments: Sequence[str]) -> PythonArguments:
+    """Read an interpreter's arguments up to the program and its own."""
+    ignored_by, has_own_folder, program, at = "", True, "", 0
+    while at < len(arguments):
+        argument = arguments[at]
+        at += 1
+        if argument == "--":
+            program = arguments[at] if at < len(arguments) else ""
+            break
+        if argument == "-" or not argument.startswith("-"):
+            program = argument.removeprefix("-") if argument == "-" else argument
+            break
+        if argument.startswith("--"):
+            at += argument == "--check-hash-based-pycs"
+            continue
+        letters = argument[1:]
+        code = next((i for i, letter in enumerate(letters) if letter in f"cm{_WITH_VALUE}"), None)
+        for letter in letters[:code]:
+            has_own_folder = has_own_folder and letter not in "IP"
+            if letter in _WITHOUT_HOOK:
+                ignored_by = ignored_by or f"-{letter}"
+        if code is not None and letters[code] in "cm":
+            break
+        # -W and -X have their value behind them, or in the next argument.
+        at += code is not None and code == len(letters) - 1
+    return PythonArguments(ignored_by, program, has_own_folder)
+
+
+_LIMIT = 4096
+_SHELLS = ("sh", "bash", "dash")
+
+
+def interpreter_of(path: str) -> tuple[str, ...]:
+    """Return the interpreter of a script and the options before the script's name; () where none is told.
+
+    () as well where a shell runs it, and may start anything.
+    The first is a path, or a bare name that is looked up on PATH.
+    """
+    try:
+        with open(path, "rb") as file:
+            lines = file.read(_LIMIT).decode(errors="surrogateescape").split("\n")
+    except (OSError, ValueError):
+        return ()
+    if not lines[0].startswith("#!"):
+        return ()
+    # The kernel passes all that follows the interpreter as one argument.
+    interpreter, _, argument = lines[0][2:].strip().partition(" ")
+    argument = argument.strip()
+    name = os.path.basename(interpreter)
+    if name == "env":
+        return _behind_env(argument)
+    if name in _SHELLS:
+        return _behind_shell(lines[1] if len(lines) > 1 else "")
+    return (interpreter, argument) if argument else (interpreter,) if interpreter else ()
+
+
+def _behind_env(argument: str) -> tuple[str, ...]:
+    """Return what env starts: its one word, or with -S several."""
+    words = [argument]
+    for beginning in ("-S", "--split-string=", "-vS"):
+        if argument.startswith(beginning):
+            words = _split(argument.removeprefix(beginning))
+    while words and "=" in words[0] and not words[0].startswith("-"):
+        del words[0]
+    # With options, such as -i, what it starts may not get our variables.
+    return () if not words or not words[0] or words[0].startswith("-") else tuple(words)
+
+
+def _behind_shell(line: str) -> tuple[str, ...]:
+    """Return the interpreter where the script is shell and Python at once: '''exec' /python "$0" "$@"."""
+    words = _split(line) if line.startswith("'''exec'") else []
+    if words[:1] != ["exec"] or "$0" not in words:
+        return ()
+    command = words[1 : words.index("$0")]
+    return () if not command or any("$" in word for word in command) else tuple(command)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quote
+        return []

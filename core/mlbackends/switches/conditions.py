@@ -59,11 +59,9 @@ def refuse(flag: Flag, value: object) -> None:
 
 
 def _warn_of_tf32() -> None:
-    from mlbackends.switches import caller_warning
+    from mlbackends.switches.startup import warn
 
-    caller_warning.warn(
-        "TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None"
-    )
+    warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
 
 
 def _refuse_engine(flag: Flag, value: object) -> None:

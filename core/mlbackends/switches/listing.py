@@ -1,4 +1,4 @@
-"""The switches as records: what each one is now, where that came from, and who obeys it."""
+"""The switches as records: what each one is now, where that came from, who reads it, and how it is set."""
 
 from mlbackends import __version__
 from mlbackends.model.switches import SCHEMA, Switch, Switches
@@ -19,7 +19,7 @@ def listing(names: "tuple[str, ...]" = ()) -> Switches:
 def matching(names: "tuple[str, ...]") -> "list[Flag]":
     """Return the switches that names stand for, in the order of the table."""
     from mlbackends.model.errors import UnknownName
-    from mlbackends.switches.names import groups
+    from mlbackends.switches.files import groups
 
     for name in names:
         if not any(_below(each, name) for each in FLAGS):
@@ -76,3 +76,48 @@ _IN_WORDS = {
     "bool or two": "true, false, or two of them",
     "counts": "int, or several with commas",
 }
+
+
+_ORDER = "cuda.sdp_priority_order"
+
+
+def set_by(flag: Flag) -> str:
+    """Return the Python that sets a switch, "" where nothing in Python does."""
+    module = f"mlbackends.{flag.module}".rstrip(".")
+    if flag.read_only or flag.reached == "variable":
+        return ""
+    if flag.reached == "attribute":
+        return f"mlbackends.{flag.name}"
+    if flag.reached == "flags":
+        return f"{module}.set_flags() or {module}.flags()"
+    if flag.name == _ORDER:
+        return "mlbackends.sdpa_kernel([...], set_priority=True)"
+    return _ours(flag.torch_set) or f'mlbackends.flag_store.write("{flag.name}", value)'
+
+
+def read_by(flag: Flag) -> str:
+    """Return the Python that reads a switch."""
+    if flag.reached == "attribute":
+        return f"mlbackends.{flag.name}"
+    return _ours(flag.torch_get) or f'mlbackends.flag_store.read("{flag.name}")'
+
+
+def told(flag: Flag) -> str:
+    """Return in one sentence how a switch is set that is no attribute."""
+    if flag.reached == "variable":
+        return (
+            f"{flag.name} is no attribute: {flag.variable} is read when a library is loaded, and nothing"
+            f" in Python changes it; set the variable before, or use `backends run --set"
+            f" {flag.name}=VALUE`"
+        )
+    sets, reads = set_by(flag), read_by(flag)
+    return f"{flag.name} is no attribute: use {sets}" + (
+        f"; {reads} reads it" if reads != sets else ""
+    )
+
+
+def _ours(function: str) -> str:
+    """Return torch's public function under our name, "" for one of its private parts."""
+    if not function or function.startswith("torch._C."):
+        return ""
+    return f"mlbackends.{function.removeprefix('torch.').removeprefix('backends.')}()"

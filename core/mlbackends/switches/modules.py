@@ -1,6 +1,6 @@
 """Modules whose switches are attributes where torch.backends has them so, and which refuse unknown names.
 
-A module says at its end `install(__name__, "CudnnModule")`. That gives it a class of its own in which
+A module ends with `install(__name__, "CudnnModule")`. That gives it a class of its own in which
 every row of `mlbackends.switches.table` that is an attribute is a descriptor, and the functions `flags` and
 `set_flags` where rows have a part in them. The module stays a module; `import mlbackends.cudnn` and
 reload work as ever.
@@ -212,7 +212,7 @@ def _told(module: ModuleType, name: str) -> str:
     """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
     for flag in of_module(_short(module.__name__)):
         if flag.attribute == name and not _is_attribute(flag):
-            from mlbackends.switches.access import told
+            from mlbackends.switches.listing import told
 
             return f"; {told(flag)}"
     return ""
@@ -322,11 +322,40 @@ def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, .
     ]
     if named.get("enabled") is not False or not changed or module in _warned:
         return
-    from mlbackends.switches import caller_warning
+    from mlbackends.switches.startup import warn
 
     _warned.add(module)
     short = _short(module)
-    caller_warning.warn(
+    warn(
         f"{short}.flags({changed[0]}={named[changed[0]]!r}) also turns {short} off inside the block, since"
         " enabled is False there unless given, as in torch.backends; pass enabled=True to keep it on"
     )
+
+
+def disable_global_flags() -> None:
+    """Forbid bare assignment to the switches of cudnn, mkldnn and miopen, and to fp32_precision.
+
+    For the life of the process: there is no way back. `flags()` goes on working.
+    """
+    store.freeze()
+
+
+def flags_frozen() -> bool:
+    """Tell whether bare assignment is forbidden here and now."""
+    return store.frozen()
+
+
+def get_float32_matmul_precision() -> str:
+    """Return "highest", "high" or "medium".
+
+    Raises RuntimeError where fp32_precision was set to what these words cannot say.
+    """
+    return str(store.read("float32_matmul_precision"))
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Set the precision inside float32 products: "highest", "high" (TF32) or "medium" (bfloat16 in oneDNN).
+
+    Raises RuntimeError for another word; torch only warns, and goes on as before.
+    """
+    store.write("float32_matmul_precision", precision)

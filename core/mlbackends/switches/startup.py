@@ -4,6 +4,7 @@ Read in the order of the table, so older switches come first and the entries tha
 """
 
 import os
+import sys
 
 from mlbackends.switches.cells import (
     CUDA_MATMUL,
@@ -47,13 +48,13 @@ def first_cells() -> tuple[Cells, list[str]]:
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
         problems += _take_file(cells, path)
-    said, wrong = said_by_variables(os.environ)
+    said, wrong = switches_of_variables(os.environ)
     for name, (_, value) in said.items():
         put(cells, FLAGS[name], value, ENVIRONMENT)
     return cells, [*problems, *(sentence for _, sentence in wrong)]
 
 
-def said_by_variables(
+def switches_of_variables(
     environment: "Mapping[str, str]",
 ) -> "tuple[dict[str, tuple[str, object]], list[tuple[str, str]]]":
     """Return what variables say of switches, and what is wrong with others, which are to be ignored.
@@ -102,7 +103,7 @@ def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str
     ]
     if not unknown:
         return []
-    from mlbackends.switches.names import unknown_variable
+    from mlbackends.switches.files import unknown_variable
 
     ours = tuple(sorted(each for each in known if each.startswith(OUR_PREFIX)))
     return [(name, unknown_variable(name, ours)) for name in unknown]
@@ -116,7 +117,7 @@ def variables(wanted: Cells) -> "dict[str, str]":
         value = _to_say(flag, made, wanted)
         if value is not _NOTHING:
             put(made, flag, value, ENVIRONMENT)
-            found.update([_said(flag, value)])
+            found.update([variable_of(flag, value)])
     return found
 
 
@@ -135,8 +136,8 @@ def _to_say(flag: Flag, made: Cells, wanted: Cells) -> object:
     return _NOTHING if made[cell][0] == wanted[cell][0] else wanted[cell][0]
 
 
-def _said(flag: Flag, value: object) -> tuple[str, str]:
-    """Return the variable that says a value, torch's own where it can, and its text."""
+def variable_of(flag: Flag, value: object) -> tuple[str, str]:
+    """Return the variable that gives a switch its value, torch's own where it can, and its text."""
     text = flag.kind.written(value)
     for variable, meanings in flag.variables.items():
         for short, meaning in meanings.items():
@@ -187,3 +188,19 @@ def _refuse_of_other_processors(word: str) -> None:
     own = _INSTRUCTION_SETS.get(machine, ("avx2", "avx512"))
     if word not in ("default", *own):
         raise ValueError(f"on {machine} choose from: default, {', '.join(own)}")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the nearest line of the caller: outside of this package and of contextlib."""
+    import warnings
+
+    level = 1
+    frame = sys._getframe(1)  # noqa: SLF001  what warnings itself counts by
+    while frame.f_back is not None and _is_own_module(str(frame.f_globals.get("__name__", ""))):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level + 1)
+
+
+def _is_own_module(module: str) -> bool:
+    return module in ("mlbackends", "contextlib") or module.startswith("mlbackends.")

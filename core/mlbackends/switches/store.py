@@ -203,7 +203,7 @@ def forget() -> None:
 def _flag(name: str) -> Flag:
     flag = FLAGS.get(name)
     if flag is None:
-        from mlbackends.switches.names import unknown
+        from mlbackends.switches.files import unknown
 
         raise unknown(name)
     return flag
@@ -248,10 +248,10 @@ def _load() -> None:
     _switched()
     _problems.extend(problems)
     if _problems:
-        from mlbackends.switches import caller_warning
+        from mlbackends.switches.startup import warn
 
         for problem in _problems:
-            caller_warning.warn(problem)
+            warn(problem)
 
 
 def _before_fork() -> None:

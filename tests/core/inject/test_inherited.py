@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.environment import environment_with
-from mlbackends.inject.inherited import merged, without_contradicting
 from mlbackends.inject.planning import plan
+from mlbackends.inject.requested import merged, without_contradicting
+from mlbackends.inject.starting import environment_with
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:

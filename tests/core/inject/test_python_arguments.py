@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.inject.python_arguments import PythonArguments, python_arguments
+from mlbackends.inject.target import PythonArguments, python_arguments
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlbackends.inject.planning import plan
-from mlbackends.inject.refusals import needs_target, refuse
+from mlbackends.inject.starting import needs_target, refuse
 from mlbackends.inject.target import Target, Torch
 from mlbackends.model.errors import BadInput
 
@@ -71,7 +71,7 @@ def test_what_torch_obeys_needs_the_target(name: str) -> None:
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_a_python_that_passes_over_the_hook_is_refused(option: str) -> None:
     said = refused({"cudnn.benchmark": True}, target(ignored_by=option))
-    assert f"python {option} passes over" in said
+    assert f"python {option} ignores" in said
     assert "cudnn.benchmark" in said
 
 

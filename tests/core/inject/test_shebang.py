@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.shebang import interpreter_of
+from mlbackends.inject.target import interpreter_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.starting import completed
+from mlbackends.inject.starting import startable
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ PATH = "/usr/bin:/bin"
 def become(*command: str, path: str = PATH) -> subprocess.CompletedProcess[str]:
     """Let a process of ours become a command."""
     code = (
-        "import sys\nfrom mlbackends.inject.starting import become\n"
-        f"become(sys.argv[1:], {{'PATH': {path!r}, 'GIVEN': 'yes'}})"
+        "import sys\nfrom mlbackends.inject.starting import replace_process\n"
+        f"replace_process(sys.argv[1:], {{'PATH': {path!r}, 'GIVEN': 'yes'}})"
     )
     return subprocess.run(
         [sys.executable, "-c", code, *command],
@@ -34,28 +34,28 @@ def become(*command: str, path: str = PATH) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_that_is_there_is_taken_as_it_is() -> None:
-    assert completed(["sh", "-c", "true"], PATH) == ["sh", "-c", "true"]
+    assert startable(["sh", "-c", "true"], PATH) == ["sh", "-c", "true"]
 
 
 def test_a_python_script_that_is_not_executable_gets_our_python(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("")
-    assert completed([str(script), "x"], PATH) == [sys.executable, str(script), "x"]
+    assert startable([str(script), "x"], PATH) == [sys.executable, str(script), "x"]
     script.chmod(0o755)
-    assert completed([str(script), "x"], PATH) == [str(script), "x"]
+    assert startable([str(script), "x"], PATH) == [str(script), "x"]
 
 
 def test_another_file_that_is_not_executable_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("")
     with pytest.raises(BadInput, match="is not executable") as caught:
-        completed([str(tmp_path / "train")], PATH)
+        startable([str(tmp_path / "train")], PATH)
     assert "interpreter" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["nosuch", "nosuch.py", "", "a\0b", "/"])
 def test_what_is_no_program_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="is not a program that can be run"):
-        completed([name], PATH)
+        startable([name], PATH)
 
 
 def test_the_environment_is_the_one_that_was_given() -> None:

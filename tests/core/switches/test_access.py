@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 import mlbackends
-from mlbackends.switches.access import read_by, set_by
+from mlbackends.switches.listing import read_by, set_by
 from mlbackends.switches.table import FLAGS
 
 IN_PYTHON = [flag for flag in FLAGS.values() if flag.reached != "variable"]

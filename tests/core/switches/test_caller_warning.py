@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import mlbackends
-from mlbackends.switches import caller_warning, modules, store
+from mlbackends.switches import modules, store
+from mlbackends.switches.startup import warn
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +57,13 @@ def test_a_warning_stands_at_the_callers_line(action: Any, below: int) -> None:
 
 
 def test_the_category_may_be_chosen() -> None:
-    filename, category, _ = place(lambda: caller_warning.warn("old", FutureWarning))
+    filename, category, _ = place(lambda: warn("old", FutureWarning))
 
     assert (filename, category) == (__file__, FutureWarning)
 
 
 def test_a_program_that_is_all_ours_gets_its_outermost_line() -> None:
-    program = "import mlbackends.switches.caller_warning as caller\ncaller.warn('said')"
+    program = "import mlbackends.switches.startup as caller\ncaller.warn('said')"
     filename, _, line = place(
         lambda: exec(compile(program, "ours.py", "exec"), {"__name__": "mlbackends.test"})
     )

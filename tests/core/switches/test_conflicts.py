@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.model.errors import BadInput
-from mlbackends.switches.conflicts import contradict, lost, refuse_contradictions
+from mlbackends.switches.cells import contradict, lost, refuse_contradictions
 from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:

@@ -336,7 +336,7 @@ def test_every_module_below_the_package_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cudnn", "mkldnn", "quantized", "flag_modules", "flag_store", "cuda"]
+    "name", ["cudnn", "mkldnn", "quantized", "switches.modules", "flag_store", "cuda"]
 )
 def test_reload_keeps_a_module_working(name: str) -> None:
     program = f"""if True:

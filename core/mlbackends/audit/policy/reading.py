@@ -22,7 +22,7 @@ def read(path: str, folder: str = "") -> Document:
 
 def parsed(data: bytes, path: str, folder: str) -> Document:
     """Return what a file says, before any of it is looked at."""
-    from mlbackends.switches import toml_lines
+    from mlbackends.switches import files
 
     file = one_line(path)
     if len(data) > LIMIT:
@@ -33,7 +33,7 @@ def parsed(data: bytes, path: str, folder: str) -> Document:
     except TooDeep as deep:
         said = f"{file}:{deep.line}: nested more than {DEEPEST} deep: no policy is"
         raise PolicyError(said) from None
-    _, tables = toml_lines.parsed(data, file)
+    _, tables = files.parsed(data, file)
     return Document(path, file, folder, tables, lines)
 
 

@@ -52,7 +52,7 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
 def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
     import shutil
 
-    from mlbackends.inject.shebang import interpreter_of
+    from mlbackends.inject.target import interpreter_of
 
     for _ in range(_MOST_INTERPRETERS):
         try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.asked import asked
+from mlbackends.inject.requested import requested
 from mlbackends.model.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def written(folder: Path, name: str, text: str) -> str:
 
 def test_a_setting_goes_before_a_file(tmp_path: Path) -> None:
     path = written(tmp_path, "a.toml", "[cudnn]\nbenchmark = true\nenabled = false\n")
-    assert asked(("cudnn.benchmark=false",), (path,)) == {
+    assert requested(("cudnn.benchmark=false",), (path,)) == {
         "cudnn.benchmark": False,
         "cudnn.enabled": False,
     }
@@ -30,29 +30,29 @@ def test_a_setting_goes_before_a_file(tmp_path: Path) -> None:
 def test_files_that_agree_go_together(tmp_path: Path) -> None:
     one = written(tmp_path, "a.toml", "cudnn.benchmark = true\n")
     other = written(tmp_path, "b.toml", "[cudnn]\nbenchmark = true\n")
-    assert asked((), (one, other)) == {"cudnn.benchmark": True}
+    assert requested((), (one, other)) == {"cudnn.benchmark": True}
 
 
 def test_files_that_do_not_are_both_named(tmp_path: Path) -> None:
     one = written(tmp_path, "a.toml", "cudnn.benchmark = true\n")
     other = written(tmp_path, "b.toml", "cudnn.benchmark = false\n")
     with pytest.raises(BadInput, match=r"b\.toml and .*a\.toml set cudnn\.benchmark") as caught:
-        asked((), (one, other))
+        requested((), (one, other))
     assert "--set cudnn.benchmark=VALUE" in caught.value.hint
 
 
 def test_a_file_s_error_has_its_file_line_and_key(tmp_path: Path) -> None:
     path = written(tmp_path, "a.toml", "[cudnn]\nenabled = false\nbenchmrk = true\n")
     with pytest.raises(BadInput, match=r"a\.toml:3: .*cudnn\.benchmrk"):
-        asked((), (path,))
+        requested((), (path,))
 
 
 def test_the_same_setting_twice_with_different_values_is_an_error() -> None:
     with pytest.raises(BadInput, match=r"cudnn\.benchmark is set twice"):
-        asked(("cudnn.benchmark=1", "cudnn.benchmark=0"), ())
+        requested(("cudnn.benchmark=1", "cudnn.benchmark=0"), ())
 
 
 def test_an_unknown_name_gets_the_nearest_one() -> None:
     with pytest.raises(UnknownName) as caught:
-        asked(("cudnn.benchmrk=1",), ())
+        requested(("cudnn.benchmrk=1",), ())
     assert "cudnn.benchmark" in caught.value.hint

@@ -1,0 +1,102 @@
+"""The values that a `backends run` sets: its options, and below them its environment.
+
+Options first: settings, then files. Then the variables that begin with MLBACKENDS_, then the switches of
+a run around this one, then the file that MLBACKENDS_FLAGS names. The variables of torch and the libraries
+are read by those themselves; they only go before the last two.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from mlbackends.inject.planning import Step
+from mlbackends.inject.starting import STEPS_VARIABLE
+from mlbackends.model.errors import BadInput
+from mlbackends.switches.cells import contradict
+from mlbackends.switches.files import from_data, read, settings
+from mlbackends.switches.startup import FILE_VARIABLE, OUR_PREFIX, as_error, switches_of_variables
+from mlbackends.switches.table import FLAGS
+
+
+def requested(texts: Sequence[str], files: Sequence[str]) -> dict[str, object]:
+    """Return the values of files, and of texts such as "cudnn.benchmark=true", which go before.
+
+    Raises UnknownName, and BadInput with file, line and key; also where two files, or two texts, give
+    one switch different values.
+    """
+    found: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    for path in files:
+        for name, value in read(path).items():
+            if name in found and found[name] != value:
+                raise BadInput(
+                    f"{path} and {sources[name]} set {name} to different values:"
+                    f" {FLAGS[name].kind.written(value)} and {FLAGS[name].kind.written(found[name])}",
+                    f"say which one with --set {name}=VALUE",
+                )
+            found[name] = value
+            sources.setdefault(name, path)
+    return {**found, **settings(tuple(texts))}
+
+
+def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, object]:
+    """Return the values, and those of the environment that neither are among them nor contradict them.
+
+    Raises BadInput where the environment holds something else than switches.
+    """
+    found, problems = switches_of_variables(environment)
+    wrong = [sentence for variable, sentence in problems if variable.startswith(OUR_PREFIX)]
+    if wrong:
+        raise BadInput(as_error(wrong))
+    ours = {name: value for name, (by, value) in found.items() if by.startswith(OUR_PREFIX)}
+    theirs = {name: value for name, (_, value) in found.items() if name not in ours}
+    made = _added(ours, dict(values))
+    for below in (_of_steps(environment), _of_file(environment)):
+        held = _added(below, theirs)
+        made = _added({name: value for name, value in held.items() if name in below}, made)
+    return made
+
+
+def without_contradicting(
+    values: Mapping[str, object], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return an environment without the variables of switches that contradict the values."""
+    given = {name: value for name, value in values.items() if value is not None}
+    left = dict(environment)
+    for name, (_, value) in switches_of_variables(environment)[0].items():
+        if name not in values and value is not None and contradict({name: value}, given):
+            for variable in FLAGS[name].variables:
+                left.pop(variable, None)
+    return left
+
+
+def _added(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    """Return the values above, and those below that do not contradict them."""
+    made = dict(above)
+    for name, value in below.items():
+        given = {each: other for each, other in made.items() if other is not None}
+        if name not in made and (value is None or not contradict({name: value}, given)):
+            made[name] = value
+    return made
+
+
+def _of_file(environment: Mapping[str, str]) -> dict[str, object]:
+    path = environment.get(FILE_VARIABLE, "")
+    try:
+        return read(path) if path else {}
+    except BadInput as error:
+        raise BadInput(f"the file that {FILE_VARIABLE} names: {error}", error.hint) from None
+
+
+def _of_steps(environment: Mapping[str, str]) -> dict[str, object]:
+    text = environment.get(STEPS_VARIABLE, "")
+    try:
+        data = text.encode("utf-8", "replace")
+        steps = msgspec.json.decode(data, type=tuple[Step, ...]) if text else ()
+        return {step.name: from_data(FLAGS[step.name], step.value) for step in steps}
+    except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
+        raise BadInput(
+            f"the variable {STEPS_VARIABLE} does not hold the switches of a `backends run`:"
+            f" {str(error)[:200]}",
+            f"unset {STEPS_VARIABLE}",
+        ) from None
