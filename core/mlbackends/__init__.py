@@ -52,7 +52,7 @@ __all__ = [name for name in _PUBLIC if name not in ("ContextProp", "PropModule",
 
 
 class _Asleep(type(sys)):
-    """The class of this module until one of its names is touched; then `flag_modules` takes over."""
+    """The class of this module until one of its names is touched; then `switches.modules` takes over."""
 
     def __getattr__(self, name: str) -> object:
         if (
