@@ -144,8 +144,7 @@ def command(
 
     from msgspec.structs import replace
 
-    from mlbackends.launch import launch
-    from mlbackends.launch.launcher import program_command
+    from mlbackends.launch.launcher import launch, program_command
 
     # run_cpu starts scripts alone; whatever starts by itself needs no --no-python here.
     by_python = options.module or is_plain_script(command_line[0], search_path)

@@ -16,13 +16,7 @@ from msgspec import Struct
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import ask
 from mlbackends.host.python.frameworks import assigned_text, package
-<<<<<<< HEAD
 from mlbackends.host.python.packages import module_location
-from mlbackends.inject.python_arguments import python_arguments
-from mlbackends.inject.shebang import interpreter_of
-=======
-from mlbackends.host.python.modules import module_location
->>>>>>> d19f5eb (switches, inject: eleven and five modules of one idea; 'read by' for 'obeyed by')
 from mlbackends.model.errors import BadInput
 from mlbackends.model.patterns import pattern
 

@@ -81,7 +81,7 @@ def _add(group: "argparse._ArgumentGroup", option: Option) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Launch what was parsed and return the exit code; raises as `mlbackends.launch.launch`."""
+    """Launch what was parsed and return the exit code; raises as `launch` does."""
     options = Options(**{option.name: getattr(args, option.name) for option in OPTIONS})
     return launch(options, [args.program, *args.program_args])
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.launch import Options, launch, prepare
-from mlbackends.launch.launcher import program_command
+from mlbackends.launch.launcher import launch, prepare, program_command
+from mlbackends.launch.options import Options
 from mlbackends.launch.topology import Topology, read_topology
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
