@@ -21,7 +21,7 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import backends
 from mlbackends_kernels.attention_cpu import library
-from mlbackends_kernels.tensors import bfloat16, dropping
+from mlbackends_kernels.tensors import bfloat16, dropout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,7 +241,7 @@ def answers(
         factor = np.zeros_like(weights)
     elif problem.dropout:
         seed, shape = problem.seed or 0, problem.leading_shape
-        kept = dropping.kept(seed, problem.dropout, shape, range(length), keys)
+        kept = dropout.kept(seed, problem.dropout, shape, range(length), keys)
         factor = (kept / (1 - problem.dropout)).astype(wide)
     out = (weights * factor) @ value
     logsumexp = np.where(total == 0, 0, largest + np.log(np.where(total == 0, 1, total)))[..., 0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlbackends.model import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu import forward, gradients, library
-from mlbackends_kernels.tensors import bfloat16, dropping
+from mlbackends_kernels.tensors import bfloat16, dropout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
     if problem.dropout:
         assert problem.seed is not None
         rows = range(problem.query_length)
-        kept = dropping.kept(problem.seed, problem.dropout, leading, rows, problem.key_length)
+        kept = dropout.kept(problem.seed, problem.dropout, leading, rows, problem.key_length)
         factor = kept / (1 - problem.dropout)
     used = weights * factor
 

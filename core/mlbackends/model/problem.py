@@ -83,7 +83,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     """One call of scaled-dot-product attention, without the values.
 
     scale: None for 1/sqrt(E). dropout: the probability that a weight is dropped. seed: says which are,
-    the same ones for every backend of ours (see `mlbackends_kernels.tensors.dropping`);
+    the same ones for every backend of ours (see `mlbackends_kernels.tensors.dropout`);
     None draws one from the generator of torch or NumPy, which the caller may have seeded.
     is_causal: row i sees the keys up to i; with lower_right, up to i + S - L.
     inner_dtype: the type to compute in; "" for float32 where the elements have 16 bits, and their own

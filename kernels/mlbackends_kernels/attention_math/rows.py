@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlbackends.model.problem import REDUCED, AttentionProblem
-from mlbackends_kernels.tensors import dropping, interchange
+from mlbackends_kernels.tensors import dropout, interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 #: Scores that are held at once; above, rows of the query are taken in turn.
@@ -79,7 +79,7 @@ class Rows:
         assert problem.seed is not None
         taken = range(*rows.indices(problem.query_length))
         leading = problem.output_shape[:-2]
-        kept = dropping.kept(problem.seed, problem.dropout, leading, taken, problem.key_length)
+        kept = dropout.kept(problem.seed, problem.dropout, leading, taken, problem.key_length)
         return weights * kept / (1 - problem.dropout)
 
 

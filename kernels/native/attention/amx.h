@@ -1,9 +1,10 @@
-/* Products of pairs of bfloat16 by AMX's tiles: 16 numbers of one side and 16 of the other at once, 32 elements deep.
-   Included by products.h.
+/* Products of pairs of bfloat16 by AMX's tiles: 16 numbers of one side and 16 of the other at once, 32
+   elements deep. Included by products.h.
 
-   The query and the weights lie as for pairs, which is as a tile's right side is read: (depth in pairs, rows). Keys are
-   a left side as they lie, where their depth is a multiple of 32; values must be transposed, (columns, keys). What does
-   not fill a tile is filled with zeros, but for the last keys: the products of pairs compute their scores. */
+   The query and the weights lie as for pairs, which is as a tile's right side is read: (depth in pairs,
+   rows). Keys are a left side as they lie, where their depth is a multiple of 32; values must be transposed,
+   (columns, keys). What does not fill a tile is filled with zeros, but for the last keys: the products of
+   pairs compute their scores. */
 #pragma once
 
 namespace {
@@ -24,8 +25,9 @@ INLINED void each(const Action &action) {
   }
 }
 
-/* to (16 blocks, rows) = left (16 blocks, depth) @ right (depth, rows), the depth in pairs and a multiple of 16; the
-   stride of `left` in bytes. Two blocks by three vectors are six sums; the last two tiles hold what is multiplied. */
+/* to (16 blocks, rows) = left (16 blocks, depth) @ right (depth, rows), the depth in pairs and a multiple of
+   16; the stride of `left` in bytes. Two blocks by three vectors are six sums; the last two tiles hold what
+   is multiplied. */
 template <int vectors, int blocks>
 static __attribute__((noinline)) void multiply_blocks(const char *left, int64_t stride, const int32_t *right,
                                                       int64_t depth, float *to) {
@@ -44,7 +46,8 @@ static __attribute__((noinline)) void multiply_blocks(const char *left, int64_t 
     });
   each<vectors * blocks>([=](auto sum) {
     constexpr int s = decltype(sum)::value;
-    store_tile<s>(to + s / vectors * tile_rows * width + s % vectors * Single::lanes, width * (int64_t)sizeof(float));
+    store_tile<s>(to + s / vectors * tile_rows * width + s % vectors * Single::lanes,
+                  width * (int64_t)sizeof(float));
   });
 }
 
@@ -60,7 +63,8 @@ static void score_tiles(const char *key, int64_t stride, int64_t keys, const int
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; v++) {
       Single::Vector most = load<Single>(largest + v * Single::lanes);
-      for (int i = 0; i < count; i++) most = maximum(load<Single>(found + i * width + v * Single::lanes), most);
+      for (int i = 0; i < count; i++)
+        most = maximum(load<Single>(found + i * width + v * Single::lanes), most);
       store<Single>(largest + v * Single::lanes, most);
     }
   }
@@ -71,8 +75,8 @@ static void score_tiles(const char *key, int64_t stride, int64_t keys, const int
     score_all<Pairs, vectors>(key + k * stride, stride, keys - k, query, depth, scores + k * width, largest);
 }
 
-/* As weigh_all, of values (columns, pairs) whose stride is in bytes, both filled with zeros to multiples of 16. The
-   weights are filled up here: there is room for as many as there were scores. */
+/* As weigh_all, of values (columns, pairs) whose stride is in bytes, both filled with zeros to multiples of
+   16. The weights are filled up here: there is room for as many as there were scores. */
 template <int vectors>
 static void weigh_tiles(const char *value, int64_t stride, int64_t columns, int32_t *weights, int64_t pairs,
                         const float *factor, float *output) {
@@ -96,14 +100,16 @@ static void weigh_tiles(const char *value, int64_t stride, int64_t columns, int3
   }
 }
 
-/* Transpose the values of some keys: (columns, pairs of keys), filled with zeros to multiples of 16. The stride of what
-   is written is in pairs, that of the rows in bytes. */
-static void transpose_values(const char *rows, int64_t stride, int64_t count, int64_t columns, int32_t *to, int64_t to_stride) {
+/* Transpose the values of some keys: (columns, pairs of keys), filled with zeros to multiples of 16. The
+   stride of what is written is in pairs, that of the rows in bytes. */
+static void transpose_values(const char *rows, int64_t stride, int64_t count, int64_t columns, int32_t *to,
+                             int64_t to_stride) {
   const auto bits = [=](int64_t key, int64_t column) {
     if (key >= count) return Single::Wholes{};
     const char *at = rows + key * stride + 2 * column;
     const int64_t left = columns - column;
-    return (Single::Wholes)(left >= Single::lanes ? load_elements(Brain{}, at) : load_some(Brain{}, at, left));
+    return (Single::Wholes)(left >= Single::lanes ? load_elements(Brain{}, at)
+                                                  : load_some(Brain{}, at, left));
   };
   for (int64_t c = 0; c < columns; c += Single::lanes)
     for (int64_t pair = 0; 2 * pair < count; pair += Single::lanes) {
@@ -129,9 +135,9 @@ struct Tiles : Pairs {
     weigh_tiles<vectors>(given...);
   }
   template <class... Given>
-  INLINED void bring_values(Given... given) {
+  INLINED void transpose_values_of(Given... given) {
     transpose_values(given...);
   }
 };
 
-}  // namespace
+} // namespace

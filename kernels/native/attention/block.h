@@ -1,6 +1,6 @@
 /* A task of many rows: they lie across the lanes, in groups of a few vectors. */
 #pragma once
-#include "drop.h"
+#include "dropout_tile.h"
 #include "mask.h"
 #include "scratch.h"
 #include "softmax.h"
@@ -18,36 +18,38 @@ struct Block {
   /* Vectors of rows that are computed together at most: more sums than three by eight have no registers. */
   static constexpr int most_vectors = vectors_at_once;
   static constexpr int most_rows = most_vectors * T::lanes;
-  /* 16-bit elements are widened once for all rows of a task; with pairs, only the values need to be changed. */
+  /* 16-bit elements are widened once for all rows of a task; with pairs, only the values need to be
+     changed. */
   static constexpr bool widens = sizeof(typename E::Stored) == 2;
   static constexpr int degree = widens ? 4 : 5;
 
-  static int64_t keys_at_once(const mlbackends_attention_problem &p) {
+  static int64_t keys_at_once(const Problem &p) {
     const int64_t width = p.head_dim > p.value_dim ? p.head_dim : p.value_dim;
     int64_t keys = 256;
     while (keys > 32 && keys * width * (int64_t)sizeof(Real) > 131072) keys /= 2;
     return keys;
   }
-  static int64_t depth(const mlbackends_attention_problem &p) {
+  static int64_t depth(const Problem &p) {
     return P::tiles ? (p.head_dim + 31) / 32 * 16 : P::pairs ? (p.head_dim + 1) / 2 : p.head_dim;
   }
-  static bool key_is_read_as_it_lies(const mlbackends_attention_problem &p) {
+  static bool key_is_read_as_it_lies(const Problem &p) {
     return !widens || (P::pairs && p.head_dim % (P::tiles ? 32 : 2) == 0);
   }
 
   struct Memory {
-    Unit *query;                   /* (groups, depth, rows) */
-    Real *output;                  /* (groups, value_dim, rows) */
-    Real *scores;                  /* (keys, rows) */
-    Unit *key, *value;             /* (keys, depth), (keys or pairs, value_dim) */
-    Real *largest, *sum;           /* (groups, rows) */
-    int64_t *limits;               /* (groups, rows): how many keys a row sees */
-    Real *found, *factor;          /* (rows) */
-    Real *finished;                /* (lanes, value_dim up to whole vectors) */
+    Unit *query;          /* (groups, depth, rows) */
+    Real *output;         /* (groups, value_dim, rows) */
+    Real *scores;         /* (keys, rows) */
+    Unit *key, *value;    /* (keys, depth), (keys or pairs, value_dim) */
+    Real *largest, *sum;  /* (groups, rows) */
+    int64_t *limits;      /* (groups, rows): how many keys a row sees */
+    Real *found, *factor; /* (rows) */
+    Real *finished;       /* (lanes, value_dim up to whole vectors) */
 
-    Memory(const Plan &plan, Scratch &scratch) {
-      const mlbackends_attention_problem &p = *plan.problem;
-      const int64_t keys = keys_at_once(p), rows = (plan.block_rows + T::lanes - 1) / T::lanes * T::lanes;
+    Memory(const Partition &partition, Scratch &scratch) {
+      const Problem &p = *partition.problem;
+      const int64_t keys = keys_at_once(p),
+                    rows = (partition.block_rows + T::lanes - 1) / T::lanes * T::lanes;
       query = scratch.take<Unit>(rows * depth(p));
       output = scratch.take<Real>(rows * p.value_dim);
       scores = scratch.take<Real>(keys * most_rows);
@@ -64,34 +66,37 @@ struct Block {
   };
 
   const Task &task;
-  const mlbackends_attention_problem &p;
+  const Problem &p;
   const Scaling scaling;
-  const Dropping dropping;
+  const Dropout dropout;
   Memory memory;
   int64_t group_limit[64];
   bool is_begun[64]; /* whether a group has an output yet */
   int64_t vectors_of_all, groups;
 
-  static int64_t scratch_bytes(const Plan &plan) {
+  static int64_t scratch_bytes(const Partition &partition) {
     Scratch counted = {};
-    Memory memory(plan, counted);
+    Memory memory(partition, counted);
     return counted.taken;
   }
 
-  Block(const Plan &plan, const Task &task_, Scratch &scratch)
-      : task(task_), p(*plan.problem), scaling(p), dropping(p), memory(plan, scratch) {
+  Block(const Partition &partition, const Task &task_, Scratch &scratch)
+      : task(task_), p(*partition.problem), scaling(p), dropout(p), memory(partition, scratch) {
     vectors_of_all = (task.last_row - task.first_row + T::lanes - 1) / T::lanes;
     groups = (vectors_of_all + most_vectors - 1) / most_vectors;
   }
 
   /* Groups differ by at most one vector: four vectors are two and two, for one alone would be slow. */
-  int64_t vectors_in(int64_t group) const { return vectors_of_all / groups + (group < vectors_of_all % groups); }
+  int64_t vectors_in(int64_t group) const {
+    return vectors_of_all / groups + (group < vectors_of_all % groups);
+  }
   int64_t first_of(int64_t group) const {
     const int64_t larger = vectors_of_all % groups;
     return (group * (vectors_of_all / groups) + (group < larger ? group : larger)) * T::lanes;
   }
   int64_t rows_in(int64_t group) const {
-    const int64_t left = task.last_row - task.first_row - first_of(group), whole = vectors_in(group) * T::lanes;
+    const int64_t left = task.last_row - task.first_row - first_of(group),
+                  whole = vectors_in(group) * T::lanes;
     return left < whole ? left : whole;
   }
 
@@ -106,7 +111,7 @@ struct Block {
     const int64_t keys = keys_at_once(p);
     for (int64_t first = task.first_key; first < last; first += keys) {
       const int64_t count = last - first < keys ? last - first : keys;
-      const Tile tile = bring(first, count);
+      const Tile tile = read_tile(first, count);
       for (int64_t g = 0; g < groups; g++)
         if (group_limit[g] > first) with_vectors<Step>(g, tile);
     }
@@ -135,7 +140,8 @@ struct Block {
 
   Real *lanes_of(Real *each, int64_t group) const { return each + first_of(group); }
 
-  /* ---- the query, transposed --------------------------------------------------------------------------------- */
+  /* ---- the query, transposed *
+     --------------------------------------------------------------------------------- */
 
   struct Gather {
     template <int vectors>
@@ -154,7 +160,8 @@ struct Block {
         sum[lane] = 0;
       }
       self.is_begun[group] = false;
-      for (int v = 0; v < vectors; v++) self.template transposed<vectors>(first + v * T::lanes, rows - v * T::lanes, query, v);
+      for (int v = 0; v < vectors; v++)
+        self.template transposed<vectors>(first + v * T::lanes, rows - v * T::lanes, query, v);
     }
   };
 
@@ -187,10 +194,12 @@ struct Block {
     for (int64_t d = 0; d < p.head_dim; d += T::lanes) {
       typename T::Vector square[T::lanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < T::lanes; i++) square[i] = load_elements(E{}, row[i] + d * (int64_t)sizeof(typename E::Stored)) * sign;
+      for (int i = 0; i < T::lanes; i++)
+        square[i] = load_elements(E{}, row[i] + d * (int64_t)sizeof(typename E::Stored)) * sign;
       transpose<T>(square);
 #pragma GCC unroll 16
-      for (int i = 0; i < T::lanes; i++) memcpy(query + ((d + i) * vectors + v) * T::lanes, &square[i], sizeof square[i]);
+      for (int i = 0; i < T::lanes; i++)
+        memcpy(query + ((d + i) * vectors + v) * T::lanes, &square[i], sizeof square[i]);
     }
   }
 
@@ -212,23 +221,32 @@ struct Block {
     }
   }
 
-  /* ---- keys and values --------------------------------------------------------------------------------------- */
+  /* ---- keys and values *
+     --------------------------------------------------------------------------------------- */
 
-  Tile bring(int64_t first, int64_t count) {
+  Tile read_tile(int64_t first, int64_t count) {
     const int64_t size = sizeof(typename E::Stored);
-    Tile tile = {first, count, key_row(task, first), value_row(task, first), p.key_strides[2] * size, p.value_strides[2] * size};
+    Tile tile = {first,
+                 count,
+                 key_row(task, first),
+                 value_row(task, first),
+                 p.key_strides[2] * size,
+                 p.value_strides[2] * size};
     if constexpr (widens) {
       if (!key_is_read_as_it_lies(p)) {
-        for (int64_t k = 0; k < count; k++) widen_row(tile.key + k * tile.key_stride, memory.key + k * depth(p), p.head_dim);
+        for (int64_t k = 0; k < count; k++)
+          widen_row(tile.key + k * tile.key_stride, memory.key + k * depth(p), p.head_dim);
         tile.key = (const char *)memory.key;
         tile.key_stride = depth(p) * (int64_t)sizeof(Unit);
       }
       if constexpr (P::tiles)
-        P::bring_values(tile.value, tile.value_stride, count, p.value_dim, memory.value, keys_at_once(p) / 2);
+        P::transpose_values_of(tile.value, tile.value_stride, count, p.value_dim, memory.value,
+                               keys_at_once(p) / 2);
       else if constexpr (P::pairs)
         pair_rows(tile.value, tile.value_stride, count);
       else
-        for (int64_t k = 0; k < count; k++) widen_row(tile.value + k * tile.value_stride, memory.value + k * p.value_dim, p.value_dim);
+        for (int64_t k = 0; k < count; k++)
+          widen_row(tile.value + k * tile.value_stride, memory.value + k * p.value_dim, p.value_dim);
       tile.value = (const char *)memory.value;
       tile.value_stride = (P::tiles ? keys_at_once(p) / 2 : p.value_dim) * (int64_t)sizeof(Unit);
     }
@@ -237,11 +255,13 @@ struct Block {
 
   void widen_row(const char *row, Unit *to, int64_t width) const {
     if constexpr (P::pairs) {
-      for (int64_t pair = width / 2; pair < depth(p); pair++) to[pair] = 0; /* behind the row, and beside an odd end */
+      for (int64_t pair = width / 2; pair < depth(p); pair++)
+        to[pair] = 0; /* behind the row, and beside an odd end */
       memcpy(to, row, (size_t)width * 2);
     } else {
       int64_t c = 0;
-      for (; c + T::lanes <= width; c += T::lanes) store<T>(to + c, load_elements(E{}, row + c * (int64_t)sizeof(typename E::Stored)));
+      for (; c + T::lanes <= width; c += T::lanes)
+        store<T>(to + c, load_elements(E{}, row + c * (int64_t)sizeof(typename E::Stored)));
       for (; c < width; c++) {
         typename E::Stored stored;
         memcpy(&stored, row + c * (int64_t)sizeof stored, sizeof stored);
@@ -269,7 +289,8 @@ struct Block {
     }
   }
 
-  /* ---- one tile ---------------------------------------------------------------------------------------------- */
+  /* ---- one tile *
+     ---------------------------------------------------------------------------------------------- */
 
   struct Step {
     template <int vectors>
@@ -289,7 +310,7 @@ struct Block {
     if (p.mask_element) {
       find_mask<T, vectors>(task, task.first_row + first_of(group), rows_in(group), mask);
       if (!is_added) {
-        const Sight seen = sight(mask, tile.first, keys);
+        const Visibility seen = visibility(mask, tile.first, keys);
         if (seen == NOTHING) return;
         masked = seen == SOME;
       }
@@ -314,16 +335,18 @@ struct Block {
       hide<T, vectors>(rest, keys - plain, relative, memory.found);
     }
     const Running<T> running = {largest, lanes_of(memory.sum, group)};
-    fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running, memory.factor);
+    fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running,
+                             memory.factor);
     if (p.dropout) {
       const Counted<T, vectors> counted(task, task.first_row + first_of(group), rows_in(group));
-      drop<P, vectors>(dropping, counted, p.first_batch + task.batch, tile.first, keys, (Unit *)memory.scores);
+      drop<P, vectors>(dropout, counted, p.first_batch + task.batch, tile.first, keys, (Unit *)memory.scores);
     }
     Real *output = memory.output + first_of(group) * p.value_dim;
     const Real *factor = is_begun[group] ? memory.factor : nullptr;
     is_begun[group] = true;
     if constexpr (P::tiles)
-      P::template weigh<vectors>(tile.value, tile.value_stride, p.value_dim, (Unit *)memory.scores, (keys + 1) / 2, factor, output);
+      P::template weigh<vectors>(tile.value, tile.value_stride, p.value_dim, (Unit *)memory.scores,
+                                 (keys + 1) / 2, factor, output);
     else
       weigh_all<P, vectors>(tile.value, tile.value_stride, p.value_dim, (const Unit *)memory.scores,
                             P::pairs ? (keys + 1) / 2 : keys, factor, output);
@@ -356,7 +379,8 @@ struct Block {
     return false;
   }
 
-  /* ---- the output, transposed back --------------------------------------------------------------------------- */
+  /* ---- the output, transposed back *
+     --------------------------------------------------------------------------- */
 
   struct Finish {
     template <int vectors>
@@ -374,30 +398,36 @@ struct Block {
     const Real *largest = lanes_of(memory.largest, group), *sum = lanes_of(memory.sum, group);
     for (int v = 0; v < vectors; v++) {
       if (!task.partial && rows >= (v + 1) * T::lanes && p.value_dim % T::lanes == 0) {
-        finish_whole<vectors>(first + v * T::lanes, output + v * T::lanes, largest + v * T::lanes, sum + v * T::lanes);
+        finish_whole<vectors>(first + v * T::lanes, output + v * T::lanes, largest + v * T::lanes,
+                              sum + v * T::lanes);
         continue;
       }
       for (int64_t c = 0; c < p.value_dim; c += T::lanes) {
         typename T::Vector square[T::lanes];
         for (int i = 0; i < T::lanes; i++)
-          square[i] = c + i < p.value_dim ? load<T>(output + ((c + i) * vectors + v) * T::lanes) : typename T::Vector{};
+          square[i] = c + i < p.value_dim ? load<T>(output + ((c + i) * vectors + v) * T::lanes)
+                                          : typename T::Vector{};
         transpose<T>(square);
 #pragma GCC unroll 16
         for (int i = 0; i < T::lanes; i++) store<T>(memory.finished + i * padded + c, square[i]);
       }
       for (int i = 0; i < T::lanes && v * T::lanes + i < rows; i++) {
         const int64_t lane = v * T::lanes + i;
-        leave_row<E>(task, first + lane, memory.finished + i * padded, (double)largest[lane], (double)sum[lane], scaling.natural);
+        finish_row_or_store<E>(task, first + lane, memory.finished + i * padded, (double)largest[lane],
+                               (double)sum[lane], scaling.natural);
       }
     }
   }
 
-  /* The usual case, as in transposed_whole: the rows are divided by their sums while they lie across the lanes. */
+  /* The usual case, as in transposed_whole: the rows are divided by their sums while they lie across the *
+     lanes. */
   template <int vectors>
   void finish_whole(int64_t first, const Real *output, const Real *largest, const Real *sum) {
     const typename T::Vector sums = load<T>(sum);
-    const Real kept = (Real)enlarged(p);
-    const typename T::Vector inverse = kept == 0 ? typename T::Vector{} : sums == (Real)0 ? sums : kept / sums;
+    const Real kept = (Real)dropout_scale(p);
+    const typename T::Vector inverse = kept == 0         ? typename T::Vector{}
+                                       : sums == (Real)0 ? sums
+                                                         : kept / sums;
     char *row[T::lanes];
     for (int i = 0; i < T::lanes; i++) row[i] = output_row(task, first + i);
     for (int64_t c = 0; c < p.value_dim; c += T::lanes) {
@@ -406,12 +436,13 @@ struct Block {
       for (int i = 0; i < T::lanes; i++) square[i] = load<T>(output + (c + i) * vectors * T::lanes) * inverse;
       transpose<T>(square);
 #pragma GCC unroll 16
-      for (int i = 0; i < T::lanes; i++) store_elements(E{}, row[i] + c * (int64_t)sizeof(typename E::Stored), square[i]);
+      for (int i = 0; i < T::lanes; i++)
+        store_elements(E{}, row[i] + c * (int64_t)sizeof(typename E::Stored), square[i]);
     }
     if (!p.logsumexp) return;
     for (int i = 0; i < T::lanes; i++)
-      tell_sum<T>(task, first + i, (double)largest[i], (double)sum[i], scaling.natural);
+      write_logsumexp<T>(task, first + i, (double)largest[i], (double)sum[i], scaling.natural);
   }
 };
 
-}  // namespace
+} // namespace

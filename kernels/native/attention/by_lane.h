@@ -1,19 +1,27 @@
-/* The products of a tile on AArch64, which multiplies a vector by one lane of another: numbers are loaded 16 bytes at a
-   time, on SVE into each 16 bytes of a vector. Included by products.h, in its namespace. */
+/* The products of a tile on AArch64, which multiplies a vector by one lane of another: numbers are loaded 16
+   bytes at a time, on SVE into each 16 bytes of a vector. Included by products.h, in its namespace. */
 
 #if defined(__ARM_FEATURE_SVE)
-INLINED void load_numbers(Single::Vector &numbers, const char *at) { numbers = svld1rq_f32(svptrue_b32(), (const float *)at); }
-INLINED void load_numbers(Single::Wholes &numbers, const char *at) { numbers = svld1rq_s32(svptrue_b32(), (const int32_t *)at); }
-INLINED void load_numbers(Double::Vector &numbers, const char *at) { numbers = svld1rq_f64(svptrue_b64(), (const double *)at); }
+INLINED void load_numbers(Single::Vector &numbers, const char *at) {
+  numbers = svld1rq_f32(svptrue_b32(), (const float *)at);
+}
+INLINED void load_numbers(Single::Wholes &numbers, const char *at) {
+  numbers = svld1rq_s32(svptrue_b32(), (const int32_t *)at);
+}
+INLINED void load_numbers(Double::Vector &numbers, const char *at) {
+  numbers = svld1rq_f64(svptrue_b64(), (const double *)at);
+}
 #define MULTIPLIED_BY_LANE(element, sum, units, numbers) svmla_lane_##element(sum, units, numbers, lane)
-#define DOT_BY_LANE(sum, units, numbers) svbfdot_lane_f32(sum, svreinterpret_bf16_s32(units), svreinterpret_bf16_s32(numbers), lane)
+#define DOT_BY_LANE(sum, units, numbers) \
+  svbfdot_lane_f32(sum, svreinterpret_bf16_s32(units), svreinterpret_bf16_s32(numbers), lane)
 #else
 template <class Units>
 INLINED void load_numbers(Units &numbers, const char *at) {
   memcpy(&numbers, at, sizeof numbers);
 }
 #define MULTIPLIED_BY_LANE(element, sum, units, numbers) vfmaq_laneq_##element(sum, units, numbers, lane)
-#define DOT_BY_LANE(sum, units, numbers) vbfdotq_laneq_f32(sum, vreinterpretq_bf16_s32(units), vreinterpretq_bf16_s32(numbers), lane)
+#define DOT_BY_LANE(sum, units, numbers) \
+  vbfdotq_laneq_f32(sum, vreinterpretq_bf16_s32(units), vreinterpretq_bf16_s32(numbers), lane)
 #endif
 
 template <int lane>
@@ -39,8 +47,8 @@ constexpr int together() {
 
 /* Numbers that lie one step after the other: lane is the step. */
 template <class P, int vectors, int count, int lane = 0>
-INLINED void multiply_steps(typename P::Inner::Vector (&sums)[count][vectors], const typename P::Units (&numbers)[count],
-                            const typename P::Unit *units) {
+INLINED void multiply_steps(typename P::Inner::Vector (&sums)[count][vectors],
+                            const typename P::Units (&numbers)[count], const typename P::Unit *units) {
   typename P::Units loaded[vectors];
 #pragma GCC unroll 8
   for (int v = 0; v < vectors; v++) loaded[v] = P::load_units(units + v * P::Inner::lanes);
@@ -58,7 +66,8 @@ INLINED void multiply_lanes(typename P::Inner::Vector (&sums)[count][vectors], t
                             const typename P::Units (&loaded)[vectors]) {
 #pragma GCC unroll 8
   for (int v = 0; v < vectors; v++) accumulate_lane<lane>(sums[first + lane][v], numbers, loaded[v]);
-  if constexpr (lane + 1 < together<P>()) multiply_lanes<P, vectors, count, first, lane + 1>(sums, numbers, loaded);
+  if constexpr (lane + 1 < together<P>())
+    multiply_lanes<P, vectors, count, first, lane + 1>(sums, numbers, loaded);
 }
 template <class P, int vectors, int count, int first = 0>
 INLINED void multiply_numbers(typename P::Inner::Vector (&sums)[count][vectors], const char *numbers,
@@ -71,10 +80,11 @@ INLINED void multiply_numbers(typename P::Inner::Vector (&sums)[count][vectors],
   }
 }
 
-/* As `multiply` of products.h, as far as 16 bytes of numbers at a time reach; return how many steps that are. */
+/* As `multiply` of products.h, as far as 16 bytes of numbers at a time reach; return how many steps that
+   are. */
 template <class P, int vectors, int count>
-INLINED int64_t multiply_by_lane(typename P::Inner::Vector (&sums)[count][vectors], const char *numbers, int64_t stride,
-                                 int64_t step, const typename P::Unit *units, int64_t depth) {
+INLINED int64_t multiply_by_lane(typename P::Inner::Vector (&sums)[count][vectors], const char *numbers,
+                                 int64_t stride, int64_t step, const typename P::Unit *units, int64_t depth) {
   constexpr int lanes = P::Inner::lanes, some = together<P>();
   int64_t d = 0;
   if (__builtin_constant_p(step) && step == (int64_t)sizeof(typename P::Unit)) {

@@ -39,7 +39,8 @@ INLINED uint32_t float_to_bits(float number) {
   return bits;
 }
 
-/* ---- one element ------------------------------------------------------------------------------------------- */
+/* ---- one element *
+   ------------------------------------------------------------------------------------------- */
 
 INLINED float widened(Float, float stored) { return stored; }
 INLINED double widened(Wide, double stored) { return stored; }
@@ -47,7 +48,8 @@ INLINED float widened(Brain, uint16_t stored) { return bits_to_float((uint32_t)s
 
 INLINED float widened(Half, uint16_t stored) {
   const uint32_t sign = (uint32_t)(stored & 0x8000) << 16, magnitude = stored & 0x7fff;
-  if (magnitude >= 0x7c00) return bits_to_float(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 | (magnitude > 0x7c00 ? 0x400000 : 0));
+  if (magnitude >= 0x7c00)
+    return bits_to_float(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 | (magnitude > 0x7c00 ? 0x400000 : 0));
   /* 2^112 moves the exponent's bias, and makes subnormal numbers normal ones. */
   return bits_to_float(sign | float_to_bits(bits_to_float(magnitude << 13) * 0x1p112f));
 }
@@ -78,7 +80,8 @@ INLINED uint16_t narrowed(Half, float number) {
   return (uint16_t)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
 
-/* ---- as many as a vector has lanes ------------------------------------------------------------------------- */
+/* ---- as many as a vector has lanes *
+   ------------------------------------------------------------------------- */
 
 INLINED Single::Vector load_elements(Float, const char *at) { return load<Single>(at); }
 INLINED Double::Vector load_elements(Wide, const char *at) { return load<Double>(at); }
@@ -90,7 +93,8 @@ typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 INLINED Single::Vector load_elements(Brain, const char *at) {
 #if defined(__AVX512F__)
-  return (Single::Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at)), 16);
+  return (Single::Vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at)),
+                                           16);
 #elif defined(__AVX2__)
   return (Single::Vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)at)), 16);
 #else
@@ -125,9 +129,11 @@ INLINED void store_elements(Brain, char *at, Single::Vector numbers) {
 
 INLINED void store_elements(Half, char *at, Single::Vector numbers) {
 #if defined(__AVX512F__)
-  _mm256_storeu_si256((__m256i *)at, _mm512_cvtps_ph((__m512)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm256_storeu_si256((__m256i *)at,
+                      _mm512_cvtps_ph((__m512)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif defined(__AVX2__)
-  _mm_storeu_si128((__m128i *)at, _mm256_cvtps_ph((__m256)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm_storeu_si128((__m128i *)at,
+                   _mm256_cvtps_ph((__m256)numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #else
   uint16_t stored[Single::lanes];
   for (int i = 0; i < Single::lanes; i++) stored[i] = narrowed(Half{}, numbers[i]);
@@ -159,7 +165,8 @@ INLINED typename E::Inner::Vector load_some(E element, const char *at, int64_t c
   return load_elements(element, (const char *)stored);
 }
 
-/* What the processor masks need not take the way over memory, where a narrow store would delay a wide load. */
+/* What the processor masks need not take the way over memory, where a narrow store would delay a wide
+   load. */
 #if defined(__AVX512F__)
 INLINED Single::Vector load_some(Float, const char *at, int64_t count) {
   return (Single::Vector)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), at);
@@ -176,11 +183,13 @@ INLINED void store_some(Wide, char *at, Double::Vector numbers, int64_t count) {
 #elif defined(__AVX2__)
 INLINED Single::Vector load_some(Float, const char *at, int64_t count) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return (Single::Vector)_mm256_maskload_ps((const float *)at, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes));
+  return (Single::Vector)_mm256_maskload_ps((const float *)at,
+                                            _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), lanes));
 }
 INLINED Double::Vector load_some(Wide, const char *at, int64_t count) {
   const __m256i lanes = _mm256_setr_epi64x(0, 1, 2, 3);
-  return (Double::Vector)_mm256_maskload_pd((const double *)at, _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), lanes));
+  return (Double::Vector)_mm256_maskload_pd((const double *)at,
+                                            _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), lanes));
 }
 #endif
 
@@ -203,4 +212,4 @@ INLINED typename T::Vector load_rest(const typename T::Real *at, int64_t count) 
     return load_some(Float{}, (const char *)at, count);
 }
 
-}  // namespace
+} // namespace

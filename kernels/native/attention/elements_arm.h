@@ -1,5 +1,5 @@
-/* Elements of 16 bits and of masks, on AArch64. Included by elements.h, in its namespace. NEON and SVE round to the
-   nearest, halfway to the even one, and a NaN stays one. */
+/* Elements of 16 bits and of masks, on AArch64. Included by elements.h, in its namespace. NEON and SVE round
+   to the nearest, halfway to the even one, and a NaN stays one. */
 
 #if defined(__ARM_FEATURE_SVE)
 
@@ -8,7 +8,8 @@ INLINED Single::Vector load_elements(Brain, const char *at) {
 }
 
 INLINED Single::Vector load_elements(Half, const char *at) {
-  return svcvt_f32_f16_x(svptrue_b32(), svreinterpret_f16_s32(svld1uh_s32(svptrue_b32(), (const uint16_t *)at)));
+  return svcvt_f32_f16_x(svptrue_b32(),
+                         svreinterpret_f16_s32(svld1uh_s32(svptrue_b32(), (const uint16_t *)at)));
 }
 
 INLINED void store_elements(Half, char *at, Single::Vector numbers) {

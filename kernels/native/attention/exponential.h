@@ -4,8 +4,8 @@
 
 namespace {
 
-/* Polynomials for 2^f that are 1 at 0. The largest relative error is 2.9e-6 at degree 4, 9.1e-8 at degree 5; f is in
-   [-1/2, 1/2], but in [0, 1] for degree 4 with AVX-512. */
+/* Polynomials for 2^f that are 1 at 0. The largest relative error is 2.9e-6 at degree 4, 9.1e-8 at degree 5;
+   f is in [-1/2, 1/2], but in [0, 1] for degree 4 with AVX-512. */
 template <int degree>
 INLINED Single::Vector exponential_polynomial(Single::Vector f) {
   static_assert(degree == 4 || degree == 5, "there are coefficients for these");
@@ -50,8 +50,10 @@ INLINED Double::Vector exponential_polynomial(Double::Vector f) {
 template <int degree>
 INLINED Single::Vector power_of_two(Single::Vector x) {
 #if defined(__AVX512F__)
-  /* Scaling by 2^x rounds x down. Degree 4 takes x less that, which saves the subtraction; degree 5 needs the nearest. */
-  const __m512 f = _mm512_reduce_ps((__m512)x, (degree == 4 ? _MM_FROUND_TO_NEG_INF : _MM_FROUND_TO_NEAREST_INT) | _MM_FROUND_NO_EXC);
+  /* Scaling by 2^x rounds x down. Degree 4 takes x less that, which saves the subtraction; degree 5 needs the
+     * nearest. */
+  const __m512 f = _mm512_reduce_ps(
+      (__m512)x, (degree == 4 ? _MM_FROUND_TO_NEG_INF : _MM_FROUND_TO_NEAREST_INT) | _MM_FROUND_NO_EXC);
   const __m512 whole = degree == 4 ? (__m512)x : _mm512_sub_ps((__m512)x, f);
   const __m512 p = (__m512)exponential_polynomial<degree>((Single::Vector)f);
   /* Subnormal weights would count for nothing and cost a lot. */
@@ -95,4 +97,4 @@ static inline double logarithm(double x) {
   return 2 * t * series + (double)exponent * 0.69314718055994531;
 }
 
-}  // namespace
+} // namespace

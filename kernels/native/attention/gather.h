@@ -14,8 +14,10 @@ struct Groups {
   int64_t vectors, count, each, larger;
 
   explicit Groups(int64_t width)
-      : vectors((width + T::lanes - 1) / T::lanes), count((vectors + vectors_at_once - 1) / vectors_at_once),
-        each(count ? vectors / count : 0), larger(count ? vectors % count : 0) {}
+      : vectors((width + T::lanes - 1) / T::lanes),
+        count((vectors + vectors_at_once - 1) / vectors_at_once),
+        each(count ? vectors / count : 0),
+        larger(count ? vectors % count : 0) {}
   int64_t vectors_in(int64_t group) const { return each + (group < larger); }
   int64_t width(int64_t group) const { return vectors_in(group) * T::lanes; }
   int64_t first(int64_t group) const { return (group * each + (group < larger ? group : larger)) * T::lanes; }
@@ -25,7 +27,8 @@ struct Groups {
   }
 };
 
-/* What a group of rows has for a strip of keys: (keys, width), zeros for some keys behind the ones that it sees. */
+/* What a group of rows has for a strip of keys: (keys, width), zeros for some keys behind the ones that it *
+   sees. */
 template <class Real>
 struct Part {
   const Real *weights, *changes;
@@ -41,8 +44,8 @@ static __attribute__((noinline)) void gather(const Part<typename P::Unit> *parts
     const auto &part = parts[group];
     if (part.keys <= key) continue;
     const typename P::Unit *numbers = (of_changes ? part.changes : part.weights) + key * part.width;
-    multiply<P, vectors, count>(sums, (const char *)numbers, part.width * (int64_t)sizeof *numbers, sizeof *numbers,
-                                columns + part.first_row * vectors * T::lanes, part.rows);
+    multiply<P, vectors, count>(sums, (const char *)numbers, part.width * (int64_t)sizeof *numbers,
+                                sizeof *numbers, columns + part.first_row * vectors * T::lanes, part.rows);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < count; i++)
@@ -56,9 +59,10 @@ static __attribute__((noinline)) void gather(const Part<typename P::Unit> *parts
 template <class P, int vectors, bool of_changes, int count = at_once<vectors>()>
 INLINED void gather_all(const Part<typename P::Unit> *parts, int64_t groups, int64_t key, int64_t keys,
                         const typename P::Unit *columns, typename P::Inner::Real *sum) {
-  for (; key + count <= keys; key += count) gather<P, vectors, of_changes, count>(parts, groups, key, columns, sum);
+  for (; key + count <= keys; key += count)
+    gather<P, vectors, of_changes, count>(parts, groups, key, columns, sum);
   if constexpr (count > 1)
     if (key < keys) gather_all<P, vectors, of_changes, count / 2>(parts, groups, key, keys, columns, sum);
 }
 
-}  // namespace
+} // namespace

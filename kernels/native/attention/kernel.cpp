@@ -1,52 +1,63 @@
-/* One instruction set's way through every problem: compiled once for each, with its flags and MLBACKENDS_LEVEL. */
+/* One instruction set's way through every problem: compiled once for each, with its flags and *
+   MLBACKENDS_LEVEL. */
 #include "block.h"
 #include "rows.h"
 
+#include <atomic>
+
 namespace {
 
-/* Find a task's share by its number: chunks of one block follow each other, and blocks of one unit, the longest first
-   where causal. */
-Task find(const Plan &plan, int64_t number) {
-  const mlbackends_attention_problem &p = *plan.problem;
-  const int64_t split = number % plan.splits, place = number / plan.splits;
-  const int64_t unit = place / plan.blocks;
-  const int64_t block = p.causal ? plan.blocks - 1 - place % plan.blocks : place % plan.blocks;
+/* Find a task's share by its number: chunks of one block follow each other, and blocks of one unit, the
+   longest first where causal. */
+Task find(const Partition &partition, int64_t number) {
+  const Problem &p = *partition.problem;
+  const int64_t split = number % partition.splits, place = number / partition.splits;
+  const int64_t unit = place / partition.blocks;
+  const int64_t block = p.causal ? partition.blocks - 1 - place % partition.blocks : place % partition.blocks;
   Task task;
   task.p = &p;
-  task.batch = unit / plan.units_per_batch;
-  task.head = unit % plan.units_per_batch * plan.heads_together;
-  task.many_heads = plan.heads_together > 1;
-  task.first_row = block * plan.block_rows;
-  task.last_row = task.first_row + plan.block_rows < plan.rows ? task.first_row + plan.block_rows : plan.rows;
-  task.first_key = split * plan.chunk;
-  task.last_key = task.first_key + plan.chunk < p.key_length ? task.first_key + plan.chunk : p.key_length;
+  task.batch = unit / partition.units_per_batch;
+  task.head = unit % partition.units_per_batch * partition.heads_together;
+  task.many_heads = partition.heads_together > 1;
+  task.first_row = block * partition.block_rows;
+  task.last_row = task.first_row + partition.block_rows < partition.rows
+                      ? task.first_row + partition.block_rows
+                      : partition.rows;
+  task.first_key = split * partition.chunk;
+  task.last_key =
+      task.first_key + partition.chunk < p.key_length ? task.first_key + partition.chunk : p.key_length;
   task.partial = nullptr;
   return task;
 }
 
 template <class E, class P>
-void compute(const Plan &plan, int64_t number, char *memory) {
-  Task task = find(plan, number);
+void compute(const Partition &partition, int64_t number, char *memory) {
+  Task task = find(partition, number);
   Scratch scratch = {memory, 0};
-  const int64_t place = number / plan.splits, split = number % plan.splits;
-  const int64_t stride = plan.block_rows * partial_stride(*plan.problem);
+  const int64_t place = number / partition.splits, split = number % partition.splits;
+  const int64_t stride = partition.block_rows * partial_stride(*partition.problem);
   typedef typename E::Inner::Real Real;
-  int32_t *done = (int32_t *)plan.problem->workspace;
-  Real *partials = plan.splits > 1 ? (Real *)((char *)done + (plan.units * plan.blocks * 4 + 63) / 64 * 64) + place * plan.splits * stride : nullptr;
+  /* How many tasks of each block are done: the workspace begins with zeros for them. */
+  auto *done = (std::atomic<int32_t> *)partition.problem->workspace;
+  Real *partials = partition.splits > 1
+                       ? (Real *)((char *)done + (partition.units * partition.blocks * 4 + 63) / 64 * 64) +
+                             place * partition.splits * stride
+                       : nullptr;
   if (partials) task.partial = partials + split * stride;
-  if (plan.few_rows)
-    Rows<E, P>(plan, task, scratch).run();
+  if (partition.few_rows)
+    Rows<E, P>(partition, task, scratch).run();
   else
-    Block<E, P>(plan, task, scratch).run();
-  if (!partials || __atomic_add_fetch(&done[place], 1, __ATOMIC_ACQ_REL) != plan.splits) return;
+    Block<E, P>(partition, task, scratch).run();
+  if (!partials || done[place].fetch_add(1, std::memory_order_acq_rel) + 1 != partition.splits) return;
   Scratch again = {memory, 0};
-  join<E>(task, partials, plan.splits, stride, again.take<Real>(plan.problem->value_dim));
+  join<E>(task, partials, partition.splits, stride, again.take<Real>(partition.problem->value_dim));
 }
 
 template <class E, class P>
-int64_t bytes(const Plan &plan) {
-  const int64_t needed = plan.few_rows ? Rows<E, P>::scratch_bytes(plan) : Block<E, P>::scratch_bytes(plan);
-  const int64_t joining = plan.problem->value_dim * (int64_t)sizeof(typename E::Inner::Real);
+int64_t bytes(const Partition &partition) {
+  const int64_t needed =
+      partition.few_rows ? Rows<E, P>::scratch_bytes(partition) : Block<E, P>::scratch_bytes(partition);
+  const int64_t joining = partition.problem->value_dim * (int64_t)sizeof(typename E::Inner::Real);
   return needed > joining ? needed : joining;
 }
 
@@ -64,56 +75,69 @@ typedef Plain<Single> BrainProduct;
 #define QUOTED(level) #level
 #define TEXT(level) QUOTED(level)
 
-}  // namespace
+} // namespace
 
-/* A level that differs from another one, of the same vectors, in its products of bfloat16 alone has the rest from it. */
+/* A level that differs from another one, of the same vectors, in its products of bfloat16 alone has the rest
+   * from it. */
 #if defined(MLBACKENDS_REST)
 
 extern "C" const Level NAMED(MLBACKENDS_REST);
 
 namespace {
 
-bool is_own(const Plan *plan) { return plan->problem->element == MLBACKENDS_ATTENTION_BFLOAT16; }
-
-void run(const Plan *plan, int64_t number, char *memory) {
-  if (!is_own(plan)) return NAMED(MLBACKENDS_REST).run(plan, number, memory);
-  compute<Brain, BrainProduct>(*plan, number, memory);
+bool is_own(const Partition *partition) {
+  return partition->problem->element == MLBACKENDS_ATTENTION_BFLOAT16;
 }
 
-int64_t scratch_bytes(const Plan *plan) {
-  return is_own(plan) ? bytes<Brain, BrainProduct>(*plan) : NAMED(MLBACKENDS_REST).scratch_bytes(plan);
+void run(const Partition *partition, int64_t number, char *memory) {
+  if (!is_own(partition)) return NAMED(MLBACKENDS_REST).run(partition, number, memory);
+  compute<Brain, BrainProduct>(*partition, number, memory);
 }
 
-}  // namespace
+int64_t scratch_bytes(const Partition *partition) {
+  return is_own(partition) ? bytes<Brain, BrainProduct>(*partition)
+                           : NAMED(MLBACKENDS_REST).scratch_bytes(partition);
+}
+
+} // namespace
 
 #else
 #define MLBACKENDS_REST MLBACKENDS_LEVEL
 
 namespace {
 
-void run(const Plan *plan, int64_t number, char *memory) {
-  switch (plan->problem->element) {
-    case MLBACKENDS_ATTENTION_FLOAT32: return compute<Float, Plain<Single>>(*plan, number, memory);
-    case MLBACKENDS_ATTENTION_FLOAT16: return compute<Half, Plain<Single>>(*plan, number, memory);
-    case MLBACKENDS_ATTENTION_BFLOAT16: return compute<Brain, BrainProduct>(*plan, number, memory);
-    case MLBACKENDS_ATTENTION_FLOAT64: return compute<Wide, Plain<Double>>(*plan, number, memory);
+void run(const Partition *partition, int64_t number, char *memory) {
+  switch (partition->problem->element) {
+    case MLBACKENDS_ATTENTION_FLOAT32:
+      return compute<Float, Plain<Single> >(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_FLOAT16:
+      return compute<Half, Plain<Single> >(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_BFLOAT16:
+      return compute<Brain, BrainProduct>(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_FLOAT64:
+      return compute<Wide, Plain<Double> >(*partition, number, memory);
   }
 }
 
-int64_t scratch_bytes(const Plan *plan) {
-  switch (plan->problem->element) {
-    case MLBACKENDS_ATTENTION_FLOAT32: return bytes<Float, Plain<Single>>(*plan);
-    case MLBACKENDS_ATTENTION_FLOAT16: return bytes<Half, Plain<Single>>(*plan);
-    case MLBACKENDS_ATTENTION_BFLOAT16: return bytes<Brain, BrainProduct>(*plan);
-    case MLBACKENDS_ATTENTION_FLOAT64: return bytes<Wide, Plain<Double>>(*plan);
+int64_t scratch_bytes(const Partition *partition) {
+  switch (partition->problem->element) {
+    case MLBACKENDS_ATTENTION_FLOAT32:
+      return bytes<Float, Plain<Single> >(*partition);
+    case MLBACKENDS_ATTENTION_FLOAT16:
+      return bytes<Half, Plain<Single> >(*partition);
+    case MLBACKENDS_ATTENTION_BFLOAT16:
+      return bytes<Brain, BrainProduct>(*partition);
+    case MLBACKENDS_ATTENTION_FLOAT64:
+      return bytes<Wide, Plain<Double> >(*partition);
   }
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 #endif
 
 extern "C" const GradientsLevel GRADIENTS_NAMED(MLBACKENDS_REST);
 extern "C" const Level NAMED(MLBACKENDS_LEVEL);
-const Level NAMED(MLBACKENDS_LEVEL) = {TEXT(MLBACKENDS_LEVEL), VECTOR_BYTES, &GRADIENTS_NAMED(MLBACKENDS_REST), scratch_bytes, run};
+const Level NAMED(MLBACKENDS_LEVEL) = {TEXT(MLBACKENDS_LEVEL), VECTOR_BYTES,
+                                       &GRADIENTS_NAMED(MLBACKENDS_REST), scratch_bytes, run};

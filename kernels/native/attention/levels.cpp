@@ -1,6 +1,8 @@
-/* Which instruction sets there are, the least one first, and what each needs of the CPU and of the system. A level that
-   the compiler did not know is not there: its symbol is null. */
+/* Which instruction sets there are, the least one first, and what each needs of the CPU and of the system. A
+   level that the compiler did not know is not there: its symbol is null. */
 #include "levels.h"
+
+#include <atomic>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -58,29 +60,32 @@ constexpr long supported_states = 0x1021, request_permission = 0x1023, tile_data
 bool has_amx_bf16() {
   constexpr unsigned tile_state = 3u << 17, amx_bf16 = 1u << 22, amx_tile = 1u << 24;
   unsigned a, b, c, d;
-  if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & amx_bf16) || !(d & amx_tile)) return false;
+  if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & amx_bf16) || !(d & amx_tile))
+    return false;
   unsigned enabled, upper;
   __asm__("xgetbv" : "=a"(enabled), "=d"(upper) : "c"(0)); /* allowed where AVX-512 is */
   uint64_t states = 0;
-  return (enabled & tile_state) == tile_state && syscall(SYS_arch_prctl, supported_states, &states) == 0 && states >> tile_data & 1;
+  return (enabled & tile_state) == tile_state && syscall(SYS_arch_prctl, supported_states, &states) == 0 &&
+         states >> tile_data & 1;
 }
 
-/* The system gives tiles to a process that asks for them, unless a thread has an alternate stack too small for them; from
-   then on each new one must be large enough. What it answered first holds, so that results do not change on the way. */
+/* The system gives tiles to a process that requests them, unless a thread has an alternate stack too small
+   for them; from then on each new one must be large enough. Its first answer holds, so that results do not
+   change on the way. */
 bool tiles_are_granted() {
-  enum { unknown, granted, refused };
-  static int answer = unknown;
-  int found = __atomic_load_n(&answer, __ATOMIC_ACQUIRE);
-  if (found == unknown) {
-    const int asked = syscall(SYS_arch_prctl, request_permission, tile_data) == 0 ? granted : refused;
-    if (__atomic_compare_exchange_n(&answer, &found, asked, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) found = asked;
+  enum Answer { UNKNOWN, GRANTED, REFUSED };
+  static std::atomic<Answer> answer{UNKNOWN};
+  Answer found = answer.load(std::memory_order_acquire);
+  if (found == UNKNOWN) {
+    const Answer now = syscall(SYS_arch_prctl, request_permission, tile_data) == 0 ? GRANTED : REFUSED;
+    if (answer.compare_exchange_strong(found, now)) found = now;
   }
-  return found == granted;
+  return found == GRANTED;
 }
 
 #endif
 
-}  // namespace
+} // namespace
 
 DECLARED(baseline);
 DECLARED(avx2);
@@ -106,7 +111,8 @@ constexpr int get_vector_length = 51, length_bits = 0xffff;
 
 bool has_neon_bf16() { return (getauxval(AT_HWCAP2) & bf16) != 0; }
 
-/* SVE's code is for vectors of one length, and a process may have been given others than the CPU's longest. */
+/* SVE's code is for vectors of one length, and a process may have been given others than the CPU's
+   longest. */
 bool has_sve_of(int bytes) {
   if (!(getauxval(AT_HWCAP) & sve)) return false;
   const int found = prctl(get_vector_length);
@@ -117,7 +123,7 @@ bool has_sve256() { return (getauxval(AT_HWCAP2) & sve_bf16) != 0 && has_sve_of(
 
 bool has_sve512() { return has_sve_of(64); }
 
-}  // namespace
+} // namespace
 
 DECLARED(neon);
 DECLARED(neon_bf16);
@@ -135,7 +141,7 @@ const Choice choices[] = {
 
 #else
 
-}  // namespace
+} // namespace
 
 DECLARED(baseline);
 
@@ -152,7 +158,7 @@ const Choice *choice_of(int32_t number) {
   return nullptr;
 }
 
-}  // namespace
+} // namespace
 
 const Level *level_of(int32_t number) {
   const Choice *choice = choice_of(number);
@@ -164,7 +170,7 @@ bool level_runs(int32_t number) {
   return choice && choice->runs();
 }
 
-const Level *level_for(const mlbackends_attention_problem &problem) {
+const Level *level_for(const Problem &problem) {
   const Choice *choice = choice_of(problem.level);
   const bool has_own = problem.element == MLBACKENDS_ATTENTION_BFLOAT16;
   if (has_own && choice->granted && !choice->granted()) return level_of(problem.level - 1);

@@ -1,13 +1,13 @@
 /* The instruction sets that were compiled, by their numbers: 0 is the least one. */
 #pragma once
-#include "plan.h"
+#include "partition.h"
 
 /* Return a level, or null beyond the last one. */
 const Level *level_of(int32_t number);
 
-/* Return the level that computes a problem: its own, or the one below where the system refuses what the own one needs.
-   Only here is the system asked for something. */
-const Level *level_for(const mlbackends_attention_problem &problem);
+/* Return the level that computes a problem: its own, or the one below where the system refuses what the own
+   one needs. Only here is the system asked for something. */
+const Level *level_for(const Problem &problem);
 
 /* Tell whether this CPU and this system can run a level. */
 bool level_runs(int32_t number);

@@ -16,11 +16,11 @@ struct MaskRows {
   bool alike; /* every lane has the same row */
 };
 
-enum Sight { NOTHING, SOME, EVERYTHING };
+enum Visibility { NOTHING, SOME, EVERYTHING };
 
 /* Tell what booleans let through of keys [first, first + keys). */
 template <class T, int vectors>
-static Sight sight(const MaskRows<T, vectors> &mask, int64_t first, int64_t keys) {
+static Visibility visibility(const MaskRows<T, vectors> &mask, int64_t first, int64_t keys) {
   if (mask.stride > 1) return SOME;
   if (mask.stride == 0) keys = 1, first = 0;
   const uint64_t all = 0x0101010101010101;
@@ -45,9 +45,9 @@ static Sight sight(const MaskRows<T, vectors> &mask, int64_t first, int64_t keys
 
 /* scores = scores * scale + mask for some keys, and the maxima; `largest` holds the earlier ones. */
 template <class E, int vectors>
-static __attribute__((noinline)) void add_elements(E element, const MaskRows<typename E::Inner, vectors> &mask,
-                                                   int64_t first, int64_t keys, typename E::Inner::Real *scores,
-                                                   typename E::Inner::Real scale, typename E::Inner::Real *largest) {
+static __attribute__((noinline)) void add_elements(
+    E element, const MaskRows<typename E::Inner, vectors> &mask, int64_t first, int64_t keys,
+    typename E::Inner::Real *scores, typename E::Inner::Real scale, typename E::Inner::Real *largest) {
   typedef typename E::Inner T;
   typedef typename E::Stored Stored;
   const int64_t width = vectors * T::lanes;
@@ -65,7 +65,8 @@ static __attribute__((noinline)) void add_elements(E element, const MaskRows<typ
         typename T::Vector square[T::lanes];
 #pragma GCC unroll 16
         for (int i = 0; i < T::lanes; i++)
-          square[i] = load_elements(element, mask.row[v * T::lanes + i] + (first + k) * (int64_t)sizeof(Stored));
+          square[i] =
+              load_elements(element, mask.row[v * T::lanes + i] + (first + k) * (int64_t)sizeof(Stored));
         transpose<T>(square);
 #pragma GCC unroll 16
         for (int i = 0; i < T::lanes; i++) add(k + i, square[i]);
@@ -104,8 +105,8 @@ static void add_mask(const MaskRows<T, vectors> &mask, int64_t first, int64_t ke
 
 /* Hide key k from the rows whose limit is k or less, and find the maxima of what is left. */
 template <class T, int vectors>
-static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t keys, const typename T::Real *limits,
-                                           typename T::Real *largest) {
+static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t keys,
+                                           const typename T::Real *limits, typename T::Real *largest) {
   const typename T::Vector hidden = splat<T>(-(typename T::Real)__builtin_huge_val());
   for (int v = 0; v < vectors; v++) {
     typename T::Vector most = load<T>(largest + v * T::lanes);
@@ -122,10 +123,14 @@ static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t key
 
 INLINED int64_t mask_bytes(int element) {
   switch (element) {
-    case MLBACKENDS_ATTENTION_BOOL: return 1;
-    case MLBACKENDS_ATTENTION_FLOAT32: return 4;
-    case MLBACKENDS_ATTENTION_FLOAT64: return 8;
-    default: return 2;
+    case MLBACKENDS_ATTENTION_BOOL:
+      return 1;
+    case MLBACKENDS_ATTENTION_FLOAT32:
+      return 4;
+    case MLBACKENDS_ATTENTION_FLOAT64:
+      return 8;
+    default:
+      return 2;
   }
 }
 
@@ -142,4 +147,4 @@ static void find_mask(const Task &task, int64_t first, int64_t rows, MaskRows<T,
   }
 }
 
-}  // namespace
+} // namespace

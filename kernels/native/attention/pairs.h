@@ -1,8 +1,10 @@
-/* Products of pairs of bfloat16, two keys or two elements of a row at a time. Included by products.h, in its namespace.
+/* Products of pairs of bfloat16, two keys or two elements of a row at a time. Included by products.h, in its
+   namespace.
 
-   With MLBACKENDS_EMULATED_PAIRS AVX-512's three instructions are computed by others, for tests on a CPU that lacks them.
-   Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS: the odd elements are added
-   first, then the even ones, each time rounded to the nearest; subnormal numbers count as zero. */
+   With MLBACKENDS_EMULATED_PAIRS AVX-512's three instructions are computed by others, for tests on a CPU that
+   lacks them.
+   Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS: the odd elements
+   are added first, then the even ones, each time rounded to the nearest; subnormal numbers count as zero. */
 
 #if defined(__aarch64__)
 #include "pairs_arm.h"
@@ -13,13 +15,15 @@ INLINED __m512 without_subnormal(__m512 x) {
   return (__m512)_mm512_mask_and_epi32((__m512i)x, subnormal, (__m512i)x, _mm512_set1_epi32((int)0x80000000));
 }
 INLINED __m512 multiplied_in(__m512 sum, __m512i first, __m512i second) {
-  return without_subnormal(_mm512_fmadd_round_ps(without_subnormal((__m512)first), without_subnormal((__m512)second), sum,
+  return without_subnormal(_mm512_fmadd_round_ps(without_subnormal((__m512)first),
+                                                 without_subnormal((__m512)second), sum,
                                                  _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 INLINED Single::Vector dot(Single::Vector sum, Single::Wholes former, Single::Wholes latter) {
   const __m512i first = (__m512i)former, second = (__m512i)latter;
   const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
-  const __m512 odd = multiplied_in(without_subnormal((__m512)sum), _mm512_and_si512(first, upper), _mm512_and_si512(second, upper));
+  const __m512 odd = multiplied_in(without_subnormal((__m512)sum), _mm512_and_si512(first, upper),
+                                   _mm512_and_si512(second, upper));
   return (Single::Vector)multiplied_in(odd, _mm512_slli_epi32(first, 16), _mm512_slli_epi32(second, 16));
 }
 INLINED Single::Wholes halves(Single::Vector lower, Single::Vector upper) {
@@ -43,8 +47,8 @@ INLINED Single::Wholes halves(Single::Vector lower, Single::Vector upper) {
 }
 #endif
 INLINED Single::Wholes paired(Single::Vector lower, Single::Vector upper) {
-  const __m512i dealt = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
-                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i dealt = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
+                                         22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return (Single::Wholes)_mm512_permutexvar_epi16(dealt, (__m512i)halves(lower, upper));
 }
 INLINED Single::Wholes load_pairs(const char *lower, const char *upper) {
@@ -65,7 +69,9 @@ struct Pairs {
     memcpy(&units, at, sizeof units);
     return units;
   }
-  INLINED void accumulate(Single::Vector &sum, Unit pair, Units units) { sum = dot(sum, pair - Units{}, units); }
+  INLINED void accumulate(Single::Vector &sum, Unit pair, Units units) {
+    sum = dot(sum, pair - Units{}, units);
+  }
   INLINED void accumulate(Single::Vector &sum, Units first, Units second) { sum = dot(sum, first, second); }
   /* The numbers of one vector rounded, each beside that of the other; and one vector's behind the other's. */
   INLINED Units paired(Single::Vector lower, Single::Vector upper) { return ::paired(lower, upper); }
@@ -82,7 +88,8 @@ struct Pairs {
 #endif
   }
 
-  /* As many elements of a row as there are lanes, each beside that of another row; null for a row of zeros. */
+  /* As many elements of a row as there are lanes, each beside that of another row; null for a row of
+     zeros. */
   INLINED Units load_paired(const char *lower, const char *upper) { return load_pairs(lower, upper); }
   INLINED Units load_some_paired(const char *lower, const char *upper, int64_t count) {
     uint16_t stored[2][Single::lanes] = {};

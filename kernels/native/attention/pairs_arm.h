@@ -1,5 +1,5 @@
-/* Products of pairs of bfloat16 on AArch64. Included by pairs.h. Both instructions are the CPU's own whatever FPCR says:
-   subnormal numbers count as zero in a product. */
+/* Products of pairs of bfloat16 on AArch64. Included by pairs.h. Both instructions are the CPU's own whatever
+   FPCR says: subnormal numbers count as zero in a product. */
 
 #if defined(__ARM_FEATURE_SVE)
 INLINED Single::Vector dot(Single::Vector sum, Single::Wholes first, Single::Wholes second) {
@@ -17,7 +17,8 @@ INLINED Single::Wholes halves(Single::Vector lower, Single::Vector upper) {
 INLINED Single::Wholes load_pairs(const char *lower, const char *upper) {
   const svuint32_t low = svld1uh_u32(svptrue_b32(), (const uint16_t *)lower);
   if (!upper) return svreinterpret_s32_u32(low);
-  const svuint32_t high = svlsl_n_u32_x(svptrue_b32(), svld1uh_u32(svptrue_b32(), (const uint16_t *)upper), 16);
+  const svuint32_t high =
+      svlsl_n_u32_x(svptrue_b32(), svld1uh_u32(svptrue_b32(), (const uint16_t *)upper), 16);
   return svreinterpret_s32_u32(svorr_u32_x(svptrue_b32(), low, high));
 }
 #else
@@ -32,7 +33,8 @@ INLINED Single::Wholes paired(Single::Vector lower, Single::Vector upper) {
   return (Single::Wholes)vzip1q_u16(both, vextq_u16(both, both, 4));
 }
 INLINED Single::Wholes load_pairs(const char *lower, const char *upper) {
-  const uint16x4_t low = vld1_u16((const uint16_t *)lower), high = upper ? vld1_u16((const uint16_t *)upper) : vdup_n_u16(0);
+  const uint16x4_t low = vld1_u16((const uint16_t *)lower),
+                   high = upper ? vld1_u16((const uint16_t *)upper) : vdup_n_u16(0);
   return (Single::Wholes)vzip1q_u16(vcombine_u16(low, low), vcombine_u16(high, high));
 }
 #endif

@@ -1,4 +1,5 @@
-/* The machine at its best, which speeds are held to: multiply-adds in registers, and reading of memory. One thread each. */
+/* The machine at its best, which speeds are held to: multiply-adds in registers, and reading of memory. One *
+   thread each. */
 #include <stdint.h>
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -13,15 +14,15 @@ typedef uint64_t Line __attribute__((vector_size(64), aligned(8), may_alias));
 volatile float kept;
 
 /* Enough sums at once to hide the latency of a multiply-add, and few enough to stay in registers. */
-#define MULTIPLY_ADDS(Vector, sums)                                                                \
-  Vector sum[sums];                                                                                \
-  for (int i = 0; i < sums; i++) sum[i] = Vector{} + (float)i;                                     \
-  const Vector factor = Vector{} + .999f, added = Vector{} + .001f;                                \
-  for (int64_t round = 0; round < rounds; round++) {                                               \
-    _Pragma("GCC unroll 16") for (int i = 0; i < sums; i++) sum[i] = sum[i] * factor + added;      \
-  }                                                                                                \
-  for (int i = 1; i < sums; i++) sum[0] += sum[i];                                                 \
-  kept = sum[0][0];                                                                                \
+#define MULTIPLY_ADDS(Vector, sums)                                                           \
+  Vector sum[sums];                                                                           \
+  for (int i = 0; i < sums; i++) sum[i] = Vector{} + (float)i;                                \
+  const Vector factor = Vector{} + .999f, added = Vector{} + .001f;                           \
+  for (int64_t round = 0; round < rounds; round++) {                                          \
+    _Pragma("GCC unroll 16") for (int i = 0; i < sums; i++) sum[i] = sum[i] * factor + added; \
+  }                                                                                           \
+  for (int i = 1; i < sums; i++) sum[0] += sum[i];                                            \
+  kept = sum[0][0];                                                                           \
   return 2 * sums * (int64_t)(sizeof(Vector) / sizeof(float))
 
 #if defined(__x86_64__)
@@ -30,7 +31,7 @@ __attribute__((target("avx2,fma"))) int64_t with_avx2(int64_t rounds) { MULTIPLY
 #endif
 int64_t with_any(int64_t rounds) { MULTIPLY_ADDS(Four, 12); }
 
-}  // namespace
+} // namespace
 
 /* Compute for so many rounds, and return how many floating-point operations one of them has. */
 EXPORTED int64_t mlbackends_attention_multiply_adds(int64_t rounds) {

@@ -1,4 +1,5 @@
-/* The products of a tile. Lanes hold rows of the query, so key and value are read as they lie, a number at a time.
+/* The products of a tile. Lanes hold rows of the query, so key and value are read as they lie, a number at a
+   time.
 
        scores^T (keys, rows) = key (keys, depth) @ query^T (depth, rows)
        output^T (width, rows) = value^T (width, keys) @ weights^T (keys, rows)
@@ -72,8 +73,9 @@ static __attribute__((noinline)) void score(const char *key, int64_t stride, con
   }
 }
 
-/* Set `count` columns of the output to themselves times `factor`, which is null where there are none yet, plus the
-   weighted sum of these keys' values. A block of keys is summed from zero: its rounding errors then do not grow with the number of keys. */
+/* Set `count` columns of the output to themselves times `factor`, which is null where there are none yet,
+   plus the weighted sum of these keys' values. A block of keys is summed from zero: its rounding errors then
+   do not grow with the number of keys. */
 template <class P, int vectors, int count>
 static __attribute__((noinline)) void weigh(const char *value, int64_t step, const typename P::Unit *weights,
                                             int64_t keys, const typename P::Inner::Real *factor,
@@ -120,20 +122,21 @@ constexpr int at_once() {
 }
 
 template <class P, int vectors, int count = at_once<vectors>()>
-INLINED void score_all(const char *key, int64_t stride, int64_t keys, const typename P::Unit *query, int64_t depth,
-                       typename P::Inner::Real *scores, typename P::Inner::Real *largest) {
+INLINED void score_all(const char *key, int64_t stride, int64_t keys, const typename P::Unit *query,
+                       int64_t depth, typename P::Inner::Real *scores, typename P::Inner::Real *largest) {
   constexpr int width = vectors * P::Inner::lanes;
   int64_t k = 0;
   for (; k + count <= keys; k += count)
     score<P, vectors, count>(key + k * stride, stride, query, depth, scores + k * width, largest);
   if constexpr (count > 1)
     if (k < keys)
-      score_all<P, vectors, count / 2>(key + k * stride, stride, keys - k, query, depth, scores + k * width, largest);
+      score_all<P, vectors, count / 2>(key + k * stride, stride, keys - k, query, depth, scores + k * width,
+                                       largest);
 }
 
 template <class P, int vectors, int count = at_once<vectors>()>
-INLINED void weigh_all(const char *value, int64_t step, int64_t columns, const typename P::Unit *weights, int64_t keys,
-                       const typename P::Inner::Real *factor, typename P::Inner::Real *output) {
+INLINED void weigh_all(const char *value, int64_t step, int64_t columns, const typename P::Unit *weights,
+                       int64_t keys, const typename P::Inner::Real *factor, typename P::Inner::Real *output) {
   constexpr int width = vectors * P::Inner::lanes;
   int64_t c = 0;
   for (; c + count <= columns; c += count)
@@ -141,11 +144,11 @@ INLINED void weigh_all(const char *value, int64_t step, int64_t columns, const t
                              output + c * width);
   if constexpr (count > 1)
     if (c < columns)
-      weigh_all<P, vectors, count / 2>(value + c * (int64_t)sizeof(typename P::Unit), step, columns - c, weights, keys,
-                                       factor, output + c * width);
+      weigh_all<P, vectors, count / 2>(value + c * (int64_t)sizeof(typename P::Unit), step, columns - c,
+                                       weights, keys, factor, output + c * width);
 }
 
-}  // namespace
+} // namespace
 
 #if defined(MLBACKENDS_TILES)
 #include "amx.h"

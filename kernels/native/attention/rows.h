@@ -1,7 +1,7 @@
-/* A task of few rows, as when one token is generated: lanes hold elements of a row of key or value, each of which is
-   read once for all rows. */
+/* A task of few rows, as when one token is generated: lanes hold elements of a row of key or value, each of
+   which is read once for all rows. */
 #pragma once
-#include "dropping.h"
+#include "dropout.h"
 #include "exponential.h"
 #include "mask.h"
 #include "products.h"
@@ -22,17 +22,17 @@ struct Rows {
   static constexpr int64_t keys_at_once = 128;
   static constexpr int most = T::lanes < 8 ? T::lanes : 8;
   static constexpr int degree = size == 2 ? 4 : 5;
-  static constexpr int per_unit = P::pairs ? 2 : 1;       /* elements of a row, or keys */
+  static constexpr int per_unit = P::pairs ? 2 : 1;        /* elements of a row, or keys */
   static constexpr int64_t elements = T::lanes * per_unit; /* of a row, that a vector of units holds */
 
   struct Memory {
-    Unit *query;        /* (rows, head_dim up to whole vectors) */
-    Real *output;       /* (rows, value_dim up to whole vectors) */
-    Real *scores;       /* (rows, keys) */
-    Unit *weights;      /* (rows, keys): where they are no pairs, the scores' place */
+    Unit *query;   /* (rows, head_dim up to whole vectors) */
+    Real *output;  /* (rows, value_dim up to whole vectors) */
+    Real *scores;  /* (rows, keys) */
+    Unit *weights; /* (rows, keys): where they are no pairs, the scores' place */
 
-    Memory(const Plan &plan, Scratch &scratch) {
-      const mlbackends_attention_problem &p = *plan.problem;
+    Memory(const Partition &partition, Scratch &scratch) {
+      const Problem &p = *partition.problem;
       query = scratch.take<Unit>(most * depth(p));
       output = scratch.take<Real>(most * padded(p.value_dim));
       scores = scratch.take<Real>(most * (keys_at_once + T::lanes));
@@ -43,25 +43,25 @@ struct Rows {
     }
   };
   static constexpr int64_t weights_stride = P::pairs ? keys_at_once / 2 : keys_at_once + T::lanes;
-  static int64_t depth(const mlbackends_attention_problem &p) { return (p.head_dim + elements - 1) / elements * T::lanes; }
+  static int64_t depth(const Problem &p) { return (p.head_dim + elements - 1) / elements * T::lanes; }
   static int64_t padded(int64_t width) { return (width + T::lanes - 1) / T::lanes * T::lanes; }
 
-  static int64_t scratch_bytes(const Plan &plan) {
+  static int64_t scratch_bytes(const Partition &partition) {
     Scratch counted = {};
-    Memory memory(plan, counted);
+    Memory memory(partition, counted);
     return counted.taken;
   }
 
   const Task &task;
-  const mlbackends_attention_problem &p;
+  const Problem &p;
   const Scaling scaling;
-  const Dropping dropping;
+  const Dropout dropout;
   Memory memory;
   Real largest[most], sum[most], factor[most];
   int64_t limit[most];
 
-  Rows(const Plan &plan, const Task &task_, Scratch &scratch)
-      : task(task_), p(*plan.problem), scaling(p), dropping(p), memory(plan, scratch) {}
+  Rows(const Partition &partition, const Task &task_, Scratch &scratch)
+      : task(task_), p(*partition.problem), scaling(p), dropout(p), memory(partition, scratch) {}
 
   void run() {
     const int64_t rows = task.last_row - task.first_row;
@@ -100,8 +100,8 @@ struct Rows {
       weigh<count>(first, keys);
     }
     for (int64_t r = 0; r < rows; r++)
-      leave_row<E>(task, task.first_row + r, memory.output + r * padded(p.value_dim), (double)largest[r], (double)sum[r],
-                   scaling.natural);
+      finish_row_or_store<E>(task, task.first_row + r, memory.output + r * padded(p.value_dim),
+                             (double)largest[r], (double)sum[r], scaling.natural);
   }
 
   void gather(const char *row, Unit *to) const {
@@ -129,8 +129,9 @@ struct Rows {
       return load_some(E{}, at, count);
   }
 
-  /* Ask for a row of a later step: the order in which rows are read here is none that the processor foresees. */
-  INLINED void ask_for(const char *row, int64_t width) {
+  /* Ask for a row of a later step: the order in which rows are read here is none that the processor
+     foresees. */
+  INLINED void prefetch(const char *row, int64_t width) {
     for (int64_t at = 0; at < width * size; at += 64) __builtin_prefetch(row + at, 0, 2);
   }
 
@@ -138,12 +139,15 @@ struct Rows {
   template <int count>
   void score(int64_t first, int64_t keys) const {
     constexpr int together = T::lanes / count;
-    const int64_t stride = p.key_strides[2] * size, units_of_row = depth(p), whole = p.head_dim / elements * elements;
+    const int64_t stride = p.key_strides[2] * size, units_of_row = depth(p),
+                  whole = p.head_dim / elements * elements;
     for (int64_t k = 0; k < keys; k += together) {
       const char *key[together];
 #pragma GCC unroll 16
-      for (int i = 0; i < together; i++) key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
-      for (int i = 0; i < together && k + i < keys; i++) ask_for(value_row(task, first + k + i), p.value_dim);
+      for (int i = 0; i < together; i++)
+        key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
+      for (int i = 0; i < together && k + i < keys; i++)
+        prefetch(value_row(task, first + k + i), p.value_dim);
       Vector sums_of[T::lanes] = {};
       const Unit *query_units = memory.query;
       for (int64_t d = 0; d < whole; d += elements, query_units += T::lanes) {
@@ -162,14 +166,16 @@ struct Rows {
         for (int i = 0; i < together; i++) {
           const Units units = some_units(key[i] + whole * size, p.head_dim - whole);
 #pragma GCC unroll 16
-          for (int r = 0; r < count; r++) P::accumulate(sums_of[r * together + i], units, P::load_units(query_units + r * units_of_row));
+          for (int r = 0; r < count; r++)
+            P::accumulate(sums_of[r * together + i], units, P::load_units(query_units + r * units_of_row));
         }
       }
       Real lanes[T::lanes];
       store<T>(lanes, sums<T>(sums_of));
 #pragma GCC unroll 16
       for (int r = 0; r < count; r++)
-        memcpy(memory.scores + r * (keys_at_once + T::lanes) + k, lanes + r * together, sizeof(Real) * together);
+        memcpy(memory.scores + r * (keys_at_once + T::lanes) + k, lanes + r * together,
+               sizeof(Real) * together);
     }
   }
 
@@ -179,7 +185,11 @@ struct Rows {
     if (p.mask_element) add_mask(row, first, keys, scores);
     const Real infinity = (Real)__builtin_huge_val(), c = (Real)scaling.power();
     const int64_t end = padded(keys);
-    for (int64_t k = limit[r] - first < 0 ? 0 : limit[r] - first < keys ? limit[r] - first : keys; k < end; k++) scores[k] = -infinity;
+    for (int64_t k = limit[r] - first < 0      ? 0
+                     : limit[r] - first < keys ? limit[r] - first
+                                               : keys;
+         k < end; k++)
+      scores[k] = -infinity;
     Vector most_of = splat<T>(largest[r]);
     for (int64_t k = 0; k < end; k += T::lanes) most_of = maximum(load<T>(scores + k), most_of);
     const Real now = largest_lane<T>(most_of), from = now == -infinity ? 0 : now;
@@ -200,7 +210,8 @@ struct Rows {
   void pair_weights(int r, int64_t keys) {
     const Real *from = memory.scores + r * (keys_at_once + T::lanes);
     for (int64_t k = 0; k < keys; k += 2 * T::lanes) {
-      const Units pairs = P::halves(load<T>(from + k), k + T::lanes < keys ? load<T>(from + k + T::lanes) : Vector{});
+      const Units pairs =
+          P::halves(load<T>(from + k), k + T::lanes < keys ? load<T>(from + k + T::lanes) : Vector{});
       memcpy(memory.weights + r * weights_stride + k / 2, &pairs, sizeof pairs);
     }
   }
@@ -213,7 +224,7 @@ struct Rows {
     for (int64_t k = 0; k < keys; k += 4 * T::lanes) {
       Wholes quad, kept[4];
       for (int lane = 0; lane < T::lanes; lane++) quad[lane] = (Whole)((first + k) / 4 + lane);
-      find_kept<T>(dropping, quad, place, head, p.first_batch + task.batch, kept);
+      find_kept<T>(dropout, quad, place, head, p.first_batch + task.batch, kept);
       Whole found[4][T::lanes];
       memcpy(found, kept, sizeof found);
       for (int64_t i = 0; i < 4 * T::lanes && k + i < keys; i++)
@@ -223,8 +234,10 @@ struct Rows {
 
   void add_mask(int64_t row, int64_t first, int64_t keys, Real *scores) const {
     const int64_t bytes = mask_bytes(p.mask_element);
-    const MaskRows<T, 1> mask = {{mask_row(task, row, bytes)}, p.mask_strides[3] * bytes, p.mask_element, true};
-    if (p.mask_element == MLBACKENDS_ATTENTION_BOOL) return add_elements(Seen<T>{}, mask, first, keys, scores);
+    const MaskRows<T, 1> mask = {
+        {mask_row(task, row, bytes)}, p.mask_strides[3] * bytes, p.mask_element, true};
+    if (p.mask_element == MLBACKENDS_ATTENTION_BOOL)
+      return add_elements(Seen<T>{}, mask, first, keys, scores);
     if constexpr (sizeof(Real) == 8) {
       add_elements(Wide{}, mask, first, keys, scores);
     } else {
@@ -241,7 +254,8 @@ struct Rows {
     int64_t k = 0;
     if (mask.stride == (int64_t)sizeof(Stored))
       for (; k + T::lanes <= keys; k += T::lanes)
-        store<T>(scores + k, load<T>(scores + k) * scale + load_elements(element, mask.row[0] + (first + k) * mask.stride));
+        store<T>(scores + k, load<T>(scores + k) * scale +
+                                 load_elements(element, mask.row[0] + (first + k) * mask.stride));
     for (; k < keys; k++) {
       Stored stored;
       memcpy(&stored, mask.row[0] + (first + k) * mask.stride, sizeof stored);
@@ -255,7 +269,8 @@ struct Rows {
     constexpr int vectors = VECTOR_BYTES == 64 ? (count < 2 ? 8 : 16 / count) : (count < 2 ? 4 : 8 / count);
     const int64_t whole = p.value_dim / T::lanes * T::lanes;
     int64_t c = 0;
-    for (; c + vectors * T::lanes <= whole; c += vectors * T::lanes) columns<count, vectors, false>(first, keys, c);
+    for (; c + vectors * T::lanes <= whole; c += vectors * T::lanes)
+      columns<count, vectors, false>(first, keys, c);
     for (; c < whole; c += T::lanes) columns<count, 1, false>(first, keys, c);
     if (c < p.value_dim) columns<count, 1, true>(first, keys, c);
   }
@@ -265,23 +280,27 @@ struct Rows {
     const int64_t stride = p.value_strides[2] * size, width = padded(p.value_dim);
     const char *value = value_row(task, first) + column * size;
     Vector sums_of[count][vectors] = {};
-    /* The next keys are asked for piece by piece, as many columns as are computed: more at once would have to wait. */
+    /* The next keys are asked for piece by piece, as many columns as are computed: more at once would have to
+       * wait. */
     const int64_t next = first + keys_at_once, asked = column < p.head_dim ? task.last_key - next : 0;
     const char *key = key_row(task, next) + column * size;
     for (int64_t k = 0; k < keys; k += per_unit, value += per_unit * stride) {
       for (int64_t next_key = k; next_key < k + per_unit && next_key < asked; next_key++)
-        ask_for(key + next_key * p.key_strides[2] * size, vectors * T::lanes);
+        prefetch(key + next_key * p.key_strides[2] * size, vectors * T::lanes);
 #pragma GCC unroll 16
       for (int v = 0; v < vectors; v++) {
         Units units;
         if constexpr (P::pairs) {
           const char *lower = value + v * T::lanes * size, *upper = k + 1 < keys ? lower + stride : nullptr;
-          units = partly ? P::load_some_paired(lower, upper, p.value_dim - column) : P::load_paired(lower, upper);
+          units =
+              partly ? P::load_some_paired(lower, upper, p.value_dim - column) : P::load_paired(lower, upper);
         } else {
-          units = partly ? load_some(E{}, value, p.value_dim - column) : load_elements(E{}, value + v * T::lanes * size);
+          units = partly ? load_some(E{}, value, p.value_dim - column)
+                         : load_elements(E{}, value + v * T::lanes * size);
         }
 #pragma GCC unroll 16
-        for (int r = 0; r < count; r++) P::accumulate(sums_of[r][v], memory.weights[r * weights_stride + k / per_unit], units);
+        for (int r = 0; r < count; r++)
+          P::accumulate(sums_of[r][v], memory.weights[r * weights_stride + k / per_unit], units);
       }
     }
 #pragma GCC unroll 16
@@ -294,4 +313,4 @@ struct Rows {
   }
 };
 
-}  // namespace
+} // namespace

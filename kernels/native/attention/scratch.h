@@ -16,4 +16,4 @@ struct Scratch {
   }
 };
 
-}  // namespace
+} // namespace

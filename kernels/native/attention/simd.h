@@ -1,4 +1,5 @@
-/* Vectors of this translation unit's instruction set. Everything is local to it: another one's code must not be taken. */
+/* Vectors of this translation unit's instruction set. Everything is local to it: another one's code must not
+   * be taken. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -119,7 +120,9 @@ INLINED Double::Vector minimum(Double::Vector first, Double::Vector second) {
 
 template <class T>
 INLINED typename T::Vector absolute(typename T::Vector x) {
-  return (typename T::Vector)((typename T::Wholes)x & ~((typename T::Wholes){} + ((typename T::Whole)1 << (sizeof(typename T::Real) * 8 - 1))));
+  return (typename T::Vector)(
+      (typename T::Wholes)x &
+      ~((typename T::Wholes){} + ((typename T::Whole)1 << (sizeof(typename T::Real) * 8 - 1))));
 }
 
 /* Half the lanes against the other half, and so on: a lane after the other would wait for each one before. */
@@ -185,12 +188,16 @@ INLINED Single::Vector lower_halves(Single::Vector first, Single::Vector second)
 INLINED Single::Vector upper_halves(Single::Vector first, Single::Vector second) {
   return SHUFFLED(Single, 2, 6, 3, 7);
 }
-INLINED Double::Vector lower_halves(Double::Vector first, Double::Vector second) { return SHUFFLED(Double, 0, 2); }
-INLINED Double::Vector upper_halves(Double::Vector first, Double::Vector second) { return SHUFFLED(Double, 1, 3); }
+INLINED Double::Vector lower_halves(Double::Vector first, Double::Vector second) {
+  return SHUFFLED(Double, 0, 2);
+}
+INLINED Double::Vector upper_halves(Double::Vector first, Double::Vector second) {
+  return SHUFFLED(Double, 1, 3);
+}
 #endif
 
-/* Transpose a square of vectors: as many times as halving the lanes leaves more than one, each half is dealt out
-   between the other. */
+/* Transpose a square of vectors: as many times as halving the lanes leaves more than one, each half is dealt
+   out between the other. */
 template <class T>
 INLINED void transpose(typename T::Vector (&rows)[T::lanes]) {
   constexpr int half = T::lanes / 2;
@@ -222,4 +229,4 @@ INLINED typename T::Vector sums(typename T::Vector (&each)[T::lanes]) {
   return each[0];
 }
 
-}  // namespace
+} // namespace

@@ -1,7 +1,7 @@
 /* The running softmax of a tile whose lanes are rows.
 
-   Source: Milakov and Gimelshein 2018, algorithm 3. Scores are kept as they are; c = factor is what they are multiplied
-   by to be powers of two, and is above 0. */
+   Source: Milakov and Gimelshein 2018, algorithm 3. Scores are kept as they are; c = factor is what they are
+   multiplied by to be powers of two, and is above 0. */
 #pragma once
 #include "exponential.h"
 #include "products.h"
@@ -23,24 +23,26 @@ constexpr typename T::Real coarse() {
 /* A product that is not to be fused with the sum it goes into. */
 template <class T>
 INLINED typename T::Vector rounded(typename T::Vector product) {
-  __asm__("" : "+"
+  __asm__(""
+          : "+"
 #if defined(__SSE2__)
-          "x"
+            "x"
 #elif defined(__aarch64__)
-          "w"
+            "w"
 #else
-          "m"
+            "m"
 #endif
           (product));
   return product;
 }
 
-/* Turn the scores (keys, rows) into weights in place, pairs of keys for P::pairs. `largest` has the tile's maxima, the
-   earlier ones folded in; `factor` is set to what the earlier output must be multiplied by. */
+/* Turn the scores (keys, rows) into weights in place, pairs of keys for P::pairs. `largest` has the tile's
+   maxima, the earlier ones folded in; `factor` is set to what the earlier output must be multiplied by. */
 template <class P, int vectors, int degree>
 static __attribute__((noinline)) void fold(typename P::Inner::Real *scores, int64_t keys,
                                            const typename P::Inner::Real *largest, typename P::Inner::Real c,
-                                           Running<typename P::Inner> running, typename P::Inner::Real *factor) {
+                                           Running<typename P::Inner> running,
+                                           typename P::Inner::Real *factor) {
   typedef typename P::Inner T;
   typedef typename T::Vector Vector;
   const typename T::Real infinity = (typename T::Real)__builtin_huge_val();
@@ -60,7 +62,8 @@ static __attribute__((noinline)) void fold(typename P::Inner::Real *scores, int6
   const int64_t width = vectors * T::lanes;
   if (__builtin_expect(is_coarse, 0)) {
     for (int v = 0; v < vectors; v++)
-      store<T>(factor + v * T::lanes, power_of_two<5>((load<T>(running.largest + v * T::lanes) - most[v]) * c));
+      store<T>(factor + v * T::lanes,
+               power_of_two<5>((load<T>(running.largest + v * T::lanes) - most[v]) * c));
     for (int64_t k = 0; k < keys; k++)
       for (int v = 0; v < vectors; v++) {
         typename T::Real *at = scores + k * width + v * T::lanes;
@@ -76,7 +79,8 @@ static __attribute__((noinline)) void fold(typename P::Inner::Real *scores, int6
       for (int v = 0; v < vectors; v++) {
         const typename T::Real *at = scores + k * width + v * T::lanes;
         const Vector lower = power_of_two<degree>(load<T>(at) * c - scaled[v]);
-        const Vector upper = k + 1 < keys ? power_of_two<degree>(load<T>(at + width) * c - scaled[v]) : Vector{};
+        const Vector upper =
+            k + 1 < keys ? power_of_two<degree>(load<T>(at + width) * c - scaled[v]) : Vector{};
         sum[v] += lower + upper;
         const typename P::Units pair = P::paired(lower, upper);
         memcpy((char *)scores + (k / 2 * vectors + v) * VECTOR_BYTES, &pair, sizeof pair);
@@ -101,4 +105,4 @@ static __attribute__((noinline)) void fold(typename P::Inner::Real *scores, int6
   }
 }
 
-}  // namespace
+} // namespace

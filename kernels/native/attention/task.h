@@ -2,13 +2,13 @@
 #pragma once
 #include "exponential.h"
 #include "elements.h"
-#include "plan.h"
+#include "partition.h"
 
 namespace {
 
 /* Rows [first_row, last_row) of a unit against the keys [first_key, last_key). */
 struct Task {
-  const mlbackends_attention_problem *p;
+  const Problem *p;
   int64_t batch, head, first_row, last_row, first_key, last_key;
   void *partial; /* where a split task leaves its rows, (rows, 2 + value_dim); null for a whole one */
 
@@ -30,33 +30,38 @@ static inline int64_t bytes_of(int element) {
 }
 
 static inline const char *query_row(const Task &task, int64_t row) {
-  const mlbackends_attention_problem &p = *task.p;
-  return (const char *)p.query + bytes_of(p.element) * (task.batch * p.query_strides[0] +
-         task.head_of(row) * p.query_strides[1] + task.place_of(row) * p.query_strides[2]);
+  const Problem &p = *task.p;
+  return (const char *)p.query +
+         bytes_of(p.element) * (task.batch * p.query_strides[0] + task.head_of(row) * p.query_strides[1] +
+                                task.place_of(row) * p.query_strides[2]);
 }
 
 static inline const char *key_row(const Task &task, int64_t key) {
-  const mlbackends_attention_problem &p = *task.p;
-  return (const char *)p.key + bytes_of(p.element) * (task.batch * p.key_strides[0] +
-         task.head / p.key_group * p.key_strides[1] + key * p.key_strides[2]);
+  const Problem &p = *task.p;
+  return (const char *)p.key +
+         bytes_of(p.element) * (task.batch * p.key_strides[0] + task.head / p.key_group * p.key_strides[1] +
+                                key * p.key_strides[2]);
 }
 
 static inline const char *value_row(const Task &task, int64_t key) {
-  const mlbackends_attention_problem &p = *task.p;
-  return (const char *)p.value + bytes_of(p.element) * (task.batch * p.value_strides[0] +
-         task.head / p.value_group * p.value_strides[1] + key * p.value_strides[2]);
+  const Problem &p = *task.p;
+  return (const char *)p.value +
+         bytes_of(p.element) * (task.batch * p.value_strides[0] +
+                                task.head / p.value_group * p.value_strides[1] + key * p.value_strides[2]);
 }
 
 static inline char *output_row(const Task &task, int64_t row) {
-  const mlbackends_attention_problem &p = *task.p;
-  return (char *)p.output + bytes_of(p.element) * (task.batch * p.output_strides[0] +
-         task.head_of(row) * p.output_strides[1] + task.place_of(row) * p.output_strides[2]);
+  const Problem &p = *task.p;
+  return (char *)p.output +
+         bytes_of(p.element) * (task.batch * p.output_strides[0] + task.head_of(row) * p.output_strides[1] +
+                                task.place_of(row) * p.output_strides[2]);
 }
 
 static inline const char *mask_row(const Task &task, int64_t row, int64_t bytes) {
-  const mlbackends_attention_problem &p = *task.p;
-  return (const char *)p.mask + bytes * (task.batch * p.mask_strides[0] + task.head_of(row) * p.mask_strides[1] +
-         task.place_of(row) * p.mask_strides[2]);
+  const Problem &p = *task.p;
+  return (const char *)p.mask +
+         bytes * (task.batch * p.mask_strides[0] + task.head_of(row) * p.mask_strides[1] +
+                  task.place_of(row) * p.mask_strides[2]);
 }
 
 /* How scores become powers of two: with an additive mask they are scaled before it is added. */
@@ -65,7 +70,7 @@ struct Scaling {
   double natural; /* what a kept score is multiplied by to be the exponent of e */
   bool negated, ignored;
 
-  explicit Scaling(const mlbackends_attention_problem &p) {
+  explicit Scaling(const Problem &p) {
     const bool added = p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL;
     negated = p.scale < 0;
     ignored = p.scale == 0;
@@ -77,12 +82,12 @@ struct Scaling {
 };
 
 /* What the sums of the weights that dropout keeps are multiplied by. */
-static inline double enlarged(const mlbackends_attention_problem &p) { return p.dropout < 1 ? 1 / (1 - p.dropout) : 0; }
+static inline double dropout_scale(const Problem &p) { return p.dropout < 1 ? 1 / (1 - p.dropout) : 0; }
 
 /* Write the log-sum-exp of a row, 0 where it saw no key. */
 template <class T>
-static void tell_sum(const Task &task, int64_t row, double largest, double sum, double natural) {
-  const mlbackends_attention_problem &p = *task.p;
+static void write_logsumexp(const Task &task, int64_t row, double largest, double sum, double natural) {
+  const Problem &p = *task.p;
   const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
   const double total = sum == 0 ? 0 : largest * natural + logarithm(sum);
   if (sizeof(typename T::Real) == 8)
@@ -93,11 +98,11 @@ static void tell_sum(const Task &task, int64_t row, double largest, double sum, 
 
 /* Write a finished row: `numbers` (value_dim) unfinished, of the sum and maximum given. */
 template <class E>
-static void finish_row(const Task &task, int64_t row, const typename E::Inner::Real *numbers, double largest, double sum,
-                       double natural) {
+static void finish_row(const Task &task, int64_t row, const typename E::Inner::Real *numbers, double largest,
+                       double sum, double natural) {
   typedef typename E::Inner T;
-  const mlbackends_attention_problem &p = *task.p;
-  const double kept = enlarged(p);
+  const Problem &p = *task.p;
+  const double kept = dropout_scale(p);
   const typename T::Real inverse = sum == 0 || kept == 0 ? 0 : (typename T::Real)(kept / sum);
   char *at = output_row(task, row);
   int64_t c = 0;
@@ -107,13 +112,13 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
     const typename T::Vector rest = load_rest<T>(numbers + c, p.value_dim - c);
     store_some(E{}, at + c * (int64_t)sizeof(typename E::Stored), rest * inverse, p.value_dim - c);
   }
-  if (p.logsumexp) tell_sum<T>(task, row, largest, sum, natural);
+  if (p.logsumexp) write_logsumexp<T>(task, row, largest, sum, natural);
 }
 
 /* Finish a row, or leave it for the last task of its rows. */
 template <class E>
-static void leave_row(const Task &task, int64_t row, const typename E::Inner::Real *numbers, double largest, double sum,
-                      double natural) {
+static void finish_row_or_store(const Task &task, int64_t row, const typename E::Inner::Real *numbers,
+                                double largest, double sum, double natural) {
   typedef typename E::Inner::Real Real;
   if (!task.partial) return finish_row<E>(task, row, numbers, largest, sum, natural);
   const int64_t width = task.p->value_dim;
@@ -125,7 +130,8 @@ static void leave_row(const Task &task, int64_t row, const typename E::Inner::Re
 
 /* Join what the tasks of all chunks left, in the order of the chunks. `sum` is scratch for one row. */
 template <class E>
-static void join(const Task &task, const void *partials, int64_t splits, int64_t stride, typename E::Inner::Real *joined) {
+static void join(const Task &task, const void *partials, int64_t splits, int64_t stride,
+                 typename E::Inner::Real *joined) {
   typedef typename E::Inner T;
   typedef typename T::Real Real;
   const Scaling scaling(*task.p);
@@ -147,4 +153,4 @@ static void join(const Task &task, const void *partials, int64_t splits, int64_t
   }
 }
 
-}  // namespace
+} // namespace

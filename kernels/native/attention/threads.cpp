@@ -1,18 +1,22 @@
-/* The pool: one job at a time, tickets for those who may join it.
+/* The pool of threads: one job at a time, tickets for those who may join it.
 
-   Workers are detached and never joined, so that the end of a process waits for nothing. A child process starts with a
-   pool of its own, as its parent's workers are not in it; it never touches what they might have had locked. */
+   Workers are detached and never joined, so that the end of a process waits for nothing. A child process
+   starts with a pool of its own, as its parent's workers are not in it; it never touches what they might have
+   had locked. */
 #include "threads.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <new>
+
 #if defined(__GLIBC__) && defined(__x86_64__)
-/* The name that it has had since long before 2.34, so that what is built on a new system runs on an old one. */
+/* The name that it has had since long before 2.34, so that what is built on a new system runs on an old
+   one. */
 __asm__(".symver pthread_create,pthread_create@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && defined(__aarch64__)
 __asm__(".symver pthread_create,pthread_create@GLIBC_2.17");
@@ -25,22 +29,24 @@ constexpr int spins = 2000; /* some tens of microseconds: longer would take the 
 
 struct Pool {
   pid_t owner;
-  int busy;      /* whether a job is on */
-  int workers;   /* how many were started */
-  int refused;   /* whether the system would start no more */
-  void (*work)(void *);
-  void *context;
-  int tickets;   /* how many may still join the job */
-  int finished;  /* how many that joined are through */
-  unsigned generation;
-  int sleepers;
-  pthread_mutex_t mutex;
-  pthread_cond_t wake;
+  std::atomic<bool> busy{false}; /* whether a job runs */
+  int workers = 0;               /* how many were started */
+  bool refused = false;          /* whether the system would start no more */
+  void (*work)(void *) = nullptr;
+  void *context = nullptr;
+  std::atomic<int> tickets{0};  /* how many may still join the job */
+  std::atomic<int> finished{0}; /* how many that joined have returned */
+  std::atomic<unsigned> generation{0};
+  int sleepers = 0;
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+
+  explicit Pool(pid_t process) : owner(process) {}
 };
 
-Pool *shared;
+std::atomic<Pool *> shared{nullptr};
 
-inline void relax() {
+void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -49,29 +55,32 @@ inline void relax() {
 }
 
 bool take_ticket(Pool *pool) {
-  int left = __atomic_load_n(&pool->tickets, __ATOMIC_RELAXED);
+  int left = pool->tickets.load(std::memory_order_relaxed);
   while (left > 0)
-    if (__atomic_compare_exchange_n(&pool->tickets, &left, left - 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+    if (pool->tickets.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
+                                            std::memory_order_relaxed))
+      return true;
   return false;
 }
 
 void wait_for_another(Pool *pool, unsigned seen) {
   for (int i = 0; i < spins; i++) {
-    if (__atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE) != seen) return;
-    relax();
+    if (pool->generation.load(std::memory_order_acquire) != seen) return;
+    pause_processor();
   }
   pthread_mutex_lock(&pool->mutex);
   pool->sleepers++;
-  while (__atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE) == seen) pthread_cond_wait(&pool->wake, &pool->mutex);
+  while (pool->generation.load(std::memory_order_acquire) == seen)
+    pthread_cond_wait(&pool->wake, &pool->mutex);
   pool->sleepers--;
   pthread_mutex_unlock(&pool->mutex);
 }
 
-void *live(void *given) {
+void *run_worker(void *given) {
   Pool *pool = (Pool *)given;
-  unsigned seen = 0; /* so that a job that began before this thread did is looked at */
+  unsigned seen = 0; /* so that a job that began before this thread did is noticed */
   for (;;) {
-    const unsigned now = __atomic_load_n(&pool->generation, __ATOMIC_ACQUIRE);
+    const unsigned now = pool->generation.load(std::memory_order_acquire);
     if (now == seen) {
       wait_for_another(pool, seen);
       continue;
@@ -79,7 +88,7 @@ void *live(void *given) {
     seen = now;
     while (take_ticket(pool)) {
       pool->work(pool->context);
-      __atomic_add_fetch(&pool->finished, 1, __ATOMIC_RELEASE);
+      pool->finished.fetch_add(1, std::memory_order_release);
     }
   }
   return nullptr;
@@ -92,51 +101,86 @@ void start_worker(Pool *pool) {
   if (pthread_attr_init(&attributes)) return;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before); /* signals are the caller's */
-  if (pthread_create(&thread, &attributes, live, pool))
-    pool->refused = 1;
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the caller's */
+  if (pthread_create(&thread, &attributes, run_worker, pool))
+    pool->refused = true;
   else
     pool->workers++;
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
 }
 
 /* This process's pool, null without memory. */
 Pool *own_pool() {
   const pid_t here = getpid();
-  Pool *found = __atomic_load_n(&shared, __ATOMIC_ACQUIRE);
+  Pool *found = shared.load(std::memory_order_acquire);
   if (found && found->owner == here) return found;
-  Pool *made = (Pool *)calloc(1, sizeof *made);
-  if (!made) return nullptr;
-  made->owner = here;
-  pthread_mutex_init(&made->mutex, nullptr);
-  pthread_cond_init(&made->wake, nullptr);
-  if (__atomic_compare_exchange_n(&shared, &found, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made;
+  void *memory = malloc(sizeof(Pool));
+  if (!memory) return nullptr;
+  Pool *made = new (memory) Pool(here);
+  if (shared.compare_exchange_strong(found, made, std::memory_order_acq_rel, std::memory_order_acquire))
+    return made;
   free(made); /* another thread was first */
   return found;
 }
 
-}  // namespace
+/* ---- memory: a few slots that are exchanged as a whole, without a lock that a fork could leave behind *
+   --------- */
+
+constexpr int64_t slots = 64, head = 64, largest_kept = 4 << 20;
+std::atomic<char *> kept[slots];
+
+int64_t &size_of(char *piece) { return *(int64_t *)piece; }
+
+} // namespace
 
 void with_helpers(int helpers, void (*work)(void *), void *context) {
   Pool *pool = helpers > 0 ? own_pool() : nullptr;
-  if (!pool || __atomic_exchange_n(&pool->busy, 1, __ATOMIC_ACQUIRE)) return work(context);
+  if (!pool || pool->busy.exchange(true, std::memory_order_acquire)) return work(context);
   if (helpers > most_workers) helpers = most_workers;
-  pool->refused = 0;
+  pool->refused = false;
   while (pool->workers < helpers && !pool->refused) start_worker(pool);
   if (helpers > pool->workers) helpers = pool->workers;
   pool->work = work;
   pool->context = context;
-  __atomic_store_n(&pool->finished, 0, __ATOMIC_RELAXED);
-  __atomic_store_n(&pool->tickets, helpers, __ATOMIC_RELEASE);
+  pool->finished.store(0, std::memory_order_relaxed);
+  pool->tickets.store(helpers, std::memory_order_release);
   pthread_mutex_lock(&pool->mutex);
-  __atomic_add_fetch(&pool->generation, 1, __ATOMIC_RELEASE);
+  pool->generation.fetch_add(1, std::memory_order_release);
   if (pool->sleepers) pthread_cond_broadcast(&pool->wake);
   pthread_mutex_unlock(&pool->mutex);
   work(context);
-  const int joined = helpers - __atomic_exchange_n(&pool->tickets, 0, __ATOMIC_ACQUIRE);
-  for (int i = 0; __atomic_load_n(&pool->finished, __ATOMIC_ACQUIRE) != joined; i++)
-    if (i < spins) relax();
-    else sched_yield();
-  __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
+  const int joined = helpers - pool->tickets.exchange(0, std::memory_order_acquire);
+  for (int i = 0; pool->finished.load(std::memory_order_acquire) != joined; i++)
+    if (i < spins)
+      pause_processor();
+    else
+      sched_yield();
+  pool->busy.store(false, std::memory_order_release);
+}
+
+char *take_scratch(int64_t bytes) {
+  for (std::atomic<char *> &slot : kept) {
+    if (!slot.load(std::memory_order_relaxed)) continue;
+    char *piece = slot.exchange(nullptr, std::memory_order_acquire);
+    if (!piece) continue;
+    if (size_of(piece) >= bytes) return piece + head;
+    free(piece);
+  }
+  void *piece = nullptr;
+  if (bytes < 0 || posix_memalign(&piece, 64, (size_t)(bytes + head))) return nullptr;
+  size_of((char *)piece) = bytes;
+  return (char *)piece + head;
+}
+
+void give_scratch(char *memory) {
+  if (!memory) return;
+  char *piece = memory - head;
+  if (size_of(piece) <= largest_kept)
+    for (std::atomic<char *> &slot : kept) {
+      char *empty = nullptr;
+      if (slot.compare_exchange_strong(empty, piece, std::memory_order_release, std::memory_order_relaxed))
+        return;
+    }
+  free(piece);
 }

@@ -1,6 +1,12 @@
-/* Threads that wait for work. */
+/* What is kept from call to call: threads that wait for work, and their memory. */
 #pragma once
+#include <stdint.h>
 
-/* Call `work(context)` in this thread and in up to `helpers` others at once, and return when all of them have. Fewer
-   help where another call has them, or where no more can be started: the work must not count on any. */
+/* Call `work(context)` in this thread and in up to `helpers` others at once, and return when all of them
+   have. Fewer help where another call has them, or where no more can be started: the work must not count on
+   any. */
 void with_helpers(int helpers, void (*work)(void *), void *context);
+
+/* Take at least so many bytes, aligned to 64; null where memory lacks. Give them back with `give_scratch`. */
+char *take_scratch(int64_t bytes);
+void give_scratch(char *memory);

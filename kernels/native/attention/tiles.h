@@ -1,8 +1,8 @@
 /* AMX's eight tiles, each of 16 rows of 64 bytes. Included by amx.h, in its namespace.
 
-   With MLBACKENDS_EMULATED_PAIRS plain C computes them, for tests on a CPU that lacks them. Source: Intel 64 and IA-32
-   Architectures Software Developer's Manual, volume 2, TDPBF16PS: even and odd elements are summed apart, each sum
-   rounded to the nearest, subnormal numbers count as zero. */
+   With MLBACKENDS_EMULATED_PAIRS plain C computes them, for tests on a CPU that lacks them.
+   Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS: even and odd
+   elements are summed apart, each sum rounded to the nearest, subnormal numbers count as zero. */
 
 constexpr int tile_rows = 16, tile_bytes = 64;
 
@@ -32,7 +32,8 @@ INLINED void zero_tile() {
 
 template <int tile>
 INLINED void load_tile(const void *at, int64_t stride) {
-  for (int i = 0; i < tile_rows; i++) memcpy(tile_register(tile).row[i], (const char *)at + i * stride, tile_bytes);
+  for (int i = 0; i < tile_rows; i++)
+    memcpy(tile_register(tile).row[i], (const char *)at + i * stride, tile_bytes);
 }
 
 template <int tile>
@@ -47,13 +48,16 @@ static __attribute__((noinline)) void multiply_registers(Tile &sum, const Tile &
       for (int n = 0; n < tile_bytes / 4; n++)
         for (int odd = 0; odd < 2; odd++) {
           const uint32_t mask = 0xffff0000;
-          const float a = without_subnormal(bits_to_float(odd ? first.row[m][k] & mask : first.row[m][k] << 16));
-          const float b = without_subnormal(bits_to_float(odd ? second.row[k][n] & mask : second.row[k][n] << 16));
+          const float a =
+              without_subnormal(bits_to_float(odd ? first.row[m][k] & mask : first.row[m][k] << 16));
+          const float b =
+              without_subnormal(bits_to_float(odd ? second.row[k][n] & mask : second.row[k][n] << 16));
           parts[odd][n] = without_subnormal(__builtin_fmaf(a, b, parts[odd][n]));
         }
     for (int n = 0; n < tile_bytes / 4; n++) {
       const float both = without_subnormal(parts[0][n] + parts[1][n]);
-      sum.row[m][n] = float_to_bits(without_subnormal(without_subnormal(bits_to_float(sum.row[m][n])) + both));
+      sum.row[m][n] =
+          float_to_bits(without_subnormal(without_subnormal(bits_to_float(sum.row[m][n])) + both));
     }
   }
 }

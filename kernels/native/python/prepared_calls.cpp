@@ -1,8 +1,10 @@
-/* Prepared calls: functions of Python that compute attention or its gradients for tensors of types that are known.
+/* Prepared calls: functions of Python that compute attention or its gradients for tensors of types that are
+   known.
 
-   A module of Python's stable ABI, built where Python.h is. What is left to find for a call is where its tensors lie, and
-   how: NumPy's arrays by the buffer protocol, torch's tensors by DLPack's exchange API (dlpack.h 1.3). A call whose tensors
-   are of other types, do not go together or cannot be read in place returns None, and nothing is done. */
+   A module of Python's stable ABI, built where Python.h is. What is left to find for a call is where its
+   tensors lie, and how: NumPy's arrays by the buffer protocol, torch's tensors by DLPack's exchange API
+   (dlpack.h 1.3). A call whose tensors are of other types, do not go together or cannot be read in place
+   returns None, and nothing is done. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -23,7 +25,8 @@ constexpr double most_at_once = 1 << 17;
 /* After so long Python gets to handle signals. */
 constexpr int64_t milliseconds = 50;
 
-/* ---- DLPack ------------------------------------------------------------------------------------------------- */
+/* ---- DLPack *
+   ------------------------------------------------------------------------------------------------- */
 
 struct DlpackTensor {
   void *data;
@@ -44,13 +47,15 @@ struct DlpackExchange {
 constexpr uint32_t dlpack_major = 1;
 constexpr int32_t dlpack_cpu = 1;
 
-/* ---- tensors ------------------------------------------------------------------------------------------------ */
+/* ---- tensors *
+   ------------------------------------------------------------------------------------------------ */
 
 /* FAILED: with an exception of Python. */
 enum State { FITS, DIFFERS, FAILED };
 
-/* What tensors of one role have in common. `element`: NumPy's dtype object, or DLPack's code, bits and lanes; 0 where
-   NumPy's dtype is known. `bytes`: of one element, a power of two; 0 where there is no such tensor. */
+/* What tensors of one role have in common. `element`: NumPy's dtype object, or DLPack's code, bits and lanes;
+   0 where NumPy's dtype is known. `bytes`: of one element, a power of two; 0 where there is no such
+   tensor. */
 struct Elements {
   uint64_t element;
   int64_t bytes;
@@ -68,8 +73,10 @@ uint64_t element_of(const DlpackTensor &tensor) {
   return (uint64_t)tensor.code << 32 | (uint64_t)tensor.bits << 16 | tensor.lanes;
 }
 
-/* Write a view of a tensor. `unit`: of its strides; both that and the address must be multiples of whole elements. */
-State view_of(void *data, int64_t rank, const int64_t *shape, const int64_t *strides, int64_t unit, int64_t bytes, View *view) {
+/* Write a view of a tensor. `unit`: of its strides; both that and the address must be multiples of whole *
+   elements. */
+State view_of(void *data, int64_t rank, const int64_t *shape, const int64_t *strides, int64_t unit,
+              int64_t bytes, View *view) {
   if (rank > most_dimensions || (rank && !strides) || (uint64_t)data & (uint64_t)(bytes - 1)) return DIFFERS;
   const int64_t missing = most_dimensions - rank;
   const int shift = __builtin_ctzll((uint64_t)unit);
@@ -123,8 +130,10 @@ struct Reader {
   State read_dlpack(PyObject *object, const Elements &elements, View *view) const {
     DlpackTensor tensor;
     if (exchange->tensor_of(object, &tensor)) return FAILED;
-    if (tensor.device_kind != dlpack_cpu || !tensor.data || element_of(tensor) != elements.element) return DIFFERS;
-    return view_of((char *)tensor.data + tensor.byte_offset, tensor.rank, tensor.shape, tensor.strides, 1, elements.bytes, view);
+    if (tensor.device_kind != dlpack_cpu || !tensor.data || element_of(tensor) != elements.element)
+      return DIFFERS;
+    return view_of((char *)tensor.data + tensor.byte_offset, tensor.rank, tensor.shape, tensor.strides, 1,
+                   elements.bytes, view);
   }
 
   State read_buffer(PyObject *object, const Elements &elements, View *view) const {
@@ -137,14 +146,15 @@ struct Reader {
     Py_buffer buffer;
     if (PyObject_GetBuffer(object, &buffer, PyBUF_STRIDES)) return FAILED;
     static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "64-bit processors alone");
-    const State state = view_of(buffer.buf, buffer.ndim, (const int64_t *)buffer.shape, (const int64_t *)buffer.strides,
-                                elements.bytes, elements.bytes, view);
+    const State state = view_of(buffer.buf, buffer.ndim, (const int64_t *)buffer.shape,
+                                (const int64_t *)buffer.strides, elements.bytes, elements.bytes, view);
     PyBuffer_Release(&buffer); /* the caller keeps the object, and with it the memory */
     return state;
   }
 };
 
-/* ---- one problem -------------------------------------------------------------------------------------------- */
+/* ---- one problem *
+   -------------------------------------------------------------------------------------------- */
 
 /* The size that three dimensions are broadcast to, 0 for none. */
 int64_t common(int64_t a, int64_t b, int64_t c) {
@@ -174,14 +184,15 @@ bool is_mask(const View &mask, int64_t rank, const Problem &p) {
 
 bool is_logsumexp(const View &sums, int64_t rank, const Problem &p) {
   return has_sizes(sums, rank - 1, {1, p.batch, p.heads, p.query_length}) &&
-         (rank < 4 || sums.stride[1] == p.heads * p.query_length) && (rank < 3 || sums.stride[2] == p.query_length) &&
-         sums.stride[3] == 1;
+         (rank < 4 || sums.stride[1] == p.heads * p.query_length) &&
+         (rank < 3 || sums.stride[2] == p.query_length) && sums.stride[3] == 1;
 }
 
 /* Whether an output of its sizes lies as `room` of attention_cpu/forward.py makes it. */
 bool lies_as_made(const View &output, int64_t rank, const View &query, const Problem &p) {
   const int64_t width = p.value_dim;
-  const bool rows_first = rank > 2 && query.rank == rank && 0 < query.stride[1] && query.stride[1] < query.stride[2];
+  const bool rows_first =
+      rank > 2 && query.rank == rank && 0 < query.stride[1] && query.stride[1] < query.stride[2];
   return (rank < 4 || output.stride[0] == p.heads * p.query_length * width) &&
          (rank < 3 || output.stride[1] == (rows_first ? width : p.query_length * width)) &&
          output.stride[2] == (rows_first ? p.heads * width : width);
@@ -197,21 +208,23 @@ struct Tensors {
   PyObject *query, *key, *value, *mask, *output, *logsumexp;
 };
 
-/* What calls of a kind have in common: element types, widths and options. Lengths, heads, batches and strides may be any. */
+/* What calls of a kind have in common: element types, widths and options. Lengths, heads, batches and strides
+   * may be any. */
 struct Kind {
   Reader reader;
   Elements numbers, mask, logsumexp;
   bool lower_right, grouped;
-  Problem problem;         /* without addresses, strides and the other sizes */
-  double fine;             /* the largest logarithm that needs no refinement */
-  PyObject *make_output;   /* room for the output: for a query, or with a dtype for a query's shape and that */
-  PyObject *dtype;         /* null where `make_output` takes a query */
-  PyObject *make_sums;     /* and for the log-sum-exp; None without one. For gradients both make that of a tensor. */
+  Problem problem;       /* without addresses, strides and the other sizes */
+  double fine;           /* the largest logarithm that needs no refinement */
+  PyObject *make_output; /* room for the output: for a query, or with a dtype for a query's shape and that */
+  PyObject *dtype;       /* null where `make_output` takes a query */
+  PyObject
+      *make_sums; /* and for the log-sum-exp; None without one. For gradients both make that of a tensor. */
   PyObject *count_threads; /* for operations and bytes that are moved */
   PyObject *dtypes;        /* which are recognised by their addresses */
 
-  /* Write the problem of tensors that go together, wherever the output lies. `is_forward`: the dtypes of query and mask
-     were compared by the cache of prepared calls, and the results were made here. */
+  /* Write the problem of tensors that go together, wherever the output lies. `is_forward`: the dtypes of
+     query and mask were compared by the cache of prepared calls, and the results were made here. */
   State fill(const Tensors &tensors, bool is_forward, Views *seen, Problem *problem) const {
     const bool is_known = is_forward && !reader.exchange;
     const Elements checked = {is_known ? 0 : numbers.element, numbers.bytes};
@@ -222,7 +235,8 @@ struct Kind {
     if (state == FITS) state = reader.read_rows(tensors.value, numbers, &seen->value);
     if (state == FITS && mask.bytes) state = reader.read(tensors.mask, checked_mask, &seen->mask);
     if (state == FITS) state = reader.read_rows(tensors.output, checked, &seen->output);
-    if (state == FITS && logsumexp.bytes) state = reader.read(tensors.logsumexp, checked_sums, &seen->logsumexp);
+    if (state == FITS && logsumexp.bytes)
+      state = reader.read(tensors.logsumexp, checked_sums, &seen->logsumexp);
     if (state != FITS) return state;
     *problem = this->problem;
     return measure(seen, problem) && place(*seen, problem) ? FITS : DIFFERS;
@@ -240,7 +254,8 @@ struct Kind {
     p->query_length = query.size[2];
     p->key_length = key.size[2];
     if (p->batch <= 0 || p->heads <= 0 || p->query_length <= 0 || p->key_length <= 0) return false;
-    if (key.size[1] <= 0 || p->heads % key.size[1] || value.size[1] <= 0 || p->heads % value.size[1]) return false;
+    if (key.size[1] <= 0 || p->heads % key.size[1] || value.size[1] <= 0 || p->heads % value.size[1])
+      return false;
     p->key_group = p->heads / key.size[1];
     p->value_group = p->heads / value.size[1];
     p->diagonal = lower_right ? p->key_length - p->query_length : 0;
@@ -272,14 +287,17 @@ struct Kind {
   }
 };
 
-/* ---- computing ---------------------------------------------------------------------------------------------- */
+/* ---- computing *
+   ---------------------------------------------------------------------------------------------- */
 
-/* Additions and multiplications, and the bytes of key and value: as doubles, for strides of 0 make tensors of any size. */
+/* Additions and multiplications, and the bytes of key and value: as doubles, for strides of 0 make tensors of
+   * any size. */
 struct Work {
   double operations, moved;
 
   Work(const Kind &kind, const Views &seen, const Problem &p) {
-    const double rows = (double)p.batch * (double)p.heads * (double)p.query_length, keys = (double)p.key_length;
+    const double rows = (double)p.batch * (double)p.heads * (double)p.query_length,
+                 keys = (double)p.key_length;
     const double of_key = (double)seen.key.size[0] * (double)seen.key.size[1] * (double)p.head_dim;
     const double of_value = (double)seen.value.size[0] * (double)seen.value.size[1] * (double)p.value_dim;
     operations = 2 * rows * keys * (double)(p.head_dim + p.value_dim);
@@ -325,10 +343,8 @@ template <class Given>
 State compute(int64_t (*function)(const Given *, int64_t, int64_t), const Given &given) {
   int64_t next = 0;
   do {
-    Py_BEGIN_ALLOW_THREADS
-    next = function(&given, next, milliseconds);
-    Py_END_ALLOW_THREADS
-    if (PyErr_CheckSignals()) return FAILED;
+    Py_BEGIN_ALLOW_THREADS next = function(&given, next, milliseconds);
+    Py_END_ALLOW_THREADS if (PyErr_CheckSignals()) return FAILED;
   } while (next >= 0);
   if (next != -1) PyErr_NoMemory();
   return next == -1 ? FITS : FAILED;
@@ -344,7 +360,9 @@ State attend(const Kind &kind, const Tensors &tensors, PyObject *seed) {
   if (p.dropout && !read_seed(seed, &p.seed)) return FAILED;
   if (work.operations <= most_at_once && mlbackends_attention_forward(&p, 0, 0) == -1) return FITS;
   Memory workspace;
-  if (!count_threads(kind, work.operations, work.moved, &p) || !workspace.take(mlbackends_attention_workspace(&p))) return FAILED;
+  if (!count_threads(kind, work.operations, work.moved, &p) ||
+      !workspace.take(mlbackends_attention_workspace(&p)))
+    return FAILED;
   p.workspace = workspace.start;
   return compute(mlbackends_attention_forward, p);
 }
@@ -360,8 +378,8 @@ bool is_above(const void *sums, int64_t count, double limit) {
 }
 
 /* Compute gradients in tensors made for those of query, key and value. */
-State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_output, PyObject *const (&made)[3], PyObject *seed,
-                    int32_t level) {
+State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_output, PyObject *const (&made)[3],
+                    PyObject *seed, int32_t level) {
   Views seen;
   View coming, found[3];
   Gradients gradients = {};
@@ -374,7 +392,8 @@ State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_outpu
     if (state != FITS) return state;
     /* No sum over a dimension that was broadcast may be left. */
     const View &input = *inputs[i];
-    if (input.rank != seen.rank || input.size[0] != p.batch || !has_sizes(found[i], input.rank, input.size)) return DIFFERS;
+    if (input.rank != seen.rank || input.size[0] != p.batch || !has_sizes(found[i], input.rank, input.size))
+      return DIFFERS;
   }
   if (state != FITS) return state;
   if (!has_result_sizes(coming, seen.rank, p) || seen.query.size[1] != p.heads) return DIFFERS;
@@ -388,7 +407,8 @@ State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_outpu
   write_strides(found[2], gradients.value_strides, 3);
   p.level = level;
   const Work work(kind, seen, p);
-  if (!count_threads(kind, 2 * work.operations, 2 * work.moved, &p) || !read_seed(seed, &p.seed)) return FAILED;
+  if (!count_threads(kind, 2 * work.operations, 2 * work.moved, &p) || !read_seed(seed, &p.seed))
+    return FAILED;
   Memory workspace, refined;
   if (!workspace.take(mlbackends_attention_gradients_workspace(&gradients))) return FAILED;
   p.workspace = workspace.start;
@@ -402,14 +422,15 @@ State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_outpu
   return compute(mlbackends_attention_backward, gradients);
 }
 
-/* ---- functions of Python ------------------------------------------------------------------------------------ */
+/* ---- functions of Python *
+   ------------------------------------------------------------------------------------ */
 
 constexpr char capsule_name[] = "mlbackends prepared call";
 
 const Kind &kind_of(PyObject *self) { return *(const Kind *)PyCapsule_GetPointer(self, capsule_name); }
 
-/* Return a result; None in its place where nothing was done. Whatever a tensor's owner says of it, but for an exception
-   that ends the process, it will say again to the call that is not prepared. */
+/* Return a result; None in its place where nothing was done. Whatever a tensor's owner says of it, but for an
+   exception that ends the process, it will say again to the call that is not prepared. */
 PyObject *returned(State state, PyObject *result) {
   if (state == FITS) return result;
   Py_XDECREF(result);
@@ -424,7 +445,8 @@ PyObject *returned(State state, PyObject *result) {
 PyObject *make_output(const Kind &kind, PyObject *query) {
   if (!kind.dtype) return PyObject_CallFunctionObjArgs(kind.make_output, query, nullptr);
   PyObject *shape = PyObject_GetAttr(query, shape_name);
-  PyObject *output = shape ? PyObject_CallFunctionObjArgs(kind.make_output, shape, kind.dtype, nullptr) : nullptr;
+  PyObject *output =
+      shape ? PyObject_CallFunctionObjArgs(kind.make_output, shape, kind.dtype, nullptr) : nullptr;
   Py_XDECREF(shape);
   return output;
 }
@@ -436,9 +458,11 @@ PyObject *call_forward(PyObject *self, PyObject *const *given, Py_ssize_t count)
   PyObject *output = make_output(kind, given[0]);
   if (!output) return returned(FAILED, nullptr);
   if (kind.make_sums == Py_None)
-    return returned(attend(kind, {given[0], given[1], given[2], given[3], output, nullptr}, given[4]), output);
+    return returned(attend(kind, {given[0], given[1], given[2], given[3], output, nullptr}, given[4]),
+                    output);
   PyObject *sums = PyObject_CallFunctionObjArgs(kind.make_sums, given[0], nullptr);
-  const State state = sums ? attend(kind, {given[0], given[1], given[2], given[3], output, sums}, given[4]) : FAILED;
+  const State state =
+      sums ? attend(kind, {given[0], given[1], given[2], given[3], output, sums}, given[4]) : FAILED;
   PyObject *both = state == FITS ? PyTuple_Pack(2, output, sums) : nullptr;
   Py_DECREF(output);
   Py_XDECREF(sums);
@@ -446,7 +470,8 @@ PyObject *call_forward(PyObject *self, PyObject *const *given, Py_ssize_t count)
 }
 
 PyObject *call_backward(PyObject *self, PyObject *const *given, Py_ssize_t count) {
-  if (count != 9) return PyErr_Format(PyExc_TypeError, "grad_out, the tensors of the call, seed and level are wanted");
+  if (count != 9)
+    return PyErr_Format(PyExc_TypeError, "grad_out, the tensors of the call, seed and level are wanted");
   const Kind &kind = kind_of(self);
   PyObject *made[3] = {};
   State state = FITS;
@@ -458,7 +483,8 @@ PyObject *call_backward(PyObject *self, PyObject *const *given, Py_ssize_t count
   const long level = PyLong_AsLong(given[8]);
   if (PyErr_Occurred()) state = FAILED;
   if (state == FITS)
-    state = differentiate(kind, {given[1], given[2], given[3], given[4], given[5], given[6]}, given[0], made, given[7], (int32_t)level);
+    state = differentiate(kind, {given[1], given[2], given[3], given[4], given[5], given[6]}, given[0], made,
+                          given[7], (int32_t)level);
   PyObject *all = state == FITS ? PyTuple_Pack(3, made[0], made[1], made[2]) : nullptr;
   for (PyObject *each : made) Py_XDECREF(each);
   return state == FITS && !all ? nullptr : returned(state, all);
@@ -466,7 +492,8 @@ PyObject *call_backward(PyObject *self, PyObject *const *given, Py_ssize_t count
 
 void release_kind(PyObject *capsule) {
   Kind *kind = (Kind *)PyCapsule_GetPointer(capsule, capsule_name);
-  PyObject *const kept[] = {kind->make_output, kind->make_sums, kind->count_threads, kind->dtypes, (PyObject *)kind->reader.type};
+  PyObject *const kept[] = {kind->make_output, kind->make_sums, kind->count_threads, kind->dtypes,
+                            (PyObject *)kind->reader.type};
   for (PyObject *each : kept) Py_DECREF(each);
   free(kind);
 }
@@ -494,9 +521,9 @@ PyObject *prepare(PyObject *arguments, PyMethodDef *method) {
   Kind found = {};
   Problem &p = found.problem;
   int causal, lower_right, grouped;
-  if (!PyArg_ParseTuple(arguments, "OOOOOOOOLLiiiddpppd", &query, &mask, &logsumexp, &dtypes, &make_output, &dtype, &make_sums, &threads,
-                        &p.head_dim, &p.value_dim, &p.element, &p.mask_element, &p.level, &p.scale, &p.dropout, &causal,
-                        &lower_right, &grouped, &found.fine))
+  if (!PyArg_ParseTuple(arguments, "OOOOOOOOLLiiiddpppd", &query, &mask, &logsumexp, &dtypes, &make_output,
+                        &dtype, &make_sums, &threads, &p.head_dim, &p.value_dim, &p.element, &p.mask_element,
+                        &p.level, &p.scale, &p.dropout, &causal, &lower_right, &grouped, &found.fine))
     return nullptr;
   State state = find_reader(Py_TYPE(query), &found.reader);
   if (state == FITS) state = found.reader.elements_of(query, &found.numbers);
@@ -505,7 +532,8 @@ PyObject *prepare(PyObject *arguments, PyMethodDef *method) {
   if (state != FITS) return returned(state, nullptr);
   p.causal = causal, p.threads = 1, found.lower_right = lower_right, found.grouped = grouped;
   found.dtype = dtype == Py_None ? nullptr : dtype; /* one of `dtypes`, which keeps it */
-  found.make_output = make_output, found.make_sums = make_sums, found.count_threads = threads, found.dtypes = dtypes;
+  found.make_output = make_output, found.make_sums = make_sums, found.count_threads = threads,
+  found.dtypes = dtypes;
   Kind *kind = (Kind *)malloc(sizeof *kind);
   if (!kind) return PyErr_NoMemory();
   *kind = found;
@@ -524,9 +552,10 @@ PyObject *prepare_backward(PyObject *, PyObject *arguments) { return prepare(arg
 PyMethodDef methods[] = {{"prepare_forward", prepare_forward, METH_VARARGS, nullptr},
                          {"prepare_backward", prepare_backward, METH_VARARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "prepared_calls", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "prepared_calls", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
-}  // namespace
+} // namespace
 
 PyMODINIT_FUNC PyInit_prepared_calls(void) {
   dtype_name = PyUnicode_InternFromString("dtype"), shape_name = PyUnicode_InternFromString("shape");

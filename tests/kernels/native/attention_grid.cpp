@@ -1,13 +1,15 @@
-/* Calls the attention library with a table of problems, and holds each result against a plain computation in double.
-   Every tensor lies in memory of its own that ends where it ends, so that a sanitizer sees what is read beyond it.
+/* Calls the attention library with a table of problems, and holds each result against a plain computation in
+   double. Every tensor lies in memory of its own that ends where it ends, so that a sanitizer sees what is
+   read beyond it.
 
    attention_grid [address | thread | bits | cramped | levels] [every | table | small [LEVEL]]
      address: all problems at every level that runs, one caller. thread: the same by several callers at once.
      bits: name each result of bfloat16 by a number made from its bits, and compare with nothing.
      cramped: as address, in a process whose stack for signals is too small for more registers than AVX-512's.
-     levels: name those that were compiled and run here, the least first; the system must not have been asked for any.
-     every: more sizes with every kind of mask; left out, the table, which takes every path once.
-     small: of the table what an emulator computes soon, one batch of each; at one level alone where it is named. */
+     levels: name those that were compiled and run here, the least first; the system must not have been asked
+   for any. every: more sizes with every kind of mask; left out, the table, which takes every path once.
+     small: of the table what an emulator computes soon, one batch of each; at one level alone where it is
+   named. */
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -32,8 +34,8 @@ typedef mlbackends_attention_problem Problem;
 
 enum Masking { NO_MASK, CAUSAL, LOWER_RIGHT, BOOLEAN, ADDITIVE };
 enum Layout { HEADS_FIRST, ROWS_FIRST, APART, BACKWARDS, ONE_BATCH };
-/* Which mask: (B, H, L, S), or broadcast (L, S), (1, S), (L, 1), or of columns that lie in memory as rows do; or one
-   that hides the first 300 keys and shows the others. */
+/* Which mask: (B, H, L, S), or broadcast (L, S), (1, S), (L, 1), or of columns that lie in memory as rows do;
+   or one that hides the first 300 keys and shows the others. */
 enum Spread { EVERYWHERE, ROWS_AND_KEYS, KEYS, ROWS, TRANSPOSED, FAR_KEYS };
 
 /* A problem of the table. What a line leaves out is as here. */
@@ -52,7 +54,8 @@ struct Case {
   double dropout = 0;
 };
 
-/* ---- what is tried ---------------------------------------------------------------------------------------------- */
+/* ---- what is tried *
+   ---------------------------------------------------------------------------------------------- */
 
 const Case table[] = {
     /* Few rows: lanes hold elements of a row. */
@@ -60,41 +63,103 @@ const Case table[] = {
     {.name = "two rows", .length = 2, .keys = 150, .width = 33, .value_width = 70},
     {.name = "three rows", .length = 3, .keys = 40, .width = 64, .value_width = 64},
     {.name = "grouped rows", .length = 2, .keys = 30, .heads = 8, .masking = BOOLEAN, .layout = ROWS_FIRST},
-    {.name = "keys shared by more than values", .length = 1, .keys = 30, .heads = 8, .key_heads = 1, .masking = CAUSAL},
-    {.name = "few rows backwards", .length = 3, .keys = 200, .width = 17, .masking = ADDITIVE, .layout = BACKWARDS, .scale = -0.7},
-    {.name = "few rows, mask of keys", .length = 3, .keys = 20, .masking = ADDITIVE, .spread = KEYS, .wide_mask = true},
+    {.name = "keys shared by more than values",
+     .length = 1,
+     .keys = 30,
+     .heads = 8,
+     .key_heads = 1,
+     .masking = CAUSAL},
+    {.name = "few rows backwards",
+     .length = 3,
+     .keys = 200,
+     .width = 17,
+     .masking = ADDITIVE,
+     .layout = BACKWARDS,
+     .scale = -0.7},
+    {.name = "few rows, mask of keys",
+     .length = 3,
+     .keys = 20,
+     .masking = ADDITIVE,
+     .spread = KEYS,
+     .wide_mask = true},
     {.name = "few rows, mask across", .length = 2, .keys = 20, .masking = BOOLEAN, .spread = TRANSPOSED},
     /* Few rows against many keys: these are split, and joined again. */
     {.name = "split", .length = 1, .keys = 1100, .width = 40, .value_width = 33, .layout = APART},
     {.name = "split lower right", .length = 4, .keys = 1030, .masking = LOWER_RIGHT, .threads = 2},
-    {.name = "split by steps", .length = 1, .keys = 2100, .masking = ADDITIVE, .threads = 2, .milliseconds = 1},
+    {.name = "split by steps",
+     .length = 1,
+     .keys = 2100,
+     .masking = ADDITIVE,
+     .threads = 2,
+     .milliseconds = 1},
     {.name = "split with nothing seen", .length = 5, .keys = 1100, .masking = BOOLEAN, .spread = ROWS},
     {.name = "split of many rows", .length = 20, .keys = 1100, .batch = 1, .masking = ADDITIVE},
     /* Many rows: they lie across lanes. Vectors of 2 to 16 rows, taken by one, two and three. */
     {.name = "many rows", .length = 70, .keys = 300, .width = 40, .value_width = 33},
-    {.name = "one key more than a step", .length = 17, .keys = 257, .width = 3, .value_width = 5, .sums = false},
+    {.name = "one key more than a step",
+     .length = 17,
+     .keys = 257,
+     .width = 3,
+     .value_width = 5,
+     .sums = false},
     {.name = "more rows than a block", .length = 261, .keys = 20, .width = 9, .batch = 1, .threads = 3},
     {.name = "causal", .length = 100, .keys = 90, .masking = CAUSAL, .layout = ROWS_FIRST, .threads = 2},
-    {.name = "lower right, rows without a key", .length = 50, .keys = 31, .masking = LOWER_RIGHT, .scale = -0.5},
-    {.name = "lower right, more keys", .length = 33, .keys = 290, .batch = 1, .masking = LOWER_RIGHT, .layout = BACKWARDS},
+    {.name = "lower right, rows without a key",
+     .length = 50,
+     .keys = 31,
+     .masking = LOWER_RIGHT,
+     .scale = -0.5},
+    {.name = "lower right, more keys",
+     .length = 33,
+     .keys = 290,
+     .batch = 1,
+     .masking = LOWER_RIGHT,
+     .layout = BACKWARDS},
     {.name = "boolean", .length = 40, .keys = 270, .masking = BOOLEAN, .spread = EVERYWHERE},
     {.name = "boolean of keys", .length = 40, .keys = 50, .masking = BOOLEAN, .spread = KEYS},
     {.name = "boolean of rows", .length = 40, .keys = 50, .masking = BOOLEAN, .spread = ROWS},
     {.name = "boolean across", .length = 20, .keys = 50, .masking = BOOLEAN, .spread = TRANSPOSED},
-    {.name = "boolean of a whole step", .length = 40, .keys = 600, .batch = 1, .masking = BOOLEAN, .spread = FAR_KEYS},
+    {.name = "boolean of a whole step",
+     .length = 40,
+     .keys = 600,
+     .batch = 1,
+     .masking = BOOLEAN,
+     .spread = FAR_KEYS},
     {.name = "additive", .length = 40, .keys = 61, .masking = ADDITIVE, .spread = EVERYWHERE, .scale = -0.5},
     {.name = "additive, float32", .length = 33, .keys = 61, .masking = ADDITIVE, .wide_mask = true},
     {.name = "additive of keys", .length = 33, .keys = 61, .masking = ADDITIVE, .spread = KEYS},
     {.name = "additive of rows", .length = 33, .keys = 20, .masking = ADDITIVE, .spread = ROWS},
-    {.name = "additive across", .length = 33, .keys = 20, .masking = ADDITIVE, .spread = TRANSPOSED, .scale = 0},
+    {.name = "additive across",
+     .length = 33,
+     .keys = 20,
+     .masking = ADDITIVE,
+     .spread = TRANSPOSED,
+     .scale = 0},
     {.name = "grouped", .length = 30, .keys = 41, .heads = 6, .masking = CAUSAL},
-    {.name = "grouped, keys and values apart", .length = 65, .keys = 20, .heads = 6, .key_heads = 3, .value_heads = 2, .threads = 2},
+    {.name = "grouped, keys and values apart",
+     .length = 65,
+     .keys = 20,
+     .heads = 6,
+     .key_heads = 3,
+     .value_heads = 2,
+     .threads = 2},
     {.name = "wide", .length = 34, .keys = 70, .width = 264, .value_width = 200, .batch = 1, .heads = 2},
     {.name = "one batch for all", .length = 20, .keys = 30, .layout = ONE_BATCH},
-    {.name = "by steps", .length = 130, .keys = 300, .width = 32, .masking = CAUSAL, .threads = 2, .milliseconds = 1},
+    {.name = "by steps",
+     .length = 130,
+     .keys = 300,
+     .width = 32,
+     .masking = CAUSAL,
+     .threads = 2,
+     .milliseconds = 1},
     {.name = "no scale", .length = 20, .keys = 9, .scale = 0},
     {.name = "large scores", .length = 40, .keys = 300, .batch = 1, .scale = 1e13},
-    {.name = "large scores, few rows", .length = 3, .keys = 300, .batch = 1, .masking = CAUSAL, .scale = -1e13},
+    {.name = "large scores, few rows",
+     .length = 3,
+     .keys = 300,
+     .batch = 1,
+     .masking = CAUSAL,
+     .scale = -1e13},
     /* Weights that are dropped. */
     {.name = "dropout", .length = 40, .keys = 270, .heads = 4, .masking = BOOLEAN, .dropout = 0.3},
     {.name = "dropout, few rows", .length = 3, .keys = 131, .masking = CAUSAL, .dropout = 0.5},
@@ -114,22 +179,31 @@ std::vector<Case> more_cases() {
   struct Size {
     int64_t length, keys, width, value_width;
   };
-  const Size sizes[] = {{1, 700, 33, 40}, {3, 1100, 64, 64}, {5, 17, 16, 3}, {20, 9, 8, 31}, {70, 300, 40, 33}, {130, 64, 64, 80}};
+  const Size sizes[] = {{1, 700, 33, 40}, {3, 1100, 64, 64}, {5, 17, 16, 3},
+                        {20, 9, 8, 31},   {70, 300, 40, 33}, {130, 64, 64, 80}};
   std::vector<Case> made;
   for (const Size &size : sizes)
     for (int masking = NO_MASK; masking <= ADDITIVE; masking++)
       for (int spread = EVERYWHERE; spread <= (masking >= BOOLEAN ? TRANSPOSED : EVERYWHERE); spread++) {
-        Case c = {.name = "one of many sizes", .length = size.length, .keys = size.keys, .width = size.width, .value_width = size.value_width};
+        Case c = {.name = "one of many sizes",
+                  .length = size.length,
+                  .keys = size.keys,
+                  .width = size.width,
+                  .value_width = size.value_width};
         c.heads = 4, c.masking = (Masking)masking, c.spread = (Spread)spread, c.threads = 1 + spread % 3;
         made.push_back(c);
       }
   return made;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------------------------- */
+/* ---- tensors *
+   ---------------------------------------------------------------------------------------------------- */
 
 int64_t bytes_of(int element) {
-  return element == MLBACKENDS_ATTENTION_FLOAT32 ? 4 : element == MLBACKENDS_ATTENTION_FLOAT64 ? 8 : element == MLBACKENDS_ATTENTION_BOOL ? 1 : 2;
+  return element == MLBACKENDS_ATTENTION_FLOAT32   ? 4
+         : element == MLBACKENDS_ATTENTION_FLOAT64 ? 8
+         : element == MLBACKENDS_ATTENTION_BOOL    ? 1
+                                                   : 2;
 }
 
 /* Write a random number below one half in size, or a boolean. */
@@ -154,12 +228,15 @@ double read(int element, const char *at) {
   switch (element) {
     case MLBACKENDS_ATTENTION_FLOAT64: return memcpy(&wide, at, 8), wide;
     case MLBACKENDS_ATTENTION_FLOAT32: return memcpy(&number, at, 4), number;
-    case MLBACKENDS_ATTENTION_BFLOAT16: return memcpy((char *)&bits + 2, at, 2), memcpy(&number, &bits, 4), number;
+    case MLBACKENDS_ATTENTION_BFLOAT16:
+      return memcpy((char *)&bits + 2, at, 2), memcpy(&number, &bits, 4), number;
     case MLBACKENDS_ATTENTION_BOOL: return *at;
   }
   memcpy(&bits, at, 2);
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double size = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+  const double size = exponent == 31 ? (fraction ? NAN : INFINITY)
+                      : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                     : ldexp(fraction, -24);
   return bits & 0x8000 ? -size : size;
 }
 
@@ -170,9 +247,12 @@ struct Tensor {
   char *first; /* where the element of index 0 lies */
   int64_t strides[3];
 
-  Tensor(int element_, int64_t batch, int64_t heads, int64_t rows, int64_t columns, Layout layout, uint32_t seed) : element(element_) {
+  Tensor(int element_, int64_t batch, int64_t heads, int64_t rows, int64_t columns, Layout layout,
+         uint32_t seed)
+      : element(element_) {
     const int64_t row = layout == ROWS_FIRST ? heads * columns : layout == APART ? columns + 5 : columns;
-    const int64_t head = layout == ROWS_FIRST ? columns : rows * row, all = rows * heads * (layout == APART ? row : columns);
+    const int64_t head = layout == ROWS_FIRST ? columns : rows * row,
+                  all = rows * heads * (layout == APART ? row : columns);
     const int64_t count = layout == ONE_BATCH ? all : batch * all, size = bytes_of(element);
     const int64_t unused = layout == APART && count ? 5 : 0; /* behind the last row nothing lies */
     memory.reset(new char[(count - unused) * size]);
@@ -193,7 +273,9 @@ struct Mask {
 
   Mask(const Case &c, int elements) {
     if (c.masking < BOOLEAN) return;
-    element = c.masking == BOOLEAN ? (int)MLBACKENDS_ATTENTION_BOOL : c.wide_mask && bytes_of(elements) == 2 ? (int)MLBACKENDS_ATTENTION_FLOAT32 : elements;
+    element = c.masking == BOOLEAN                     ? (int)MLBACKENDS_ATTENTION_BOOL
+              : c.wide_mask && bytes_of(elements) == 2 ? (int)MLBACKENDS_ATTENTION_FLOAT32
+                                                       : elements;
     const bool of_rows = c.spread != KEYS, of_keys = c.spread != ROWS;
     count = (of_rows ? c.length : 1) * (of_keys ? c.keys : 1);
     strides[2] = of_rows ? (of_keys ? c.keys : 1) : 0, strides[3] = of_keys;
@@ -245,34 +327,41 @@ struct Inputs {
         mask(c, element) {}
 };
 
-/* ---- the plain computation -------------------------------------------------------------------------------------- */
+/* ---- the plain computation *
+   -------------------------------------------------------------------------------------- */
 
 constexpr uint64_t seed_of_dropout = 0x9e3779b97f4a7c15;
 
-/* Tell whether dropout keeps a weight; see kernels/mlbackends_kernels/tensors/dropping.py, which says it in Python. */
+/* Tell whether dropout keeps a weight; see kernels/mlbackends_kernels/tensors/dropout.py, which says it in *
+   Python. */
 bool is_kept(const Case &c, int64_t batch, int64_t head, int64_t row, int64_t key) {
   uint32_t word[4] = {(uint32_t)(key / 4), (uint32_t)row, (uint32_t)head, (uint32_t)batch};
   uint32_t low = (uint32_t)seed_of_dropout, high = (uint32_t)(seed_of_dropout >> 32);
   for (int round = 0; round < 10; round++) {
     const uint64_t first = (uint64_t)word[0] * 0xd2511f53, second = (uint64_t)word[2] * 0xcd9e8d57;
-    const uint32_t next[4] = {(uint32_t)(second >> 32) ^ word[1] ^ low, (uint32_t)second, (uint32_t)(first >> 32) ^ word[3] ^ high, (uint32_t)first};
+    const uint32_t next[4] = {(uint32_t)(second >> 32) ^ word[1] ^ low, (uint32_t)second,
+                              (uint32_t)(first >> 32) ^ word[3] ^ high, (uint32_t)first};
     memcpy(word, next, sizeof word);
     low += 0x9e3779b9, high += 0xbb67ae85;
   }
   return (double)word[key % 4] >= floor(c.dropout * 4294967296.0);
 }
 
-/* Of one row: the share of each key, how much its value counts, the log of the sum of exponentials, the result. */
+/* Of one row: the share of each key, how much its value counts, the log of the sum of exponentials, the *
+   result. */
 struct Row {
   std::vector<double> shares, weights, result;
   double sum = 0;
 
-  Row(const Case &c, const Inputs &in, int64_t batch, int64_t head, int64_t row) : weights((size_t)c.keys), result((size_t)c.value_width) {
+  Row(const Case &c, const Inputs &in, int64_t batch, int64_t head, int64_t row)
+      : weights((size_t)c.keys), result((size_t)c.value_width) {
     const int64_t key_head = head * c.key_heads / c.heads, value_head = head * c.value_heads / c.heads;
     double largest = -INFINITY, total = 0;
     for (int64_t k = 0; k < c.keys; k++) {
       double score = 0;
-      for (int64_t d = 0; d < c.width; d++) score += read(in.query.element, in.query.at(batch, head, row, d)) * read(in.key.element, in.key.at(batch, key_head, k, d));
+      for (int64_t d = 0; d < c.width; d++)
+        score += read(in.query.element, in.query.at(batch, head, row, d)) *
+                 read(in.key.element, in.key.at(batch, key_head, k, d));
       score *= c.scale;
       if (c.masking == CAUSAL && k > row) score = -INFINITY;
       if (c.masking == LOWER_RIGHT && k > row + c.keys - c.length) score = -INFINITY;
@@ -288,7 +377,9 @@ struct Row {
       weights[(size_t)k] /= total;
       shares.push_back(weights[(size_t)k]);
       if (c.dropout > 0) weights[(size_t)k] *= is_kept(c, batch, head, row, k) ? 1 / (1 - c.dropout) : 0;
-      for (int64_t v = 0; v < c.value_width; v++) result[(size_t)v] += weights[(size_t)k] * read(in.value.element, in.value.at(batch, value_head, k, v));
+      for (int64_t v = 0; v < c.value_width; v++)
+        result[(size_t)v] +=
+            weights[(size_t)k] * read(in.value.element, in.value.at(batch, value_head, k, v));
     }
   }
 };
@@ -309,47 +400,61 @@ struct Slope {
   void add(double by, double most) { number += by, size += fabs(most); }
 };
 
-/* The gradients, each in order of batch, head, row and column; that of the mask as its numbers lie in memory. */
+/* The gradients, each in order of batch, head, row and column; that of the mask as its numbers lie in memory.
+
+    */
 struct Slopes {
   std::vector<Slope> query, key, value, mask;
 
   Slopes(const Case &c, const Inputs &in, const std::vector<Row> &rows)
-      : query((size_t)(c.batch * c.heads * c.length * c.width)), key((size_t)(c.batch * c.key_heads * c.keys * c.width)),
-        value((size_t)(c.batch * c.value_heads * c.keys * c.value_width)), mask((size_t)in.mask.count) {
+      : query((size_t)(c.batch * c.heads * c.length * c.width)),
+        key((size_t)(c.batch * c.key_heads * c.keys * c.width)),
+        value((size_t)(c.batch * c.value_heads * c.keys * c.value_width)),
+        mask((size_t)in.mask.count) {
     for (int64_t i = 0; i < (int64_t)rows.size(); i++)
-      if (!rows[(size_t)i].shares.empty()) add(c, in, rows[(size_t)i], i / c.length / c.heads, i / c.length % c.heads, i % c.length);
+      if (!rows[(size_t)i].shares.empty())
+        add(c, in, rows[(size_t)i], i / c.length / c.heads, i / c.length % c.heads, i % c.length);
   }
 
  private:
   void add(const Case &c, const Inputs &in, const Row &of, int64_t batch, int64_t head, int64_t row) {
     const int64_t key_head = head * c.key_heads / c.heads, value_head = head * c.value_heads / c.heads;
-    const auto number = [&](const Tensor &tensor, int64_t h, int64_t r, int64_t column) { return read(tensor.element, tensor.at(batch, h, r, column)); };
+    const auto number = [&](const Tensor &tensor, int64_t h, int64_t r, int64_t column) {
+      return read(tensor.element, tensor.at(batch, h, r, column));
+    };
     Slope mean; /* of the gradients of the weights, as they count */
     for (int64_t v = 0; v < c.value_width; v++) {
       const double by = number(in.of_output, head, row, v) * of.result[(size_t)v];
       mean.add(by, by);
     }
     for (int64_t k = 0; k < c.keys; k++) {
-      const double share = of.shares[(size_t)k], weight = of.weights[(size_t)k], enlarged = share > 0 ? weight / share : 0;
+      const double share = of.shares[(size_t)k], weight = of.weights[(size_t)k],
+                   enlarged = share > 0 ? weight / share : 0;
       Slope of_weight;
       for (int64_t v = 0; v < c.value_width; v++) {
-        const double coming = number(in.of_output, head, row, v), by = coming * number(in.value, value_head, k, v) * enlarged;
+        const double coming = number(in.of_output, head, row, v),
+                     by = coming * number(in.value, value_head, k, v) * enlarged;
         of_weight.add(by, by);
-        value[(size_t)(((batch * c.value_heads + value_head) * c.keys + k) * c.value_width + v)].add(weight * coming, weight * coming);
+        value[(size_t)(((batch * c.value_heads + value_head) * c.keys + k) * c.value_width + v)].add(
+            weight * coming, weight * coming);
       }
-      const double of_score = share * (of_weight.number - mean.number), most = share * (of_weight.size + mean.size);
+      const double of_score = share * (of_weight.number - mean.number),
+                   most = share * (of_weight.size + mean.size);
       for (int64_t d = 0; d < c.width; d++) {
-        const double of_query = c.scale * number(in.key, key_head, k, d), of_key = c.scale * number(in.query, head, row, d);
-        query[(size_t)(((batch * c.heads + head) * c.length + row) * c.width + d)].add(of_score * of_query, most * of_query);
-        key[(size_t)(((batch * c.key_heads + key_head) * c.keys + k) * c.width + d)].add(of_score * of_key, most * of_key);
+        const double of_query = c.scale * number(in.key, key_head, k, d),
+                     of_key = c.scale * number(in.query, head, row, d);
+        query[(size_t)(((batch * c.heads + head) * c.length + row) * c.width + d)].add(of_score * of_query,
+                                                                                       most * of_query);
+        key[(size_t)(((batch * c.key_heads + key_head) * c.keys + k) * c.width + d)].add(of_score * of_key,
+                                                                                         most * of_key);
       }
       if (c.masking == ADDITIVE) mask[(size_t)in.mask.place(batch, head, row, k)].add(of_score, most);
     }
   }
 };
 
-/* How far a number of the element type may be from what double gives, all inputs being below one half and the weights
-   that dropout keeps so many times larger. */
+/* How far a number of the element type may be from what double gives, all inputs being below one half and the
+   weights that dropout keeps so many times larger. */
 double allowed(int element, double number, double enlarged) {
   switch (element) {
     case MLBACKENDS_ATTENTION_FLOAT64: return 1e-13;
@@ -359,7 +464,8 @@ double allowed(int element, double number, double enlarged) {
   }
 }
 
-/* ---- the library's -------------------------------------------------------------------------------------------- */
+/* ---- the library's *
+   -------------------------------------------------------------------------------------------- */
 
 void set_strides(int64_t *to, const Tensor &tensor) { memcpy(to, tensor.strides, sizeof tensor.strides); }
 
@@ -368,17 +474,25 @@ bool complain(const char *what, int64_t place, double seen, double wanted) {
   return false;
 }
 
-int wide_of(int element) { return element == MLBACKENDS_ATTENTION_FLOAT64 ? element : (int)MLBACKENDS_ATTENTION_FLOAT32; }
+int wide_of(int element) {
+  return element == MLBACKENDS_ATTENTION_FLOAT64 ? element : (int)MLBACKENDS_ATTENTION_FLOAT32;
+}
 
 /* A tensor for results, of no numbers, so that one that is not written shows. */
 struct Result : Tensor {
   const int64_t heads, rows, columns, count;
 
   Result(int element, int64_t batch, int64_t heads_, int64_t rows_, int64_t columns_, Layout layout)
-      : Tensor(element, batch, heads_, rows_, columns_, layout, 4), heads(heads_), rows(rows_), columns(columns_), count(batch * heads * rows * columns) {
+      : Tensor(element, batch, heads_, rows_, columns_, layout, 4),
+        heads(heads_),
+        rows(rows_),
+        columns(columns_),
+        count(batch * heads * rows * columns) {
     for (int64_t i = 0; i < count; i++) memset(place(i), 0xff, (size_t)bytes_of(element));
   }
-  char *place(int64_t i) const { return at(i / columns / rows / heads, i / columns / rows % heads, i / columns % rows, i % columns); }
+  char *place(int64_t i) const {
+    return at(i / columns / rows / heads, i / columns / rows % heads, i / columns % rows, i % columns);
+  }
   double number(int64_t i) const { return read(element, place(i)); }
 };
 
@@ -395,14 +509,17 @@ struct Forward {
     memset(&p, 0, sizeof p);
     p.query = in.query.first, p.key = in.key.first, p.value = in.value.first, p.output = out.first;
     p.mask = in.mask.memory.get(), p.logsumexp = wants_sums ? sums.first : nullptr;
-    p.batch = c.batch, p.heads = c.heads, p.query_length = c.length, p.key_length = c.keys, p.head_dim = c.width, p.value_dim = c.value_width;
+    p.batch = c.batch, p.heads = c.heads, p.query_length = c.length, p.key_length = c.keys,
+    p.head_dim = c.width, p.value_dim = c.value_width;
     p.key_group = c.heads / c.key_heads, p.value_group = c.heads / c.value_heads;
     set_strides(p.query_strides, in.query), set_strides(p.key_strides, in.key);
     set_strides(p.value_strides, in.value), set_strides(p.output_strides, out);
     memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
-    p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT, p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
+    p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT,
+    p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
     p.dropout = c.dropout, p.seed = seed_of_dropout;
-    p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level, p.threads = c.threads;
+    p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level,
+    p.threads = c.threads;
     workspace.reset(new char[mlbackends_attention_workspace(&p)]);
     p.workspace = workspace.get();
     while (next >= 0) next = mlbackends_attention_forward(&p, next, c.milliseconds);
@@ -426,13 +543,17 @@ bool forward_is_right(const Tried &tried, int level) {
   if (forward.next != -1) return complain("what it returned,", 0, (double)forward.next, -1);
   const double enlarged = c.dropout < 1 ? 1 / (1 - c.dropout) : 1;
   for (int64_t i = 0; i < forward.out.count; i++) {
-    const double seen = forward.out.number(i), wanted = tried.rows[(size_t)(i / c.value_width)].result[(size_t)(i % c.value_width)];
-    if (!(fabs(seen - wanted) <= allowed(forward.out.element, wanted, enlarged))) return complain("the result", i, seen, wanted);
+    const double seen = forward.out.number(i),
+                 wanted = tried.rows[(size_t)(i / c.value_width)].result[(size_t)(i % c.value_width)];
+    if (!(fabs(seen - wanted) <= allowed(forward.out.element, wanted, enlarged)))
+      return complain("the result", i, seen, wanted);
   }
   for (int64_t i = 0; c.sums && c.value_width && i < forward.sums.count; i++) {
     const double seen = forward.sums.number(i), wanted = tried.rows[(size_t)i].sum;
-    const double tolerance = bytes_of(forward.sums.element) == 8 ? LOGSUMEXP_TOLERANCE_FLOAT64 : LOGSUMEXP_TOLERANCE;
-    if (!(fabs(seen - wanted) <= tolerance * fmax(1, fabs(wanted)))) return complain("the log-sum-exp", i, seen, wanted);
+    const double tolerance =
+        bytes_of(forward.sums.element) == 8 ? LOGSUMEXP_TOLERANCE_FLOAT64 : LOGSUMEXP_TOLERANCE;
+    if (!(fabs(seen - wanted) <= tolerance * fmax(1, fabs(wanted))))
+      return complain("the log-sum-exp", i, seen, wanted);
   }
   return true;
 }
@@ -440,28 +561,40 @@ bool forward_is_right(const Tried &tried, int level) {
 /* The instructions of these levels that multiply pairs of bfloat16 take subnormal numbers for zero. */
 bool flushes_subnormals(int element, int level) {
   const std::string name = mlbackends_attention_level_name(level);
-  return element == MLBACKENDS_ATTENTION_BFLOAT16 && (name == "sve256" || name.find("_bf16") != std::string::npos);
+  return element == MLBACKENDS_ATTENTION_BFLOAT16 &&
+         (name == "sve256" || name.find("_bf16") != std::string::npos);
 }
 
 /* Return whether every number of 16 bits is read and rounded right: with one key the result is the value. */
 bool numbers_are_right(int element, int64_t length, int level) {
-  const Case c = {.name = "every number", .length = length, .keys = 1, .value_width = 1024, .batch = 1, .heads = 64, .key_heads = 64, .value_heads = 64};
+  const Case c = {.name = "every number",
+                  .length = length,
+                  .keys = 1,
+                  .value_width = 1024,
+                  .batch = 1,
+                  .heads = 64,
+                  .key_heads = 64,
+                  .value_heads = 64};
   Inputs in(c, element);
   for (uint32_t bits = 0; bits < 1 << 16; bits++) memcpy(in.value.memory.get() + 2 * bits, &bits, 2);
   const Forward forward(c, in, level, false);
   for (int64_t i = 0; i < forward.out.count; i++) {
-    const double seen = forward.out.number(i), wanted = read(element, in.value.at(0, i / c.value_width / length, 0, i % c.value_width));
+    const double seen = forward.out.number(i),
+                 wanted = read(element, in.value.at(0, i / c.value_width / length, 0, i % c.value_width));
     const bool flushed = seen == 0 && fabs(wanted) < 0x1p-126 && flushes_subnormals(element, level);
-    if (seen != wanted && !flushed && !(isnan(seen) && isnan(wanted))) return complain("the number", i, seen, wanted);
+    if (seen != wanted && !flushed && !(isnan(seen) && isnan(wanted)))
+      return complain("the number", i, seen, wanted);
   }
   return true;
 }
 
-bool are_right(const char *what, const Result &found, const std::vector<Slope> &wanted, double allowed_of_size) {
+bool are_right(const char *what, const Result &found, const std::vector<Slope> &wanted,
+               double allowed_of_size) {
   for (int64_t i = 0; i < found.count; i++) {
     const double seen = found.number(i);
     const Slope &slope = wanted[(size_t)i];
-    if (!(fabs(seen - slope.number) <= allowed_of_size * slope.size + 1e-7)) return complain(what, i, seen, slope.number);
+    if (!(fabs(seen - slope.number) <= allowed_of_size * slope.size + 1e-7))
+      return complain(what, i, seen, slope.number);
   }
   return true;
 }
@@ -471,11 +604,13 @@ bool gradients_are_right(const Tried &tried, int level) {
   const Case &c = tried.c;
   const Inputs &in = tried.in;
   const int element = in.query.element;
-  /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of nothing. */
+  /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of *
+     nothing. */
   if (!c.keys || !c.length || !c.value_width || fabs(c.scale) > 1e6) return true;
   const Forward forward(c, in, level, true);
   const Layout layout = of_each_batch(c);
-  const Result query(element, c.batch, c.heads, c.length, c.width, layout), key(element, c.batch, c.key_heads, c.keys, c.width, layout);
+  const Result query(element, c.batch, c.heads, c.length, c.width, layout),
+      key(element, c.batch, c.key_heads, c.keys, c.width, layout);
   const Result value(element, c.batch, c.value_heads, c.keys, c.value_width, layout);
   const bool masked = c.masking == ADDITIVE;
   const Result mask(wide_of(element), 1, 1, 1, masked ? in.mask.count : 0, HEADS_FIRST);
@@ -502,12 +637,18 @@ bool gradients_are_right(const Tried &tried, int level) {
   do next = mlbackends_attention_backward(&g, next, c.milliseconds);
   while (next >= 0);
   if (next != -1) return complain("what it returned,", 0, (double)next, -1);
-  const double of_size = element == MLBACKENDS_ATTENTION_FLOAT64 ? 1e-12 : element == MLBACKENDS_ATTENTION_FLOAT32 ? 1e-5 : element == MLBACKENDS_ATTENTION_FLOAT16 ? 2e-3 : 2e-2;
-  return are_right("the gradient of query", query, tried.slopes.query, of_size) && are_right("the gradient of key", key, tried.slopes.key, of_size) &&
-         are_right("the gradient of value", value, tried.slopes.value, of_size) && are_right("the gradient of the mask", mask, tried.slopes.mask, of_size);
+  const double of_size = element == MLBACKENDS_ATTENTION_FLOAT64   ? 1e-12
+                         : element == MLBACKENDS_ATTENTION_FLOAT32 ? 1e-5
+                         : element == MLBACKENDS_ATTENTION_FLOAT16 ? 2e-3
+                                                                   : 2e-2;
+  return are_right("the gradient of query", query, tried.slopes.query, of_size) &&
+         are_right("the gradient of key", key, tried.slopes.key, of_size) &&
+         are_right("the gradient of value", value, tried.slopes.value, of_size) &&
+         are_right("the gradient of the mask", mask, tried.slopes.mask, of_size);
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------------- */
+/* ---- all of it *
+   -------------------------------------------------------------------------------------------------- */
 
 /* What is computed for each problem, element type and level. */
 typedef bool (*Check)(const Tried &, int level);
@@ -524,30 +665,35 @@ int highest_level() {
 }
 
 bool is_asked_for(int level) {
-  return mlbackends_attention_level_runs(level) && (only.empty() || only == mlbackends_attention_level_name(level));
+  return mlbackends_attention_level_runs(level) &&
+         (only.empty() || only == mlbackends_attention_level_name(level));
 }
 
-/* Try every problem at every so many of the levels that run, the highest first, and return how many were wrong. */
+/* Try every problem at every so many of the levels that run, the highest first, and return how many were *
+   wrong. */
 int wrong_results(int step) {
   int wrong = 0;
   for (const std::unique_ptr<const Tried> &each : tried)
     for (int level = highest_level(); level >= 0; level -= step)
       for (const Check check : checks)
         if (is_asked_for(level) && !check(*each, level)) {
-          fprintf(stderr, "%s: %s, element type %d\n", each->c.name, mlbackends_attention_level_name(level), each->in.query.element);
+          fprintf(stderr, "%s: %s, element type %d\n", each->c.name, mlbackends_attention_level_name(level),
+                  each->in.query.element);
           wrong++;
         }
   return wrong;
 }
 
-/* Try every number of 16 bits at every level that runs, for few rows and for many, and return how many were wrong. */
+/* Try every number of 16 bits at every level that runs, for few rows and for many, and return how many were *
+   wrong. */
 int wrong_numbers() {
   int wrong = 0;
   for (int level = highest_level(); level >= 0; level--)
     for (int element : {MLBACKENDS_ATTENTION_FLOAT16, MLBACKENDS_ATTENTION_BFLOAT16})
       for (int64_t length : {1, 10})
         if (is_asked_for(level) && !numbers_are_right(element, length, level)) {
-          fprintf(stderr, "every number: %s, element type %d\n", mlbackends_attention_level_name(level), element);
+          fprintf(stderr, "every number: %s, element type %d\n", mlbackends_attention_level_name(level),
+                  element);
           wrong++;
         }
   return wrong;

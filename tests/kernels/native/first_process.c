@@ -1,5 +1,5 @@
-/* The first process of an emulated machine that lives for one file: runs each line of /runs, a program and its words,
-   says on the console how each ended, and then that all did. */
+/* The first process of an emulated machine that lives for one file: runs each line of /runs, a program and
+   its words, says on the console how each ended, and then that all did. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/klog.h>
@@ -11,7 +11,8 @@
 static int ended(char *line) {
   char *words[16];
   int count = 0, status = -1;
-  for (char *word = strtok(line, " \n"); word && count < 15; word = strtok(NULL, " \n")) words[count++] = word;
+  for (char *word = strtok(line, " \n"); word && count < 15; word = strtok(NULL, " \n"))
+    words[count++] = word;
   words[count] = NULL;
   const pid_t child = count ? fork() : -1;
   if (child == 0) {

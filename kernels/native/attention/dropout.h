@@ -1,17 +1,18 @@
-/* Which weights dropout keeps: the rule of kernels/tensors/dropping.py, for as many weights at once as a vector has
-   lanes. Source: Salmon and others 2011, Parallel Random Numbers: As Easy as 1, 2, 3. */
+/* Which weights dropout keeps: the rule of kernels/tensors/dropout.py, for as many weights at once as a
+   vector has lanes.
+   Source: Salmon and others 2011, Parallel Random Numbers: As Easy as 1, 2, 3. */
 #pragma once
-#include "problem.h"
+#include "partition.h"
 #include "simd.h"
 
 namespace {
 
-struct Dropping {
+struct Dropout {
   uint32_t key[2];
   uint32_t least; /* the least word that is kept */
   double factor;  /* what a weight that is kept is multiplied by; 0 where none is, whatever `least` says */
 
-  explicit Dropping(const mlbackends_attention_problem &p) : key{(uint32_t)p.seed, (uint32_t)(p.seed >> 32)} {
+  explicit Dropout(const Problem &p) : key{(uint32_t)p.seed, (uint32_t)(p.seed >> 32)} {
     const double words = p.dropout * 4294967296.0;
     least = words < 4294967295.0 ? (uint32_t)words : 0xffffffff;
     factor = p.dropout < 1 ? 1 / (1 - p.dropout) : 0;
@@ -50,11 +51,12 @@ INLINED void philox(Words (&counter)[4], const uint32_t (&seed)[2]) {
   }
 }
 
-/* Which of four weights in each lane are kept: all bits of a lane, or none. The counter is (quad, row, head, batch) of
-   the lane; the weights are those of keys 4 quad to 4 quad + 3. */
+/* Which of four weights in each lane are kept: all bits of a lane, or none. The counter is (quad, row, head,
+   batch) of the lane; the weights are those of keys 4 quad to 4 quad + 3. */
 template <class T>
-static __attribute__((noinline)) void find_kept(const Dropping &dropping, typename T::Wholes quad, typename T::Wholes row,
-                                                typename T::Wholes head, int64_t batch, typename T::Wholes (&kept)[4]) {
+static __attribute__((noinline)) void find_kept(const Dropout &dropout, typename T::Wholes quad,
+                                                typename T::Wholes row, typename T::Wholes head,
+                                                int64_t batch, typename T::Wholes (&kept)[4]) {
   constexpr int parts = sizeof(typename T::Real) == 4 ? 2 : 1; /* words of even and of odd lanes */
   Words found[parts][4];
 #pragma GCC unroll 2
@@ -63,29 +65,30 @@ static __attribute__((noinline)) void find_kept(const Dropping &dropping, typena
     found[part][1] = (Words)row >> 32 * part;
     found[part][2] = (Words)head >> 32 * part;
     found[part][3] = Words{} + (uint32_t)batch;
-    philox(found[part], dropping.key);
+    philox(found[part], dropout.key);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
     const Words even = found[0][i] & 0xffffffff;
     if constexpr (parts == 2) {
       typedef uint32_t Dealt __attribute__((vector_size(VECTOR_BYTES)));
-      kept[i] = (typename T::Wholes)((Dealt)(even | found[parts - 1][i] << 32) >= dropping.least);
+      kept[i] = (typename T::Wholes)((Dealt)(even | found[parts - 1][i] << 32) >= dropout.least);
     } else {
-      kept[i] = (typename T::Wholes)(even >= (uint64_t)dropping.least);
+      kept[i] = (typename T::Wholes)(even >= (uint64_t)dropout.least);
     }
   }
 }
 
 /* The factors of the same weights: 0, or that of a weight that is kept. */
 template <class T>
-INLINED void dropped(const Dropping &dropping, typename T::Wholes quad, typename T::Wholes row, typename T::Wholes head,
-                     int64_t batch, typename T::Vector (&factors)[4]) {
+INLINED void dropout_factors(const Dropout &dropout, typename T::Wholes quad, typename T::Wholes row,
+                             typename T::Wholes head, int64_t batch, typename T::Vector (&factors)[4]) {
   typename T::Wholes kept[4];
-  find_kept<T>(dropping, quad, row, head, batch, kept);
+  find_kept<T>(dropout, quad, row, head, batch, kept);
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++)
-    factors[i] = (typename T::Vector)((typename T::Wholes)splat<T>((typename T::Real)dropping.factor) & kept[i]);
+    factors[i] =
+        (typename T::Vector)((typename T::Wholes)splat<T>((typename T::Real)dropout.factor) & kept[i]);
 }
 
-}  // namespace
+} // namespace

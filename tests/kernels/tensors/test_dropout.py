@@ -6,12 +6,12 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from mlbackends_kernels.tensors import dropping  # noqa: E402
+from mlbackends_kernels.tensors import dropout  # noqa: E402
 
 
 def words(seed: int, *counter: int) -> list[int]:
     arrays = (np.full(1, each, np.uint64) for each in counter)
-    return [int(word[0]) for word in dropping.philox(seed, *arrays)]
+    return [int(word[0]) for word in dropout.philox(seed, *arrays)]
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,20 @@ def test_the_words_are_those_that_its_authors_publish(
 
 
 def test_a_row_keeps_the_same_keys_however_the_rows_are_cut() -> None:
-    whole = dropping.kept(3, 0.4, (2, 3), range(7), 10)
-    cut = [dropping.kept(3, 0.4, (2, 3), range(at, at + 1), 10) for at in range(7)]
+    whole = dropout.kept(3, 0.4, (2, 3), range(7), 10)
+    cut = [dropout.kept(3, 0.4, (2, 3), range(at, at + 1), 10) for at in range(7)]
     assert whole.shape == (2, 3, 7, 10)
     assert np.array_equal(whole, np.concatenate(cut, axis=-2))
 
 
 def test_about_the_right_share_is_kept_and_nothing_or_all_at_the_ends() -> None:
-    assert abs(dropping.kept(1, 0.3, (4,), range(200), 200).mean() - 0.7) < 0.01
-    assert dropping.kept(1, 0.0, (), range(20), 20).all()
-    assert not dropping.kept(1, 1.0, (), range(20), 20).any()
+    assert abs(dropout.kept(1, 0.3, (4,), range(200), 200).mean() - 0.7) < 0.01
+    assert dropout.kept(1, 0.0, (), range(20), 20).all()
+    assert not dropout.kept(1, 1.0, (), range(20), 20).any()
 
 
 @pytest.mark.parametrize(
     ("leading", "rows", "keys"), [((2, 3), 0, 5), ((2, 3), 4, 0), ((0, 3), 4, 5)]
 )
 def test_of_no_weight_none_is_kept(leading: tuple[int, ...], rows: int, keys: int) -> None:
-    assert dropping.kept(1, 0.5, leading, range(rows), keys).shape == (*leading, rows, keys)
+    assert dropout.kept(1, 0.5, leading, range(rows), keys).shape == (*leading, rows, keys)

@@ -1,7 +1,7 @@
-/* Dropout in a tile of weights whose lanes are rows. The tile's sums are those before it, and what is kept is enlarged
-   when the output is finished: here weights are only set to 0. */
+/* Dropout in a tile of weights whose lanes are rows. The tile's sums are those before it, and what is kept is
+   enlarged when the output is finished: here weights are only set to 0. */
 #pragma once
-#include "dropping.h"
+#include "dropout.h"
 #include "products.h"
 #include "task.h"
 
@@ -24,18 +24,20 @@ struct Counted {
   }
 };
 
-/* Set to 0 what is dropped of the weights (keys, rows), pairs of keys for P::pairs. `first`: the number of their first
-   key, a multiple of 4. */
+/* Set to 0 what is dropped of the weights (keys, rows), pairs of keys for P::pairs. `first`: the number of
+   their first key, a multiple of 4. */
 template <class P, int vectors>
-static __attribute__((noinline)) void drop(const Dropping &dropping, const Counted<typename P::Inner, vectors> &counted,
-                                           int64_t batch, int64_t first, int64_t keys, typename P::Unit *weights) {
+static __attribute__((noinline)) void drop(const Dropout &dropout,
+                                           const Counted<typename P::Inner, vectors> &counted, int64_t batch,
+                                           int64_t first, int64_t keys, typename P::Unit *weights) {
   typedef typename P::Inner T;
   typedef typename T::Wholes Wholes;
   constexpr int per_unit = P::pairs ? 2 : 1, units = 4 / per_unit;
   for (int64_t k = 0; k < keys; k += 4)
     for (int v = 0; v < vectors; v++) {
       Wholes kept[4];
-      find_kept<T>(dropping, Wholes{} + (typename T::Whole)((first + k) / 4), counted.row[v], counted.head[v], batch, kept);
+      find_kept<T>(dropout, Wholes{} + (typename T::Whole)((first + k) / 4), counted.row[v], counted.head[v],
+                   batch, kept);
       for (int u = 0; u < units && k + u * per_unit < keys; u++) {
         typename P::Unit *at = weights + ((k / per_unit + u) * vectors + v) * T::lanes;
         Wholes weight;
@@ -46,4 +48,4 @@ static __attribute__((noinline)) void drop(const Dropping &dropping, const Count
     }
 }
 
-}  // namespace
+} // namespace

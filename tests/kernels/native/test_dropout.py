@@ -1,4 +1,4 @@
-"""dropping.h in each instruction set of this CPU: it keeps what the rule in numpy keeps."""
+"""dropout.h in each instruction set of this CPU: it keeps what the rule in numpy keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from mlbackends_kernels.attention_cpu import library  # noqa: E402
-from mlbackends_kernels.tensors import dropping  # noqa: E402
+from mlbackends_kernels.tensors import dropout  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -34,9 +34,9 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     hook = module_from_spec(spec)
     spec.loader.exec_module(hook)
     flags = hook.LEVELS.get(platform.machine(), hook.PORTABLE)[request.param]
-    made = tmp_path_factory.mktemp("dropping") / "dropping.so"
+    made = tmp_path_factory.mktemp("dropout") / "dropout.so"
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
-    source = str(HERE / "dropping_factors.cpp")
+    source = str(HERE / "dropout_factors.cpp")
     command = [*hook._compiler(), *hook.CPP_FLAGS, *flags, "-fvisibility=default", include]
     subprocess.run([*command, "-shared", "-o", str(made), source], check=True)
     return ctypes.CDLL(str(made))
@@ -47,7 +47,7 @@ def factors(
 ) -> Any:
     """Return what each weight of a head is multiplied by. place: batch and head."""
     found = np.full(shape, np.nan, KINDS[kind])
-    call, whole = compiled.dropping_factors, ctypes.c_int64
+    call, whole = compiled.dropout_factors, ctypes.c_int64
     call.argtypes = (whole, whole, ctypes.c_double, ctypes.c_uint64, whole, whole, ctypes.c_int)
     call(*shape, probability, seed, *place, kind == "double", ctypes.c_void_p(found.ctypes.data))
     return found
@@ -59,7 +59,7 @@ def factors(
 def test_it_keeps_the_weights_that_the_rule_keeps(
     compiled: Any, kind: str, seed: int, probability: float
 ) -> None:
-    kept = dropping.kept(seed, probability, (3, 5), range(37), 41)[2, 3]
+    kept = dropout.kept(seed, probability, (3, 5), range(37), 41)[2, 3]
     wanted = kept * KINDS[kind](1 / (1 - probability))
     assert np.array_equal(factors(compiled, kind, seed, probability, (2, 3), (37, 41)), wanted)
 

@@ -1,0 +1,69 @@
+/* How a problem is cut into tasks. Which rows are computed together may depend on the threads, for no row's
+   result depends on it; how the keys are split depends on the problem and its level alone. */
+#pragma once
+#include "problem.h"
+
+typedef mlbackends_attention_problem Problem;
+typedef mlbackends_attention_gradients GradientsProblem;
+
+/* A unit is a run of query heads that share key and value; its rows are those of all its heads, one head
+   after the other. A task is a block of rows of one unit against one chunk of the keys. */
+struct Partition {
+  const Problem *problem;
+  int64_t heads_together, units_per_batch, units;
+  int64_t rows, block_rows, blocks;
+  int64_t chunk, splits;
+  int64_t tasks;
+  bool few_rows; /* lanes hold elements of a row, and not rows */
+};
+
+struct GradientsLevel;
+
+/* What the compilation for one instruction set offers. */
+struct Level {
+  const char *name;
+  int64_t vector_bytes;
+  const GradientsLevel *gradients;
+  int64_t (*scratch_bytes)(const Partition *);
+  void (*run)(const Partition *, int64_t task, char *scratch);
+};
+
+/* A task whose keys are split keeps, for each row, its maximum, its sum and its unfinished output. */
+inline int64_t partial_stride(const Problem &problem) { return problem.value_dim + 2; }
+
+/* On a clock that only goes forward. */
+int64_t microseconds();
+
+/* How the computation of gradients is cut into tasks.
+
+   In one pass, a task is a unit: the blocks of its keys follow each other, each adds its share to the
+   gradient of the query, which is summed in a place as large as that of the unit. In two passes the tasks are
+   blocks of keys, then blocks of rows: each computes the weights again (seven products in place of five), and
+   needs no such place. Both ways add the same numbers in the same order, so the way may depend on the threads
+   and the lengths, and the result does not. */
+
+struct GradientsPartition {
+  const GradientsProblem *problem;
+  int64_t heads_together, units_per_batch, units;
+  int64_t block_rows, row_blocks, block_keys, key_blocks;
+  bool one_pass, sums_apart; /* sums_apart: elements of the query are too narrow to sum in */
+  int64_t sums_bytes;        /* of one unit, where apart */
+  int64_t key_tasks, row_tasks, mask_tasks, tasks; /* of two passes and of the mask */
+  int64_t refine_tasks;                            /* where that is what is asked for, and nothing else */
+  /* What tasks of the mask share out, and what each of them sums: 1 where it is the other's. */
+  int64_t mask_batches, mask_heads, mask_row_blocks, mask_key_blocks;
+};
+
+enum GradientsKind { START_UNIT, KEYS_OF_UNIT, END_UNIT, KEYS, ROWS, MASK, REFINE };
+
+struct GradientsTask {
+  GradientsKind kind;
+  int64_t unit, block; /* of MASK: its number, in `unit` */
+  char *sums;          /* where a unit's are apart */
+};
+
+/* What the compilation for one instruction set offers. */
+struct GradientsLevel {
+  int64_t (*scratch_bytes)(const GradientsPartition *);
+  void (*run)(const GradientsPartition *, const GradientsTask *, char *scratch);
+};
