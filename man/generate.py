@@ -18,8 +18,8 @@ import click
 from mlbackends import __version__
 from mlbackends.audit import device_limits
 from mlbackends.model import policy, registry
+from mlbackends.model.reasons import shared_codes
 from mlbackends.model.registry import facts_of
-from mlbackends.model.reasons import CODES
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import FLAGS, of_module
@@ -151,7 +151,7 @@ def facts_page() -> str:
         "The word in brackets is the role: a fact is compared, a metric is compared after rounding,",
         "an identity is hidden by \\-\\-redact, and what is volatile is never compared.",
     ]
-    codes = dict(CODES)
+    codes = shared_codes()
     for name in registry.names("mlbackends_probes"):
         probe = registry.load("mlbackends_probes", name)
         lines.append(f".SH {escaped(name)}")

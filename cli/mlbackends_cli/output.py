@@ -3,7 +3,7 @@
 import os
 import sys
 
-from mlbackends.host.output_file import standard_output, whole_file
+from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.errors import BadInput
 
 

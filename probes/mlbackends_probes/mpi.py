@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.elf import defined_symbols
-from mlbackends.libraries.elf_image import NotElf
+from mlbackends.libraries.elf import NotElf, extract_symbols
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
@@ -85,7 +84,7 @@ def _recognised(host: Host, library: Library) -> Library:
         "MPIR_Err_create_code": "mpich",
     }
     try:
-        defined = defined_symbols(host.real(host.realpath(library.path)), signs)
+        defined = extract_symbols(host, library.path, signs)
     except (NotElf, OSError):
         return library
     found = {signs[name] for name in defined}

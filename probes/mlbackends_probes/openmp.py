@@ -20,8 +20,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, not_valid, one_of, steering, whole, whole_list
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.dependents import needed_of_the_system
-from mlbackends.libraries.elf import defined_symbols, read_elf, version_definitions
-from mlbackends.libraries.elf_image import NotElf
+from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf, version_definitions
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
@@ -128,11 +127,11 @@ def _recognised(host: Host, library: Library) -> Library:
         facts["runtime"] = "llvm"
     if host.platform == "linux" and not library.reasons:
         try:
-            path = host.real(host.realpath(library.path))
-            defined = defined_symbols(path, ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier"))
+            names = ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier")
+            defined = extract_symbols(host, library.path, names)
             if defined and "__kmpc_fork_call" not in defined:
                 facts["runtime"] = "gnu"
-                facts.update(_gnu_version(version_definitions(path)))
+                facts.update(_gnu_version(extract(host, library.path, version_definitions)))
         except (NotElf, OSError):
             pass
     return replace(library, facts=facts) if facts else library
@@ -215,7 +214,7 @@ def _is_needed(host: Host, library: Library) -> bool:
     if folder.endswith(".libs"):
         return True
     try:
-        return name in read_elf(host.real(f"{folder}/libtorch_cpu.so")).needed
+        return name in extract(host, f"{folder}/libtorch_cpu.so", read_elf).needed
     except (NotElf, OSError):
         return False
 

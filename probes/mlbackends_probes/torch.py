@@ -31,8 +31,7 @@ from mlbackends.host.variables import anything, not_valid, one_of, steering
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.elf import read_elf, version_needs
-from mlbackends.libraries.elf_image import NotElf
+from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
 from mlbackends.libraries.search import libraries_named, stem_of
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, Presence
@@ -225,7 +224,7 @@ def _needs(host: Host, library: Library) -> dict[str, FactValue]:
     if host.platform != "linux" or library.reasons:
         return {}
     try:
-        needs = version_needs(host.real(host.realpath(library.path)))
+        needs = extract(host, library.path, version_needs)
     except (NotElf, OSError):
         return {}
     told: dict[str, FactValue] = {}
@@ -247,7 +246,7 @@ def _asked_for(host: Host, torch: Package) -> dict[str, FactValue]:
     if host.platform != "linux" or not torch.location or not host.is_file(path):
         return {}
     try:
-        elf = read_elf(host.real(host.realpath(path)))
+        elf = extract(host, path, read_elf)
     except (NotElf, OSError):
         return {}
     # With a RUNPATH the loader takes no notice of an RPATH.

@@ -85,6 +85,10 @@ class Reading(Recording):
         self.seen.add(path)
         return super().read_bytes(path, limit)
 
+    def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Any]) -> Any:
+        self.seen.add(self.realpath(path))
+        return super().extracted(path, name, kind, read)
+
 
 @pytest.fixture(scope="session")
 def instead(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:

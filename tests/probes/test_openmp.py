@@ -2,18 +2,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.recording.elf_sketch import Sketch, sketched
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.survey import survey
 from mlbackends_probes import openmp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     FakeLibrary = Callable[..., Path]
@@ -198,22 +197,41 @@ def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
     assert "each copy has threads of its own" in warning.message
 
 
-def with_the_systems(folder: Path, *packages: str, brought: str, **more: object) -> Host:
+def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
+    """Return what `read_elf` would return of such a library. paths: its rpath and its runpath."""
+    texts = {
+        "soname": soname,
+        "needed": needed,
+        "rpath": [],
+        "runpath": [],
+        "build_id": "",
+        **paths,
+    }
+    return {"machine": "x86_64", "bits": 64, "little_endian": True, **texts}
+
+
+def with_the_systems(folder: Path, *packages: str, brought: str, **more: list[str]) -> Host:
     """Return a machine with libgomp.so.1 in /usr/lib and a wheel that brings a copy.
 
     packages: wheels of one file that needs libgomp.so.1. brought: the soname of that copy.
     """
     site, system = folder / "root" / "site", folder / "root" / "usr" / "lib"
     system.mkdir(parents=True)
-    runtime = Sketch("x86_64", symbols=["GOMP_parallel", "GOMP_barrier"])
-    (system / "libgomp.so.1").write_bytes(sketched(runtime._replace(soname="libgomp.so.1")))
-    source = folder / "sketch.so"
-    source.write_bytes(sketched(runtime._replace(soname=brought)))
-    wheel(site, "scikit_learn", {f"scikit_learn.libs/{brought}": source})
+    (system / "libgomp.so.1").write_bytes(b"")
+    empty = folder / "empty.so"
+    empty.write_bytes(b"")
+    symbols = {"GOMP_parallel": True, "GOMP_barrier": True}
+    runtime = {"version_definitions": [], "defined_symbols": symbols}
+    extracts: dict[str, dict[str, Any]] = {
+        "/usr/lib/libgomp.so.1": {**runtime, "read_elf": headers("libgomp.so.1")},
+        f"/site/scikit_learn.libs/{brought}": {**runtime, "read_elf": headers(brought)},
+    }
+    wheel(site, "scikit_learn", {f"scikit_learn.libs/{brought}": empty})
     for package in packages:
-        needing = Sketch("x86_64", needed=["libgomp.so.1", "libc.so.6"], **more)  # type: ignore[arg-type]
-        source.write_bytes(sketched(needing))
-        wheel(site, package, {f"{package}/lib/lib_{package}.so": source})
+        wheel(site, package, {f"{package}/lib/lib_{package}.so": empty})
+        elf = headers("", ["libgomp.so.1", "libc.so.6"], **more)
+        extracts[f"/site/{package}/lib/lib_{package}.so"] = {"read_elf": elf}
+    (folder / "extracts.json").write_text(json.dumps(extracts))
     told = {"python": {"path": ["/site"]}, "uname": {"machine": "x86_64", "system": "Linux"}}
     (folder / "host.json").write_text(json.dumps(told | {"platform": "linux"}))
     return Host(str(folder))
@@ -259,7 +277,7 @@ def test_a_wheel_that_points_to_a_copy_of_its_own_does_not_take_the_systems(
     )
     own = tmp_path / "root" / "site" / "numba" / "own"
     own.mkdir()
-    (own / "libgomp.so.1").write_bytes(sketched(Sketch("x86_64", "libgomp.so.1")))
+    (own / "libgomp.so.1").write_bytes(b"")
 
     assert openmp.find(host).warnings == ()
 

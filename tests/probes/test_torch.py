@@ -1,25 +1,32 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.recording.elf_sketch import Sketch, sketched
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 from mlbackends_probes import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     FakeLibrary = Callable[..., Path]
 
 
-def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
-    """Compose an x86-64 Linux machine whose only import folder is /site."""
+def machine(
+    folder: Path,
+    files: dict[str, str | bytes],
+    extracts: dict[str, dict[str, Any]] | None = None,
+    **environment: str,
+) -> Host:
+    """Compose an x86-64 Linux machine whose only import folder is /site.
+
+    extracts: what was read of a library of torch/lib.
+    """
     for name, data in files.items():
         at = folder / "root" / name
         at.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +38,22 @@ def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> 
     }
     (folder / "root").mkdir(exist_ok=True)
     (folder / "host.json").write_text(json.dumps(told))
+    paths = {f"/site/torch/lib/{name}": each for name, each in (extracts or {}).items()}
+    (folder / "extracts.json").write_text(json.dumps(paths))
     return Host(str(folder))
+
+
+def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
+    """Return what `read_elf` would return of such a library. paths: its rpath and its runpath."""
+    texts = {
+        "soname": soname,
+        "needed": needed,
+        "rpath": [],
+        "runpath": [],
+        "build_id": "",
+        **paths,
+    }
+    return {"machine": "x86_64", "bits": 64, "little_endian": True, **texts}
 
 
 CPU_BUILD = """
@@ -206,10 +228,11 @@ def test_only_libtorch_cpu_is_a_library_that_is_opened(
 def test_whether_its_own_folders_come_before_the_search_path_is_told(
     tmp_path: Path, rpath: list[str], runpath: list[str], first: bool
 ) -> None:
-    sketch = Sketch("x86_64", "libtorch_cuda.so", ["libcublas.so.12"], rpath=rpath, runpath=runpath)
-    files = site(CUDA_BUILD) | {"site/torch/lib/libtorch_cuda.so": sketched(sketch)}
+    elf = headers("libtorch_cuda.so", ["libcublas.so.12"], rpath=rpath, runpath=runpath)
+    files = site(CUDA_BUILD) | {"site/torch/lib/libtorch_cuda.so": b""}
 
-    facts = torch.find(machine(tmp_path, files)).facts
+    host = machine(tmp_path, files, {"libtorch_cuda.so": {"read_elf": elf}})
+    facts = torch.find(host).facts
 
     assert facts["own_folders_first"] is first
     assert facts["cuda_libraries"] == ["libcublas.so.12"]
@@ -226,10 +249,10 @@ def test_the_symbols_that_libtorch_cpu_needs_are_told(tmp_path: Path) -> None:
         ("libc.so.6", ["GLIBC_2.17", "GLIBC_2.9", "GLIBC_PRIVATE"]),
         ("libstdc++.so.6", ["GLIBCXX_3.4.9", "GLIBCXX_3.4.29", "CXXABI_1.3.8"]),
     ]
-    sketch = Sketch("x86_64", "libtorch_cpu.so", needs=needs)
-    files = site(CPU_BUILD) | {"site/torch/lib/libtorch_cpu.so": sketched(sketch)}
+    elf = {"read_elf": headers("libtorch_cpu.so"), "version_needs": dict(needs)}
+    files = site(CPU_BUILD) | {"site/torch/lib/libtorch_cpu.so": b""}
 
-    (library,) = torch.find(machine(tmp_path, files)).libraries
+    (library,) = torch.find(machine(tmp_path, files, {"libtorch_cpu.so": elf})).libraries
 
     assert library.facts == {"glibc_needed": "2.17", "libstdcxx_needed": "3.4.29"}
 

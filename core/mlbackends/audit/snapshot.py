@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mlbackends.host.host import Host
-    from mlbackends.host.recording.anonymise import Disguise
+    from mlbackends.host.recording.anonymise import Anonymiser
     from mlbackends.survey import Progress
 
 ENDING = ".json"
@@ -46,7 +46,7 @@ def record(
 
     Raises BadInput where the folder holds something already or cannot be made.
     """
-    from mlbackends.host.recording.anonymise import NoDisguise
+    from mlbackends.host.recording.anonymise import SecretsRemover
     from mlbackends.host.recording.recorder import Recording
     from mlbackends.survey import survey
 
@@ -54,13 +54,13 @@ def record(
     _refuse_what_is_there(folder, target)
     recording = Recording(host)
     report = survey((), recording, Presence.FOUND, progress=progress)
-    disguise = NoDisguise() if keep_identity else _disguise(host, report)
+    anonymiser = SecretsRemover() if keep_identity else _anonymiser(host, report)
     try:
         part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
     try:
-        recording.write(os.path.join(part, "machine"), disguise)
+        recording.write(os.path.join(part, "machine"), anonymiser)
         _about(os.path.join(part, "machine", "about.txt"), report, keep_identity=keep_identity)
         # One step from nothing to everything; an empty folder of that name gives way to it.
         os.replace(os.path.join(part, "machine"), target)
@@ -74,8 +74,8 @@ def record(
         folders,
         tuple(recording.variables()),
         recording.commands(),
-        dict(disguise.replaced),
-        tuple(disguise.text(path) for path in recording.cut),
+        dict(anonymiser.replaced),
+        tuple(anonymiser.text(path) for path in recording.cut),
     )
 
 
@@ -89,10 +89,10 @@ def _refuse_what_is_there(folder: str, target: str) -> None:
         raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
 
 
-def _disguise(host: Host, report: Report) -> Disguise:
-    from mlbackends.host.recording.anonymise import Disguise, names_of
+def _anonymiser(host: Host, report: Report) -> Anonymiser:
+    from mlbackends.host.recording.anonymise import Anonymiser, names_of
 
-    return Disguise(names_of(host), _identifying(report))
+    return Anonymiser(names_of(host), _identifying(report))
 
 
 def _identifying(report: Report) -> Iterator[str]:

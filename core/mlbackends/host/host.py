@@ -8,21 +8,18 @@ What no file tells stands in `host.json`: {"platform": "linux", "uname": {...}, 
 "affinity": [0, 1], "disks": {"/dev/shm": [total_bytes, free_bytes]}, "sizes": {file: bytes},
 "python": {...}, "system": {...}}.
 A recorded host without it has an empty environment, and `None` where only the live machine could tell.
+`extracts.json` has what was read out of large files, such as libraries, in place of the files.
 """
 
 import os
-import stat
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+from mlbackends.host.files import READ_LIMIT, read_regular
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import clean, is_text
-
-READ_LIMIT = 4 << 20
-"""No file that a probe reads is larger than this, in bytes; more is cut off."""
-
-_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
-"""A folder with none of them is no machine's root; half a machine is one."""
 
 _LINK_LIMIT = 40
 """Links on the way to one file, as in Linux."""
@@ -30,9 +27,26 @@ _LINK_LIMIT = 40
 _NOWHERE = "/dev/null"
 """No folder anywhere, so that no path below it is there."""
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def once_per_host(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a function of a host, its first argument, so that it runs once a host and arguments."""
+
+    @wraps(read)
+    def cached(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        cache: dict[Any, Any] = arguments[0].cache  # type: ignore[attr-defined]
+        key = (read, *arguments[1:])
+        if key not in cache:
+            cache[key] = read(*arguments, **options)
+        return cache[key]  # type: ignore[no-any-return]
+
+    return cached
+
 
 class Host:
-    """One machine. Every method answers; none raises for what is missing, forbidden or garbage.
+    """One machine. Its methods return "", [] or None for what is missing, forbidden or garbage.
 
     root: the folder that stands for "/". pid: the process whose view is taken for /proc/self, the
     environment and the affinity; None is our own. python: the interpreter whose packages are looked
@@ -53,13 +67,15 @@ class Host:
         self._commands = ""
         self._recorded: dict[str, Any] = {}
         self._python = python
-        self._cache: dict[str, Any] = {}
+        self._extracts: dict[str, dict[str, Any]] = {}
+        self.cache: dict[Any, Any] = {}
+        """What functions under `once_per_host` returned."""
         if os.path.abspath(root) == "/":
             self.is_live = True
             self.root = ""
         else:
             self.is_live = False
-            self.root = self._open_recorded(root, is_told=environment is not None)
+            self.root = self._open_recorded(root, has_environment=environment is not None)
         if environment is not None:
             variables = dict(environment)
         elif pid is not None:
@@ -73,29 +89,23 @@ class Host:
             name: clean(value) for name, value in variables.items() if is_text(name)
         }
 
-    def _open_recorded(self, folder: str, is_told: bool) -> str:
+    def _open_recorded(self, folder: str, has_environment: bool) -> str:
+        """Read host.json and extracts.json, and return the folder that stands for "/"."""
+        from mlbackends.host import recorded
+
         if not os.path.isdir(folder):
             raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
-        path = os.path.join(folder, "host.json")
-        if os.path.isfile(path):
-            is_told = True
-            from mlbackends.host.description import description_in
-
-            _refuse_what_leads_out(path, folder)
-            try:
-                data = _content(path, READ_LIMIT)
-            except OSError as error:
-                raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-            self._recorded = description_in(data, path)
-        self._commands = os.path.join(folder, "commands")
-        inner = os.path.join(folder, "root")
+        has_description = os.path.isfile(os.path.join(folder, "host.json"))
+        if has_description:
+            self._recorded = recorded.description(folder)
+        self._extracts = recorded.extracts(folder)
+        self._commands = recorded.inside(folder, "commands")
+        inner = recorded.inside(folder, "root")
         top = inner if os.path.isdir(inner) else folder
-        for part in (inner, self._commands):
-            _refuse_what_leads_out(part, folder)
-        if not is_told and not _has_one_of(top, *_TOP_FOLDERS):
+        if not (has_environment or has_description or recorded.is_root(top)):
             raise BadInput(
                 f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
-                _machine_near(folder),
+                recorded.hint_near(folder),
             )
         return os.path.realpath(top)
 
@@ -147,7 +157,7 @@ class Host:
     def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
         try:
-            return _content(self.real(path), limit)
+            return read_regular(self.real(path), limit)
         except PermissionError:
             if path not in self.denied:
                 self.denied.append(path)
@@ -189,8 +199,8 @@ class Host:
         On a recorded host the nodes that it may not stand in its system calls, under `denied_nodes`.
         """
         if not self.is_live:
-            told = self.system("denied_nodes")
-            return not (isinstance(told, list) and path in told)
+            denied = self.system("denied_nodes")
+            return not (isinstance(denied, list) and path in denied)
         return os.access(self.real(path), os.R_OK | os.W_OK)
 
     def size(self, path: str) -> int:
@@ -199,9 +209,9 @@ class Host:
         A recorded host may hold less of a file than there was; it then has the size apart.
         """
         if not self.is_live:
-            told = _mapping(self._recorded.get("sizes")).get(path)
-            if isinstance(told, int) and told >= 0:
-                return told
+            size = _mapping(self._recorded.get("sizes")).get(path)
+            if isinstance(size, int) and size >= 0:
+                return size
         try:
             return os.stat(self.real(path)).st_size
         except (OSError, ValueError):
@@ -253,6 +263,22 @@ class Host:
             return os.path.realpath(path)
         return self._resolve(path) or path
 
+    def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Result]) -> Result:
+        """Return what `read` extracts from a file, of which it gets the place on the disk.
+
+        kind: the type of the result, which JSON must be able to hold. A recorded host may have the
+        result under that name in `extracts.json`, and no file. Raises what `read` raises.
+        """
+        extract = self._extracts.get(self.realpath(path), {})
+        if name in extract:
+            import msgspec
+
+            try:
+                return msgspec.convert(extract[name], kind)  # type: ignore[no-any-return]
+            except msgspec.ValidationError:
+                pass
+        return read(self.real(self.realpath(path)))
+
     # ---- what no file tells --------------------------------------------------------------------
 
     def env(self, name: str, default: str = "") -> str:
@@ -270,20 +296,12 @@ class Host:
         """Return sysname, nodename, release, version and machine; {} where they are not recorded."""
         if not self.is_live:
             return _strings(self._recorded.get("uname"))
-        if not hasattr(os, "uname"):
-            import platform
-
-            told = platform.uname()
-            return {
-                "sysname": told.system,
-                "nodename": told.node,
-                "release": told.release,
-                "version": told.version,
-                "machine": told.machine,
-            }
-        told_by_kernel = os.uname()
         keys = ("sysname", "nodename", "release", "version", "machine")
-        return dict(zip(keys, told_by_kernel, strict=True))
+        if hasattr(os, "uname"):
+            return dict(zip(keys, os.uname(), strict=True))
+        import platform
+
+        return dict(zip(keys, platform.uname()[:5], strict=True))
 
     @property
     def machine(self) -> str:
@@ -293,10 +311,8 @@ class Host:
     def affinity(self) -> tuple[int, ...] | None:
         """Return the CPUs that the process may run on; None where that cannot be told."""
         if not self.is_live:
-            told = self._recorded.get("affinity")
-            if not isinstance(told, list):
-                return None
-            return tuple(cpu for cpu in told if isinstance(cpu, int))
+            cpus = self._recorded.get("affinity")
+            return tuple(cpus) if isinstance(cpus, list) else None
         try:
             return tuple(sorted(os.sched_getaffinity(self.pid or 0)))
         except (AttributeError, OSError):
@@ -310,24 +326,21 @@ class Host:
                     return total, free
             return None
         try:
-            told_by_kernel = os.statvfs(path)
+            status = os.statvfs(path)
         except (AttributeError, OSError):
             return None
-        unit = told_by_kernel.f_frsize
-        return told_by_kernel.f_blocks * unit, told_by_kernel.f_bavail * unit
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def system(self, name: str) -> Any:
-        """Return what only a call tells ("libc", "page_size", "hwcap", ...), as recorded or live.
-
-        None where it cannot be told. The names and calls stand in `mlbackends.host.calls`.
-        """
+        """Return what only a call tells ("libc", "page_size", ...), as recorded or live; None without."""
         if not self.is_live:
             return _mapping(self._recorded.get("system")).get(name)
-        if name not in self._cache:
-            from mlbackends.host.calls import CALLS
-
-            self._cache[name] = CALLS[name]()
-        return self._cache[name]
+        if name not in self.cache:
+            try:
+                self.cache[name] = _CALLS[name]()
+            except (AttributeError, ValueError, OSError):  # another C library, another system
+                self.cache[name] = None
+        return self.cache[name]
 
     @property
     def python(self) -> dict[str, Any]:
@@ -338,8 +351,7 @@ class Host:
 
                 self._python = describe()
             else:
-                told = self._recorded.get("python")
-                self._python = told if isinstance(told, dict) else {}
+                self._python = _mapping(self._recorded.get("python"))
         return self._python
 
     def run(self, *command: str, timeout: float = 5.0) -> str:
@@ -352,7 +364,7 @@ class Host:
             if os.path.islink(path):  # it could lead anywhere, and no recording has one
                 return ""
             try:
-                return _content(path, READ_LIMIT).decode(errors="replace")
+                return read_regular(path, READ_LIMIT).decode(errors="replace")
             except OSError:
                 return ""
         from mlbackends.host.command import output_of
@@ -372,59 +384,20 @@ def to_int(text: str) -> int | None:
         return None
 
 
-def _has_one_of(folder: str, *names: str) -> bool:
-    return any(os.path.lexists(os.path.join(folder, name)) for name in names)
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
-def _machine_near(folder: str) -> str:
-    """Say where a recorded machine is, for one who named a folder above it or below it."""
-    folder = os.path.abspath(folder)
-    try:
-        below = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
-    except OSError:
-        below = []
-    above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
-    for near in (*below, *above):
-        # Every folder below "/" has the live machine above it.
-        if near != "/" and _has_one_of(near, "host.json", "root/proc", "proc", "sys"):
-            return f"name {near}" if near in above else f"name one of the folders in it: {near}"
-    return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"
+def _strings(value: object) -> dict[str, str]:
+    return {name: str(each) for name, each in _mapping(value).items()}
 
 
-def _refuse_what_leads_out(path: str, folder: str) -> None:
-    """Raise BadInput for a part of a recorded machine that is a link to what lies outside of it."""
-    inside = os.path.realpath(folder)
-    at = os.path.realpath(path)
-    if os.path.lexists(path) and os.path.commonpath((inside, at)) != inside:
-        raise BadInput(
-            f"{path} leads out of the recorded machine, to {at}",
-            "look at the machine there by naming the folder itself",
-        )
-
-
-def _content(path: str, limit: int) -> bytes:
-    """Return a regular file's first bytes, nothing of another; raises OSError and ValueError."""
-    # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-    handle = os.open(path, flags)
-    try:
-        # A device may give for ever, and a FIFO takes what others wait for.
-        return _all(handle, limit) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-    finally:
-        os.close(handle)
-
-
-def _all(handle: int, limit: int) -> bytes:
-    pieces = []
-    while limit > 0 and (piece := os.read(handle, min(limit, 65536))):
-        pieces.append(piece)
-        limit -= len(piece)
-    return b"".join(pieces)
-
-
-def _mapping(told: object) -> dict[str, Any]:
-    return told if isinstance(told, dict) else {}
-
-
-def _strings(told: object) -> dict[str, str]:
-    return {name: str(value) for name, value in _mapping(told).items()}
+_CALLS: dict[str, Callable[[], Any]] = {
+    "libc": lambda: os.confstr("CS_GNU_LIBC_VERSION"),
+    "page_size": lambda: os.sysconf("SC_PAGE_SIZE"),
+    "clock_ticks": lambda: os.sysconf("SC_CLK_TCK"),
+    "cpu_count": os.cpu_count,
+    "user_id": lambda: os.geteuid(),  # noqa: PLW0108  Windows has none
+    "group_ids": lambda: sorted({*os.getgroups(), os.getegid()}),
+}
+"""What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks a second."""

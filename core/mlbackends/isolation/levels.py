@@ -37,7 +37,7 @@ def climb(job: int, probe: str, library: Library, depth: Presence) -> Iterator[R
             answer = _joined(answer, module.use(opened, answer.library))
             presence = Presence.USABLE
     except NotUsable as stop:
-        if stop.learned is not None:
+        if isinstance(stop.learned, Answer):
             answer = _joined(answer, stop.learned)
         yield reply(stop.reason)
     except OSError as error:

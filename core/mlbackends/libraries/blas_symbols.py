@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from mlbackends.libraries.elf import NotElf, defined_symbols, read_elf
+from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.reasons import NotUsable
 
@@ -51,10 +51,11 @@ def implementation_of(host: Host, library: Library) -> str:
 
     netlib is the reference implementation: it has the standard's functions and no other's sign.
     """
-    path = host.real(host.realpath(library.path))
     try:
-        defined = defined_symbols(path, [sign for signs in _SIGNS.values() for sign in signs])
-        needed = read_elf(path).needed
+        defined = extract_symbols(
+            host, library.path, [sign for signs in _SIGNS.values() for sign in signs]
+        )
+        needed = extract(host, library.path, read_elf).needed
     except (NotElf, OSError):
         return ""
     for name in list(_SIGNS)[:-1]:

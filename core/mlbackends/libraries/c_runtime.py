@@ -1,13 +1,9 @@
-"""Which C library this machine's programs use: glibc or musl, and its version.
+"""The C and C++ libraries of this machine's programs, and a call of a C++ function without a compiler.
 
-Which libstdc++ a process gets, and the newest symbols that it has.
-
-What was compiled by a newer GCC asks for symbols that an older libstdc++ lacks, and the first copy that
-a process opens serves all of it.
+What was compiled by a newer GCC needs symbols that an older libstdc++ lacks, and the first copy that a
+process opens serves all of it.
 
 Source: GCC, libstdc++ manual, "ABI Policy and Guidelines", the list of GLIBCXX versions.
-
-Call a C++ function that takes nothing and returns a std::string, without a compiler.
 """
 
 from __future__ import annotations
@@ -16,91 +12,85 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from mlbackends.libraries.elf import NotElf, version_definitions
+from mlbackends.host.files import read_regular
+from mlbackends.libraries.elf import NotElf, extract, version_definitions
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.patterns import bytes_pattern, pattern
+
+if TYPE_CHECKING:
+    import ctypes
+    import re
+
+    from mlbackends.host.host import Host
 
 _GLIBC = ("/lib/*-linux-gnu*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6")
 _MUSL = "/lib/ld-musl-*.so.1"
 _BANNER = bytes_pattern(rb"GNU C Library [^\n\0]{0,200}version ([0-9]+\.[0-9]+)")
-_GLIBC_SYMBOL = pattern(r"GLIBC_([0-9]{1,3})\.([0-9]{1,3})")
+_GLIBC_SYMBOL = pattern(r"GLIBC_([0-9]{1,3}(?:\.[0-9]{1,3}))")
+_GLIBCXX = pattern(r"GLIBCXX_([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
 _ALPINE = "/lib/apk/db/installed"
 
 
 def c_library(host: Host) -> tuple[str, str]:
     """Return "glibc" or "musl" with its version, "" for what cannot be told.
 
-    A live machine is asked. In a folder the library's own banner tells; one without is at least the
-    newest version that it defines symbols of.
+    A live machine has a call for it. In a folder the library's own banner has the version; one without
+    is at least the newest version that it defines symbols of.
     """
-    told = host.system("libc")
-    if isinstance(told, str) and told:
-        name, _, version = told.partition(" ")
+    running = host.system("libc")
+    if isinstance(running, str) and running:
+        name, _, version = running.partition(" ")
         return name, version
     if host.platform != "linux":
         return "", ""
     path = next((path for pattern in _GLIBC for path in host.glob(pattern)), "")
     if path:
-        return "glibc", _glibc_version(host, path)
+        try:
+            banner: str = host.extracted(path, "glibc_version", str, _glibc_banner)
+            versions = () if banner else extract(host, path, version_definitions)
+        except (NotElf, OSError):
+            return "glibc", ""
+        return "glibc", banner or _highest(versions, _GLIBC_SYMBOL)
     if host.glob(_MUSL):
-        return "musl", _musl_version(host)
+        # musl itself tells its version only when it runs; Alpine's list of packages has it.
+        for paragraph in host.read(_ALPINE).split("\n\n"):
+            fields = dict(line.split(":", 1) for line in paragraph.splitlines() if ":" in line[:2])
+            if fields.get("P") == "musl":
+                return "musl", os.path.basename(fields.get("V", "")).split("-")[0]
+        return "musl", ""
     return "", ""
 
 
-def _glibc_version(host: Host, path: str) -> str:
-    banner = _BANNER.search(host.read_bytes(path))
-    if banner:
-        return banner[1].decode()
-    try:
-        names = version_definitions(host.real(path))
-    except (NotElf, OSError):
-        return ""
-    found = [_GLIBC_SYMBOL.fullmatch(name) for name in names]
-    versions = [(int(match[1]), int(match[2])) for match in found if match]
-    return ".".join(map(str, max(versions))) if versions else ""
-
-
-def _musl_version(host: Host) -> str:
-    """Return what Alpine's package list says: musl itself tells only by being run."""
-    paragraphs = host.read(_ALPINE).split("\n\n")
-    for paragraph in paragraphs:
-        fields = dict(line.split(":", 1) for line in paragraph.splitlines() if ":" in line[:2])
-        if fields.get("P") == "musl":
-            return os.path.basename(fields.get("V", "")).split("-")[0]
-    return ""
-
-
-_GLIBCXX = pattern(r"GLIBCXX_([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
+def _glibc_banner(path: str) -> str:
+    banner = _BANNER.search(read_regular(path))
+    return banner[1].decode() if banner else ""
 
 
 def cxx_library(host: Host) -> tuple[str, str]:
-    """Return its path and the highest of its symbol versions, "3.4.30"; "" for what cannot be told."""
+    """Return libstdc++'s path and its highest symbol version, "3.4.30"; "" for what cannot be told."""
     if host.platform != "linux":
         return "", ""
     for library in libraries_named(host, "libstdcxx", "libstdc++"):
         if library.wins and library.soname == "libstdc++.so.6":
             try:
-                versions = version_definitions(host.real(host.realpath(library.path)))
+                return library.path, highest(extract(host, library.path, version_definitions))
             except (NotElf, OSError):
                 return library.path, ""
-            return library.path, highest(versions)
     return "", ""
 
 
 def highest(versions: tuple[str, ...]) -> str:
     """Return the highest of GLIBCXX_3.4.11 and its like, without the name; "" where none is one."""
-    found = [match[1] for name in versions if (match := _GLIBCXX.fullmatch(name))]
+    return _highest(versions, _GLIBCXX)
+
+
+def _highest(versions: tuple[str, ...], form: re.Pattern[str]) -> str:
+    found = [match[1] for name in versions if (match := form.fullmatch(name))]
     return max(found, key=lambda text: [int(part) for part in text.split(".")], default="")
 
 
-if TYPE_CHECKING:
-    import ctypes
-
-    from mlbackends.host.host import Host
-
-
 def returned_string(opened: ctypes.CDLL, function: str) -> str | None:
-    """Return what the function returns; None where the rules of such a call are not known.
+    """Call a C++ function without parameters that returns a std::string; None where that is not possible.
 
     function: the name without parameters as it is mangled, "_ZN2at18get_mkldnn_version". Such a
     result is written to an address that the caller passes: on x86-64, outside Windows, in the

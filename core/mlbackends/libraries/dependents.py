@@ -1,4 +1,4 @@
-"""Who in a Python environment needs a library, and whether the loader finds it in the folder that they name.
+"""The packages of a Python environment that need a library, and whether the loader finds it by their RPATH.
 
 An RPATH (DT_RPATH) is searched before LD_LIBRARY_PATH, a RUNPATH (DT_RUNPATH) after it; a file that has
 a RUNPATH has no RPATH for the loader, neither its own nor one of those that loaded it.
@@ -9,9 +9,9 @@ Source: ld.so(8), "library search order"; the System V ABI (generic), "Shared Ob
 import os
 from collections.abc import Iterator
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import Distribution, distributions, record_bytes
-from mlbackends.libraries.elf import Elf, NotElf, read_elf
+from mlbackends.libraries.elf import Elf, NotElf, extract, read_elf
 
 MOST_FILES = 4000
 """So many libraries of packages are read at most; an environment with every framework has 2,000."""
@@ -20,7 +20,7 @@ MOST_FILES = 4000
 def is_found_by_rpath(host: Host, path: str, soname: str, owner: str) -> bool:
     """Tell whether all files of a package that need its own copy find it before LD_LIBRARY_PATH.
 
-    owner: "NAME VERSION", as `mlbackends.libraries.owners` tells it; "" is a package without a list.
+    owner: "NAME VERSION", as `mlbackends.libraries.owners` returns it; "" is a package without a list.
     Of what auditwheel brings that is taken for granted where none of them can be read: it writes
     an RPATH always.
     """
@@ -31,10 +31,10 @@ def is_found_by_rpath(host: Host, path: str, soname: str, owner: str) -> bool:
         for file, elf in _read(host, dist)
     }
     folder = os.path.dirname(path)
-    needing = _needing(files, {soname, os.path.basename(path)})
-    if not needing:
+    dependents = _dependents(files, {soname, os.path.basename(path)})
+    if not dependents:
         return folder.endswith(".libs")
-    return all(_names(files, one, folder, frozenset()) for one in needing)
+    return all(_names(files, one, folder, frozenset()) for one in dependents)
 
 
 def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[str]]:
@@ -60,17 +60,19 @@ def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[
 
 
 def _read(host: Host, dist: Distribution) -> Iterator[tuple[str, Elf]]:
-    """Yield the shared libraries of a package, extension modules among them, with what they say."""
-    known: dict[str, Elf | None] = host.__dict__.setdefault("_elves", {})
+    """Yield the shared libraries of a package, extension modules among them, with their ELF headers."""
     for path in _libraries_of(host, dist)[:MOST_FILES]:
-        if path not in known:
-            try:
-                known[path] = read_elf(host.real(host.realpath(path)))
-            except (NotElf, OSError):
-                known[path] = None
-        elf = known[path]
+        elf = _elf(host, path)
         if elf is not None:
             yield path, elf
+
+
+@once_per_host
+def _elf(host: Host, path: str) -> Elf | None:
+    try:
+        return extract(host, path, read_elf)
+    except (NotElf, OSError):
+        return None
 
 
 def _libraries_of(host: Host, dist: Distribution) -> list[str]:
@@ -84,7 +86,7 @@ def _libraries_of(host: Host, dist: Distribution) -> list[str]:
     return found
 
 
-def _needing(files: dict[str, Elf], names: set[str]) -> list[str]:
+def _dependents(files: dict[str, Elf], names: set[str]) -> list[str]:
     return [path for path, elf in files.items() if not names.isdisjoint(elf.needed)]
 
 
@@ -95,7 +97,7 @@ def _names(files: dict[str, Elf], path: str, folder: str, met: frozenset[str]) -
         return False
     if folder in _expanded(path, elf.rpath):
         return True
-    loading = _needing(files, {elf.soname, os.path.basename(path)} - {""})
+    loading = _dependents(files, {elf.soname, os.path.basename(path)} - {""})
     return bool(loading) and all(_names(files, one, folder, met | {path}) for one in loading)
 
 

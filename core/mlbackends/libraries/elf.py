@@ -1,4 +1,4 @@
-"""What a shared library says of itself, read from its ELF file without loading it.
+"""What a shared library's ELF file says of it, read without loading it.
 
 Sources: the System V ABI (generic,
 chapters 4 and 5) and, for GNU hash, notes and symbol versions, the Linux Standard Base.
@@ -7,25 +7,34 @@ chapters 4 and 5) and, for GNU hash, notes and symbol versions, the Linux Standa
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mlbackends.libraries.elf_image import PT_NOTE, ElfFile, ElfImage, NotElf
+from msgspec import Struct
+
+from mlbackends.libraries.elf_image import PT_NOTE, ElfImage, NotElf, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from mlbackends.host.host import Host
 
 __all__ = [
     "Elf",
     "NotElf",
     "defined_symbols",
+    "extract",
+    "extract_symbols",
     "read_elf",
     "version_definitions",
     "version_needs",
 ]
 
+_Result = TypeVar("_Result")
 
-class Elf(NamedTuple):
-    """What an ELF file says of itself.
+
+class Elf(Struct, frozen=True):
+    """The headers and the dynamic section of an ELF file.
 
     `machine` is in the words of `uname -m` where it has one, else "machine-<number>".
     `rpath` and `runpath` are as written ($ORIGIN is not expanded) and split at the colons; an
@@ -42,42 +51,73 @@ class Elf(NamedTuple):
     build_id: str
 
 
+def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
+    """Read a file of a host with `read_elf`, `version_definitions` or `version_needs`.
+
+    Raises as read_elf does. A recording keeps the result, and not the file.
+    """
+    kinds: dict[str, Any] = {"read_elf": Elf, "version_definitions": tuple[str, ...]}
+    kind = kinds.get(read.__name__, dict[str, tuple[str, ...]])
+    result = host.extracted(path, read.__name__, kind | str, partial(_result_or_message, read))
+    if isinstance(result, str):
+        raise NotElf(result)
+    return result
+
+
+def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
+    """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
+
+    def defined(file: str) -> dict[str, bool]:
+        found = defined_symbols(file, names)
+        return {name: name in found for name in names}
+
+    names = tuple(names)
+    read = partial(_result_or_message, defined)
+    result = host.extracted(path, "defined_symbols", dict[str, bool] | str, read)
+    if isinstance(result, str):
+        raise NotElf(result)
+    return frozenset(name for name in names if result.get(name))
+
+
+def _result_or_message(read: Callable[[str], _Result], path: str) -> _Result | str:
+    try:
+        return read(path)
+    except NotElf as error:
+        return str(error)
+
+
 def read_elf(path: str) -> Elf:
     """Read the headers, the dynamic section and the build id: a few KB whatever the file's size.
 
     Raises NotElf, or OSError where the file cannot be opened or read.
     """
-    with ElfFile(path) as file:
+    with opened(path) as file:
         image = ElfImage(file)
         texts = image.strings(
             [*image.needed, *(image.tags[tag] for tag in _TEXT_TAGS if tag in image.tags)]
+        )
+        soname, rpath, runpath = (
+            texts[image.tags[tag]] if tag in image.tags else "" for tag in _TEXT_TAGS
         )
         return Elf(
             machine=image.machine,
             bits=image.bits,
             little_endian=image.order == "<",
-            soname=_text(texts, image.tags.get(_DT_SONAME)),
-            needed=tuple(_text(texts, position) for position in image.needed),
-            rpath=_directories(_text(texts, image.tags.get(_DT_RPATH))),
-            runpath=_directories(_text(texts, image.tags.get(_DT_RUNPATH))),
+            soname=soname,
+            needed=tuple(texts[position] for position in image.needed),
+            rpath=_directories(rpath),
+            runpath=_directories(runpath),
             build_id=_build_id(image),
         )
 
 
-wanted_symbols: dict[str, set[str]] | None = None
-"""While a machine is recorded: the names that were asked for, by file."""
-
-
 def defined_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
-    """Those of `names` that the library defines for others, whatever their symbol version.
+    """Return those of `names` that the library defines for others, whatever their symbol version.
 
-    Asks the library's hash table as the loader does, so the cost goes with the number of names,
+    Searches the library's hash table as the loader does, so the cost grows with the number of names,
     not with the size of the library. Raises as read_elf does.
     """
-    names = tuple(names)
-    if wanted_symbols is not None:
-        wanted_symbols.setdefault(path, set()).update(names)
-    with ElfFile(path) as file:
+    with opened(path) as file:
         image = ElfImage(file)
         if _DT_GNU_HASH in image.tags:
             table, find = image.tags[_DT_GNU_HASH], _in_gnu_hash
@@ -96,13 +136,13 @@ def version_definitions(path: str) -> tuple[str, ...]:
 
     The base definition, which repeats the library's name, is left out. Raises as read_elf does.
     """
-    with ElfFile(path) as file:
+    with opened(path) as file:
         image = ElfImage(file)
         if _DT_VERDEF not in image.tags:
             return ()
         positions = list(_version_names(image))
         texts = image.strings(positions)
-        return tuple(_text(texts, position) for position in positions)
+        return tuple(texts[position] for position in positions)
 
 
 def version_needs(path: str) -> dict[str, tuple[str, ...]]:
@@ -110,7 +150,7 @@ def version_needs(path: str) -> dict[str, tuple[str, ...]]:
 
     Raises as read_elf does.
     """
-    with ElfFile(path) as file:
+    with opened(path) as file:
         image = ElfImage(file)
         if _DT_VERNEED not in image.tags:
             return {}
@@ -118,8 +158,8 @@ def version_needs(path: str) -> dict[str, tuple[str, ...]]:
         texts = image.strings([position for pair in pairs for position in pair])
         needs: dict[str, tuple[str, ...]] = {}
         for library, version in pairs:
-            name = _text(texts, library)
-            needs[name] = (*needs.get(name, ()), _text(texts, version))
+            name = texts[library]
+            needs[name] = (*needs.get(name, ()), texts[version])
         return needs
 
 
@@ -133,12 +173,8 @@ _DT_GNU_HASH, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFEF5, 0x6FFFFFFC, 0x6FFFFFFD
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _TEXT_TAGS = (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
 _NT_GNU_BUILD_ID = 3
-_NOTE_PADDINGS = (4, 8)
 _VER_FLG_BASE = 1
-
-
-def _text(texts: dict[int, str], position: int | None) -> str:
-    return "" if position is None else texts[position]
+_NO_END = "the ELF file is damaged: a chain of its symbol hash table has no end"
 
 
 def _directories(path_list: str) -> tuple[str, ...]:
@@ -150,20 +186,16 @@ def _build_id(image: ElfImage) -> str:
         if kind != PT_NOTE or not size:
             continue
         notes = image.file.exactly(offset, min(size, _NOTES_BYTES_LIMIT))
-        padding = align if align in _NOTE_PADDINGS else 4
+        padding = align if align in (4, 8) else 4
         at = 0
         while at + 12 <= len(notes):
             name_size, data_size, note = struct.unpack_from(image.order + "III", notes, at)
-            data_at = at + _padded(12 + name_size, padding)
+            data_at = at + -(-(12 + name_size) // padding) * padding
             data = notes[data_at : data_at + data_size]
             if note == _NT_GNU_BUILD_ID and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
                 return data.hex() if len(data) == data_size else ""
-            at = data_at + _padded(data_size, padding)
+            at = data_at + -(-data_size // padding) * padding
     return ""
-
-
-def _padded(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
 
 
 def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
@@ -190,7 +222,7 @@ def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
             return True
         if found & 1:
             return False
-    raise NotElf("the ELF file is damaged: a chain of its symbol hash table has no end")
+    raise NotElf(_NO_END)
 
 
 def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
@@ -215,7 +247,7 @@ def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
         (index,) = image.unpack(layout, chain_at + entry_bytes * index)
     if index == 0:
         return False
-    raise NotElf("the ELF file is damaged: a chain of its symbol hash table has no end")
+    raise NotElf(_NO_END)
 
 
 def _version_names(image: ElfImage) -> Iterator[int]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Iterator
 
 
 class NotElf(ValueError):
@@ -24,34 +27,12 @@ class ElfFile:
 
     __slots__ = ("descriptor", "head", "size")
 
-    def __init__(self, path: str) -> None:
-        # A FIFO would block and a device node may do anything when it is opened: look first.
-        try:
-            _require_regular(os.stat(path).st_mode)
-            self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        except NotElf:
-            raise
-        except ValueError as error:
-            raise NotElf("the path has a character that no file name can have") from error
-        try:
-            status = os.fstat(self.descriptor)
-            _require_regular(status.st_mode)
-            self.size = status.st_size
-            self.head = os.pread(self.descriptor, _HEAD_BYTES, 0)
-        except BaseException:
-            os.close(self.descriptor)
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        os.close(self.descriptor)
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        status = os.fstat(descriptor)
+        _require_regular(status.st_mode)
+        self.size = status.st_size
+        self.head = os.pread(descriptor, _HEAD_BYTES, 0)
 
     def exactly(self, offset: int, length: int) -> bytes:
         """Read all of a range, or raise NotElf."""
@@ -67,6 +48,28 @@ class ElfFile:
         if len(data) < length:
             raise NotElf("the file became shorter while it was read")
         return data
+
+
+@contextmanager
+def opened(path: str) -> Iterator[ElfFile]:
+    """Open a file; raises NotElf where it is no regular one, and OSError."""
+    # A FIFO would block and a device node may do anything when it is opened: look first.
+    try:
+        mode = os.stat(path).st_mode
+    except ValueError as error:
+        raise NotElf("the path has a character that no file name can have") from error
+    _require_regular(mode)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        yield ElfFile(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+        raise NotElf(f"the path leads to {what}, not to an ELF library")
 
 
 class ElfImage:
@@ -98,7 +101,7 @@ class ElfImage:
         return struct.unpack(form, self.file.exactly(offset, struct.calcsize(form)))
 
     def offset_of(self, address: int) -> int:
-        """Tell where in the file the loader takes this virtual address from."""
+        """Return where in the file the loader takes this virtual address from."""
         for kind, offset, start, size, _ in self.segments:
             if kind == PT_LOAD and start <= address < start + size:
                 return offset + address - start
@@ -109,7 +112,9 @@ class ElfImage:
         if kind not in (2, 3):
             what = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
             raise NotElf(f"the file is {what}, not a library or program")
-        self.machine = _MACHINES.get((number, self.bits), f"machine-{number}")
+        self.machine = table("libraries/machines")["elf"].get(
+            f"{number}/{self.bits}", f"machine-{number}"
+        )
         if self.machine == "ppc64" and self.order == "<":
             self.machine = "ppc64le"
         layout = self.order + ("IIQQQQQQ" if self.wide else "IIIIIIII")
@@ -131,22 +136,22 @@ class ElfImage:
     def _read_dynamic(self) -> None:
         self.tags: dict[int, int] = {}
         self.needed: list[int] = []
-        for kind, offset, _, size, _ in self.segments:
-            if kind != PT_DYNAMIC:
-                continue
-            if size == 0:
-                raise NotElf("the ELF file holds debug information only, not the library itself")
-            layout = f"{self.order}2{self.word}"
-            length = min(size, _DYNAMIC_BYTES_LIMIT)
-            length -= length % struct.calcsize(layout)
-            for tag, value in struct.iter_unpack(layout, self.file.exactly(offset, length)):
-                if tag == _DT_NULL:
-                    break
-                if tag == _DT_NEEDED:
-                    self.needed.append(value)
-                else:
-                    self.tags[tag] = value
-            break
+        section = next(((s[1], s[3]) for s in self.segments if s[0] == PT_DYNAMIC), None)
+        if section is None:
+            return
+        offset, size = section
+        if size == 0:
+            raise NotElf("the ELF file holds debug information only, not the library itself")
+        layout = f"{self.order}2{self.word}"
+        length = min(size, _DYNAMIC_BYTES_LIMIT)
+        length -= length % struct.calcsize(layout)
+        for tag, value in struct.iter_unpack(layout, self.file.exactly(offset, length)):
+            if tag == _DT_NULL:
+                break
+            if tag == _DT_NEEDED:
+                self.needed.append(value)
+            else:
+                self.tags[tag] = value
         if len(self.needed) > _NEEDED_LIMIT:
             raise NotElf("the ELF file is damaged: it needs more libraries than any real one")
 
@@ -158,17 +163,17 @@ class ElfImage:
         """
         if not positions:
             return {}
-        table, size = self._string_table()
+        start, size = self._string_table()
         first, last = min(positions), max(positions)
         if last >= size:
             raise NotElf("the ELF file is damaged: a name lies outside its string table")
         length = min(last - first + _TEXT_BYTES, size - first)
         if length > _PIECE_BYTES_LIMIT:
             return {position: self.strings([position])[position] for position in set(positions)}
-        piece = self.file.exactly(table + first, length)
+        piece = self.file.exactly(start + first, length)
         if piece.find(b"\0", last - first) < 0:
             length = min(last - first + _TEXT_BYTES_LIMIT, size - first)
-            piece = self.file.exactly(table + first, length)
+            piece = self.file.exactly(start + first, length)
         texts = {}
         for position in positions:
             end = piece.find(b"\0", position - first)
@@ -195,16 +200,10 @@ class ElfImage:
             return False
         if value == 0 and section != _SHN_ABS and info & 15 != _STT_TLS:
             return False
-        table, size = self._string_table()
+        start, size = self._string_table()
         if position + len(name) + 1 > size:
             return False
-        return self.file.exactly(table + position, len(name) + 1) == name + b"\0"
-
-
-def _require_regular(mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-        raise NotElf(f"the path leads to {what}, not to an ELF library")
+        return self.file.exactly(start + position, len(name) + 1) == name + b"\0"
 
 
 PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
@@ -221,46 +220,22 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 0, 1, 5, 6, 10
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _STT_TLS = 6
 _STB_SEEN_BY_OTHERS = (1, 2, 10)  # global, weak, unique
-
-_MACHINES = {
-    (3, 32): "i386",
-    (2, 32): "sparc",
-    (8, 32): "mips",
-    (8, 64): "mips64",
-    (18, 32): "sparc",
-    (20, 32): "ppc",
-    (21, 64): "ppc64",
-    (22, 32): "s390",
-    (22, 64): "s390x",
-    (40, 32): "arm",
-    (43, 64): "sparc64",
-    (50, 64): "ia64",
-    (62, 32): "x32",
-    (62, 64): "x86_64",
-    (183, 64): "aarch64",
-    (190, 64): "cuda",
-    (224, 64): "amdgpu",
-    (243, 32): "riscv32",
-    (243, 64): "riscv64",
-    (258, 32): "loongarch32",
-    (258, 64): "loongarch64",
-}
 _UNLOADABLE = {1: "an ELF object file that is not linked yet", 4: "an ELF core dump"}
 
 _SIGNATURES = (
-    (b"MZ", "a Windows DLL (PE)"),
-    (b"\xfe\xed\xfa\xce", "a Mach-O file"),
-    (b"\xfe\xed\xfa\xcf", "a Mach-O file"),
-    (b"\xce\xfa\xed\xfe", "a Mach-O file"),
-    (b"\xcf\xfa\xed\xfe", "a Mach-O file"),
-    (b"\xca\xfe\xba\xbe", "a Mach-O file"),
-    (b"!<arch>\n", "a static library (ar archive)"),
-    (b"!<thin>\n", "a static library (thin ar archive)"),
-    (b"BC\xc0\xde", "LLVM bitcode"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"version https://git-lfs", "a Git LFS pointer (the content was not downloaded)"),
-    (b"#!", "a script"),
+    ((b"MZ",), "a Windows DLL (PE)"),
+    (
+        (b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe"),
+        "a Mach-O file",
+    ),
+    ((b"\xca\xfe\xba\xbe",), "a Mach-O file"),
+    ((b"!<arch>\n",), "a static library (ar archive)"),
+    ((b"!<thin>\n",), "a static library (thin ar archive)"),
+    ((b"BC\xc0\xde",), "LLVM bitcode"),
+    ((b"PK\x03\x04",), "a zip archive"),
+    ((b"\x1f\x8b",), "a gzip archive"),
+    ((b"version https://git-lfs",), "a Git LFS pointer (the content was not downloaded)"),
+    ((b"#!",), "a script"),
 )
 _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 
@@ -268,9 +243,9 @@ _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 def _format_of(head: bytes) -> str:
     if not head:
         return "empty"
-    for signature, what in _SIGNATURES:
-        if head.startswith(signature):
-            return what
+    for signatures, name in _SIGNATURES:
+        if head.startswith(signatures):
+            return name
     if not head.strip(b"\0"):
         return "blank at its beginning (zeros)"
     if head.isascii() and b"\0" not in head:

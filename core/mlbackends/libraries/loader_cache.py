@@ -11,8 +11,14 @@ import sys
 from os import fsdecode
 from typing import TYPE_CHECKING, NamedTuple
 
+from mlbackends.host.files import read_regular
+from mlbackends.host.host import once_per_host
+from mlbackends.model.tables import table
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mlbackends.host.host import Host
 
 
 class CacheEntry(NamedTuple):
@@ -28,6 +34,22 @@ class CacheEntry(NamedTuple):
     hwcap_subdirectory: str
 
 
+@once_per_host
+def cached_libraries(host: Host) -> list[str]:
+    """Return the paths in a host's cache that are for its processor."""
+    ours = {"amd64": "x86_64", "arm64": "aarch64"}.get(host.machine, host.machine)
+    try:
+        entries = host.extracted(
+            "/etc/ld.so.cache",
+            "loader_cache",
+            list[CacheEntry],
+            lambda path: read_cache(read_regular(path)),
+        )
+    except (OSError, ValueError):
+        return []
+    return [each.path for each in entries if not ours or architecture_of(each.flags) in ("", ours)]
+
+
 def read_cache(data: bytes) -> list[CacheEntry]:
     """List the entries in the cache's own order; what is not a cache has none.
 
@@ -35,18 +57,16 @@ def read_cache(data: bytes) -> list[CacheEntry]:
     """
     if data.startswith(_NEW_MAGIC):
         return list(_new_entries(data, 0))
-    if data.startswith(_OLD_MAGIC):
-        return _old_entries(data)
-    return []
+    return _old_entries(data) if data.startswith(_OLD_MAGIC) else []
 
 
 def architecture_of(flags: int, little_endian: bool = sys.byteorder == "little") -> str:
-    """Name the machine an entry is for, in the words of `elf.Elf.machine`.
+    """Return the machine that an entry is for, in the words of `elf.Elf.machine`.
 
     "" where the flags do not tell: 32-bit x86, PowerPC, SPARC and others share the value 0.
     They do not tell the byte order of PowerPC either; it is that of the cache.
     """
-    name = _ARCHITECTURES.get(flags & 0xFF00, "")
+    name: str = table("libraries/machines")["loader_cache"].get(str(flags >> 8 & 0xFF), "")
     return "ppc64le" if name == "ppc64" and little_endian else name
 
 
@@ -63,27 +83,6 @@ _HWCAP_KIND_MASK = ~(0x3FF << 32 | 0xFFFFFFFF) & (1 << 64) - 1
 _HWCAP_IS_SUBDIRECTORY = 1 << 62
 _PATH_BYTES_LIMIT = 4096
 _ORDERS_BY_MARK = {0: "<>", 2: "<", 3: ">"}  # 0 is from before glibc 2.33; 1 marks a broken cache
-
-_ARCHITECTURES = {
-    0x0100: "sparc64",
-    0x0200: "ia64",
-    0x0300: "x86_64",
-    0x0400: "s390x",
-    0x0500: "ppc64",
-    0x0600: "mips",  # n32: the instructions of mips64, in files of 32 bits
-    0x0700: "mips64",
-    0x0800: "x32",
-    0x0900: "arm",
-    0x0A00: "aarch64",
-    0x0B00: "arm",
-    0x0C00: "mips",
-    0x0D00: "mips",
-    0x0E00: "mips64",
-    0x0F00: "riscv64",
-    0x1000: "riscv64",
-    0x1100: "loongarch64",
-    0x1200: "loongarch64",
-}
 
 
 def _new_entries(data: bytes, start: int) -> Iterator[CacheEntry]:
@@ -113,12 +112,10 @@ def _new_entries(data: bytes, start: int) -> Iterator[CacheEntry]:
 
 
 def _byte_order(data: bytes, start: int) -> str:
-    """Tell the byte order in which the table fits into the data, "" for none."""
+    """Return the byte order in which the table fits into the data, "" for none."""
     if start + _NEW_HEADER_BYTES > len(data):
         return ""
-    mark = data[start + 28] & 3
-    orders = _ORDERS_BY_MARK.get(mark, "")
-    for order in orders:
+    for order in _ORDERS_BY_MARK.get(data[start + 28] & 3, ""):
         (count,) = struct.unpack_from(order + "I", data, start + len(_NEW_MAGIC))
         if start + _NEW_HEADER_BYTES + count * _NEW_ENTRY_BYTES <= len(data):
             return order
@@ -157,14 +154,16 @@ def _old_entries(data: bytes) -> list[CacheEntry]:
         appended_at = data.find(_NEW_MAGIC, strings_at, strings_at + 8 + len(_NEW_MAGIC))
         if appended_at >= 0:
             return list(_new_entries(data, appended_at))
-        table = memoryview(data)[_OLD_HEADER_BYTES:strings_at]
-        entries = []
-        for flags, key, value in struct.iter_unpack(order + "III", table):
-            soname = _string(data, strings_at + key)
-            path = _string(data, strings_at + value)
-            if soname and path:
-                entries.append(CacheEntry(soname, path, flags, _subdirectory_in(path)))
-        return entries
+        rows = memoryview(data)[_OLD_HEADER_BYTES:strings_at]
+        named = (
+            (_string(data, strings_at + key), _string(data, strings_at + value), flags)
+            for flags, key, value in struct.iter_unpack(order + "III", rows)
+        )
+        return [
+            CacheEntry(soname, path, flags, _subdirectory_in(path))
+            for soname, path, flags in named
+            if soname and path
+        ]
     return []
 
 

@@ -1,9 +1,9 @@
-"""Which package installed a file: Python's RECORD, conda's records, dpkg's lists, asked in that order."""
+"""Which package installed a file: by Python's RECORD, conda's records or dpkg's lists, in that order."""
 
 import os
 from collections.abc import Iterator
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
     conda_prefix,
@@ -13,11 +13,14 @@ from mlbackends.host.python.packages import (
     record_bytes,
 )
 
+_DPKG = "/var/lib/dpkg"
+_DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
+
 
 def owner_of(host: Host, path: str) -> str:
     """Return "NAME VERSION" of the package that installed a file; "" where that cannot be told.
 
-    Asks Python's RECORD files below the import path, conda's records below a conda prefix and dpkg's
+    Reads Python's RECORD files below the import path, conda's records below a conda prefix and dpkg's
     lists for the rest; those packages first whose name is like the file's.
     """
     # The innermost: the standard library's folder, which is on the path too, holds site-packages.
@@ -35,7 +38,11 @@ def owner_of(host: Host, path: str) -> str:
     if prefix and path.startswith(prefix + "/"):
         return _conda_owner(host, prefix, path[len(prefix) + 1 :])
     if path.startswith(("/usr/", "/lib")) and not path.startswith("/usr/local/"):
-        return _dpkg_owner(host, path)
+        spellings = {path.encode(), path.removeprefix("/usr").encode(), b"/usr" + path.encode()}
+        for name in _dpkg_lists(host, os.path.basename(path)):
+            lines = host.read_bytes(f"{_DPKG}/info/{name}").splitlines()
+            if not spellings.isdisjoint(lines):
+                return _dpkg_version(host, name.removesuffix(".list"))
     return ""
 
 
@@ -45,11 +52,11 @@ def _python_owner(host: Host, folder: str, relative: str) -> str:
         dist for all_of in distributions(host).values() for dist in all_of if dist.folder == folder
     ]
 
-    def unlike(dist: Distribution) -> int:
-        return -sum(len(word) for word in dist.name.split("-") if word in words)
+    def likeness(dist: Distribution) -> int:
+        return sum(len(word) for word in dist.name.split("-") if word in words)
 
-    for dist in sorted(here, key=unlike):
-        line = f"{relative},".encode()
+    line = f"{relative},".encode()
+    for dist in sorted(here, key=likeness, reverse=True):
         data = record_bytes(host, dist)
         if data.startswith(line) or b"\n" + line in data:
             return f"{dist.name} {dist.version}"
@@ -67,15 +74,6 @@ def _conda_owner(host: Host, prefix: str, relative: str) -> str:
     return ""
 
 
-def _dpkg_owner(host: Host, path: str) -> str:
-    spellings = {path.encode(), path.removeprefix("/usr").encode(), b"/usr" + path.encode()}
-    for name in _dpkg_lists(host, os.path.basename(path)):
-        lines = host.read_bytes(f"/var/lib/dpkg/info/{name}").splitlines()
-        if not spellings.isdisjoint(lines):
-            return _dpkg_version(host, name.removesuffix(".list"))
-    return ""
-
-
 def _dpkg_lists(host: Host, file_name: str) -> Iterator[str]:
     """Yield the lists that may name a library: first those that Debian's policy would give it.
 
@@ -87,33 +85,31 @@ def _dpkg_lists(host: Host, file_name: str) -> Iterator[str]:
     dash = "-" if stem[-1:].isdigit() and number else ""
     usual = f"{stem}{dash}{number}".lower().replace("_", "-")
     architecture = _DEBIAN_ARCHITECTURES.get(host.machine, host.machine)
-    tried = [f"{usual}:{architecture}.list", f"{usual}.list"]
-    yield from tried
+    likely = [f"{usual}:{architecture}.list", f"{usual}.list"]
+    yield from likely
     word = stem.lower().removeprefix("lib")
-    for name in host.listdir("/var/lib/dpkg/info"):
-        if name.endswith(".list") and word in name and name not in tried:
+    for name in host.listdir(f"{_DPKG}/info"):
+        if name.endswith(".list") and word in name and name not in likely:
             yield name
-
-
-_DPKG_STATUS = "/var/lib/dpkg/status"
-_DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
 
 
 def _dpkg_version(host: Host, package: str) -> str:
     name, _, architecture = package.partition(":")
-    # As bytes: decoding a megabyte costs more than finding a line in it.
-    status: bytes | None = host.__dict__.get("_dpkg_status")
-    if status is None:
-        status = host.__dict__["_dpkg_status"] = host.read_bytes(_DPKG_STATUS, 32 << 20)
+    status = _dpkg_status(host)
     opening = f"Package: {name}\n".encode()
     start = 0
     while (start := status.find(opening, start)) >= 0:
         end = status.find(b"\n\n", start)
         paragraph = status[start : end if end >= 0 else None].decode(errors="replace")
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
-        if fields.get("Package") == name and fields.get("Architecture") in (architecture, "all"):
-            return f"{name} {fields.get('Version', '')}".rstrip()
-        if not architecture:
+        is_same = fields.get("Package") == name
+        if not architecture or (is_same and fields.get("Architecture") in (architecture, "all")):
             return f"{name} {fields.get('Version', '')}".rstrip()
         start += len(opening)
     return name
+
+
+@once_per_host
+def _dpkg_status(host: Host) -> bytes:
+    # As bytes: decoding a megabyte costs more than finding a line in it.
+    return host.read_bytes(f"{_DPKG}/status", 32 << 20)

@@ -23,11 +23,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
 from mlbackends.libraries.dependents import is_found_by_rpath
-from mlbackends.libraries.elf import NotElf, defined_symbols, read_elf
-from mlbackends.libraries.loader_cache import architecture_of, read_cache
+from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
+from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import owner_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
@@ -96,7 +96,8 @@ def libraries_named(
         places += _in_folder(host, folder, "site-packages", wanted)
     for variable in homes:
         if home := host.env(variable).rstrip("/"):
-            for folder in _home_folders(host, home):
+            inside = [f"{home}/lib64", f"{home}/lib", f"{home}/bin"]
+            for folder in (*inside, *host.glob(f"{home}/targets/*/lib")):
                 places += _in_folder(host, folder, variable, wanted)
     for customary in folders:
         for folder in host.glob(customary):
@@ -114,7 +115,7 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
     variable, listed = library_path(host)
     if any(_is_absolute(folder) and host.is_dir(folder) for folder in listed):
         places.append(variable)
-    places.append("the loader's cache" if _cache(host) else "the loader's folders")
+    places.append("the loader's cache" if cached_libraries(host) else "the loader's folders")
     places += [f"{variable} ({host.env(variable)})" for variable in homes if host.env(variable)]
     places += [folder for folder in folders if "*" not in folder][:2]
     return ", ".join(places)
@@ -125,24 +126,43 @@ def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[s
     return Reason("not-found", f"no {what} in {searched(host, homes, folders)}")
 
 
+@once_per_host
 def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
     """Return every shared library in every general place by its stem, numbered in the steps' order.
 
-    Made once a host: fifty probes ask, and a system has a thousand libraries and more.
+    Made once a host: fifty probes search, and a system has a thousand libraries and more.
     """
-    cached = host.__dict__.get("_libraries")
-    if cached is None:
-        cached = {}
-        for i, place in enumerate(place for step in _STEPS for place in step(host)):
-            cached.setdefault(stem_of(os.path.basename(place[0])), []).append((i, place))
-        host.__dict__["_libraries"] = cached
-    return cached
+    found: dict[str, list[tuple[int, Place]]] = {}
+    for i, place in enumerate(_places(host)):
+        found.setdefault(stem_of(os.path.basename(place[0])), []).append((i, place))
+    return found
 
 
-def _mapped(host: Host) -> Iterator[Place]:
+def _places(host: Host) -> Iterator[Place]:
+    """Yield the libraries in every general place, in the order of the steps."""
     if host.pid is not None:
         for path in mapped_files(host):
             yield path, "mapped"
+    for path in host.env("LD_PRELOAD").replace(":", " ").split():
+        if path.startswith("/"):
+            yield path, "LD_PRELOAD"
+    variable, listed = library_path(host)
+    for folder in listed:
+        # An empty or relative one depends on the current folder; a report must not.
+        if _is_absolute(folder):
+            yield from _in_folder(host, folder.rstrip("/"), variable)
+    for folder in _wheel_folders(host):
+        yield from _in_folder(host, folder, "site-packages")
+    conda = conda_prefix(host)
+    if conda:
+        yield from _in_folder(host, f"{conda}/lib", "conda")
+    prefix = str(host.python.get("prefix", ""))
+    if prefix and prefix not in ("/usr", conda):
+        yield from _in_folder(host, f"{prefix}/lib", "python-prefix")
+    for path in cached_libraries(host):
+        yield path, "ld.so.cache"
+    for folder in _system_folders(host):
+        yield from _in_folder(host, folder, "system-folder")
 
 
 def mapped_files(host: Host) -> list[str]:
@@ -153,12 +173,6 @@ def mapped_files(host: Host) -> list[str]:
         if len(parts) == 6 and parts[5].startswith("/"):
             found[parts[5].removesuffix(" (deleted)")] = None
     return list(found)
-
-
-def _preloaded(host: Host) -> Iterator[Place]:
-    for path in host.env("LD_PRELOAD").replace(":", " ").split():
-        if path.startswith("/"):
-            yield path, "LD_PRELOAD"
 
 
 def library_path(host: Host) -> tuple[str, list[str]]:
@@ -177,83 +191,27 @@ def _is_absolute(folder: str) -> bool:
     return folder.startswith("/") or (len(folder) > 2 and folder[1] == ":")
 
 
-def _library_path(host: Host) -> Iterator[Place]:
-    variable, listed = library_path(host)
-    for folder in listed:
-        # An empty or relative one depends on the current folder; a report must not.
-        if _is_absolute(folder):
-            yield from _in_folder(host, folder.rstrip("/"), variable)
-
-
-def _wheels(host: Host) -> Iterator[Place]:
+def _wheel_folders(host: Host) -> Iterator[str]:
     for base in python_folders(host):
         names = host.listdir(base)
-        inside = [f"{name}" for name in names if name.endswith((".libs", ".dylibs"))]
+        inside = [name for name in names if name.endswith((".libs", ".dylibs"))]
         if "nvidia" in names:
             for part in host.listdir(f"{base}/nvidia"):
                 inside += [f"nvidia/{part}/{lib}" for lib in ("lib", "lib64", "bin")]
         if "torch" in names:
             inside.append("torch/lib")
-        for folder in inside:
-            yield from _in_folder(host, f"{base}/{folder}", "site-packages")
+        yield from (f"{base}/{folder}" for folder in inside)
 
 
-def _conda(host: Host) -> Iterator[Place]:
-    if prefix := conda_prefix(host):
-        yield from _in_folder(host, f"{prefix}/lib", "conda")
-
-
-def _python_prefix(host: Host) -> Iterator[Place]:
-    prefix = str(host.python.get("prefix", ""))
-    if prefix and prefix not in ("/usr", conda_prefix(host)):
-        yield from _in_folder(host, f"{prefix}/lib", "python-prefix")
-
-
-def _loader_cache(host: Host) -> Iterator[Place]:
-    for path in _cache(host):
-        yield path, "ld.so.cache"
-
-
-def _cache(host: Host) -> list[str]:
-    cached = host.__dict__.get("_loader_cache")
-    if cached is None:
-        ours = {"amd64": "x86_64", "arm64": "aarch64"}.get(host.machine, host.machine)
-        cached = [
-            entry.path
-            for entry in read_cache(host.read_bytes("/etc/ld.so.cache"))
-            if not ours or architecture_of(entry.flags) in ("", ours)
-        ]
-        host.__dict__["_loader_cache"] = cached
-    return cached
-
-
-def _system_folders(host: Host) -> Iterator[Place]:
-    if _cache(host) or host.platform == "win32":
-        return
+def _system_folders(host: Host) -> list[str]:
+    """Return the loader's default folders where it has no cache."""
+    if cached_libraries(host) or host.platform == "win32":
+        return []
     listed = []
     for path in host.glob("/etc/ld-musl-*.path"):
         listed += host.read(path).replace(":", "\n").splitlines()
     usual = ["/lib", "/usr/local/lib", "/usr/lib", "/lib64", "/usr/lib64", "/opt/homebrew/lib"]
-    usual += host.glob("/usr/lib/*-linux-gnu*")
-    for folder in listed or usual:
-        yield from _in_folder(host, folder, "system-folder")
-
-
-_STEPS = (
-    _mapped,
-    _preloaded,
-    _library_path,
-    _wheels,
-    _conda,
-    _python_prefix,
-    _loader_cache,
-    _system_folders,
-)
-
-
-def _home_folders(host: Host, home: str) -> list[str]:
-    inside = [f"{home}/lib64", f"{home}/lib", f"{home}/bin", *host.glob(f"{home}/targets/*/lib")]
-    return [folder for folder in inside if host.is_dir(folder)]
+    return listed or [*usual, *host.glob("/usr/lib/*-linux-gnu*")]
 
 
 def _in_folder(
@@ -284,36 +242,32 @@ def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
     return list(found.values())
 
 
+@once_per_host
 def _described(host: Host, path: str, real: str, step: str) -> Library:
-    """Remember a file's description: several probes ask for what is built into one library."""
-    known: dict[str, Library] = host.__dict__.setdefault("_described", {})
-    if path not in known:
-        known[path] = _describe(host, Library(name="", path=path, found_by=step), real)
-    return known[path]
+    """Return a file's record with what its ELF headers say, and the package that owns it.
 
-
-def _describe(host: Host, library: Library, real: str) -> Library:
-    """Add what the file says of itself, and the package that owns it."""
-    owner = owner_of(host, real) or owner_of(host, library.path)
-    library = replace(library, owner=owner, soname=os.path.basename(library.path))
+    Once a host: several probes ask for what is built into one library.
+    """
+    owner = owner_of(host, real) or owner_of(host, path)
+    library = Library("", path, found_by=step, owner=owner, soname=os.path.basename(path))
     if not host.exists(real):
         return replace(library, reasons=(Reason("dangling-link", _gone(host, library, real)),))
-    if "/stubs/" in library.path:
-        said = f"{library.path} is for linking only; the driver brings the real one"
-        return replace(library, reasons=(Reason("stub-library", said),))
+    if "/stubs/" in path:
+        message = f"{path} is for linking only; the driver brings the real one"
+        return replace(library, reasons=(Reason("stub-library", message),))
     if host.platform != "linux":
         return library
     try:
-        elf = read_elf(host.real(real))
+        elf = extract(host, real, read_elf)
     except NotElf as error:
-        return replace(library, reasons=(Reason("not-a-library", f"{library.path}: {error}"),))
+        return replace(library, reasons=(Reason("not-a-library", f"{path}: {error}"),))
     except OSError as error:
-        said = f"{library.path}: {error.strerror}"
-        return replace(library, reasons=(Reason("permission-denied", said),))
+        message = f"{path}: {error.strerror}"
+        return replace(library, reasons=(Reason("permission-denied", message),))
     library = replace(library, soname=elf.soname or library.soname)
     if host.machine and elf.machine != host.machine:
-        said = f"the file is for {elf.machine}; this machine is {host.machine}"
-        library = replace(library, reasons=(Reason("wrong-architecture", said),))
+        message = f"the file is for {elf.machine}; this machine is {host.machine}"
+        library = replace(library, reasons=(Reason("wrong-architecture", message),))
     return library
 
 
@@ -387,14 +341,11 @@ def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[
     """
     found = []
     for library in libraries_named(host, name, carrier):
-        if not library.reasons and _defines_any(host.real(host.realpath(library.path)), symbols):
+        try:
+            is_inside = not library.reasons and bool(extract_symbols(host, library.path, symbols))
+        except (NotElf, OSError):  # macOS and Windows have other formats; damage shows only here
+            continue
+        if is_inside:
             owner = library.owner.split(" ")[0] or carrier
             found.append(replace(library, found_by=f"inside {owner}", wins=False, wins_because=""))
     return found
-
-
-def _defines_any(path: str, symbols: Sequence[str]) -> bool:
-    try:
-        return bool(defined_symbols(path, symbols))
-    except (NotElf, OSError):  # macOS and Windows have other formats; damage shows only here
-        return False

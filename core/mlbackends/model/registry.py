@@ -2,12 +2,10 @@
 
 Other distributions add to a folder through entry points, such as
 
-    [project.entry-points."mlbackends_probes"]
+    [project.entry-points."mlbackends.probes"]
     our_card = "our_package.our_card"
 
 The files of the folder come first: nobody else's `cpu` takes the place of ours.
-
-What a probe declares of its facts.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Records that any reader can take: text that is not UTF-8 has no place in JSON."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ def writable(record: Record) -> Record:
     try:
         msgspec.json.encode(record)
     except UnicodeEncodeError:
-        return msgspec.convert(_clean(msgspec.to_builtins(record)), type(record))
+        return msgspec.convert(cleaned(msgspec.to_builtins(record)), type(record))
     return record
 
 
@@ -33,11 +33,12 @@ def clean(text: str) -> str:
     )
 
 
-def _clean(value: object) -> object:
+def cleaned(value: Any) -> Any:
+    """Return a JSON value whose texts are clean."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list | tuple):
-        return [_clean(each) for each in value]
+        return [cleaned(each) for each in value]
     if isinstance(value, dict):
-        return {clean(str(key)): _clean(each) for key, each in value.items()}
+        return {clean(str(key)): cleaned(each) for key, each in value.items()}
     return value

@@ -13,7 +13,7 @@ from mlbackends.model.reasons import Reason
 
 
 class Constraint(Struct, frozen=True):
-    """One condition. code: from `reasons.CODES`. sentence: what it asks for. test: see above.
+    """One condition. code: from model/reason_codes.json. sentence: what it asks for. test: see above.
 
     sizes: whether the test may look at sizes and strides. Where not, what it says holds for all of them.
     """

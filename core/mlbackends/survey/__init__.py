@@ -15,7 +15,7 @@ from mlbackends.host.host import Host
 from mlbackends.isolation.client import isolation
 from mlbackends.isolation.protocol import Job, Reply, Request
 from mlbackends.model import registry
-from mlbackends.model.reasons import CODES, Reason
+from mlbackends.model.reasons import Reason, shared_codes
 from mlbackends.model.records import (
     SCHEMA,
     Answer,
@@ -43,7 +43,7 @@ def probe_names() -> tuple[str, ...]:
 
 def all_codes() -> dict[str, str]:
     """Return every reason code with its sentence, those that probes declare too."""
-    codes = dict(CODES)
+    codes = shared_codes()
     for name in probe_names():
         codes.update(getattr(registry.load("mlbackends_probes", name), "CODES", {}))
     return codes

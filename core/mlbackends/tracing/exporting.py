@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from mlbackends.host.output_file import standard_output, whole_file
+from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record

@@ -13,15 +13,18 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.host.recording.elf_sketch import Sketch, sketched
+from mlbackends.host.host import Host
 from mlbackends.libraries.elf import (
     Elf,
     NotElf,
     defined_symbols,
+    extract,
+    extract_symbols,
     read_elf,
     version_definitions,
     version_needs,
@@ -73,7 +76,7 @@ def test_the_soname_the_needed_and_the_build_id_are_read(tmp_path: Path) -> None
 @needs_cc
 def test_a_library_that_says_nothing_has_empty_fields(tmp_path: Path) -> None:
     elf = read_elf(compile_library(tmp_path, "-Wl,--build-id=none"))
-    assert elf[3:] == ("", (), (), (), "")
+    assert (elf.soname, elf.needed, elf.rpath, elf.runpath, elf.build_id) == ("", (), (), (), "")
 
 
 @needs_cc
@@ -280,11 +283,16 @@ every_form = pytest.mark.parametrize(
 )
 
 
-def synthetic_library(form: Form, machine: int, *, address: int = 0x10000) -> bytes:
+NEEDS = {"libc.so.6": ("GLIBC_2.17", "GLIBC_2.28"), "libstdc++.so.6": ("GLIBCXX_3.4.29",)}
+
+
+def synthetic_library(
+    form: Form, machine: int, *, address: int = 0x10000, needs: dict[str, tuple[str, ...]] = NEEDS
+) -> bytes:
     """Build "libsynthetic.so.2", which needs "libneeded.so" and defines `alpha` and `beta`.
 
     One load segment, at an address other than its offset; a note, a System V hash table with a
-    single bucket, and one version definition after the base one.
+    single bucket, one version definition after the base one, and the versions that it needs.
     """
     order, word = form.order, "Q" if form.bits == 64 else "I"
 
@@ -292,6 +300,8 @@ def synthetic_library(form: Form, machine: int, *, address: int = 0x10000) -> by
         return struct.pack(order + layout.replace("W", word), *values)
 
     strings = b"\0alpha\0beta\0undefined\0libsynthetic.so.2\0libneeded.so\0/one:/two\0VERSION_1\0"
+    for library, names in needs.items():
+        strings += "".join(f"{name}\0" for name in (library, *names)).encode()
 
     def at(text: bytes) -> int:
         return strings.index(b"\0" + text + b"\0") + 1
@@ -308,13 +318,21 @@ def synthetic_library(form: Form, machine: int, *, address: int = 0x10000) -> by
     note = pack("III", 4, 3, 3) + b"GNU\0" + b"\xab\xcd\xef\0"
     versions = pack("HHHHIII", 1, 1, 1, 1, 0, 20, 28) + pack("II", at(b"libsynthetic.so.2"), 0)
     versions += pack("HHHHIII", 1, 0, 2, 1, 0, 20, 0) + pack("II", at(b"VERSION_1"), 0)
+    needed = b""
+    for number, (library, names) in enumerate(needs.items(), 1):
+        following = 16 + 16 * len(names) if number < len(needs) else 0
+        needed += pack("HHIII", 1, len(names), at(library.encode()), 16, following)
+        for index, name in enumerate(names, 1):
+            needed += pack(
+                "IHHII", 0, 0, index + 1, at(name.encode()), 16 if index < len(names) else 0
+            )
 
     header_size, segment_size = (64, 56) if form.bits == 64 else (52, 32)
     start = header_size + 3 * segment_size
     start += -start % 8
     pieces, positions = bytearray(), {}
     named = {"note": note, "hash": table, "symbols": symbols, "strings": strings}
-    for name, piece in (named | {"versions": versions}).items():
+    for name, piece in (named | {"versions": versions, "needs": needed}).items():
         positions[name] = start + len(pieces)
         pieces += piece + bytes(-len(piece) % 8)
     dynamic = b"".join(
@@ -329,6 +347,8 @@ def synthetic_library(form: Form, machine: int, *, address: int = 0x10000) -> by
             (10, len(strings)),
             (0x6FFFFFFC, address + positions["versions"]),
             (0x6FFFFFFD, 2),
+            *([(0x6FFFFFFE, address + positions["needs"])] if needs else []),
+            (0x6FFFFFFF, len(needs)),
             (0, 0),
         ]
     )
@@ -549,21 +569,24 @@ def test_random_bytes_after_the_magic_number_are_survived(tmp_path: Path, conten
 
 # ---- versions that are needed ---------------------------------------------------------------------
 
-NEEDS = (("libc.so.6", ("GLIBC_2.17", "GLIBC_2.28")), ("libstdc++.so.6", ("GLIBCXX_3.4.29",)))
 
-
-@pytest.mark.parametrize("machine", ["i686", "x86_64", "aarch64", "ppc64", "s390x"])
-def test_versions_that_are_needed_are_told_by_library(tmp_path: Path, machine: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "bits", "order"),
+    [(3, 32, "<"), (62, 64, "<"), (183, 64, "<"), (21, 64, ">"), (22, 64, ">")],
+)
+def test_versions_that_are_needed_are_listed_by_library(
+    tmp_path: Path, number: int, bits: int, order: str
+) -> None:
     path = tmp_path / "liba.so"
-    path.write_bytes(sketched(Sketch(machine, "liba.so", versions=["A_1"], needs=NEEDS)))
+    path.write_bytes(synthetic_library(Form(bits, order), number))
 
-    assert version_needs(str(path)) == dict(NEEDS)
-    assert version_definitions(str(path)) == ("A_1",)
+    assert version_needs(str(path)) == NEEDS
+    assert version_definitions(str(path)) == ("VERSION_1",)
 
 
-def test_a_library_that_needs_no_versions_says_so(tmp_path: Path) -> None:
+def test_a_library_that_needs_no_versions_lists_none(tmp_path: Path) -> None:
     path = tmp_path / "liba.so"
-    path.write_bytes(sketched(Sketch("x86_64", "liba.so")))
+    path.write_bytes(synthetic_library(Form(64, "<"), 62, needs={}))
 
     assert version_needs(str(path)) == {}
 
@@ -571,13 +594,41 @@ def test_a_library_that_needs_no_versions_says_so(tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 2000), byte=st.integers(0, 255))
 def test_damaged_needs_are_no_library_or_few_names(tmp_path: Path, at: int, byte: int) -> None:
-    content = bytearray(sketched(Sketch("x86_64", "liba.so", needs=NEEDS)))
+    content = bytearray(synthetic_library(Form(64, "<"), 62))
     content[at % len(content)] = byte
     path = tmp_path / "liba.so"
     path.write_bytes(content)
 
     try:
-        told = version_needs(str(path))
+        needs = version_needs(str(path))
     except NotElf:
         return
-    assert sum(map(len, told.values())) <= 4096
+    assert sum(map(len, needs.values())) <= 4096
+
+
+def test_a_host_may_have_the_headers_and_no_file(tmp_path: Path) -> None:
+    headers = Elf("x86_64", 64, True, "liba.so", ("libc.so.6",), (), (), "")
+    extracts = {
+        "/liba.so": {
+            "read_elf": msgspec.to_builtins(headers),
+            "version_needs": NEEDS,
+            "version_definitions": ["A_1"],
+            "defined_symbols": {"alpha": True, "beta": False},
+        },
+        "/script": {"read_elf": "the file is a script, not an ELF library"},
+        "/senseless": {"read_elf": {"machine": 3}},
+    }
+    (tmp_path / "root" / "lib").mkdir(parents=True)
+    (tmp_path / "host.json").write_text("{}")
+    (tmp_path / "extracts.json").write_bytes(msgspec.json.encode(extracts))
+    host = Host(str(tmp_path))
+
+    assert extract(host, "/liba.so", read_elf) == headers
+    assert extract(host, "/liba.so", version_needs) == NEEDS
+    assert extract(host, "/liba.so", version_definitions) == ("A_1",)
+    assert extract_symbols(host, "/liba.so", ("alpha", "beta", "gamma")) == {"alpha"}
+    with pytest.raises(NotElf, match="is a script"):
+        extract(host, "/script", read_elf)
+    for path in ("/senseless", "/absent"):
+        with pytest.raises(OSError, match="No such file"):
+            extract(host, path, read_elf)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.recording.elf_sketch import Sketch, sketched
 from mlbackends.libraries.search import absent, inside, libraries_named, stem_of
 
 Build = Callable[..., Path]
@@ -114,18 +114,32 @@ LISTED = f"/ld/{OWN}"
 BROUGHT = f"{SITE}/pkg.libs/{OWN}"
 
 
-def wheel(machine: Machine, **files: Sketch) -> None:
+def headers(soname: str = "", needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
+    """Return what `read_elf` would return of such a library. paths: its rpath and its runpath."""
+    texts = {
+        "soname": soname,
+        "needed": needed,
+        "rpath": [],
+        "runpath": [],
+        "build_id": "",
+        **paths,
+    }
+    return {"machine": "x86_64", "bits": 64, "little_endian": True, **texts}
+
+
+def wheel(machine: Machine, **files: dict[str, Any]) -> None:
     """Install a package of these extension modules, whose library lies in /ld too."""
     machine.told["uname"] = {"machine": "x86_64"}
     paths = [f"pkg.libs/{OWN}", *(f"pkg/sub/{name}.so" for name in files)]
     record = "".join(f"{path},sha256=x,1\n" for path in paths)
     machine.write(f"{SITE}/pkg-1.0.dist-info/RECORD", record)
     machine.write(f"{SITE}/pkg-1.0.dist-info/METADATA", "Name: pkg\nVersion: 1.0\n")
-    written = {LISTED: Sketch("x86_64", OWN), BROUGHT: Sketch("x86_64", OWN)}
-    written |= {f"{SITE}/pkg/sub/{name}.so": sketch for name, sketch in files.items()}
-    for path, sketch in written.items():
+    written = {LISTED: headers(OWN), BROUGHT: headers(OWN)}
+    written |= {f"{SITE}/pkg/sub/{name}.so": elf for name, elf in files.items()}
+    for path in written:
         machine.write(path, "")
-        (machine.folder / "root" / path.lstrip("/")).write_bytes(sketched(sketch))
+    extracts = {path: {"read_elf": elf} for path, elf in written.items()}
+    (machine.folder / "extracts.json").write_text(json.dumps(extracts))
 
 
 def won(machine: Machine, **environment: str) -> str:
@@ -134,8 +148,8 @@ def won(machine: Machine, **environment: str) -> str:
     return found
 
 
-def needing(**more: object) -> Sketch:
-    return Sketch("x86_64", needed=[OWN], **more)  # type: ignore[arg-type]
+def needing(**more: list[str]) -> dict[str, Any]:
+    return headers(needed=[OWN], **more)
 
 
 def test_what_a_wheel_finds_by_rpath_comes_before_the_search_path(machine: Machine) -> None:
@@ -162,7 +176,7 @@ def test_what_a_wheel_finds_by_rpath_comes_before_the_search_path(machine: Machi
     ids=["runpath", "both", "another folder", "neither"],
 )
 def test_one_file_without_an_rpath_to_it_takes_what_the_search_path_names(
-    machine: Machine, other: Sketch
+    machine: Machine, other: dict[str, Any]
 ) -> None:
     wheel(machine, one=needing(rpath=["${ORIGIN}/../../pkg.libs"]), two=other)
 
@@ -172,12 +186,12 @@ def test_one_file_without_an_rpath_to_it_takes_what_the_search_path_names(
 def test_a_file_without_a_path_of_its_own_searches_the_rpath_of_what_loads_it(
     machine: Machine,
 ) -> None:
-    inner = Sketch("x86_64", "libinner.so", [OWN])
-    loading = Sketch("x86_64", needed=["libinner.so"], rpath=["$ORIGIN/../../pkg.libs"])
+    inner = headers("libinner.so", [OWN])
+    loading = headers(needed=["libinner.so"], rpath=["$ORIGIN/../../pkg.libs"])
     wheel(machine, libinner=inner, one=loading)
     assert won(machine) == BROUGHT
 
-    wheel(machine, libinner=inner, one=loading._replace(rpath=[], runpath=loading.rpath))
+    wheel(machine, libinner=inner, one={**loading, "rpath": [], "runpath": loading["rpath"]})
     assert won(machine) == LISTED
 
 
@@ -188,8 +202,8 @@ def test_what_is_preloaded_comes_before_any_rpath(machine: Machine) -> None:
 
 
 def test_files_that_load_each_other_in_a_circle_have_no_rpath(machine: Machine) -> None:
-    first = Sketch("x86_64", "libfirst.so", [OWN, "libsecond.so"])
-    second = Sketch("x86_64", "libsecond.so", ["libfirst.so"])
+    first = headers("libfirst.so", [OWN, "libsecond.so"])
+    second = headers("libsecond.so", ["libfirst.so"])
     wheel(machine, libfirst=first, libsecond=second)
 
     assert won(machine) == LISTED

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.reasons import CODES
+from mlbackends.model.reasons import shared_codes
 from mlbackends.model.records import Device
 from mlbackends.sdpa.rules import rules, torch_would_choose, untold, why_not
 from mlbackends.sdpa.rules.environment import NEWEST, Environment
@@ -50,7 +50,7 @@ def asked(
 
 def codes(kind: SDPBackend, environment: Environment = NEWEST, **question: Any) -> set[str]:
     reasons = why_not(kind, asked(**question), environment)
-    assert {reason.code for reason in reasons} <= set(CODES)
+    assert {reason.code for reason in reasons} <= set(shared_codes())
     return {reason.code for reason in reasons}
 
 

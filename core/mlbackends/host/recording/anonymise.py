@@ -1,22 +1,16 @@
-"""Stand-ins for what names a machine and its user, in the files of a recorded machine.
+"""Replace what names a machine and its user in the files of a recorded machine.
 
-Unlike a word of `mlbackends.model.redaction`, a stand-in has the form of what it stands for: a probe
-reads the recorded file as it read the real one. The same value gets the same stand-in everywhere, so
+Unlike a word of `mlbackends.model.redaction`, a replacement has the form of what it replaces: a probe
+reads the recorded file as it read the real one. The same value gets the same replacement everywhere, so
 that what was equal stays equal. What no probe reads of a file that names people is left out (`excerpts`).
-
-Stand-ins for servers and network addresses, where a text is known to hold such.
-
-Elsewhere 10.2.0.1 is a version and `node7` a word, so this is asked for values of variables and for
-addresses of packages, never for whole files.
-
-What names a machine and its user, for `mlbackends.model.redaction` to take out.
+Servers and network addresses are replaced in values of variables and in addresses of packages, never in
+whole files: elsewhere 10.2.0.1 is a version and `node7` a word.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.recording import excerpts
@@ -27,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mlbackends.host.host import Host
+
+    Replace = Callable[[re.Match[str]], str]
 
 HOST, USER = "host", "user"
 
@@ -42,11 +38,37 @@ _HOME = re.compile(
 _NO_LOGIN = "://***@"
 _SHORTEST = 6
 """A shorter value, such as a job's number, stands in too many places where it means something else."""
-_OF_THE_USER = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
-_OF_THE_HOST = ("HOSTNAME", "HOST", "COMPUTERNAME")
+_USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
+_HOST_VARIABLES = ("HOSTNAME", "HOST", "COMPUTERNAME")
+
+_IPV4 = re.compile(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
+_IPV6 = re.compile(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
+_SERVER = re.compile(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
+_NAME = re.compile(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
+_SERVER_VARIABLE = re.compile(
+    r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
+)
+_PUBLIC = (
+    "pypi.org", "pythonhosted.org", "github.com", "gitlab.com", "bitbucket.org", "anaconda.org",
+    "anaconda.com", "conda.io", "pytorch.org", "nvidia.com", "huggingface.co", "googleapis.com",
+    "intel.com", "amd.com", "apache.org", "python.org", "debian.org", "ubuntu.com",
+)  # fmt: skip
+"""Everybody's servers, which say something of a package and nothing of who uses it."""
 
 
-class Disguise:
+def names_of(host: Host) -> Names:
+    """Return the host's name, the user's, and the home folder, as far as files tell them."""
+    # A service or `env -i` has no HOME; the system's list of users has this one.
+    number = str(host.system("user_id"))
+    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
+    entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
+    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
+    user = host.env("USER") or host.env("LOGNAME") or entry[0]
+    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
+    return Names(node=node, user=user or home.rstrip("/").rpartition("/")[2], home=home)
+
+
+class Anonymiser:
     """Replaces identifying text. `replaced` counts how often, by what it was.
 
     names: of the machine and its user. values: serial numbers and the like, as a report has them.
@@ -56,57 +78,53 @@ class Disguise:
         names = names or Names()
         self.replaced: Counter[str] = Counter()
         self._numbers: dict[str, dict[str, int]] = {}
-        self._rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = []
-        self._network = NetworkNames(self._number)
+        self._rules: list[tuple[re.Pattern[str], Replace]] = []
         home = names.home.rstrip("/")
         if home.count("/") > 1:
             mac = home.startswith("/Users/")
-            self._whole(home, "home folder", f"/Users/{USER}" if mac else f"/home/{USER}")
+            self._add_word(home, "home folder", f"/Users/{USER}" if mac else f"/home/{USER}")
         self._rules.append((_HOME, self._other_home))
         for name in dict.fromkeys((names.node, names.node.partition(".")[0])):
             if len(name) > 2 and name.lower() not in COMMON_WORDS:
-                self._whole(name, "host name", HOST)
+                self._add_word(name, "host name", HOST)
         if names.user and names.user.lower() not in COMMON_WORDS:
             if len(names.user) > 2:
-                self._whole(names.user, "user name", USER)
-            replace = in_paths(names.user, USER)
-            self._rules.append((replace.paths, lambda met: self._path(replace.inside(met), met)))
+                self._add_word(names.user, "user name", USER)
+            self._add_user_in_paths(names.user)
         self._rules += [(_AMD_GPU, self._amd_gpu), (_AMD_NUMBER, self._amd_number)]
         for value in sorted(set(values), key=len, reverse=True):
-            known = UUID.fullmatch(value) or _AMD_GPU.fullmatch(value)
-            if len(value) >= _SHORTEST and not known:
-                self._whole(value, "serial number or the like", self._like(value))
+            has_rule = UUID.fullmatch(value) or _AMD_GPU.fullmatch(value)
+            if len(value) >= _SHORTEST and not has_rule:
+                shape = re.sub(r"[A-Za-z]", "X", re.sub(r"[0-9]", "0", value))
+                self._add_word(value, "serial number or the like", shape)
         self._rules += [
             (UUID, self._uuid),
             (_LONG_ID, self._long_id),
-            (HARDWARE_ADDRESS, self._mac),
+            (HARDWARE_ADDRESS, self._hardware_address),
+            (URL_LOGIN, self._login),
         ]
-        self._rules.append((URL_LOGIN, self._login))
 
     def text(self, text: str) -> str:
-        """Return a text with stand-ins."""
-        for pattern, stand_in in self._rules:
-            text = pattern.sub(stand_in, text)
+        """Return an anonymised text."""
+        for pattern, replace in self._rules:
+            text = pattern.sub(replace, text)
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Return a content with stand-ins; what is no UTF-8 is looked at byte for byte."""
+        """Return an anonymised content; bytes that are no UTF-8 stay."""
         text = data.decode("utf-8", "surrogateescape")
         return self.text(text).encode("utf-8", "surrogateescape")
 
     def file(self, path: str, data: bytes) -> bytes:
-        """Return what is kept of a file that a probe read under that path, with stand-ins."""
-        kept = self.data(excerpts.excerpt(path, data, self._network.addresses))
-        if path == "/etc/ld.so.cache" and kept != data:
-            return self._loader_cache(data)
-        return kept
+        """Return what is kept of a file that a probe read under that path, anonymised."""
+        return self.data(excerpts.excerpt(path, data, self._addresses))
 
     def output(self, command: str, output: str) -> str:
-        """Return what is kept of a command's output, with stand-ins."""
+        """Return what is kept of a command's output, anonymised."""
         return self.text(excerpts.of_command(command, output))
 
     def value(self, value: Any) -> Any:
-        """Return texts, lists and tables with stand-ins; names of fields stay."""
+        """Return a JSON value, anonymised; names of fields stay."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
@@ -118,85 +136,119 @@ class Disguise:
             }
         return value
 
-    def description(self, told: dict[str, Any]) -> dict[str, Any]:
-        """Return what host.json holds, with stand-ins: by what a field means, however short it is."""
-        told = self.value(told)
-        if told.get("uname", {}).get("nodename"):
-            told["uname"] = {**told["uname"], "nodename": self._as(HOST, "host name")}
-        variables = told.get("environment", {})
-        told["environment"] = {name: self._variable(name, variables[name]) for name in variables}
-        return told
+    def description(self, description: dict[str, Any]) -> dict[str, Any]:
+        """Return host.json, anonymised: names by what their field means, however short they are."""
+        description = self.value(description)
+        if description.get("uname", {}).get("nodename"):
+            node = self._counted(HOST, "host name")
+            description["uname"] = {**description["uname"], "nodename": node}
+        variables = description.get("environment", {})
+        description["environment"] = {
+            name: self._variable(name, variables[name]) for name in variables
+        }
+        return description
 
     def _variable(self, name: str, value: str) -> str:
-        if value and name in _OF_THE_USER:
-            return self._as(USER, "user name")
-        if value and name in _OF_THE_HOST:
-            return self._as(HOST, "host name")
-        return self._network.variable(name, value)
+        if value and name in _USER_VARIABLES:
+            return self._counted(USER, "user name")
+        if value and name in _HOST_VARIABLES:
+            return self._counted(HOST, "host name")
+        value = self._addresses(value)
+        if _SERVER_VARIABLE.search(name) and "://" not in value and "/" not in value:
+            return _NAME.sub(lambda found: self._server(found[0]), value)
+        return value
 
-    def _as(self, stand_in: str, kind: str) -> str:
+    def _addresses(self, text: str) -> str:
+        """Replace numeric addresses, and the servers of URLs."""
+        text = _SERVER.sub(lambda found: found[1] + self._server(found[2]), text)
+        return _IPV6.sub(self._ipv6, _IPV4.sub(self._ipv4, text))
+
+    # ---- rules ---------------------------------------------------------------------------------
+
+    def _counted(self, replacement: str, kind: str) -> str:
         self.replaced[kind] += 1
-        return stand_in
-
-    def _loader_cache(self, data: bytes) -> bytes:
-        """Return a cache of the same libraries: in a file of positions no text may change its length."""
-        from mlbackends.host.recording.cache_sketch import cache_of
-        from mlbackends.libraries.loader_cache import read_cache
-
-        return cache_of(each._replace(path=self.text(each.path)) for each in read_cache(data))
-
-    def _whole(self, value: str, kind: str, stand_in: str) -> None:
-        """Replace a value where it is no part of a longer word."""
-        pattern = re.compile(rf"(?<![\w.-]){re.escape(value)}(?![\w-])")
-        self._rules.append((pattern, lambda _: self._as(stand_in, kind)))
-
-    def _path(self, path: str, met: re.Match[str]) -> str:
-        return path if path == met[0] else self._as(path, "user name")
-
-    def _like(self, value: str) -> str:
-        """Return a value of the same length and kinds of characters, which says nothing."""
-        return re.sub(r"[A-Za-z]", "X", re.sub(r"[0-9]", "0", value))
-
-    def _other_home(self, met: re.Match[str]) -> str:
-        if met[2] in (USER, "USER"):
-            return met[0]
-        number = self._number("another user's home folder", met[2])
-        return f"{met[1]}other-{number}"
-
-    def _uuid(self, met: re.Match[str]) -> str:
-        number = self._number("UUID", met[0].replace("_", "-"))
-        return f"00000000-0000-4000-8000-{number:012x}".replace("-", met["sign"])
-
-    def _long_id(self, met: re.Match[str]) -> str:
-        number = self._number("container or machine id", met[0])
-        return f"f{number:0{len(met[0]) - 1}x}"
-
-    def _amd_gpu(self, met: re.Match[str]) -> str:
-        return f"{met[1]}{self._number('UUID', met[2]):016x}"
-
-    def _amd_number(self, met: re.Match[str]) -> str:
-        return f"{met[1]}{self._number('UUID', f'{int(met[2][:20]):016x}')}"
-
-    def _mac(self, met: re.Match[str]) -> str:
-        sign = met["sign"]
-        number = self._number("hardware address", met[0].replace(sign, ":"))
-        others = met[0].count(sign) - 2
-        return sign.join(
-            ["02", *["00"] * others, f"{number >> 8 & 255:02x}", f"{number & 255:02x}"]
-        )
+        return replacement
 
     def _number(self, kind: str, value: str) -> int:
         """Return the number of a value among those of its kind, from 1."""
         self.replaced[kind] += 1
-        known = self._numbers.setdefault(kind, {})
-        return known.setdefault(value.lower(), len(known) + 1)
+        numbers = self._numbers.setdefault(kind, {})
+        return numbers.setdefault(value.lower(), len(numbers) + 1)
 
-    def _login(self, met: re.Match[str]) -> str:
-        return met[0] if met[0] == _NO_LOGIN else self._as(_NO_LOGIN, "login in an address")
+    def _add_word(self, value: str, kind: str, replacement: str) -> None:
+        """Add a rule for a value that is no part of a longer word."""
+        pattern = re.compile(rf"(?<![\w.-]){re.escape(value)}(?![\w-])")
+        self._rules.append((pattern, lambda _: self._counted(replacement, kind)))
+
+    def _add_user_in_paths(self, user: str) -> None:
+        replacer = in_paths(user, USER)
+
+        def replace(found: re.Match[str]) -> str:
+            path = replacer.inside(found)
+            return path if path == found[0] else self._counted(path, "user name")
+
+        self._rules.append((replacer.paths, replace))
+
+    def _other_home(self, found: re.Match[str]) -> str:
+        if found[2] in (USER, "USER"):
+            return found[0]
+        number = self._number("another user's home folder", found[2])
+        return f"{found[1]}other-{number}"
+
+    def _uuid(self, found: re.Match[str]) -> str:
+        number = self._number("UUID", found[0].replace("_", "-"))
+        return f"00000000-0000-4000-8000-{number:012x}".replace("-", found["sign"])
+
+    def _long_id(self, found: re.Match[str]) -> str:
+        number = self._number("container or machine id", found[0])
+        return f"f{number:0{len(found[0]) - 1}x}"
+
+    def _amd_gpu(self, found: re.Match[str]) -> str:
+        return f"{found[1]}{self._number('UUID', found[2]):016x}"
+
+    def _amd_number(self, found: re.Match[str]) -> str:
+        return f"{found[1]}{self._number('UUID', f'{int(found[2][:20]):016x}')}"
+
+    def _hardware_address(self, found: re.Match[str]) -> str:
+        sign = found["sign"]
+        number = self._number("hardware address", found[0].replace(sign, ":"))
+        zeros = ["00"] * (found[0].count(sign) - 2)
+        return sign.join(["02", *zeros, f"{number >> 8 & 255:02x}", f"{number & 255:02x}"])
+
+    def _login(self, found: re.Match[str]) -> str:
+        if found[0] == _NO_LOGIN:
+            return found[0]
+        return self._counted(_NO_LOGIN, "login in an address")
+
+    def _server(self, name: str) -> str:
+        lower = name.lower()
+        is_public = any(lower == each or lower.endswith(f".{each}") for each in _PUBLIC)
+        if is_public or lower == "localhost" or _IPV4.fullmatch(name):
+            return name
+        return f"server-{self._number('server', lower)}.example"
+
+    def _ipv4(self, found: re.Match[str]) -> str:
+        parts = [int(part) for part in found[0].split(".")]
+        # 127 is this machine, 0 and 255 are everybody; 198.18 and 198.19 are nobody (RFC 2544).
+        if max(parts) > 255 or parts[0] in (0, 127, 255):
+            return found[0]
+        number = self._number("network address", found[0])
+        return f"198.18.{number >> 8 & 255}.{number & 255}"
+
+    def _ipv6(self, found: re.Match[str]) -> str:
+        import ipaddress
+
+        try:
+            address = ipaddress.IPv6Address(found[0])
+        except ValueError:
+            return found[0]
+        if address.is_loopback or address.is_unspecified:
+            return found[0]
+        return f"2001:db8::{self._number('network address', found[0]) & 0xFFFF:x}"
 
 
-class NoDisguise(Disguise):
-    """Leaves everything as it is, but for logins, keys and tokens, which are secrets and no identity."""
+class SecretsRemover(Anonymiser):
+    """Keeps names, and removes logins, keys and tokens, which are secrets and no identity."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,90 +258,10 @@ class NoDisguise(Disguise):
         """Return a file without its secrets."""
         return self.data(excerpts.without_secrets(path, data))
 
-    def output(self, command: str, output: str) -> str:
-        """Return a command's output as it is."""
-        del command
+    def output(self, command: str, output: str) -> str:  # noqa: ARG002
+        """Return a command's output without logins."""
         return self.text(output)
 
-    def description(self, told: dict[str, Any]) -> dict[str, Any]:
-        """Return what host.json holds, without logins."""
-        return dict(self.value(told))
-
-
-_IPV4 = re.compile(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
-_IPV6 = re.compile(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
-_SERVER = re.compile(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
-_NAME = re.compile(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
-_OF_SERVERS = re.compile(
-    r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
-)
-_PUBLIC = (
-    "pypi.org", "pythonhosted.org", "github.com", "gitlab.com", "bitbucket.org", "anaconda.org",
-    "anaconda.com", "conda.io", "pytorch.org", "nvidia.com", "huggingface.co", "googleapis.com",
-    "intel.com", "amd.com", "apache.org", "python.org", "debian.org", "ubuntu.com",
-)  # fmt: skip
-"""Everybody's servers, which say something of a package and nothing of who uses it."""
-_NUMBER_BITS = 16
-
-
-class NetworkNames:
-    """Replaces servers and addresses. number: gives the number of a value among those of its kind."""
-
-    def __init__(self, number: Callable[[str, str], int]) -> None:
-        self._number = number
-
-    def variable(self, name: str, value: str) -> str:
-        """Return a variable's value with stand-ins for what is an address by its form or its name."""
-        value = self.addresses(value)
-        if _OF_SERVERS.search(name) and "://" not in value and "/" not in value:
-            return _NAME.sub(self._name, value)
-        return value
-
-    def addresses(self, text: str) -> str:
-        """Return a text with stand-ins for numeric addresses and for the servers of its URLs."""
-        text = _SERVER.sub(lambda met: met[1] + self._server(met[2]), text)
-        return _IPV6.sub(self._ipv6, _IPV4.sub(self._ipv4, text))
-
-    def _server(self, name: str) -> str:
-        lower = name.lower()
-        is_public = any(lower == each or lower.endswith(f".{each}") for each in _PUBLIC)
-        if is_public or lower == "localhost" or _IPV4.fullmatch(name):
-            return name
-        return f"server-{self._number('server', lower)}.example"
-
-    def _name(self, met: re.Match[str]) -> str:
-        return met[0] if met[0].lower() == "localhost" else self._server(met[0])
-
-    def _ipv4(self, met: re.Match[str]) -> str:
-        parts = [int(part) for part in met[0].split(".")]
-        # 127 is this machine, 0 and 255 are everybody; 198.18 and 198.19 are nobody (RFC 2544).
-        if max(parts) > 255 or parts[0] in (0, 127, 255):
-            return met[0]
-        number = self._number("network address", met[0])
-        return f"198.18.{number >> 8 & 255}.{number & 255}"
-
-    def _ipv6(self, met: re.Match[str]) -> str:
-        import ipaddress
-
-        try:
-            address = ipaddress.IPv6Address(met[0])
-        except ValueError:
-            return met[0]
-        if address.is_loopback or address.is_unspecified:
-            return met[0]
-        number = self._number("network address", met[0])
-        return f"2001:db8::{number & (1 << _NUMBER_BITS) - 1:x}"
-
-
-def names_of(host: Host) -> Names:
-    """Return the host's name, the user's, and the home folder, as far as they can be told."""
-    # A service or `env -i` has no HOME; what the system has written down of this user is asked too.
-    number = str(host.system("user_id"))
-    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
-    entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
-    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
-    user = (
-        host.env("USER") or host.env("LOGNAME") or entry[0] or home.rstrip("/").rpartition("/")[2]
-    )
-    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
-    return Names(node=node, user=user, home=home)
+    def description(self, description: dict[str, Any]) -> dict[str, Any]:
+        """Return host.json without logins."""
+        return dict(self.value(description))

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.recording.anonymise import Disguise, NoDisguise
-from mlbackends.host.recording.cache_sketch import cache_of
-from mlbackends.libraries.loader_cache import CacheEntry, read_cache
+from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
 from mlbackends.model.redaction import COMMON_WORDS, Names
 
 NAMES = Names(node="node7.cluster.example", user="alice", home="/home/alice")
@@ -54,43 +52,43 @@ NAMES = Names(node="node7.cluster.example", user="alice", home="/home/alice")
     ],
 )
 def test_what_names_somebody_gets_a_stand_in_of_its_form(before: str, after: str) -> None:
-    assert Disguise(NAMES, ["1321020045678"]).text(before) == after
+    assert Anonymiser(NAMES, ["1321020045678"]).text(before) == after
 
 
 def test_what_was_equal_stays_equal_and_what_differed_differs() -> None:
-    disguise = Disguise(NAMES)
-    one = disguise.text("5a1e3f2c-0b4d-4c8e-9f00-112233445566")
-    other = disguise.text("5a1e3f2c-0b4d-4c8e-9f00-112233445567")
+    anonymiser = Anonymiser(NAMES)
+    one = anonymiser.text("5a1e3f2c-0b4d-4c8e-9f00-112233445566")
+    other = anonymiser.text("5a1e3f2c-0b4d-4c8e-9f00-112233445567")
     assert one != other
-    assert disguise.text("again 5A1E3F2C-0B4D-4C8E-9F00-112233445566") == f"again {one}"
+    assert anonymiser.text("again 5A1E3F2C-0B4D-4C8E-9F00-112233445566") == f"again {one}"
 
 
 def test_it_counts_what_it_has_replaced() -> None:
-    disguise = Disguise(NAMES)
-    disguise.text("alice alice node7 https://me:x@h")
-    assert disguise.replaced == {"user name": 2, "host name": 1, "login in an address": 1}
+    anonymiser = Anonymiser(NAMES)
+    anonymiser.text("alice alice node7 https://me:x@h")
+    assert anonymiser.replaced == {"user name": 2, "host name": 1, "login in an address": 1}
 
 
 @pytest.mark.parametrize("name", sorted(COMMON_WORDS))
 def test_a_name_that_is_a_word_is_replaced_in_the_home_folder_alone(name: str) -> None:
-    disguise = Disguise(Names(node=name, user=name, home=f"/people/{name}"))
-    assert disguise.text(f"/dev/{name}/x") == f"/dev/{name}/x"
-    assert disguise.text(f"/people/{name}/x") == "/home/user/x"
+    anonymiser = Anonymiser(Names(node=name, user=name, home=f"/people/{name}"))
+    assert anonymiser.text(f"/dev/{name}/x") == f"/dev/{name}/x"
+    assert anonymiser.text(f"/people/{name}/x") == "/home/user/x"
 
 
 def test_bytes_that_are_no_text_stay_what_they_are() -> None:
     data = b"\xff\xfe alice \x80"
-    assert Disguise(NAMES).data(data) == b"\xff\xfe user \x80"
+    assert Anonymiser(NAMES).data(data) == b"\xff\xfe user \x80"
 
 
 def test_names_of_fields_stay_and_paths_as_keys_do_not() -> None:
     value = {"alice": ["/home/alice"], "/home/alice/x": {"n": 1}}
-    assert Disguise(NAMES).value(value) == {"alice": ["/home/user"], "/home/user/x": {"n": 1}}
+    assert Anonymiser(NAMES).value(value) == {"alice": ["/home/user"], "/home/user/x": {"n": 1}}
 
 
-def test_without_a_disguise_only_secrets_go() -> None:
+def test_without_anonymising_only_secrets_go() -> None:
     text = "alice on node7 at /home/alice, 52:54:00:ab:cd:ef, https://me:pass@h/"
-    assert NoDisguise().text(text) == text.replace("me:pass", "***")
+    assert SecretsRemover().text(text) == text.replace("me:pass", "***")
 
 
 _PIECES = st.sampled_from(
@@ -111,17 +109,17 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES | st.text(max_size=6), max_size=30))
-def test_a_second_disguise_changes_nothing_but_numbers(pieces: list[str]) -> None:
+def test_a_second_anonymiser_changes_nothing_but_numbers(pieces: list[str]) -> None:
     def without_numbers(text: str) -> str:
         return "".join("0" if letter.isdigit() else letter for letter in text)
 
-    once = Disguise(NAMES).text("".join(pieces))
-    assert without_numbers(Disguise(NAMES).text(once)) == without_numbers(once)
+    once = Anonymiser(NAMES).text("".join(pieces))
+    assert without_numbers(Anonymiser(NAMES).text(once)) == without_numbers(once)
 
 
 @given(st.lists(_PIECES, max_size=30))
 def test_no_home_folder_of_a_person_is_left(pieces: list[str]) -> None:
-    text = Disguise(NAMES).text(" ".join(pieces))
+    text = Anonymiser(NAMES).text(" ".join(pieces))
     assert "/home/alice" not in text
     assert "/home/bob" not in text
     assert "52:54:00" not in text
@@ -145,19 +143,19 @@ def test_no_home_folder_of_a_person_is_left(pieces: list[str]) -> None:
     ],
 )
 def test_a_short_name_is_replaced_where_it_is_a_part_of_a_path(before: str, after: str) -> None:
-    assert Disguise(Names(user="bo")).text(before) == after
+    assert Anonymiser(Names(user="bo")).text(before) == after
 
 
 def test_one_gpu_of_amd_is_one_in_both_of_its_spellings() -> None:
-    disguise = Disguise(NAMES, ["GPU-00000000075bcd15"])
-    assert disguise.text("unique_id 123456789") == "unique_id 1"
-    assert disguise.text("GPU-00000000075bcd15") == "GPU-0000000000000001"
-    assert disguise.text("unique_id 0") == "unique_id 0"
+    anonymiser = Anonymiser(NAMES, ["GPU-00000000075bcd15"])
+    assert anonymiser.text("unique_id 123456789") == "unique_id 1"
+    assert anonymiser.text("GPU-00000000075bcd15") == "GPU-0000000000000001"
+    assert anonymiser.text("unique_id 0") == "unique_id 0"
 
 
 def test_fields_that_name_are_replaced_however_short_the_name_is() -> None:
     told = {"uname": {"nodename": "vm"}, "environment": {"USER": "x", "LOGNAME": "x", "A": "x"}}
-    assert Disguise(Names(node="vm", user="x")).description(told) == {
+    assert Anonymiser(Names(node="vm", user="x")).description(told) == {
         "uname": {"nodename": "host"},
         "environment": {"USER": "user", "LOGNAME": "user", "A": "x"},
     }
@@ -181,20 +179,4 @@ def test_fields_that_name_are_replaced_however_short_the_name_is() -> None:
     ],
 )
 def test_addresses_in_variables_get_stand_ins(name: str, before: str, after: str) -> None:
-    assert Disguise().description({"environment": {name: before}})["environment"] == {name: after}
-
-
-def test_a_loaders_cache_lists_the_same_libraries_elsewhere() -> None:
-    entries = [
-        CacheEntry("libfirst.so.1", "/data/bo/lib/libfirst.so.1", 0x0303, ""),
-        CacheEntry("libm.so.6", "/lib/libm.so.6", 0x0303, ""),
-        CacheEntry("libm.so.6", "/lib/glibc-hwcaps/x86-64-v3/libm.so.6", 0x0303, "x86-64-v3"),
-    ]
-    data = cache_of(entries)
-    assert read_cache(data) == entries
-
-    kept = Disguise(Names(user="bo")).file("/etc/ld.so.cache", data)
-
-    moved = entries[0]._replace(path="/data/user/lib/libfirst.so.1")
-    assert read_cache(kept) == [moved, *entries[1:]]
-    assert Disguise(NAMES).file("/etc/ld.so.cache", data) == data
+    assert Anonymiser().description({"environment": {name: before}})["environment"] == {name: after}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,16 +13,24 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.host.recording import recorder as recording_module
+from mlbackends.host.recording.anonymise import Anonymiser
 from mlbackends.host.recording.recorder import Recording
-from mlbackends.libraries.elf import defined_symbols, read_elf, version_definitions
+from mlbackends.libraries.elf import (
+    NotElf,
+    extract,
+    extract_symbols,
+    read_elf,
+    version_definitions,
+)
+from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
+from mlbackends.model.redaction import Names
 from mlbackends.survey import probe_names, survey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from mlbackends.model.records import Report
 
@@ -245,15 +254,18 @@ def test_a_folder_of_too_many_names_is_named(
     assert list(recording.cut) == ["/f"]
 
 
-def test_a_script_that_was_looked_at_as_a_library_is_kept_as_far_as_it_was_read(
-    tmp_path: Path,
-) -> None:
+def test_a_script_that_was_read_as_a_library_is_kept_as_far_as_it_was_read(tmp_path: Path) -> None:
     text = "/* GNU ld script */" + "x" * 9000
     recording = Recording(machine(tmp_path / "first", {"/lib/libc.so": text}))
-    recording.real("/lib/libc.so")
+    with pytest.raises(NotElf):
+        extract(recording, "/lib/libc.so", read_elf)
     recording.read("/lib/libc.so")
 
-    assert written(recording, tmp_path / "second").read("/lib/libc.so") == text
+    again = written(recording, tmp_path / "second")
+
+    assert again.read("/lib/libc.so") == text
+    with pytest.raises(NotElf, match=r"a text file \(linker script\)"):
+        extract(again, "/lib/libc.so", read_elf)
 
 
 def test_a_longer_look_at_a_file_wins(tmp_path: Path) -> None:
@@ -267,33 +279,47 @@ def test_a_longer_look_at_a_file_wins(tmp_path: Path) -> None:
     assert again.read("/file") == "01234567"
 
 
-def test_of_a_library_a_sketch_is_written(tmp_path: Path, fake_library: Any) -> None:
+def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library: Any) -> None:
     source = "int openblas_answer(void) { return 1; } int other(void) { return 2; }"
-    real = fake_library("sketched", "libsketched.so.3", source=source)
-    host = Host()
-    recording = Recording(host)
-    at = recording.real(str(real))
-    told = read_elf(at)
-    assert defined_symbols(at, ("openblas_answer", "absent")) == {"openblas_answer"}
-    recording.is_file(str(real))
+    real = fake_library("extracted", "libextracted.so.3", source=source)
+    link = tmp_path / "libextracted.so"
+    link.symlink_to(real)
+    recording = Recording(Host())
+    names = ("openblas_answer", "absent")
+    headers = extract(recording, str(link), read_elf)
+    assert extract_symbols(recording, str(link), names) == {"openblas_answer"}
+    assert extract_symbols(recording, str(link), ("other",)) == {"other"}
+    versions = extract(recording, str(link), version_definitions)
+    recording.read_bytes(str(real))
 
     again = written(recording, tmp_path / "machine")
 
-    path = again.real(str(real))
-    assert os.path.getsize(path) < os.path.getsize(real)
-    assert read_elf(path) == told
-    assert defined_symbols(path, ("openblas_answer", "absent")) == {"openblas_answer"}
-    assert version_definitions(path) == version_definitions(at)
+    assert os.path.getsize(again.real(str(real))) == 0
+    assert again.realpath(str(link)) == str(real)
+    assert extract(again, str(link), read_elf) == headers
+    assert extract_symbols(again, str(real), (*names, "other")) == {"openblas_answer", "other"}
+    assert extract(again, str(real), version_definitions) == versions
 
 
-def test_what_is_no_library_keeps_its_beginning(tmp_path: Path) -> None:
-    host = machine(tmp_path / "first", {"/lib/libc.so": "/* GNU ld script */ GROUP ( a )"})
-    recording = Recording(host)
-    recording.real("/lib/libc.so")
+def test_the_loaders_cache_is_kept_without_names_of_people(tmp_path: Path) -> None:
+    cache = Path("/etc/ld.so.cache")
+    extracts = {
+        "/etc/ld.so.cache": {
+            "loader_cache": [
+                ["libfirst.so.1", "/data/bo/lib/libfirst.so.1", 0x0303, ""],
+                ["libm.so.6", "/lib/libm.so.6", 0x0303, ""],
+            ]
+        }
+    }
+    first = machine(tmp_path / "first", {str(cache): ""})
+    (tmp_path / "first" / "extracts.json").write_text(json.dumps(extracts))
+    recording = Recording(Host(first.root.removesuffix("/root")))
+    assert cached_libraries(recording) == ["/data/bo/lib/libfirst.so.1", "/lib/libm.so.6"]
 
-    again = written(recording, tmp_path / "second")
+    recording.write(str(tmp_path / "second"), Anonymiser(Names(user="bo")))
 
-    assert again.read("/lib/libc.so") == "/* GNU ld script */ GROUP ( a )"
+    again = Host(str(tmp_path / "second"))
+    assert cached_libraries(again) == ["/data/user/lib/libfirst.so.1", "/lib/libm.so.6"]
 
 
 def test_commands_and_calls_are_replayed(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mlbackends.host.host import Host
-from mlbackends.host.recording.elf_sketch import Sketch, sketched
 from mlbackends.libraries.c_runtime import cxx_library
+from mlbackends.libraries.elf import Elf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,11 +18,17 @@ SYSTEM, OLD = "/usr/lib/x86_64-linux-gnu", "/opt/gcc/lib64"
 
 
 def machine(folder: Path, search_path: str = "", **versions: list[str]) -> Host:
+    extracts = {}
     for name, folder_of in (("system", SYSTEM), ("old", OLD)):
         path = folder / "root" / folder_of.lstrip("/") / "libstdc++.so.6"
         path.parent.mkdir(parents=True, exist_ok=True)
-        sketch = Sketch("x86_64", "libstdc++.so.6", versions=versions.get(name, ()))
-        path.write_bytes(sketched(sketch))
+        path.write_bytes(b"")
+        elf = Elf("x86_64", 64, True, "libstdc++.so.6", (), (), (), "")
+        extracts[f"{folder_of}/libstdc++.so.6"] = {
+            "read_elf": msgspec.to_builtins(elf),
+            "version_definitions": versions.get(name, []),
+        }
+    (folder / "extracts.json").write_text(json.dumps(extracts))
     told = {"uname": {"machine": "x86_64"}, "environment": {"LD_LIBRARY_PATH": search_path}}
     (folder / "host.json").write_text(json.dumps(told))
     return Host(str(folder))

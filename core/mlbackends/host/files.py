@@ -1,18 +1,40 @@
-"""Bytes that leave the process: a file that is there whole or not at all, or all of standard output."""
+"""Reading regular files, and writing files and standard output as a whole."""
 
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+READ_LIMIT = 4 << 20
+"""No file that a probe reads is larger than this, in bytes; more is cut off."""
+
+
+def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
+    """Return a regular file's first bytes, b"" for another kind of file; raises OSError and ValueError."""
+    # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    handle = os.open(path, flags)
+    try:
+        # A device may give for ever, and a FIFO takes what others wait for.
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return b""
+        pieces = []
+        while limit > 0 and (piece := os.read(handle, min(limit, 65536))):
+            pieces.append(piece)
+            limit -= len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(handle)
+
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """Open a file that comes to be when the block ends; what was there before stays until then.
+    """Open a file that is replaced when the block ends; what was there before stays until then.
 
-    A device or a FIFO is written to as it comes. Raises OSError.
+    A device or a FIFO is written to directly. Raises OSError.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as device:  # /dev/stderr, a FIFO
@@ -22,7 +44,12 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
     # Through a link: the new file must come to be on the file system of the old one.
     target = os.path.realpath(path)
-    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
+    if os.path.exists(path):
+        mode = os.stat(path).st_mode & 0o777
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
     handle, part = tempfile.mkstemp(prefix=".backends-", dir=os.path.dirname(target))
     try:
         with os.fdopen(handle, "wb") as file:
@@ -56,16 +83,16 @@ def standard_output() -> Iterator[BinaryIO]:
         yield stream
         stream.flush()
     finally:
-        descriptor.is_given_up = True
+        descriptor.is_closed = True
         stream.detach()
 
 
 class _Descriptor(io.RawIOBase):
-    """A file descriptor that takes everything, however long that lasts."""
+    """A file descriptor to which every byte is written, however long the reader takes."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.is_given_up = False
+        self.is_closed = False
 
     def writable(self) -> bool:
         return True
@@ -76,22 +103,13 @@ class _Descriptor(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         left = memoryview(data).cast("B")
         size = len(left)
-        while left and not self.is_given_up:
+        while left and not self.is_closed:
             try:
                 left = left[os.write(self.number, left) :]
             except BlockingIOError:
-                self._wait()
+                import select
+
+                poller = select.poll()
+                poller.register(self.number, select.POLLOUT)
+                poller.poll()
         return size
-
-    def _wait(self) -> None:
-        import select
-
-        poller = select.poll()
-        poller.register(self.number, select.POLLOUT)
-        poller.poll()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.output_file import standard_output, whole_file
+from mlbackends.host.files import standard_output, whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE = 1 << 20
 WRITES = f"""
-from mlbackends.host.output_file import standard_output
+from mlbackends.host.files import standard_output
 with standard_output() as file:
     file.write(b"first\\n")
     file.write(b"x" * {SIZE})

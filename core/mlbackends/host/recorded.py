@@ -1,0 +1,119 @@
+"""The JSON files of a recorded machine, and which folder is one.
+
+The folder may come from anybody. A field of host.json of another kind is refused by name when the machine
+is opened: half of a description that is silently taken for none would describe another machine.
+"""
+
+import os
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mlbackends.host.files import read_regular
+from mlbackends.model.errors import BadInput
+
+_SIZE_LIMIT = 64 << 20
+_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
+"""A folder with none of them is no machine's root; half a machine is one."""
+
+_Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Count = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
+_Number = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+_Cpu = Annotated[int, Meta(ge=0, le=(1 << 20) - 1)]
+_Kind = TypeVar("_Kind")
+
+
+class _Python(Struct):
+    """The interpreter that is inspected, as `mlbackends.host.interpreter.describe` gives it."""
+
+    executable: str = ""
+    version: str = ""
+    implementation: str = ""
+    prefix: str = ""
+    base_prefix: str = ""
+    path: tuple[str, ...] = ()
+
+
+class _System(Struct):
+    """What `Host.system` returns, by name, and the device nodes that the user may not open."""
+
+    libc: str | None = None
+    page_size: _Count | None = None
+    clock_ticks: _Count | None = None
+    cpu_count: _Count | None = None
+    user_id: _Number | None = None
+    group_ids: tuple[_Number, ...] | None = None
+    denied_nodes: tuple[str, ...] | None = None
+
+
+class _Description(Struct):
+    platform: str = "linux"
+    uname: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    affinity: tuple[_Cpu, ...] | None = None
+    disks: dict[str, tuple[_Bytes, _Bytes]] = {}
+    sizes: dict[str, _Bytes] | None = None
+    python: _Python | None = None
+    system: _System | None = None
+
+
+def description(folder: str) -> dict[str, Any]:
+    """Return what host.json holds, unknown fields too; raises BadInput with the file and the field."""
+    path = inside(folder, "host.json")
+    _decoded(path, _Description, "a recorded host")
+    return _decoded(path, dict[str, Any], "a recorded host")
+
+
+def extracts(folder: str) -> dict[str, dict[str, Any]]:
+    """Return what extracts.json holds of each file; {} without one. Raises as `description` does."""
+    path = inside(folder, "extracts.json")
+    if not os.path.isfile(path):
+        return {}
+    return _decoded(path, dict[str, dict[str, Any]], "a recording's file of extracts")
+
+
+def _decoded(path: str, kind: type[_Kind], owner: str) -> _Kind:
+    try:
+        return msgspec.json.decode(read_regular(path, _SIZE_LIMIT), type=kind)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        problem, _, place = str(error).replace("`", "").partition(" - at $")
+        field = place.removeprefix(".")
+        if field:
+            problem = f"{field}: {problem[:1].lower()}{problem[1:]}"
+        raise BadInput(f"{path} is not what {owner} holds: {problem}") from None
+
+
+def inside(folder: str, name: str) -> str:
+    """Return the path of a part of a recorded machine; raises BadInput for a link that leads out of it."""
+    path = os.path.join(folder, name)
+    top, target = os.path.realpath(folder), os.path.realpath(path)
+    if os.path.lexists(path) and os.path.commonpath((top, target)) != top:
+        raise BadInput(
+            f"{path} leads out of the recorded machine, to {target}",
+            "look at the machine there by naming the folder itself",
+        )
+    return path
+
+
+def is_root(folder: str) -> bool:
+    """Tell whether a folder holds one of the folders that "/" has."""
+    return any(os.path.lexists(os.path.join(folder, name)) for name in _TOP_FOLDERS)
+
+
+def hint_near(folder: str) -> str:
+    """Return a hint that names a recorded machine right below or above a folder."""
+    folder = os.path.abspath(folder)
+    try:
+        below = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except OSError:
+        below = []
+    above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
+    for near in (*below, *above):
+        names = ("host.json", "root/proc", "proc", "sys")
+        # Every folder below "/" has the live machine above it.
+        if near != "/" and any(os.path.lexists(os.path.join(near, name)) for name in names):
+            return f"name {near}" if near in above else f"name one of the folders in it: {near}"
+    return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"
