@@ -75,7 +75,7 @@ def command(
     try:
         _check_call(policies, write_policy=write_policy)
         if write_policy:
-            from mlbackends.audit.policy.writing import written
+            from mlbackends.audit.policy.draft import written
             from mlbackends_cli.output import write
 
             report = report_to_judge(
@@ -123,8 +123,8 @@ def _outcome(
 ) -> "Outcome":
     import datetime as dt
 
-    from mlbackends.audit.policy.declaring import read
-    from mlbackends.audit.policy.evaluating import audit
+    from mlbackends.audit.policy.rules import read
+    from mlbackends.audit.policy.evaluation import audit
     from mlbackends.audit.reports import name_of
 
     read_policies = [read(path) for path in policies]  # an error in one is told before asking

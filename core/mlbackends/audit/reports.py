@@ -84,7 +84,7 @@ def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
     import msgspec
 
-    data = _bytes_of(path)
+    data = bytes_of(path, REPORT_LIMIT, "report")
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
@@ -120,7 +120,9 @@ def _is_too_deep(report: Report) -> bool:
     return True
 
 
-def _bytes_of(path: str) -> bytes:
+def bytes_of(path: str, limit: int, kind: str, shown: str = "") -> bytes:
+    """Return a file of at most so many bytes. kind: what it should be, for messages. Raises BadInput."""
+    shown = shown or path
     try:
         # O_NONBLOCK: a FIFO must not make us wait for a writer that never comes.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -128,10 +130,10 @@ def _bytes_of(path: str) -> bytes:
             is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
             os.set_blocking(handle, True)
             size = os.fstat(handle).st_size if is_regular else 0
-            data = b"" if size > REPORT_LIMIT else file.read(REPORT_LIMIT + 1)
+            data = b"" if size > limit else file.read(limit + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"{path} cannot be read: {why}") from None
-    if max(size, len(data)) > REPORT_LIMIT:
-        raise BadInput(f"{path} is larger than {REPORT_LIMIT >> 20} MiB: that is no report")
+        raise BadInput(f"{shown} cannot be read: {why}") from None
+    if max(size, len(data)) > limit:
+        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is no {kind}")
     return data

@@ -6,13 +6,19 @@ from msgspec import Struct
 
 from mlbackends.model import dotted, registry
 from mlbackends.model.comparison import SIGNS, fits
+from mlbackends.model.condition import Joined, Language, Unreadable, parse
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
 
-_NAME = pattern(r"\s*([A-Za-z]\w*(?:\.\w+)*)\s*")
-_CLAUSE = pattern(r"\s*([<>=!~]+)\s*([^,<>=!~]*[^,<>=!~\s])\s*")
+_LANGUAGE = Language(
+    name=pattern(r"[A-Za-z]\w*(?:\.\w+)*"),
+    word=pattern(r"[^,<>=!~]*[^,<>=!~\s]"),
+    operators=SIGNS,
+    clauses=True,
+    bare=True,
+)
 
 
 class Requirement(Struct, frozen=True):
@@ -29,26 +35,27 @@ class Requirement(Struct, frozen=True):
     @staticmethod
     def parse(text: str) -> "Requirement":
         """Read a requirement; raises BadInput or UnknownName, with what would be right."""
-        name = _NAME.match(text)
-        if not name:
-            example = "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
-            raise BadInput(f"the requirement {text!r} cannot be read", example)
-        probe = name[1].partition(".")[0]
+        try:
+            condition = parse(text, _LANGUAGE)
+        except Unreadable as error:
+            if not _LANGUAGE.name.match(text.strip()):
+                example = (
+                    "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
+                )
+                raise BadInput(f"the requirement {text!r} cannot be read", example) from None
+            part = error.rest.partition(",")[0].strip()
+            hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
+            if part.startswith("=") and part.strip("= "):
+                hint = f"did you mean =={part.strip('= ')}?"
+            message = f"the requirement {text!r} cannot be read at {part!r}"
+            raise BadInput(message, hint) from None
+        comparisons = condition.parts if isinstance(condition, Joined) else (condition,)
+        name = comparisons[0].name
+        probe = name.partition(".")[0]
         if probe not in registry.names("mlbackends_probes"):
             raise UnknownName("probe", probe, registry.names("mlbackends_probes"))
-        rest = text[name.end() :]
-        clauses = [_clause(text, part) for part in rest.split(",")] if rest else []
-        return Requirement(text.strip(), probe, name[1], tuple(clauses))
-
-
-def _clause(text: str, part: str) -> tuple[str, str]:
-    form = _CLAUSE.fullmatch(part)
-    if form and form[1] in SIGNS:
-        return form[1], form[2]
-    hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
-    if form and form[1] == "=":
-        hint = f"did you mean =={form[2]}?"
-    raise BadInput(f"the requirement {text!r} cannot be read at {part.strip()!r}", hint)
+        clauses = tuple((each.operator, str(each.operand)) for each in comparisons if each.operator)
+        return Requirement(text.strip(), probe, name, clauses)
 
 
 def check(need: Requirement) -> None:

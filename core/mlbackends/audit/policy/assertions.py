@@ -1,13 +1,10 @@
-"""What a rule asserts of a value, made ready once and then held to as many values as there are.
-
-Each has `needed`, what a value has to be in words, and is called with a value.
-"""
+"""What a rule asserts of a value: compiled once, and checked for each value."""
 
 from collections.abc import Callable
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
-from mlbackends.audit.policy.patterns import LONGEST_TEXT, Pattern
+from mlbackends.audit.policy.patterns import Pattern
 from mlbackends.model import comparison
 from mlbackends.model.errors import BadInput, shown, suggestion
 from mlbackends.model.patterns import pattern
@@ -22,16 +19,11 @@ LONGEST_VERSION = 200
 """No version is longer; longer texts are not read as one."""
 
 
-class Assertion:
-    """Something that a value must be."""
+class Assertion(NamedTuple):
+    """Something that a value must be. needed: in words. holds: raises BadInput if incomparable."""
 
-    def __init__(self, needed: str, holds: Callable[[Any], bool]) -> None:
-        self.needed = needed
-        self._holds = holds
-
-    def __call__(self, value: Any) -> bool:
-        """Tell whether a value is so. Raises BadInput where the two cannot be compared."""
-        return self._holds(value)
+    needed: str
+    holds: Callable[[Any], bool]
 
 
 def equals(wanted: Any) -> Assertion:
@@ -56,15 +48,13 @@ def _of_kind(value: Any, wanted: Any) -> Any:
 
 def one_of(wanted: list[Any]) -> Assertion:
     """Return: is one of these."""
-    return Assertion(
-        f"one of {_listed(wanted)}", lambda value: any(same(value, each) for each in wanted)
-    )
+    return Assertion(f"one of {_listed(wanted)}", lambda value: any(same(value, x) for x in wanted))
 
 
 def none_of(wanted: list[Any]) -> Assertion:
     """Return: is none of these."""
     return Assertion(
-        f"none of {_listed(wanted)}", lambda value: not any(same(value, each) for each in wanted)
+        f"none of {_listed(wanted)}", lambda value: not any(same(value, x) for x in wanted)
     )
 
 
@@ -155,7 +145,7 @@ def refuse_beyond(wanted: Any) -> None:
 def _about_kind(kind: Any, wanted: str, order: tuple[str, ...]) -> str:
     if order:
         near = suggestion(wanted, order)
-        return f"{shown(wanted)} is not on the ladder {' < '.join(order)}{near}"
+        return f"{shown(wanted)} is none of {' < '.join(order)}{near}"
     if kind is bool:
         return "the value is true or false: write == true or == false"
     return f"the value is a number, and {shown(wanted)} is none"
@@ -165,7 +155,7 @@ def _text_compared(sign: str, wanted: str, *, must_be_version: bool) -> Callable
     """Return the comparison of a text: as versions where both are, else only == and !=."""
     is_equality = sign in ("==", "===", "!=")
     try:
-        fits = version(f"{sign}{wanted}")
+        fits = version(f"{sign}{wanted}").holds
     except ValueError:
         if is_equality:
             return lambda value: (value == wanted) is (sign != "!=")
@@ -180,17 +170,9 @@ def _text_compared(sign: str, wanted: str, *, must_be_version: bool) -> Callable
     return fits
 
 
-def least(wanted: float | str) -> Assertion:
-    """Return: a number that is not less."""
-    return _bounded(">=", wanted, "at least")
-
-
-def most(wanted: float | str) -> Assertion:
-    """Return: a number that is not more."""
-    return _bounded("<=", wanted, "at most")
-
-
-def _bounded(sign: str, wanted: float | str, words: str) -> Assertion:
+def bounded(sign: str, wanted: float | str) -> Assertion:
+    """Return: a number that is not less (>=) or not more (<=). Raises ValueError for what is no number."""
+    needed = f"{'at least' if sign == '>=' else 'at most'} {wanted}"
     if isinstance(wanted, str):
         text = wanted.strip().replace("_", "")
         try:
@@ -199,18 +181,12 @@ def _bounded(sign: str, wanted: float | str, words: str) -> Assertion:
             raise ValueError(
                 f"{shown(wanted)} is no number, and no quantity such as '16GiB'"
             ) from None
-        return Assertion(f"{words} {wanted}", _only_numbers(sign, text))
+        return Assertion(needed, lambda value: comparison.fits(_number(value), sign, text))
     if isnan(wanted):
         raise ValueError("nan is no number to compare with")
-    bound = wanted
-    return Assertion(
-        f"{words} {wanted}",
-        lambda value: _number(value) >= bound if sign == ">=" else _number(value) <= bound,
-    )
-
-
-def _only_numbers(sign: str, text: str) -> Callable[[Any], bool]:
-    return lambda value: comparison.fits(_number(value), sign, text)
+    if sign == ">=":
+        return Assertion(needed, lambda value: _number(value) >= wanted)
+    return Assertion(needed, lambda value: _number(value) <= wanted)
 
 
 def _number(value: Any) -> float:
@@ -221,14 +197,12 @@ def _number(value: Any) -> float:
 
 def matches(text: str) -> Assertion:
     """Return: a text in which a regular expression is found. Raises ValueError."""
-    read = Pattern(text)
+    compiled = Pattern(text)
 
     def holds(value: Any) -> bool:
         if not isinstance(value, str):
             raise BadInput(f"{worded(value)} is no text")
-        if len(value) > LONGEST_TEXT:
-            raise BadInput(f"it is longer than the {LONGEST_TEXT} characters that are searched")
-        return read.search(value)
+        return compiled.search(value)
 
     return Assertion(f"a text that matches {shown(text)}", holds)
 
@@ -258,11 +232,9 @@ def counted(wanted: int | str) -> Assertion:
 
 
 def at_least(word: str, order: tuple[str, ...]) -> Assertion:
-    """Return: on this rung of a ladder or above it. Raises ValueError."""
+    """Return: this word of an order or a higher one. Raises ValueError."""
     if not order:
-        raise ValueError(
-            "the value stands on no ladder; of a number write min, of a version version"
-        )
+        raise ValueError("the value has no order; of a number write min, of a version version")
     if word.lower() not in [each.lower() for each in order]:
         raise ValueError(_about_kind(str, word, order))
     return Assertion(

@@ -1,19 +1,54 @@
-"""What a policy comes to once it is read: rules, waivers, and which hazards are looked for."""
+"""The rules of policy files: every key of their tables is read, and nothing is guessed."""
 
 import datetime as dt
+import graphlib
+import os
+from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.audit.policy.short import Expectation
-from mlbackends.audit.policy.snapshot import Golden
+from mlbackends.audit import hazard
+from mlbackends.audit.policy import expectation, reader
+from mlbackends.audit.policy.expectation import Expectation
+from mlbackends.audit.policy.reader import Document, Path, PolicyError, check_keys
+from mlbackends.audit.reports import read_report
+from mlbackends.model import policy as language
 from mlbackends.model.audit import Place, Severity
+from mlbackends.model.errors import BadInput, shown, suggestion
+from mlbackends.model.patterns import pattern
+from mlbackends.model.records import Report
+
+MOST_FILES = 50
+"""So many files one policy may be made of."""
+_ID = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ASSERTIONS = tuple(key.name for key in language.ASSERTIONS)
+_COPIED = ("message", "why", "hint", "command", "documentation")
+_NOT_OTHERWISE = ("names", "except")
+_NOT_WITH = {
+    "check": ("fact", "quantifier", *_NOT_OTHERWISE),
+    "equals_snapshot": ("fact", "quantifier", "missing"),
+}
+"""Keys that mean nothing beside an assertion."""
+
+
+class Golden(Struct, frozen=True):
+    """A kept report, and which of its values count. names, but: dotted names, * for any text."""
+
+    file: str
+    report: Report
+    names: tuple[str, ...]
+    but: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is expected, on one line."""
+        return f"{', '.join(self.names)}: as in {self.file}"
 
 
 class Rule(Struct, frozen=True):
-    """One expectation. golden: of equals_snapshot, instead of an expectation.
+    """One rule. when: conditions of the rule and of its file, all of which must hold.
 
-    when: conditions of the rule and of its file, all of which must hold. missing: of policy.MISSING.
-    needs: ids of rules that must have passed.
+    missing: of policy.MISSING. needs: ids of rules that must have passed.
     """
 
     id: str
@@ -33,10 +68,8 @@ class Rule(Struct, frozen=True):
 class Waiver(Struct, frozen=True):
     """A failure that is accepted until the end of a day."""
 
-    rule: str
     until: dt.date
     reason: str
-    place: Place
 
 
 class Hazards(Struct, frozen=True):
@@ -61,3 +94,235 @@ class Policy(Struct, frozen=True):
     order: tuple[str, ...]
     waivers: dict[str, Waiver]
     hazards: Hazards | None = None
+
+
+def read(path: str) -> Policy:
+    """Read a policy and all that it extends. Raises BadInput: FILE:LINE: KEY: what is wrong."""
+    return declared(reader.read(path))
+
+
+def declared(document: Document) -> Policy:
+    """Return the policy that a document declares, with what it extends."""
+    builder = _Builder()
+    builder.add(document, ())
+    return builder.policy(document)
+
+
+class _Builder:
+    """A policy while its files are read, those that are extended before the one that extends."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Rule] = {}
+        self.rule_keys: dict[str, tuple[Document, Path]] = {}
+        self.waivers: dict[str, Waiver] = {}
+        self.waiver_keys: dict[str, tuple[Document, Path]] = {}
+        self.hazards: Hazards | None = None
+        self.probes: tuple[str, ...] = ()  # those that may come from elsewhere
+        self.codes = frozenset(hazard.codes())
+        self.ids: dict[str, set[str]] = {}  # the ids that each file brings, by its real path
+
+    def add(self, document: Document, above: tuple[str, ...]) -> None:
+        """Read a file. above: the files that led here, by their real paths."""
+        top = document.tables
+        check_keys(document, (), top, "")
+        if top["schema"] != language.VERSION:
+            document.wrong(
+                ("schema",),
+                f"is {shown(top['schema'])}, and this version of backends reads {language.VERSION}",
+            )
+        inherited = self._extended(document, above)
+        self.ids[os.path.realpath(document.path)] = inherited | {
+            table["id"] for table in top.get("rule", ()) if isinstance(table.get("id"), str)
+        }
+        added = top.get("added_probes", ())
+        for number, name in enumerate(added):
+            if not name.isidentifier():
+                document.wrong(("added_probes", number), f"{shown(name)} is no name of a probe")
+        self.probes = tuple(sorted({*self.probes, *added}))
+        when = self._when(document, ("when",), top.get("when", ()))
+        for number, table in enumerate(top.get("rule", ())):
+            self._add_rule(document, ("rule", number), table, when, inherited)
+        for number, table in enumerate(top.get("waive", ())):
+            self._add_waiver(document, ("waive", number), table)
+        if "hazards" in top:
+            self.hazards = _hazards(document, top["hazards"])
+
+    def _extended(self, document: Document, above: tuple[str, ...]) -> set[str]:
+        """Read the files that this one extends; return the ids that come from them."""
+        own = os.path.realpath(document.path)
+        ids: set[str] = set()
+        for number, name in enumerate(document.tables.get("extends", ())):
+            path: Path = ("extends", number)
+            try:
+                file = reader.beside(document, name)
+                real = os.path.realpath(file)
+                if real in (*above, own):
+                    document.wrong(path, f"{shown(name)} leads back to this file: a circle")
+                if real not in self.ids:
+                    if len(self.ids) >= MOST_FILES or len(above) >= MOST_FILES:
+                        document.wrong(path, f"more than {MOST_FILES} files: no policy has so many")
+                    self.add(reader.read(file, document.folder), (*above, own))
+            except PolicyError:
+                raise
+            except ValueError as error:
+                about = "" if isinstance(error, BadInput) else f"{shown(name)} "
+                document.wrong(path, f"{about}{error}")
+            ids |= self.ids[real]
+        return ids
+
+    def _when(self, document: Document, path: Path, texts: Any) -> tuple[Expectation, ...]:
+        if isinstance(texts, str):
+            return (self._short(document, path, texts),)
+        return tuple(
+            self._short(document, (*path, number), text) for number, text in enumerate(texts)
+        )
+
+    def _short(self, document: Document, path: Path, text: str) -> Expectation:
+        try:
+            return expectation.read(text, self.probes)
+        except ValueError as error:
+            document.wrong(path, str(error))
+
+    def _add_rule(
+        self,
+        document: Document,
+        path: Path,
+        table: dict[str, Any],
+        when: tuple[Expectation, ...],
+        inherited: set[str],
+    ) -> None:
+        check_keys(document, path, table, "rule")
+        name = table["id"]
+        wrong = ""
+        if not _ID.fullmatch(name):
+            wrong = f"{shown(name)} is no id: letters, digits, '.', '_' and '-', at most 100"
+        elif name in self.rules and name not in inherited:
+            place = self.rules[name].place
+            wrong = f"{name!r} is the id of {place.file}:{place.line} too"
+        elif name in self.codes:
+            wrong = f"{name!r} is the code of a known hazard: choose another id"
+        if wrong:
+            document.wrong((*path, "id"), wrong)
+        inherited.discard(name)
+        self.rule_keys[name] = document, path
+        self.rules[name] = Rule(
+            id=name,
+            place=document.place((*path, "id")),
+            expectation=self._expectation(document, path, table),
+            severity=Severity(table.get("severity", Severity.ERROR)),
+            missing=table.get("missing", "fail"),
+            when=when + self._when(document, (*path, "when"), table.get("when", ())),
+            needs=tuple(dict.fromkeys(_listed(table.get("needs", ())))),
+            **{key: table.get(key, "") for key in _COPIED},
+        )
+
+    def _expectation(
+        self, document: Document, path: Path, table: dict[str, Any]
+    ) -> Expectation | Golden:
+        asserted = [key for key in ("check", *_ASSERTIONS) if key in table]
+        if not asserted:
+            document.wrong(path, f"has neither check nor one of {', '.join(_ASSERTIONS)}")
+        key = asserted[0]
+        if len(asserted) > 1:
+            document.wrong(
+                (*path, asserted[1]), f"a rule asserts one thing, and {key} is in this one already"
+            )
+        for other in _NOT_WITH.get(key, _NOT_OTHERWISE):
+            if other in table:
+                document.wrong((*path, other), f"does not go with {key}")
+        if key == "check":
+            return self._short(document, (*path, key), table[key])
+        if key == "equals_snapshot":
+            return _golden(document, path, table)
+        if "fact" not in table:
+            document.wrong((*path, key), "needs a fact that it is about")
+        at = "fact"
+        try:
+            selection = expectation.name(table["fact"], self.probes)
+            at = key
+            return expectation.expected(selection, key, table[key], table.get("quantifier", "each"))
+        except ValueError as error:
+            document.wrong((*path, at), str(error))
+
+    def _add_waiver(self, document: Document, path: Path, table: dict[str, Any]) -> None:
+        check_keys(document, path, table, "waive")
+        name = table["rule"]
+        if name in self.waivers:
+            file, other = self.waiver_keys[name]
+            place = file.place(other)
+            document.wrong((*path, "rule"), f"{name!r} is waived at {place.file}:{place.line} too")
+        if not table["reason"].strip():
+            document.wrong((*path, "reason"), "must not be empty")
+        self.waivers[name] = Waiver(table["until"], table["reason"])
+        self.waiver_keys[name] = document, path
+
+    def policy(self, document: Document) -> Policy:
+        """Return the whole, its rules in the order in which they can be checked."""
+        names = (*self.rules, *self.codes)
+        for name, (file, path) in self.waiver_keys.items():
+            if name not in names:
+                near = suggestion(name, names)
+                file.wrong((*path, "rule"), f"there is no rule named {shown(name)}{near}")
+        name = document.tables.get("name", "") or os.path.basename(document.file)
+        rules = tuple(self.rules.values())
+        return Policy(document.file, name, rules, self._order(), self.waivers, self.hazards)
+
+    def _order(self) -> tuple[str, ...]:
+        """Return the ids, each after those that it needs."""
+
+        def wrong(name: str, message: str) -> None:
+            document, path = self.rule_keys[name]
+            document.wrong((*path, "needs"), message)
+
+        for name, rule in self.rules.items():
+            for other in rule.needs:
+                if other not in self.rules:
+                    near = suggestion(other, tuple(self.rules))
+                    wrong(name, f"there is no rule named {shown(other)}{near}")
+        needs = {name: rule.needs for name, rule in self.rules.items() if rule.needs}
+        first: tuple[str, ...] = ()
+        try:
+            first = tuple(graphlib.TopologicalSorter(needs).static_order())
+        except graphlib.CycleError as error:
+            circle = error.args[1]
+            more = "..." if len(circle) > 5 else ""
+            wrong(circle[0], f"{' needs '.join(circle[:5])}{more}: a circle")
+        return tuple(dict.fromkeys((*first, *self.rules)))
+
+
+def _golden(document: Document, path: Path, table: dict[str, Any]) -> Golden:
+    name = table["equals_snapshot"]
+    try:
+        report = read_report(reader.regular(reader.beside(document, name)))
+    except ValueError as error:
+        about = "" if isinstance(error, BadInput) else f"{shown(name)} "
+        document.wrong((*path, "equals_snapshot"), f"{about}{error}")
+    names = tuple(_listed(table.get("names", ["*"])))
+    return Golden(name, report, names, tuple(_listed(table.get("except", ()))))
+
+
+def _hazards(document: Document, table: Any) -> Hazards | None:
+    path: Path = ("hazards",)
+    if isinstance(table, bool):
+        return Hazards(document.place(path)) if table else None
+    check_keys(document, path, table, "hazards")
+    codes = hazard.codes()
+    for key in ("only", "ignore", "severity"):
+        for number, code in enumerate(table.get(key, ())):
+            if code not in codes:
+                near = suggestion(code, codes)
+                last = code if key == "severity" else number
+                document.wrong((*path, key, last), f"there is no hazard named {shown(code)}{near}")
+    if not table.get("enable", True):
+        return None
+    return Hazards(
+        document.place(path),
+        tuple(table.get("only", ())),
+        tuple(table.get("ignore", ())),
+        {code: Severity(word) for code, word in table.get("severity", {}).items()},
+        Severity(table["fail_on"]) if "fail_on" in table else None,
+    )
+
+
+def _listed(texts: Any) -> Any:
+    return [texts] if isinstance(texts, str) else texts

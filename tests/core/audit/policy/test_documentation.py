@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.audit.policy import short
-from mlbackends.audit.policy.declaring import declared
-from mlbackends.audit.policy.reading import parsed
+from mlbackends.audit.policy import expectation
+from mlbackends.audit.policy.reader import parsed
+from mlbackends.audit.policy.rules import declared
 from mlbackends.model import policy as language
-from mlbackends.model.comparison import SIGNS
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "policies.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -31,15 +30,15 @@ def test_no_key_is_left_out(key: str) -> None:
 
 @pytest.mark.parametrize("name", re.findall(r"^\| `([^`]+)` \| [^|]+ \|$", PAGE, re.MULTILINE))
 def test_a_name_that_is_shown_can_be_read(name: str) -> None:
-    assert short.name(name).text == name
+    assert expectation.name(name).text == name
 
 
 def test_every_operator_is_in_the_manual() -> None:
     shown = " ".join(language.SHORT_FORM)
 
-    assert not [word for word in (*SIGNS[1:], *short.WORDS) if word not in shown]
+    assert not [word for word in expectation.SHORT.operators[1:] if word not in shown]
 
 
 @pytest.mark.parametrize("name", language.NAMES)
 def test_a_name_in_the_manual_can_be_read(name: str) -> None:
-    assert short.name(name).text == name
+    assert expectation.name(name).text == name

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.policy.declaring import read
-from mlbackends.audit.policy.evaluating import audit
+from mlbackends.audit.policy.evaluation import audit
+from mlbackends.audit.policy.rules import read
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (

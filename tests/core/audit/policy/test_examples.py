@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.audit.policy.declaring import declared, read
-from mlbackends.audit.policy.document import Document
-from mlbackends.audit.policy.evaluating import audit
-from mlbackends.audit.policy.reading import parsed
-from mlbackends.audit.policy.writing import written
+from mlbackends.audit.policy.draft import written
+from mlbackends.audit.policy.evaluation import audit
+from mlbackends.audit.policy.reader import Document, parsed
+from mlbackends.audit.policy.rules import declared, read
 from mlbackends.audit.reports import report_of
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Check, Severity, Status

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlbackends.audit.policy.judging import judged
-from mlbackends.audit.policy.short import expected, name, read
-from mlbackends.audit.policy.values import Values
+from mlbackends.audit.policy.evaluation import judged
+from mlbackends.audit.policy.expectation import expected, name, read
+from mlbackends.audit.policy.selection import Values
 from mlbackends.model.audit import Severity, Status
 from mlbackends.model.errors import BadInput
 from mlbackends.model.reasons import Reason
@@ -180,7 +180,7 @@ def test_what_is_not_so_is_told(text: str, said: str) -> None:
     verdict = judged(Values(MACHINE), read(text))
 
     assert verdict.status is Status.FAILED
-    assert said in verdict.said
+    assert said in verdict.message
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_what_could_not_be_told_is_neither(text: str, said: str) -> None:
     verdict = judged(Values(MACHINE), read(text))
 
     assert verdict.status is Status.UNKNOWN
-    assert said in verdict.said
+    assert said in verdict.message
 
 
 def test_a_fact_that_was_told_counts_though_others_were_not() -> None:
@@ -219,7 +219,7 @@ def test_devices_that_only_a_closed_library_would_tell_are_not_none() -> None:
     verdict = judged(Values(machine), read("nvidia.devices count == 0"))
 
     assert verdict.status is Status.UNKNOWN
-    assert "--depth usable" in verdict.said
+    assert "--depth usable" in verdict.message
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_both_forms_refuse_what_cannot_be_compared(long: tuple[str, str, Any], s
         verdict = judged(Values(machine), expectation)
         assert verdict.status is Status.FAILED
         assert any(
-            said in verdict.said
+            said in verdict.message
             for said in ("is never", "is not a number", "count compares how many it has")
         )
 
@@ -369,4 +369,4 @@ def test_the_evidence_is_small() -> None:
     verdict = judged(Values(machine), read("cpu.features contains y"))
 
     assert verdict.evidence == {"cpu.features": "1000 elements"}
-    assert len(verdict.said) < 300
+    assert len(verdict.message) < 300

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.audit.policy.declaring import declared
-from mlbackends.audit.policy.evaluating import audit
-from mlbackends.audit.policy.reading import parsed
-from mlbackends.audit.policy.writing import written
+from mlbackends.audit.policy.draft import written
+from mlbackends.audit.policy.evaluation import audit
+from mlbackends.audit.policy.reader import parsed
+from mlbackends.audit.policy.rules import declared
 from mlbackends.audit.reports import report_of
 from mlbackends.model import registry
 from mlbackends.model.audit import Outcome, Status

@@ -1,16 +1,21 @@
-"""Every key of a TOML text has its line, as tomllib reads the keys; no text makes the scanner fail."""
+"""Every key of a policy file has its line, and no text keeps the reader busy."""
 
 from __future__ import annotations
 
+import time
 import tomllib
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.audit.policy.lines import DEEPEST, TooDeep, lines_of
+from mlbackends.audit.policy.reader import Path, parsed
+from mlbackends.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BLANK = st.sampled_from(["", " ", "\t", "  "])
 NOISE = st.sampled_from(["", "\n", "# x = 1\n", '# """ [[rule]]\n', "\r\n", "  # '''\n"])
@@ -91,60 +96,93 @@ def document(draw: st.DrawFn) -> str:
     return text
 
 
-def paths(value: Any, path: tuple[str | int, ...] = ()) -> set[tuple[str | int, ...]]:
-    """Return the path of everything inside a value."""
-    inside = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    found: set[tuple[str | int, ...]] = set()
+def paths(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the path of everything inside a value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in inside:
-        found |= {(*path, key)} | paths(each, (*path, key))
-    return found
+        yield (*path, key)
+        if isinstance(each, dict | list):
+            yield from paths(each, (*path, key))
 
 
-@given(document())
-def test_the_keys_with_a_line_are_those_that_tomllib_finds(text: str) -> None:
-    assert lines_of(text).keys() == paths(tomllib.loads(text))
+def line(text: str, path: Path) -> int:
+    return parsed(text.encode(), "policy.toml", "").place(path).line
 
 
+@settings(max_examples=50, deadline=None)
 @given(document())
 def test_a_key_stands_on_its_line(text: str) -> None:
     written = text.replace("\r\n", "\n").split("\n")
-    for path, line in lines_of(text).items():
+    for path in paths(tomllib.loads(text)):
         last = str(path[-1])
         if last.startswith("key"):
-            assert last in written[line - 1]
+            assert last in written[line(text, path) - 1]
 
 
 def test_the_lines_of_rules_and_of_what_is_in_them() -> None:
     text = 'schema = 1\n\n[[rule]]\nid = "a"\none_of = [\n  1,\n  2,\n]\n[[rule]]\nid = "b"\n'
 
-    lines = lines_of(text)
+    assert line(text, ("rule", 0)) == 3
+    assert line(text, ("rule", 0, "one_of", 1)) == 7
+    assert line(text, ("rule", 0, "nothing")) == 3
+    assert line(text, ("rule", 1, "id")) == 10
 
-    assert lines["rule", 0] == 3
-    assert lines["rule", 0, "one_of", 1] == 7
-    assert lines["rule", 1, "id"] == 10
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "schema = 1\n[[rule]]\nmin = 1\nid = \"a\"\n[[rule]]\n  id='b'\n",
+        'schema = 1\n[[rule]]\nwhy = """\nid = "x"\n"""\nid = "a"\n[[rule]]\nid = "b"\n',
+        'schema = 1\n[[rule]]\n"id" = "a"\n[[rule]]\nid = "b"\n',
+        'rule = [{ id = "a" },\n { id = "b" }]\n',
+        '[[rule]]\r\nid = "a"\r\n\r\n[[rule]]\r\nid = "b"\r\n',
+    ],
+)
+def test_the_id_of_a_rule_has_its_line_however_it_is_written(text: str) -> None:
+    written = text.replace("\r\n", "\n").split("\n")
+    for number, name in enumerate(("a", "b")):
+        found = written[line(text, ("rule", number, "id")) - 1]
+        assert "id" in found and name in found
 
 
+@settings(deadline=None)
 @given(st.text() | st.text(alphabet="[]{}.='\"\\#\n a1,"))
 @example('a = """')
 @example("a = [[[[")
 @example("[[")
-def test_no_text_makes_it_fail(text: str) -> None:
-    with suppress(TooDeep):
-        lines_of(text)
+def test_any_text_is_a_policy_or_is_refused(text: str) -> None:
+    with suppress(BadInput):
+        parsed(text.encode("utf-8", "surrogatepass"), "policy.toml", "")
 
 
 @pytest.mark.parametrize(
-    "text", ["a = " + "[" * 99, ".".join("a" * 99) + " = 1", "a = " + "{b = " * 99]
+    "text",
+    [
+        "a = " + "[" * 99 + "]" * 99,
+        "a = " + "{b = " * 99 + "1" + "}" * 99,
+        ".".join("a" * 99) + " = 1",
+        ".".join(["'a.b'"] * 99) + " = 1",
+        "[" + " . ".join("a" * 99) + "]",
+        "a = { " + ".".join("b" * 99) + " = 1 }",
+    ],
 )
-def test_what_is_too_deep_is_told_before_tomllib_sees_it(text: str) -> None:
-    with pytest.raises(TooDeep) as told:
-        lines_of(f"first = 1\n{text}")
+def test_what_is_nested_deeply_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^policy\.toml:2: .*nested more than"):
+        parsed(f"first = 1\n{text}".encode(), "policy.toml", "")
 
-    assert told.value.line == 2
-    assert DEEPEST < 99
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join("a" * 400_000) + " = 1",
+        "a = " + "[" * 400_000,
+        "a" * 1_000_000,
+        ',"' * 300_000,
+        "a = " + "[" * 5000 + "]" * 5000,
+    ],
+)
+def test_a_hostile_text_does_not_keep_us_busy(text: str) -> None:
+    start = time.process_time()
+    with pytest.raises(BadInput):
+        parsed(text.encode(), "policy.toml", "")
+    assert time.process_time() - start < 10

@@ -1,4 +1,4 @@
-"""A policy written from a machine: what `backends audit --init` prints.
+"""A policy made from a machine: what `backends audit --init` prints.
 
 Kinds and counts are exact, versions at least what is there, memory at most 5 % less. Nothing that names
 the machine or its user is in it: only the facts that are listed here are.

@@ -1,0 +1,190 @@
+"""What a rule or condition expects: a selection and an assertion, read from the short form or from keys.
+
+The short form is `[each|any|none] FACT OPERATOR VALUE`, such as `cpu.capability in [AVX2, AVX512]`.
+"""
+
+from functools import lru_cache
+from typing import Any, get_origin
+
+from msgspec import Struct
+
+from mlbackends.audit.policy import assertions, selection
+from mlbackends.audit.policy.assertions import Assertion
+from mlbackends.audit.policy.selection import PRESENCES, Condition, Selection
+from mlbackends.model.comparison import SIGNS
+from mlbackends.model.condition import Comparison, Language, Unreadable, parse
+from mlbackends.model.errors import BadInput, shown
+from mlbackends.model.patterns import pattern
+
+LONGEST = 2000
+_WORD = pattern(r"""(?:[<>=!]{1,2}\s*)?[^\s,"'\[\]]+""")  # with a sign behind count
+SHORT = Language(
+    name=selection.NAME,
+    word=_WORD,
+    operators=(
+        *SIGNS,
+        *("in", "not in", "matches", "contains", "at_least", "count", "present", "absent"),
+    ),
+    alone=("present", "absent"),
+    lists=("in", "not in"),
+    named="a name such as cpu.capability or nvidia.devices[kind == cuda].name",
+)
+_IN_BRACKETS = Language(
+    name=pattern(r"[A-Za-z0-9_+~-]+(?:\.[A-Za-z0-9_+~-]+)*"),
+    word=_WORD,
+    operators=(*SIGNS, "matches", "contains", "present"),
+    alone=("present",),
+    named="a condition such as kind == cuda",
+)
+_QUANTIFIER = pattern(r"\s*(each|any|none)\s+(?=[A-Za-z_])")
+_OF_ONE = (*SIGNS, "in", "not in", "version", "min", "max", "at_least", "matches")
+"""What is asserted of one value, never of a list or table."""
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+class Expectation(Struct, frozen=True):
+    """A selection and what is asserted of it.
+
+    kind: present, absent, count, or value for what is asserted of each value. field: what is meant
+    of a bare probe: presence or version. quantifier: each, any or none.
+    """
+
+    selection: Selection
+    assertion: Assertion
+    kind: str = "value"
+    field: str = "presence"
+    quantifier: str = "each"
+
+    @property
+    def title(self) -> str:
+        """What is expected, on one line."""
+        of = f"{self.quantifier} " if self.quantifier != "each" else ""
+        count = " count" if self.kind == "count" else ""
+        return f"{of}{self.selection.text}{count}: {self.assertion.needed}"
+
+
+def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
+    """Read a short form. Raises ValueError with what is wrong and what would be right."""
+    quantifier, rest = "each", _checked(text)
+    if found := _QUANTIFIER.match(rest):
+        quantifier, rest = found[1], rest[found.end() :]
+    try:
+        read_form = parse(rest, SHORT)
+    except Unreadable as error:
+        if found := selection.NAME.match(rest):
+            _selection(found[0], added)  # a wrong name is the first thing that is wrong
+        if error.needed != "the end":
+            raise
+        raise ValueError(
+            f"{shown(error.rest)} cannot follow: quote what has blanks or commas; there is no 'and'"
+            " and no 'or': write two rules, or version = \">=1,<2\""
+        ) from None
+    assert isinstance(read_form, Comparison)
+    operand = list(read_form.operand) if read_form.operator in SHORT.lists else read_form.operand
+    if read_form.operator in SHORT.alone:
+        operand = True
+    return expected(_selection(read_form.name, added), read_form.operator, operand, quantifier)
+
+
+def name(text: str, added: tuple[str, ...] = ()) -> Selection:
+    """Read a dotted name and nothing else. Raises ValueError."""
+    text = _checked(text)
+    if not selection.NAME.fullmatch(text):
+        raise ValueError(f"{shown(text)} is not {SHORT.named}; check takes the short form")
+    return _selection(text, added)
+
+
+def _checked(text: str) -> str:
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST} characters")
+    return text.strip()
+
+
+@lru_cache(maxsize=4096)
+def _selection(text: str, added: tuple[str, ...]) -> Selection:
+    """Return what a name selects; many rules of a policy have the same."""
+    return selection.read(text, condition, added)
+
+
+def expected(
+    selected: Selection, operator: str, operand: Any, quantifier: str = "each"
+) -> Expectation:
+    """Return the expectation that an operator or a rule's key makes. Raises ValueError."""
+    if operator in ("present", "absent"):
+        if quantifier == "none":
+            raise ValueError("write absent instead of none ... present")
+        kind = operator if operand is not False else "absent"
+        assertion = Assertion(kind, bool)
+        return Expectation(selected, assertion, kind, quantifier=quantifier)
+    field = "presence"
+    is_presence = operator in SIGNS and str(operand).lower() in PRESENCES
+    if not selected.head and operator != "at_least" and not is_presence:
+        if operator not in ("version", *SIGNS):
+            raise ValueError(
+                f"{selected.text} names a probe, which has no such value; "
+                f"write {selected.text}.version, or another value of it"
+            )
+        field = "version"
+    if operator == "count":
+        if quantifier != "each":
+            raise ValueError(f"count goes with no quantifier, and {quantifier} is one")
+        return Expectation(selected, assertions.counted(operand), "count")
+    assertion = _of_value(selected, operator, operand, field)
+    return Expectation(selected, assertion, "value", field, quantifier)
+
+
+def _of_value(selected: Selection, operator: str, operand: Any, field: str) -> Assertion:
+    kind, order = selected.kind, selected.order
+    assertions.refuse_beyond(operand)
+    if operator in _OF_ONE and get_origin(kind) in (list, dict):
+        what = "list" if get_origin(kind) is list else "table"
+        raise ValueError(
+            f"{selected.text} is a {what}: count compares how many it has, contains what is in it"
+        )
+    if operator in ("version", "matches") and kind in (bool, int, float):
+        raise ValueError(f"{selected.text} is no text but {_KINDS[kind]}")
+    if operator in ("min", "max") and kind in (bool, str):
+        raise ValueError(f"{selected.text} is no number but {_KINDS[kind]}")
+    if operator in SIGNS:
+        order = () if field == "version" else order
+        return assertions.compared(operator, operand, order, kind)
+    if operator == "at_least":
+        return assertions.at_least(operand, order)
+    if operator in ("in", "not in"):
+        each = [assertions.compared("==", word, order, kind).holds for word in operand]
+        is_in = operator == "in"
+        needed = f"{'one' if is_in else 'none'} of {', '.join(operand)}"
+        return Assertion(needed, lambda value: any(one(value) for one in each) is is_in)
+    if operator in ("min", "max"):
+        return assertions.bounded(">=" if operator == "min" else "<=", operand)
+    if operator in ("equals", "not_equals", "one_of", "none_of"):
+        for wanted in operand if operator in ("one_of", "none_of") else [operand]:
+            is_number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
+            fits = {bool: isinstance(wanted, bool), str: isinstance(wanted, str)}
+            if kind in _KINDS and not fits.get(kind, is_number):
+                raise ValueError(f"{selected.text} is {_KINDS[kind]}, never {shown(wanted)}")
+    made: Assertion = getattr(assertions, operator)(operand)
+    return made
+
+
+def condition(text: str) -> Condition:
+    """Read one of the conditions inside brackets: kind == cuda. Raises ValueError."""
+    found = parse(text, _IN_BRACKETS)
+    assert isinstance(found, Comparison)
+    steps = tuple(found.name.split("."))
+    if found.operator == "present":
+        return steps, lambda value: value is not None
+    word = str(found.operand)
+    if found.operator in SIGNS:
+        order = PRESENCES if steps[-1] == "presence" else ()
+        holds = assertions.compared(found.operator, word, order, None).holds
+    else:
+        holds = getattr(assertions, found.operator)(word).holds
+
+    def is_so(value: Any) -> bool:
+        try:
+            return holds(value)
+        except BadInput:  # what cannot be compared does not fit
+            return False
+
+    return steps, is_so

@@ -1,0 +1,272 @@
+"""Policy files: read by tomllib, every key checked. An error has FILE:LINE: KEY."""
+
+import datetime as dt
+import os
+import re
+import stat
+from functools import cached_property
+from typing import Any, NoReturn
+
+from mlbackends.audit.reports import bytes_of
+from mlbackends.model import policy as language
+from mlbackends.model.audit import Place, Severity
+from mlbackends.model.errors import BadInput, shown, suggestion
+from mlbackends.model.patterns import pattern
+
+Path = tuple[str | int, ...]
+"""The way to a key: that of the third `[[rule]]`'s key min is ("rule", 2, "min")."""
+
+LIMIT = 1 << 20
+"""No policy is larger, in bytes: a thousand rules have a tenth of it."""
+DEEPEST = 40
+"""So many brackets inside each other, and parts of a dotted key, are read; no policy has a tenth of it."""
+
+_LONG_KEY = pattern(
+    rf"""(?:^|[{{,])[ \t\[]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""",
+    re.MULTILINE,
+)
+_BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
+_ID = pattern(r"""^[ \t]*id[ \t]*=[ \t]*(?:"([^"\\\n]*)"|'([^'\n]*)')""", re.MULTILINE)
+_HAZARDS = pattern(r"^[ \t]*\[?[ \t]*hazards\b.*", re.MULTILINE)
+_MARK = "marked by backends"
+
+
+class PolicyError(BadInput):
+    """Something is wrong in a policy file; the message begins with FILE:LINE."""
+
+
+class Document:
+    """One file that was read. file: as a message shows it. folder: the folder it may refer to files in."""
+
+    def __init__(
+        self, path: str, file: str, folder: str, text: str, tables: dict[str, Any]
+    ) -> None:
+        self.path, self.file, self.folder = path, file, folder
+        self.text, self.tables = text, tables
+
+    @cached_property
+    def _id_lines(self) -> list[int]:
+        """The line of each rule's id; [] where the ids are not written one a line, as nearly all are."""
+        found = list(_ID.finditer(self.text))
+        if [one[1] or one[2] or "" for one in found] != [
+            table.get("id") for table in self.tables.get("rule", ()) if isinstance(table, dict)
+        ]:
+            return []
+        lines, line, at = [], 1, 0
+        for one in found:
+            line += self.text.count("\n", at, one.start())
+            at = one.start()
+            lines.append(line)
+        return lines
+
+    def place(self, path: Path) -> Place:
+        """Return where a key stands."""
+        if len(path) == 3 and path[0] == "rule" and path[2] == "id" and self._id_lines:
+            return Place(self.file, self._id_lines[int(path[1])])
+        if path == ("hazards",) and len(found := _HAZARDS.findall(self.text)) == 1:
+            return Place(self.file, self.text.count("\n", 0, self.text.index(found[0])) + 1)
+        text, first = self.text, 1
+        if len(path) > 1 and isinstance(path[1], int):
+            heads = list(re.finditer(rf"^[ \t]*\[\[[ \t]*{path[0]}[ \t]*\]\]", text, re.MULTILINE))
+            if len(heads) == len(self.tables[path[0]]):  # one [[table]] is enough, and quicker
+                starts = [*(one.start() for one in heads), len(text)]
+                start, end = starts[path[1] : path[1] + 2]
+                first += text.count("\n", 0, start)
+                text, path = text[start:end], (path[0], 0, *path[2:])
+        return Place(self.file, first + _line_of(text, path))
+
+    def wrong(self, path: Path, message: str) -> NoReturn:
+        """Raise PolicyError: the file, the line, the key and what is wrong with it."""
+        keys = [part for part in path if isinstance(part, str)]
+        key = ".".join(part if _is_plain(part) else repr(part[:80]) for part in keys)
+        head = f"{self.file}:{self.place(path).line}: "
+        raise PolicyError(f"{head}{key}: {message}" if key else f"{head}{message}")
+
+
+def _is_plain(part: str) -> bool:
+    return len(part) <= 80 and part.replace("-", "").replace("_", "").isalnum() and part.isascii()
+
+
+def _line_of(text: str, path: Path) -> int:
+    """Return the line of a key from 0, or of what it would stand in: the first that marking it changes."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import AoT, Table
+
+    while path:
+        try:
+            document: Any = tomlkit.parse(text)
+            before = document.as_string()
+            parent: Any = document
+            for part in path[:-1]:
+                parent = parent[part]
+            key: Any = path[-1]
+            while isinstance(item := parent[key], Table | AoT):
+                if isinstance(item, Table):
+                    item.comment(_MARK)
+                    if document.as_string() != before:
+                        break
+                # It has no head of its own: the first thing in it stands for it.
+                parent, key = item, 0 if isinstance(item, AoT) else next(iter(item), None)
+            else:
+                parent[key] = _MARK
+            after = document.as_string()
+        except (TOMLKitError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            before = after = ""
+        # tomlkit changes blanks, and gathers the parts of a [[list]] that other tables interrupt.
+        written = text.replace(" ", "").replace("\t", "").splitlines()
+        lines = zip(before.splitlines(), after.splitlines(), strict=False)
+        for number, (line, marked) in enumerate(lines):
+            if line != marked:
+                line = line.replace(" ", "").replace("\t", "")
+                is_moved = line in written and written[number : number + 1] != [line]
+                return written.index(line) if is_moved else number
+        path = path[:-1]
+    return 0
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def read(path: str, folder: str = "") -> Document:
+    """Read one file. folder: that of the file which the user named, "" where it is this one.
+
+    Raises BadInput where it cannot be read, PolicyError where it is no TOML.
+    """
+    data = bytes_of(regular(path), LIMIT, "policy", one_line(path))
+    return parsed(data, path, folder or os.path.dirname(os.path.realpath(path)))
+
+
+def parsed(data: bytes, path: str, folder: str) -> Document:
+    """Return a file as tables, before any key is checked."""
+    from mlbackends.switches import files
+
+    file = one_line(path)
+    if len(data) > LIMIT:
+        raise BadInput(f"{file} is larger than {LIMIT >> 20} MiB: that is no policy")
+    # Before tomllib sees it: a dotted key of a thousand parts costs it hours, brackets its stack.
+    whole = data.decode("utf-8", "replace")
+    if found := _LONG_KEY.search(whole) or _BRACKETS.search(whole):
+        line = whole.count("\n", 0, found.end()) + 1
+        raise PolicyError(f"{file}:{line}: nested more than {DEEPEST} deep: no policy is")
+    text, tables = files.parsed(data, file)
+    document = Document(path, file, folder, text, tables)
+    for key, value in tables.items():
+        level = [value] if isinstance(value, dict | list) else []
+        for _ in range(DEEPEST):
+            level = [
+                inner
+                for each in level
+                for inner in (each.values() if isinstance(each, dict) else each)
+                if isinstance(inner, dict | list)
+            ]  # fmt: skip
+        if level:
+            document.wrong((key,), f"nested more than {DEEPEST} deep: no policy is")
+    return document
+
+
+def beside(document: Document, name: str) -> str:
+    """Return the path of a file that a policy names, relative to the policy's own folder.
+
+    It stays in the folder of the policy that the user named, links followed. Raises ValueError with
+    what is wrong.
+    """
+    if os.path.isabs(name) or "\0" in name or "://" in name:
+        raise ValueError("must be a path relative to this file")
+    path = os.path.join(os.path.dirname(document.path), name)
+    if not os.path.realpath(path).startswith(os.path.join(document.folder, "")):
+        raise ValueError("must lie in the folder of the policy or below; it leads out of it")
+    return path
+
+
+def regular(path: str) -> str:
+    """Return the path of a regular file. Raises BadInput for another kind of file: it may never end."""
+    try:
+        is_other = not stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):  # what reads it will say why
+        return path
+    if is_other:
+        raise BadInput(f"{one_line(path)} cannot be read: it is no regular file")
+    return path
+
+
+def one_line(path: str) -> str:
+    """Return a path as it can be shown in a message."""
+    text = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in path)
+    return text if len(text) <= 300 else f"{text[:300]}..."
+
+
+# ---- keys --------------------------------------------------------------------------------------
+
+_KEYS = {name: {key.name: key for key in keys} for name, keys in language.TABLES.items()}
+
+
+def check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
+    """Refuse an unknown key, a required key that is missing, and a value of another type."""
+    keys = _KEYS[kind]
+    for name, value in table.items():
+        key = keys.get(name)
+        if key is None:
+            inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
+            near = suggestion(name, tuple(keys))
+            document.wrong((*path, name), f"there is no such key{inside}{near}")
+        if not _TYPES[key.kind](value):
+            wanted = language.KINDS[key.kind][0]
+            document.wrong((*path, name), f"must be {wanted}, not {_type_word(value)}")
+        if key.words and value not in key.words:
+            near = suggestion(value, key.words)
+            words = ", ".join(key.words)
+            document.wrong((*path, name), f"{shown(value)} is none of {words}{near}")
+    for key in keys.values():
+        if key.required and key.name not in table:
+            document.wrong(path, f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
+
+
+def _is(*types: type) -> Any:
+    """Return a test for values of these types; true and false are no numbers, a time is no date."""
+    unless = {int: bool, dt.date: dt.datetime}
+    excluded = tuple(unless[each] for each in types if each in unless and bool not in types)
+    return lambda value: isinstance(value, types) and not isinstance(value, excluded)
+
+
+def _all(test: Any, *, some: bool = False) -> Any:
+    """Return a test for lists of values that fit, with one at least where `some`."""
+    return lambda value: (
+        isinstance(value, list) and (bool(value) or not some) and all(map(test, value))
+    )
+
+
+def _either(*tests: Any) -> Any:
+    return lambda value: any(test(value) for test in tests)
+
+
+_scalar = _is(str, int, float, bool)
+_TYPES: dict[str, Any] = {
+    "text": _is(str),
+    "texts": _all(_is(str)),
+    "text or texts": _either(_is(str), _all(_is(str))),
+    "truth": _is(bool),
+    "true": lambda value: value is True,
+    "whole": _is(int),
+    "quantity": _is(str, int, float),
+    "count": lambda value: _is(str)(value) or (_is(int)(value) and value >= 0),
+    "scalar": _scalar,
+    "value": lambda value: not isinstance(value, dt.date | dt.time),
+    "values": _all(_scalar, some=True),
+    "scalar or values": _either(_scalar, _all(_scalar, some=True)),
+    "date": _is(dt.date),
+    "severities": lambda value: (
+        isinstance(value, dict) and all(each in list(Severity) for each in value.values())
+    ),
+    "table": _is(dict),
+    "tables": _all(_is(dict)),
+    "truth or table": _is(bool, dict),
+}
+assert _TYPES.keys() == language.KINDS.keys()
+
+
+def _type_word(value: Any) -> str:
+    words = {bool: str(value).lower(), dict: "a table", list: "a list"}
+    if type(value) in words:
+        return words[type(value)]
+    return f"the time {value}" if isinstance(value, dt.date | dt.time) else shown(value)

@@ -1,0 +1,237 @@
+"""Which values of a report a rule is about: a dotted name, and `[...]` for each of several.
+
+cpu.capability                        one value
+cudnn                                 a probe: its presence, or its version
+nvidia.devices[*].memory_bytes        of every device
+nvidia.devices[0].name                of the first; nvidia.devices.0.name is the same
+nvidia.devices[kind == cuda].name     of every device whose kind is cuda
+environment.variables."A.B"           what has a dot in it, in quotes
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mlbackends.audit.hazard import ReportView
+from mlbackends.model import registry
+from mlbackends.model.dotted import FIELDS
+from mlbackends.model.errors import BadInput, nearest, suggestion
+from mlbackends.model.patterns import pattern
+from mlbackends.model.records import Device, Fact, Library, Presence, Report
+
+PRESENCES = tuple(each.value for each in Presence)
+NAME = pattern(
+    r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+(?![.\[])"""
+)
+MOST_VALUES = 5_000_000
+"""So many elements a policy may look at in a report: a thousand rules over a hundred devices have 100,000."""
+_PROBE = pattern(r"[A-Za-z_]\w*")
+_STEP = pattern(r"""\.(?:([A-Za-z0-9_+~-]+)|"([^"\n]+)"|'([^'\n]+)')|\[([^\[\]]*)\]""")
+_FIELDS_OF = {"devices": Device.__struct_fields__, "libraries": Library.__struct_fields__}
+
+Condition = tuple[tuple[str, ...], Callable[[Any], bool]]
+"""The steps to a value below an element, and what it must be."""
+
+
+class Each(Struct, frozen=True):
+    """`[*]` and `[kind == cuda]`: those elements for which every condition holds."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class Selection(Struct, frozen=True):
+    """A dotted name that was read. head: the fact or field, "" for the probe itself."""
+
+    text: str
+    probe: str
+    head: str
+    steps: tuple[str | Each, ...]
+    fact: Fact | None = None
+
+    @property
+    def is_of_many(self) -> bool:
+        """Tell whether it may select more than one value."""
+        return any(isinstance(step, Each) for step in self.steps)
+
+    @property
+    def is_identity(self) -> bool:
+        """Tell whether its values name the machine, and are replaced in a redacted report."""
+        if self.fact is not None:
+            return self.fact.role == "identity"
+        return self.head == "devices" and self.steps[-1:] in (("uuid",), ("serial",))
+
+    @property
+    def kind(self) -> Any:
+        """The type that is declared for the value itself, None where none is."""
+        if self.steps:
+            is_presence = self.head in _FIELDS_OF and self.steps[-1] == "presence"
+            return str if is_presence else None
+        if self.fact is not None:
+            return self.fact.kind
+        return str if self.head in ("", "version", "presence") else None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The ordered words that the value is one of, from the lowest; () for none."""
+        if self.fact is not None:
+            return self.fact.order if not self.steps else ()
+        last = self.steps[-1] if self.steps else self.head
+        return PRESENCES if not self.head or last == "presence" else ()
+
+
+def read(
+    text: str, condition: Callable[[str], Condition], added: tuple[str, ...] = ()
+) -> Selection:
+    """Read a name that NAME matches. Raises ValueError for one that no report can have.
+
+    condition: reads one condition inside brackets. added: probes of other packages, which may not be
+    here and are taken as they are.
+    """
+    steps: list[str | Each] = []
+    for bare, quoted, literal, inner in _STEP.findall(text):
+        inside = inner.strip()
+        if bare or quoted or literal:
+            steps.append(bare or quoted or literal)
+        elif inside.isdecimal():
+            steps.append(inside)
+        elif inside == "*":
+            steps.append(Each())
+        else:
+            steps.append(Each(tuple(condition(part.strip()) for part in inner.split(","))))
+    start = _PROBE.match(text)
+    assert start is not None
+    probe = start[0]
+    if probe == "probes" and len(steps) > 1 and isinstance(steps[0], str):
+        probe, steps = steps[0], steps[1:]
+    if len(steps) > 1 and steps[0] == "facts":
+        steps = steps[1:]
+    head = steps[0] if steps else ""
+    if isinstance(head, Each) or head.isdecimal():
+        raise ValueError(
+            f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
+        )
+    return _declared(Selection(text, probe, head, tuple(steps[1:])), added)
+
+
+def _declared(selection: Selection, added: tuple[str, ...]) -> Selection:
+    """Return the selection with the fact that its probe declares. Raises ValueError where there is none."""
+    probe, head = selection.probe, selection.head
+    probes = registry.names("mlbackends_probes")
+    if probe not in probes:
+        if probe in added:
+            return selection
+        near = suggestion(probe, (*probes, *added))
+        raise ValueError(f"there is no probe named {probe!r}{near}")
+    facts = registry.facts_of(probe)
+    if head in facts:
+        return msgspec.structs.replace(selection, fact=facts[head])
+    if head and head not in FIELDS:
+        near_names = nearest(head, (*facts, *FIELDS))
+        hint = f"; did you mean {probe}.{near_names[0]}?" if near_names else ""
+        raise ValueError(f"there is no value named {probe}.{head}{hint}")
+    if head in _FIELDS_OF and selection.steps:
+        first, *rest = selection.steps
+        if isinstance(first, str) and not first.isdecimal():
+            raise ValueError(
+                f"{selection.text} names one of several: write {probe}.{head}[*].{first}"
+            )
+        names = [step for step in rest[:1] if isinstance(step, str)]
+        names += [steps[0] for steps, _ in first.conditions] if isinstance(first, Each) else []
+        for name in names:
+            if name not in _FIELDS_OF[head]:
+                raise ValueError(f"{head} have no {name!r}{suggestion(name, _FIELDS_OF[head])}")
+    return selection
+
+
+# ---- the values of a report --------------------------------------------------------------------
+
+
+class Found(Struct):
+    """The values of a selection, by dotted name. absent: names that are not there, and their parents."""
+
+    values: dict[str, Any]
+    absent: dict[str, Any]
+
+    def missing(self, otherwise: str) -> str:
+        """Return a sentence about the first name that is not there; `otherwise` where all are."""
+        for name, inside in self.absent.items():
+            step = name.rpartition(".")[2]
+            near = suggestion(step, tuple(inside)) if isinstance(inside, dict) else ""
+            return f"{name} is not in the report{near}"
+        return otherwise
+
+
+class Values:
+    """The values of one report, looked up by selections."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.view = ReportView(report)
+        self._heads: dict[tuple[str, str], Any] = {}
+        self._visited = 0
+
+    def found(self, selection: Selection, field: str = "") -> Found:
+        """Return what a selection finds. field: what is meant of a probe: presence or version."""
+        head = selection.head or field
+        key = (selection.probe, head)
+        if key not in self._heads:
+            probe = self.report.probes.get(selection.probe)
+            value = None
+            if probe is not None and head in probe.facts:
+                value = probe.facts[head]
+            elif probe is not None and head in FIELDS:
+                value = _plain(getattr(probe, head))
+            self._heads[key] = value
+        found = Found({}, {})
+        self._walk(self._heads[key], selection.steps, f"{selection.probe}.{head}", found)
+        return found
+
+    def _walk(self, value: Any, steps: tuple[str | Each, ...], label: str, found: Found) -> None:
+        if value is None:
+            found.absent[label] = None
+            return
+        if not steps:
+            found.values[label] = value
+            return
+        step, rest = steps[0], steps[1:]
+        if isinstance(step, str):
+            below = _below(value, step)
+            name = f"{label}.{step}"
+            if below is None:
+                found.absent[name] = value
+            else:
+                self._walk(below, rest, name, found)
+        elif isinstance(value, dict | list | tuple):
+            self._visited += len(value)
+            if self._visited > MOST_VALUES:
+                raise BadInput(f"{label} has so many values that the policy would take very long")
+            for key, element in value.items() if isinstance(value, dict) else enumerate(value):
+                if all(_fits(element, condition) for condition in step.conditions):
+                    self._walk(element, rest, f"{label}.{key}", found)
+
+
+def _plain(value: Any) -> Any:
+    """Return a field in plain types, None where it is empty; devices and libraries with all their fields."""
+    if isinstance(value, Device | Library):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        is_records = any(isinstance(each, Device | Library) for each in value)
+        return [_plain(each) if is_records else msgspec.to_builtins(each) for each in value]
+    return None if value in ("", msgspec.UNSET) else msgspec.to_builtins(value)
+
+
+def _below(value: Any, step: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(step)
+    if isinstance(value, list | tuple) and step.isdecimal() and len(step) < 10:
+        return value[int(step)] if int(step) < len(value) else None
+    return None
+
+
+def _fits(element: Any, condition: Condition) -> bool:
+    steps, holds = condition
+    for step in steps:
+        element = _below(element, step)
+    return element is not None and holds(element)
