@@ -14,7 +14,7 @@ from mlbackends.host.variables import not_valid, one_of, steering, whole
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (
@@ -38,12 +38,14 @@ def find(host: Host) -> Finding:
     if not host.is_dir(_FRAMEWORK):
         return Finding(reasons=(Reason("not-found", f"no {_FRAMEWORK}"),))
     facts = steering(host, VARIABLES)
-    information = ""
+    text = ""
     for folder in ("Versions/A/Resources", "Resources", "Versions/Current/Resources"):
-        information = information or host.read(f"{_FRAMEWORK}/{folder}/Info.plist", 65536)
-    version = _value(information, "CFBundleShortVersionString")
-    if build := _value(information, "CFBundleVersion"):
-        facts["build"] = build
+        text = text or host.read(f"{_FRAMEWORK}/{folder}/Info.plist", 65536)
+    # A binary property list gives nothing.
+    entries = dict(re.findall(r"<key>(\w+)</key>\s*<string>([\w.]{1,40})</string>", text))
+    version = entries.get("CFBundleShortVersionString", "")
+    if "CFBundleVersion" in entries:
+        facts["build"] = entries["CFBundleVersion"]
     library = Library(
         name="accelerate",
         path=f"{_FRAMEWORK}/Accelerate",
@@ -53,20 +55,12 @@ def find(host: Host) -> Finding:
         wins=True,
         wins_because="macOS has one copy",
     )
-    warnings = not_valid(host, VARIABLES)
-    return Finding(libraries=(library,), facts=facts, version=version, warnings=warnings)
-
-
-def _value(text: str, key: str) -> str:
-    """Return a string of an XML property list; "" where it is not there or the list is binary."""
-    found = re.search(rf"<key>{key}</key>\s*<string>([\w.]{{1,40}})</string>", text)
-    return found[1] if found else ""
+    return Finding((library,), (), facts, version, warnings=not_valid(host, VARIABLES))
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """See whether the newer LAPACK is there."""
-    facts: dict[str, FactValue] = {"new_lapack": hasattr(opened, "dgemm$NEWLAPACK")}
-    return Answer(library, facts=facts)
+    return Answer(library, facts={"new_lapack": hasattr(opened, "dgemm$NEWLAPACK")})
 
 
 def use(opened: CDLL, library: Library) -> Answer:

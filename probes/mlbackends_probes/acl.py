@@ -12,9 +12,9 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
@@ -23,29 +23,17 @@ FACTS = (
     Fact("build", str, "The options that it was built with, in its own words."),
 )
 
-HOMES = ("ACL_ROOT_DIR", "ACL_ROOT")
+LIBRARY = SharedLibrary("acl", ("libarm_compute",), homes=("ACL_ROOT_DIR", "ACL_ROOT"))
 _MACHINES = ("aarch64", "arm64", "ARM64", "armv7l", "armv8l")
-_STATUS = {
-    1: "runtime error",
-    2: "out of memory",
-    3: "unimplemented",
-    4: "unsupported target",
-    5: "invalid target",
-    6: "invalid argument",
-    7: "unsupported configuration",
-    8: "invalid object state",
-}
 
 
 def find(host: Host) -> Finding:
     """Look for every copy, on Arm."""
-    libraries = libraries_named(host, "acl", "libarm_compute", homes=HOMES)
-    if not libraries and host.machine and host.machine not in _MACHINES:
+    found = LIBRARY.find(host)
+    if not found.libraries and host.machine and host.machine not in _MACHINES:
         message = f"the Arm Compute Library is for Arm; this is {host.machine}"
         return Finding(reasons=(Reason("not-this-platform", message),))
-    if not libraries:
-        return Finding(reasons=(absent(host, "libarm_compute", HOMES),))
-    return Finding(libraries=tuple(libraries))
+    return found
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -61,18 +49,16 @@ def load(opened: CDLL, library: Library) -> Answer:
     if hasattr(opened, "AclVersionInfo"):
         opened.AclVersionInfo.restype = ctypes.POINTER(Version)
         if address := opened.AclVersionInfo():
-            told = address.contents
-            facts["interface_version"] = f"{told.major}.{told.minor}.{told.patch}"
-            build = (told.build or b"").decode(errors="replace").strip()
+            version = address.contents
+            facts["interface_version"] = f"{version.major}.{version.minor}.{version.patch}"
+            build = (version.build or b"").decode(errors="replace").strip()
             if build:
                 facts["build"] = build
             if release := re.search(r"arm_compute_version=v?(\d+(?:\.\d+)*)", build):
                 library = replace(library, version=release[1])
+    answer = Answer(library, facts=facts)
     if hasattr(opened, "AclCreateContext"):
-        context = ctypes.c_void_p()
-        processor = 0
-        status = opened.AclCreateContext(ctypes.byref(context), processor, None)
-        if status:
-            message = f"AclCreateContext returned {status} ({_STATUS.get(status, 'unknown')})"
-            raise NotUsable("call-failed", message, learned=Answer(library, facts=facts))
-    return Answer(library, facts=facts)
+        call = Calls(opened, names=status_names("acl"), unnamed="unknown")
+        context, processor = ctypes.byref(ctypes.c_void_p()), 0
+        call("AclCreateContext", context, processor, None, learned=answer)
+    return answer

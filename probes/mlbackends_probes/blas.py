@@ -20,7 +20,8 @@ from mlbackends.libraries.blas_symbols import (
     require_product,
 )
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.libraries.search import stem_of
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -34,34 +35,28 @@ FACTS = (
     Fact("lapack_version", str, "The version of LAPACK, as ilaver tells it."),
 )
 
-_STEMS = ("libblas", "libcblas", "liblapack", "libblas64", "liblapack64")
-_OTHERS = (
-    "libatlas",
-    "libsatlas",
-    "libtatlas",
-    "libarmpl_lp64",
-    "libarmpl_lp64_mp",
-    "libnvpl_blas_core",
-)
-HOMES = ("ARMPL_DIR", "ATLAS_ROOT")
+LIBRARY = SharedLibrary(
+    "blas",
+    (
+        "libblas", "libcblas", "liblapack", "libblas64", "liblapack64", "libatlas", "libsatlas",
+        "libtatlas", "libarmpl_lp64", "libarmpl_lp64_mp", "libnvpl_blas_core",
+    ),
+    homes=("ARMPL_DIR", "ATLAS_ROOT"),
+    missing="libblas, libcblas or liblapack",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
     """Look for the names that programs ask for, and follow them."""
-    libraries = [
-        _recognised(host, library)
-        for library in libraries_named(host, "blas", *_STEMS, *_OTHERS, homes=HOMES)
-    ]
-    if not libraries:
-        return Finding(reasons=(absent(host, "libblas, libcblas or liblapack", HOMES),))
+    found = LIBRARY.find(host, describe=_recognised)
     facts: dict[str, FactValue] = {}
     for fact in ("blas", "cblas", "lapack"):
-        for library in libraries:
-            named = stem_of(os.path.basename(library.path)) == f"lib{fact}"
-            if named and not library.reasons and "implementation" in library.facts:
+        for library in found.libraries:
+            is_named = stem_of(os.path.basename(library.path)) == f"lib{fact}"
+            if is_named and not library.reasons and "implementation" in library.facts:
                 facts[fact] = library.facts["implementation"]
                 break
-    return Finding(libraries=tuple(libraries), facts=facts)
+    return replace(found, facts=facts)
 
 
 def _recognised(host: Host, library: Library) -> Library:
@@ -104,21 +99,10 @@ def _solve(opened: CDLL) -> None:
     """Solve 2x = 2 and 4y = 8."""
     integer = fortran_integer()
     matrix, right = (ctypes.c_double * 4)(2, 0, 0, 4), (ctypes.c_double * 2)(2, 8)
-    pivots, failed = (integer * 2)(), integer()
-    two, one = integer(2), integer(1)
+    pivots, info = (integer * 2)(), integer()
+    two, one = ctypes.byref(integer(2)), ctypes.byref(integer(1))
     opened.dgesv_.restype = None
-    opened.dgesv_(
-        *(
-            ctypes.byref(two),
-            ctypes.byref(one),
-            matrix,
-            ctypes.byref(two),
-            pivots,
-            right,
-            ctypes.byref(two),
-            ctypes.byref(failed),
-        )
-    )
-    if failed.value:
-        raise NotUsable("call-failed", f"dgesv returned info {failed.value}")
+    opened.dgesv_(two, one, matrix, two, pivots, right, two, ctypes.byref(info))
+    if info.value:
+        raise NotUsable("call-failed", f"dgesv returned info {info.value}")
     require_equal("dgesv", list(right), [1.0, 2.0])

@@ -10,10 +10,10 @@ Source:   BLIS, "BLIS Typed API": bli_info_get_version_str, bli_arch_query_id, b
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, not_valid, steering, whole
+from mlbackends.host.variables import anything, whole
 from mlbackends.libraries.blas_symbols import require_product
-from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -26,64 +26,45 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer BLIS and are set."),
 )
 
-HOMES = ("BLIS_HOME", "BLIS_ROOT", "AOCL_ROOT")
-_STEMS = ("libblis", "libblis-mt", "libblis64", "libblis_mt", "AOCL-LibBlis-Win-MT-dll")
-VARIABLES = {
-    "BLIS_NUM_THREADS": whole(1),
-    **{f"BLIS_{loop}_NT": whole(1) for loop in ("JC", "PC", "IC", "JR", "IR")},
-    "BLIS_THREAD_IMPL": anything,
-    "BLIS_ARCH_TYPE": anything,
-    "BLIS_ARCH_DEBUG": anything,
-}
+LIBRARY = SharedLibrary(
+    "blis",
+    ("libblis", "libblis-mt", "libblis64", "libblis_mt", "AOCL-LibBlis-Win-MT-dll"),
+    homes=("BLIS_HOME", "BLIS_ROOT", "AOCL_ROOT"),
+    variables={
+        "BLIS_NUM_THREADS": whole(1),
+        **{f"BLIS_{loop}_NT": whole(1) for loop in ("JC", "PC", "IC", "JR", "IR")},
+        **dict.fromkeys(("BLIS_THREAD_IMPL", "BLIS_ARCH_TYPE", "BLIS_ARCH_DEBUG"), anything),
+    },
+)
 
 
 def find(host: Host) -> Finding:
     """Look for every copy."""
     near = f"/usr/lib/{host.machine}-linux-gnu/blis"
-    folders = tuple(f"{near}-{kind}" for kind in ("pthread", "openmp", "serial"))
-    libraries = libraries_named(host, "blis", *_STEMS, homes=HOMES, folders=folders)
-    facts = steering(host, VARIABLES)
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libblis", HOMES),))
-    return Finding(libraries=tuple(libraries), facts=facts, warnings=not_valid(host, VARIABLES))
+    return LIBRARY.find(host, [f"{near}-{kind}" for kind in ("pthread", "openmp", "serial")])
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask how it was built and which kernels it chose."""
+    call = Calls(opened)
     facts: dict[str, FactValue] = {}
-    version = opened.bli_info_get_version_str
-    version.restype = ctypes.c_char_p
-    told = (version() or b"").decode(errors="replace").strip()
-    if hasattr(opened, "bli_arch_query_id") and hasattr(opened, "bli_arch_string"):
-        opened.bli_arch_string.restype = ctypes.c_char_p
-        opened.bli_arch_string.argtypes = [ctypes.c_int]
-        if name := opened.bli_arch_string(opened.bli_arch_query_id()):
-            facts["architecture"] = name.decode(errors="replace")
-    facts.update(_threads(opened))
-    if hasattr(opened, "bli_info_get_blas_int_type_size"):
-        size = opened.bli_info_get_blas_int_type_size
-        size.restype = ctypes.c_int64
-        if size() in (32, 64):
-            facts["integer_bits"] = int(size())
-    return Answer(replace(library, version=told or library.version), facts=facts)
-
-
-def _threads(opened: CDLL) -> dict[str, FactValue]:
-    told: dict[str, FactValue] = {}
+    version = call.text("bli_info_get_version_str").strip()
+    if all(hasattr(opened, each) for each in ("bli_arch_query_id", "bli_arch_string")):
+        name = call.text("bli_arch_string", call.status("bli_arch_query_id"))
+        facts |= {"architecture": name} if name else {}
     for kind in ("openmp", "pthreads"):
-        ask = getattr(opened, f"bli_info_get_enable_{kind}", None)
-        if ask is None:
-            continue
-        ask.restype = ctypes.c_int64
-        told.setdefault("threading", "serial")
-        if ask():
-            told["threading"] = kind
-            break
+        if (is_enabled := call.number(f"bli_info_get_enable_{kind}", -1)) >= 0:
+            facts.setdefault("threading", "serial")
+            if is_enabled:
+                facts["threading"] = kind
+                break
     if hasattr(opened, "bli_thread_get_num_threads"):
         opened.bli_thread_get_num_threads.restype = ctypes.c_int64
         # -1 is "not set", which is one thread.
-        told["threads"] = max(1, int(opened.bli_thread_get_num_threads()))
-    return told
+        facts["threads"] = max(1, int(opened.bli_thread_get_num_threads()))
+    if (bits := call.number("bli_info_get_blas_int_type_size", 0)) in (32, 64):
+        facts["integer_bits"] = bits
+    return Answer(replace(library, version=version or library.version), facts=facts)
 
 
 def use(opened: CDLL, library: Library) -> Answer:

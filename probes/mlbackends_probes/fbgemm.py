@@ -6,12 +6,11 @@ Caveats:  it has no version that a program could ask for.
 Source:   fbgemm/Utils.h and fbgemm/FbgemmConvert.h: fbgemmSupportedCPU, FloatToBfloat16_simd.
 """
 
-from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, inside, libraries_named
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Finding, Library
+from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
 FACTS = ()
@@ -20,14 +19,13 @@ FACTS = ()
 _SUPPORTED = "_ZN6fbgemm18fbgemmSupportedCPUEv"
 _CONVERT = "_ZN6fbgemm20FloatToBfloat16_simdEPKfPtm"
 
-
-def find(host: Host) -> Finding:
-    """Look for it by itself and inside torch."""
-    libraries = libraries_named(host, "fbgemm", "libfbgemm")
-    libraries += inside(host, "fbgemm", "libtorch_cpu", (_SUPPORTED,))
-    if not libraries:
-        return Finding(reasons=(absent(host, "libfbgemm, nor it inside torch,"),))
-    return Finding(libraries=tuple(libraries))
+LIBRARY = SharedLibrary(
+    "fbgemm",
+    ("libfbgemm",),
+    symbols=(_SUPPORTED,),
+    missing="libfbgemm, nor it inside torch,",
+)
+find = LIBRARY.find
 
 
 def use(opened: CDLL, library: Library) -> Answer:
@@ -43,7 +41,6 @@ def use(opened: CDLL, library: Library) -> Answer:
     numbers = (ctypes.c_float * 4)(1.0, -2.5, 0.0, 3.0)
     rounded = (ctypes.c_uint16 * 4)()
     getattr(opened, _CONVERT)(numbers, rounded, ctypes.c_size_t(4))
-    require_equal(
-        "FloatToBfloat16_simd", [float(one) for one in rounded], [0x3F80, 0xC020, 0.0, 0x4040]
-    )
+    right = [0x3F80, 0xC020, 0.0, 0x4040]
+    require_equal("FloatToBfloat16_simd", [float(one) for one in rounded], right)
     return Answer(library)

@@ -9,14 +9,14 @@ Source:   FFTW 3.3 manual: "Version Number Check", fftw_plan_dft_1d, fftw_execut
 
 import os
 import re
-from typing import Any
 
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.libraries.search import stem_of
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -29,7 +29,6 @@ FACTS = (
     Fact("threads", list[str], "The libraries for threads that lie beside it: threads, omp."),
 )
 
-HOMES = ("FFTW_ROOT", "FFTW_DIR", "FFTWDIR")
 _PRECISIONS = {
     "libfftw3": ("fftw", "double"),
     "libfftw3f": ("fftwf", "float"),
@@ -38,14 +37,12 @@ _PRECISIONS = {
     "libfftw3-3": ("fftw", "double"),
     "libfftw3f-3": ("fftwf", "float"),
 }
+LIBRARY = SharedLibrary("fftw", tuple(_PRECISIONS), homes=("FFTW_ROOT", "FFTW_DIR", "FFTWDIR"))
 
 
 def find(host: Host) -> Finding:
     """Look for every copy in every precision."""
-    libraries = libraries_named(host, "fftw", *_PRECISIONS, homes=HOMES)
-    if not libraries:
-        return Finding(reasons=(absent(host, "libfftw3", HOMES),))
-    return Finding(libraries=tuple(_described(host, library) for library in libraries))
+    return LIBRARY.find(host, describe=_described)
 
 
 def _described(host: Host, library: Library) -> Library:
@@ -62,12 +59,12 @@ def load(opened: CDLL, library: Library) -> Answer:
     """Read the version, which is a variable and not a function."""
     prefix, _ = _PRECISIONS[stem_of(os.path.basename(library.path))]
     try:
-        told = (ctypes.c_char * 8).in_dll(opened, f"{prefix}_version")
+        variable = (ctypes.c_char * 8).in_dll(opened, f"{prefix}_version")
     except ValueError:
         message = f"{library.path} has no variable {prefix}_version"
         raise NotUsable("missing-symbol", message) from None
     # An array of unknown length that ends in NUL.
-    text = ctypes.string_at(ctypes.addressof(told)).decode(errors="replace")
+    text = ctypes.string_at(ctypes.addressof(variable)).decode(errors="replace")
     version, *rest = text.removeprefix(f"{prefix}-").removeprefix("fftw-").split("-")
     facts: dict[str, FactValue] = {**library.facts}
     if rest:
@@ -80,14 +77,10 @@ def load(opened: CDLL, library: Library) -> Answer:
 def use(opened: CDLL, library: Library) -> Answer:
     """Transform 1, 0, 0, 0."""
     prefix, precision = _PRECISIONS[stem_of(os.path.basename(library.path))]
-    kinds: dict[str, Any] = {
-        "double": ctypes.c_double,
-        "float": ctypes.c_float,
-        "long double": ctypes.c_longdouble,
-    }
-    real = kinds.get(precision)
-    if real is None:
+    kinds = {"double": "c_double", "float": "c_float", "long double": "c_longdouble"}
+    if precision not in kinds:
         raise NotUsable("no-use-check", f"Python has no type for {precision} precision")
+    real = getattr(ctypes, kinds[precision])
     signal = (real * 8)(1, 0, 0, 0, 0, 0, 0, 0)  # four complex numbers
     spectrum = (real * 8)()
     plan_of = getattr(opened, f"{prefix}_plan_dft_1d")

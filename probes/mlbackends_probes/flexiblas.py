@@ -11,10 +11,9 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
@@ -27,24 +26,24 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer FlexiBLAS and are set."),
 )
 
-HOMES = ("FLEXIBLAS_ROOT",)
-VARIABLES = dict.fromkeys(
-    ("FLEXIBLAS", "FLEXIBLAS_CONFIG", "FLEXIBLAS_HOOK", "FLEXIBLAS_VERBOSE"), anything
+LIBRARY = SharedLibrary(
+    "flexiblas",
+    ("libflexiblas", "libflexiblas64"),
+    homes=("FLEXIBLAS_ROOT",),
+    variables=("FLEXIBLAS", "FLEXIBLAS_CONFIG", "FLEXIBLAS_HOOK", "FLEXIBLAS_VERBOSE"),
 )
-_MOST = 64
+BACKENDS_LIMIT = 64
 
 
 def find(host: Host) -> Finding:
     """Look for every copy, and for the backend that is set."""
-    libraries = libraries_named(host, "flexiblas", "libflexiblas", "libflexiblas64", homes=HOMES)
-    facts = steering(host, VARIABLES)
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libflexiblas", HOMES),))
+    found = LIBRARY.find(host)
+    facts = {**found.facts}
     # The later file goes before the earlier one.
-    for path in ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc"):
+    for path in ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc") if found.libraries else ():
         if chosen := re.findall(r"^\s*default\s*=\s*(\S+)", host.read(path, 65536), re.MULTILINE):
             facts["default_backend"] = chosen[-1]
-    return Finding(libraries=tuple(libraries), facts=facts)
+    return replace(found, facts=facts)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -56,20 +55,18 @@ def load(opened: CDLL, library: Library) -> Answer:
         library = replace(library, version=".".join(str(number.value) for number in numbers))
     facts: dict[str, FactValue] = {}
     name = ctypes.create_string_buffer(1024)
-    current = opened.flexiblas_current_backend
-    current.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    if current(name, len(name)) > 0 and name.value:
+    size = ctypes.c_size_t(len(name))
+    if opened.flexiblas_current_backend(name, size) > 0 and name.value:
         facts["backend"] = name.value.decode(errors="replace")
     if hasattr(opened, "flexiblas_list"):
-        each = opened.flexiblas_list
-        each.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_ssize_t]
-        known = []
-        for i in range(min(each(None, 0, 0), _MOST)):
-            each(name, len(name), i)
-            known.append(name.value.decode(errors="replace"))
-        # A stand-in of its own, which its command line tool leaves out too.
-        if known := [one for one in known if one and one != "__FALLBACK__"]:
-            facts["backends"] = known
+        backends = []
+        count = opened.flexiblas_list(None, ctypes.c_size_t(0), ctypes.c_ssize_t(0))
+        for i in range(min(count, BACKENDS_LIMIT)):
+            opened.flexiblas_list(name, size, ctypes.c_ssize_t(i))
+            backends.append(name.value.decode(errors="replace"))
+        # __FALLBACK__ is its own, and left out by its command line tool too.
+        if backends := [one for one in backends if one and one != "__FALLBACK__"]:
+            facts["backends"] = backends
     return Answer(library, facts=facts)
 
 

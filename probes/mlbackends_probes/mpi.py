@@ -12,10 +12,9 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.elf import NotElf, extract_symbols
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -28,123 +27,93 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that an MPI launcher or job has set."),
 )
 
-HOMES = ("MPI_HOME", "I_MPI_ROOT", "OPAL_PREFIX", "MPICH_DIR")
-VARIABLES = dict.fromkeys(
-    (
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "PMI_SIZE",
-        "MPI_LOCALNRANKS",
-        "I_MPI_FABRICS",
-        "I_MPI_PMI_LIBRARY",
-        "OMPI_MCA_btl",
-        "OMPI_MCA_pml",
-        "FI_PROVIDER",
-        "MV2_USE_CUDA",
-        "MPICH_GPU_SUPPORT_ENABLED",
+LIBRARY = SharedLibrary(
+    "mpi",
+    ("libmpi", "libmpich", "libmpi_abi", "libmpi_cray", "msmpi", "impi"),
+    homes=("MPI_HOME", "I_MPI_ROOT", "OPAL_PREFIX", "MPICH_DIR"),
+    variables=(
+        "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
+        "I_MPI_FABRICS", "I_MPI_PMI_LIBRARY", "OMPI_MCA_btl", "OMPI_MCA_pml", "FI_PROVIDER",
+        "MV2_USE_CUDA", "MPICH_GPU_SUPPORT_ENABLED",
     ),
-    anything,
+)  # fmt: skip
+_SIGNS = {
+    "ompi_mpi_comm_world": "openmpi",
+    "MPIR_Process": "mpich",
+    "MPIR_Err_create_code": "mpich",
+}
+_VERSIONS = (
+    (r"Open MPI v?(\d[\w.]*)", "openmpi"),
+    (r"Intel\(R\) MPI Library (\d[\w.]*)", "intel"),
+    (r"MPICH Version:\s*(\d[\w.]*)", "mpich"),
+    (r"MVAPICH\d? Version\s*:\s*(\d[\w.]*)", "mpich"),
 )
-_STEMS = ("libmpi", "libmpich", "libmpi_abi", "libmpi_cray", "msmpi", "impi")
-_LAUNCHERS = ("mpirun", "mpiexec")
 _TEXT_BYTES = 16384  # MPICH's limit for the text is 8192, Open MPI's 256
 
 
 def find(host: Host) -> Finding:
     """Look for libraries and launchers; nothing is started."""
-    near = f"/usr/lib/{host.machine}-linux-gnu"
-    folders = [
-        f"{near}/openmpi/lib",
-        f"{near}/mpich/lib",
-        "/usr/lib64/openmpi/lib",
-        "/usr/lib64/mpich/lib",
-        "/opt/intel/oneapi/mpi/latest/lib",
-        "/opt/intel/oneapi/mpi/latest/lib/release",
+    root, intel = host.env("I_MPI_ROOT").rstrip("/"), "/opt/intel/oneapi/mpi/latest/lib"
+    near = (f"/usr/lib/{host.machine}-linux-gnu", "/usr/lib64")
+    folders = [f"{base}/{name}/lib" for base in near for name in ("openmpi", "mpich")]
+    folders += [intel, f"{intel}/release", *([f"{root}/lib/release"] if root else [])]
+    found = LIBRARY.find(host, folders, describe=_recognised)
+    launchers = [
+        {"name": name, "path": path, "real_path": host.realpath(path)}
+        for folder in dict.fromkeys(host.env("PATH").split(":"))
+        for name in ("mpirun", "mpiexec")
+        if folder.startswith("/") and host.is_file(path := f"{folder.rstrip('/')}/{name}")
     ]
-    if root := host.env("I_MPI_ROOT").rstrip("/"):
-        folders.append(f"{root}/lib/release")
-    libraries = libraries_named(host, "mpi", *_STEMS, homes=HOMES, folders=folders)
-    libraries = [_recognised(host, library) for library in libraries]
-    facts = steering(host, VARIABLES)
-    launchers = _launchers(host)
-    if launchers:
-        facts["launchers"] = launchers
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libmpi", HOMES),))
-    return Finding(tuple(libraries), facts=facts, warnings=_strangers(libraries, launchers))
+    if not launchers:
+        return found
+    warnings = _strangers(found.libraries, launchers[0])
+    return replace(found, facts={**found.facts, "launchers": launchers}, warnings=warnings)
 
 
 def _recognised(host: Host, library: Library) -> Library:
     """Add whose it is, by a function that only one of them has."""
     if library.reasons or host.platform != "linux":
         return library
-    signs = {
-        "ompi_mpi_comm_world": "openmpi",
-        "MPIR_Process": "mpich",
-        "MPIR_Err_create_code": "mpich",
-    }
     try:
-        defined = extract_symbols(host, library.path, signs)
+        defined = extract_symbols(host, library.path, _SIGNS)
     except (NotElf, OSError):
         return library
-    found = {signs[name] for name in defined}
+    found = {_SIGNS[name] for name in defined}
     return replace(library, facts={"implementation": found.pop()}) if len(found) == 1 else library
 
 
-def _launchers(host: Host) -> list[dict[str, str]]:
-    found = []
-    for folder in dict.fromkeys(host.env("PATH").split(":")):
-        for name in _LAUNCHERS:
-            path = f"{folder.rstrip('/')}/{name}"
-            if folder.startswith("/") and host.is_file(path):
-                found.append({"name": name, "path": path, "real_path": host.realpath(path)})
-    return found
-
-
-def _strangers(libraries: list[Library], launchers: list[dict[str, str]]) -> tuple[Reason, ...]:
+def _strangers(libraries: tuple[Library, ...], launcher: dict[str, str]) -> tuple[Reason, ...]:
     """Warn where the first mpirun is plainly not of the implementation that wins."""
-    owner = next((library for library in libraries if library.wins), None)
-    ours = owner.facts.get("implementation") if owner else None
-    if owner is None or ours is None or not launchers:
+    winner = next((library for library in libraries if library.wins), None)
+    ours = winner.facts.get("implementation") if winner else None
+    real = os.path.basename(launcher["real_path"])
+    is_openmpi = re.search(r"orterun|prterun|openmpi", real)
+    theirs = "openmpi" if is_openmpi else "mpich" if re.search(r"hydra|mpich", real) else ""
+    if winner is None or ours is None or not theirs or theirs == ours:
         return ()
-    real = os.path.basename(launchers[0]["real_path"])
-    if re.search(r"orterun|prterun|openmpi", real):
-        theirs = "openmpi"
-    elif re.search(r"hydra|mpich", real):
-        theirs = "mpich"
-    else:
-        return ()
-    if theirs == ours:
-        return ()
-    message = f"{launchers[0]['path']} belongs to {theirs}, and {owner.path} is {ours}"
+    message = f"{launcher['path']} belongs to {theirs}, and {winner.path} is {ours}"
     hint = "start programs with the launcher of the library that they are linked with"
     return (Reason("conflict", message, hint),)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the versions, which MPI_Init need not precede."""
-
-    def require(function: str, status: int) -> None:
-        if status:
-            raise NotUsable("call-failed", f"{function} returned {status}; MPI_SUCCESS is 0")
-
-    text, length = ctypes.create_string_buffer(_TEXT_BYTES), ctypes.c_int()
-    function = "MPI_Get_library_version"
-    require(function, opened.MPI_Get_library_version(text, ctypes.byref(length)))
-    told = text.value.decode(errors="replace").strip()
+    buffer, length = ctypes.create_string_buffer(_TEXT_BYTES), ctypes.c_int()
     major, minor = ctypes.c_int(), ctypes.c_int()
-    require("MPI_Get_version", opened.MPI_Get_version(ctypes.byref(major), ctypes.byref(minor)))
-    facts: dict[str, FactValue] = {**library.facts, "standard": f"{major.value}.{minor.value}"}
-    if told:
-        facts["library_version"] = told.splitlines()[0].strip()
-    for pattern, name in (
-        (r"Open MPI v?(\d[\w.]*)", "openmpi"),
-        (r"Intel\(R\) MPI Library (\d[\w.]*)", "intel"),
-        (r"MPICH Version:\s*(\d[\w.]*)", "mpich"),
-        (r"MVAPICH\d? Version\s*:\s*(\d[\w.]*)", "mpich"),
+    for function, arguments in (
+        ("MPI_Get_library_version", (buffer, ctypes.byref(length))),
+        ("MPI_Get_version", (ctypes.byref(major), ctypes.byref(minor))),
     ):
-        if version := re.search(pattern, told):
+        if status := getattr(opened, function)(*arguments):
+            message = f"{function} returned {status}; MPI_SUCCESS is 0"
+            raise NotUsable("call-failed", message)
+    text = buffer.value.decode(errors="replace").strip()
+    standard = f"{major.value}.{minor.value}"
+    facts: dict[str, FactValue] = {**library.facts, "standard": standard}
+    if text:
+        facts["library_version"] = text.splitlines()[0].strip()
+    for pattern, name in _VERSIONS:
+        if version := re.search(pattern, text):
             facts["implementation"] = name
-            library = replace(library, version=version[1])
-            break
+            return Answer(replace(library, version=version[1]), facts=facts)
     return Answer(library, facts=facts)

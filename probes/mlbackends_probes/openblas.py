@@ -14,10 +14,10 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, not_valid, one_of, steering, whole
+from mlbackends.host.variables import anything, one_of, whole
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -34,56 +34,36 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer OpenBLAS and are set."),
 )
 
-HOMES = ("OPENBLAS_HOME", "OPENBLAS_ROOT")
-VARIABLES = {
-    "OPENBLAS_NUM_THREADS": whole(1),
-    "OPENBLAS_DEFAULT_NUM_THREADS": whole(1),
-    "GOTO_NUM_THREADS": whole(1),
-    "OPENBLAS_CORETYPE": anything,
-    "OPENBLAS_VERBOSE": one_of("0", "1", "2", "3"),
-    "OPENBLAS_MAIN_FREE": anything,
-    "OPENBLAS_THREAD_TIMEOUT": whole(),
-    "OPENBLAS_LOOPS": whole(),
-    "OPENBLAS_BLOCK_FACTOR": whole(),
-}
-_STEMS = (
-    "libopenblas",
-    "libscipy_openblas64_",
-    "libscipy_openblas",
-    "libopenblasp",
-    "libopenblaso",
-    "libopenblas64",
-    "libopenblas64_",
-    "libopenblas_64",
-    "libopenblasp64",
-    "libopenblasp64_",
-    "libopenblaso64",
-    "libopenblaso64_",
-    "libopenblasp-r0",
-    "libopenblas64_p-r0",
+LIBRARY = SharedLibrary(
     "openblas",
-)
+    (
+        "libopenblas", "libscipy_openblas64_", "libscipy_openblas", "libopenblasp", "libopenblaso",
+        "libopenblas64", "libopenblas64_", "libopenblas_64", "libopenblasp64", "libopenblasp64_",
+        "libopenblaso64", "libopenblaso64_", "libopenblasp-r0", "libopenblas64_p-r0", "openblas",
+    ),
+    homes=("OPENBLAS_HOME", "OPENBLAS_ROOT"),
+    folders=("/opt/OpenBLAS/lib",),
+    wheels=("scipy_openblas64/lib", "scipy_openblas32/lib"),
+    variables={
+        **dict.fromkeys(
+            ("OPENBLAS_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "GOTO_NUM_THREADS"), whole(1)
+        ),
+        "OPENBLAS_CORETYPE": anything,
+        "OPENBLAS_VERBOSE": one_of("0", "1", "2", "3"),
+        "OPENBLAS_MAIN_FREE": anything,
+        **dict.fromkeys(
+            ("OPENBLAS_THREAD_TIMEOUT", "OPENBLAS_LOOPS", "OPENBLAS_BLOCK_FACTOR"), whole()
+        ),
+    },
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
     """Look for every copy, under all the names that it goes by."""
     near = f"/usr/lib/{host.machine}-linux-gnu/openblas"
-    folders = (
-        *(
-            f"{near}{wide}-{kind}"
-            for wide in ("", "64")
-            for kind in ("pthread", "openmp", "serial")
-        ),
-        "/opt/OpenBLAS/lib",
-    )
-    wheels = ("scipy_openblas64/lib", "scipy_openblas32/lib")
-    libraries = libraries_named(
-        host, "openblas", *_STEMS, homes=HOMES, folders=folders, wheels=wheels
-    )
-    facts = steering(host, VARIABLES)
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libopenblas", HOMES, folders[-1:]),))
-    return Finding(libraries=tuple(libraries), facts=facts, warnings=not_valid(host, VARIABLES))
+    kinds = ("pthread", "openmp", "serial")
+    folders = [f"{near}{wide}-{kind}" for wide in ("", "64") for kind in kinds]
+    return LIBRARY.find(host, folders, searched=LIBRARY.folders)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -101,14 +81,13 @@ def load(opened: CDLL, library: Library) -> Answer:
         return call()
 
     facts: dict[str, FactValue] = {}
-    config = ask("get_config", ctypes.c_char_p)
+    config, core = ask("get_config", ctypes.c_char_p), ask("get_corename", ctypes.c_char_p)
+    text = " ".join(config.decode(errors="replace").split()) if isinstance(config, bytes) else ""
+    architecture = core.decode(errors="replace") if isinstance(core, bytes) else ""
     if isinstance(config, bytes):
-        facts["config"] = " ".join(config.decode(errors="replace").split())
-    text = str(facts.get("config", ""))
-    version = re.match(r"OpenBLAS (\S+)", text)
-    core = ask("get_corename", ctypes.c_char_p)
+        facts["config"] = text
     if isinstance(core, bytes):
-        facts["architecture"] = core.decode(errors="replace")
+        facts["architecture"] = architecture
     threading = {0: "serial", 1: "pthreads", 2: "openmp"}.get(ask("get_parallel", ctypes.c_int))  # type: ignore[call-overload]
     if threading:
         facts["threading"] = threading
@@ -122,24 +101,19 @@ def load(opened: CDLL, library: Library) -> Answer:
         facts["symbol_prefix"] = before
     if after:
         facts["symbol_suffix"] = after
-    told = replace(library, version=version[1]) if version else library
-    return Answer(told, facts=facts, warnings=_other_core(str(facts.get("architecture", ""))))
-
-
-def _other_core(core: str) -> tuple[Reason, ...]:
-    """Warn where OPENBLAS_CORETYPE names other kernels than those that OpenBLAS says it uses."""
+    if version := re.match(r"OpenBLAS (\S+)", text):
+        library = replace(library, version=version[1])
     wanted = os.environ.get("OPENBLAS_CORETYPE", "")
-    if not wanted or not core or wanted.lower() == core.lower():
-        return ()
-    message = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {core}"
+    if not wanted or not architecture or wanted.lower() == architecture.lower():
+        return Answer(library, facts=facts)
+    message = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {architecture}"
     hint = "the build has no kernels of that name, or this processor cannot run them"
-    return (Reason("override-invalid", message, hint),)
+    return Answer(library, facts=facts, warnings=(Reason("override-invalid", message, hint),))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two matrices."""
     before, after = openblas_affixes(opened) or ("", "")
     # A suffix goes after the underscore that Fortran's names end with: dgemm_64_.
-    bits = 64 if after else 32
-    require_product(opened, f"{before}dgemm_{after}", bits)
+    require_product(opened, f"{before}dgemm_{after}", 64 if after else 32)
     return Answer(library)

@@ -10,43 +10,27 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding
-from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.model.reasons import NotUsable
+from mlbackends.libraries.c_calls import CDLL, Calls, decimal_version
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (Fact("environment", dict[str, str], "The variables that steer RCCL and are set."),)
 
-_VARIABLES = (
-    "NCCL_DEBUG",
-    "NCCL_DEBUG_SUBSYS",
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_IB_DISABLE",
-    "NCCL_IB_HCA",
-    "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL",
-    "NCCL_SHM_DISABLE",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_NET_GDR_LEVEL",
-    "RCCL_MSCCL_ENABLE",
-    "RCCL_MSCCLPP_ENABLE",
-)
-_OLD_ENCODING_BELOW = 10_000  # 2708 is 2.7.8; since 2.9 it is 20900
+VARIABLES = (
+    "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA",
+    "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS", "NCCL_NET_GDR_LEVEL", "RCCL_MSCCL_ENABLE", "RCCL_MSCCLPP_ENABLE",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
     """Look for every copy of RCCL."""
-    return library_finding(host, "RCCL", "librccl", _VARIABLES)
+    return library_finding(host, "RCCL", "librccl", VARIABLES)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """Ask for the version, which needs no GPU."""
-    version = ctypes.c_int()
-    if status := opened.ncclGetVersion(ctypes.byref(version)):
-        opened.ncclGetErrorString.restype = ctypes.c_char_p
-        name = (opened.ncclGetErrorString(status) or b"no name").decode(errors="replace")
-        raise NotUsable("call-failed", f"ncclGetVersion returned {status} ({name})")
-    unit = 1000 if version.value < _OLD_ENCODING_BELOW else 10_000
-    major, rest = divmod(version.value, unit)
-    return Answer(replace(library, version=f"{major}.{rest // 100}.{rest % 100}"))
+    """Ask for the version, which needs no GPU: 2708 is 2.7.8; since 2.9 it is 20900."""
+    call = Calls(opened, "ncclGetErrorString", unnamed="no name")
+    (number,) = call.numbers("ncclGetVersion", 1)
+    version = decimal_version(number, 1000 if number < 10_000 else 10_000)
+    return Answer(replace(library, version=version))

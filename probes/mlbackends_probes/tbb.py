@@ -9,9 +9,8 @@ Source:   oneTBB specification: TBB_runtime_version, TBB_runtime_interface_versi
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, steering
-from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.c_calls import CDLL, Calls
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "library"
@@ -22,30 +21,26 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer TBB and are set."),
 )
 
-HOMES = ("TBBROOT", "TBB_ROOT")
-VARIABLES = {"TBB_VERSION": anything, "TBB_MALLOC_USE_HUGE_PAGES": anything}
+LIBRARY = SharedLibrary(
+    "tbb",
+    ("libtbb", "tbb12", "tbb"),
+    homes=("TBBROOT", "TBB_ROOT"),
+    variables=("TBB_VERSION", "TBB_MALLOC_USE_HUGE_PAGES"),
+)
 
 
 def find(host: Host) -> Finding:
     """Look for every copy."""
-    folders = [
-        "/opt/intel/oneapi/tbb/latest/lib",
-        "/opt/intel/oneapi/tbb/latest/lib/intel64/gcc4.8",
-    ]
-    if root := host.env("TBBROOT").rstrip("/"):
-        folders.append(f"{root}/lib/intel64/gcc4.8")
-    libraries = libraries_named(host, "tbb", "libtbb", "tbb12", "tbb", homes=HOMES, folders=folders)
-    facts = steering(host, VARIABLES)
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libtbb", HOMES, folders[:1]),))
-    return Finding(libraries=tuple(libraries), facts=facts)
+    usual = "/opt/intel/oneapi/tbb/latest/lib"
+    root = host.env("TBBROOT").rstrip("/")
+    homes = [usual, f"{usual}/intel64/gcc4.8", *([f"{root}/lib/intel64/gcc4.8"] if root else [])]
+    return LIBRARY.find(host, homes, searched=[usual])
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version."""
     facts: dict[str, FactValue] = {"interface_version": int(opened.TBB_runtime_interface_version())}
     if hasattr(opened, "TBB_runtime_version"):
-        opened.TBB_runtime_version.restype = ctypes.c_char_p
-        if told := opened.TBB_runtime_version():
-            library = replace(library, version=told.decode(errors="replace"))
+        version = Calls(opened).text("TBB_runtime_version")
+        library = replace(library, version=version or library.version)
     return Answer(library, facts=facts)

@@ -46,6 +46,15 @@ def one_of(*words: str, case: bool = False) -> Rule:
     return rule
 
 
+def matching(expression: str, words: str) -> Rule:
+    """Return the rule for what matches a regular expression, in lower case; words: what it means."""
+
+    def rule(value: str) -> str:
+        return "" if re.fullmatch(expression, value.strip().lower()) else words
+
+    return rule
+
+
 def steering(host: Host, names: Iterable[str]) -> dict[str, FactValue]:
     """Return the fact `environment`: those of the variables that are set; {} where none is.
 

@@ -12,9 +12,10 @@ from mlbackends.host.host import Host, to_int
 from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.variables import steering
+from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Finding, Library
 
 HOMES = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
@@ -71,10 +72,12 @@ def library_finding(
     )
 
 
-def call_failed(function: str, status: int) -> NotUsable:
-    """Return what to raise where a function of ROCm's libraries returned an error."""
-    hint = "see `backends info rocm` for the GPU"
-    return NotUsable("call-failed", f"{function} returned {status}", hint)
+HINT = "see `backends info rocm` for the GPU"
+
+
+def rocm_calls(opened: CDLL) -> Calls:
+    """Return what calls the functions of a library of ROCm that has no names for its statuses."""
+    return Calls(opened, unnamed="", hint=HINT)
 
 
 def gpus(host: Host) -> tuple[AmdGpu, ...]:

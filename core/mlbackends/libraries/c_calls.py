@@ -49,9 +49,10 @@ def decimal_version(number: int, major: int, minor: int = 100) -> str:
 class Calls:
     """Calls a library's functions that return a status, and stops at the first that is not 0.
 
-    Every argument must be a ctypes object or None, because no argument types are declared.
-    namer: the library's function that names a status, used where it is there. names: the names of
-    statuses for those without. unnamed: stands for the others. hint: what the reason advises.
+    No argument types are declared: an argument is a ctypes object, None for no address, or an int for
+    a C int. namer: the library's function that names a status, used where it is there. names: the names
+    of statuses for those without. unnamed: stands for the others. hint: what the reason advises.
+    hexadecimal: whether statuses are unsigned and written so.
     """
 
     def __init__(
@@ -59,14 +60,17 @@ class Calls:
         opened: CDLL,
         namer: str = "",
         names: Mapping[int, str] | None = None,
+        *,
         unnamed: str = "an unnamed status",
         hint: str = "",
+        hexadecimal: bool = False,
     ) -> None:
         self._opened = opened
         self._namer = namer
         self._names = names or {}
         self._unnamed = unnamed
         self._hint = hint
+        self._hexadecimal = hexadecimal
 
     def __call__(
         self, function: str, *arguments: object, about: str = "", learned: Answer | None = None
@@ -81,7 +85,7 @@ class Calls:
     def status(self, function: str, *arguments: object) -> int:
         """Call a function and return its status."""
         entry = getattr(self._opened, function)
-        entry.restype = ctypes.c_int
+        entry.restype = ctypes.c_uint32 if self._hexadecimal else ctypes.c_int
         return int(entry(*arguments))
 
     def failed(
@@ -95,12 +99,9 @@ class Calls:
     ) -> NotUsable:
         """Return what to raise where a function returned a status that is an error."""
         name = self.name_of(status)
-        message = f"{function} returned {self.shown(status)}{f' ({name})' if name else ''}"
+        number = f"{status:#x}" if self._hexadecimal else status
+        message = f"{function} returned {number}{f' ({name})' if name else ''}"
         return NotUsable(code, f"{message}{about and ': '}{about}", self._hint, learned)
-
-    def shown(self, status: int) -> str:
-        """Return a status as its library's documentation writes it."""
-        return str(status)
 
     def name_of(self, status: int) -> str:
         """Return the name of a status, `unnamed` where nothing tells."""
@@ -123,9 +124,7 @@ class Calls:
         return int(entry())
 
     def text(self, function: str, *arguments: object) -> str:
-        """Return the text that a function returns, "" where it is missing or returns no address."""
-        if not hasattr(self._opened, function):
-            return ""
+        """Return the text that a function returns, "" for no address."""
         entry = getattr(self._opened, function)
         entry.restype = ctypes.c_char_p
         return (entry(*arguments) or b"").decode(errors="replace")
