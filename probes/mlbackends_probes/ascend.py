@@ -10,16 +10,15 @@ Source:   CANN AscendCL API reference: aclInit, aclrtGetDeviceCount, aclrtGetSoc
 """
 
 import re
-from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.host import Host
-from mlbackends.host.pci import PciDevice, link_facts, of_vendor
+from mlbackends.host.pci import PciDevice, link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
@@ -40,18 +39,11 @@ FACTS = (
 _ROOT = "/usr/local/Ascend"
 _HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _FOLDERS = (f"{_ROOT}/ascend-toolkit/latest/lib64", f"{_ROOT}/cann/lib64")
-_VARIABLES = (
-    *_HOMES,
-    "ASCEND_RT_VISIBLE_DEVICES",
-    "ASCEND_VISIBLE_DEVICES",
-    "ASCEND_OPP_PATH",
-    "ASCEND_AICPU_PATH",
-    "ASCEND_LAUNCH_BLOCKING",
-    "ASCEND_GLOBAL_LOG_LEVEL",
-    "PYTORCH_NPU_ALLOC_CONF",
-    "TASK_QUEUE_ENABLE",
-    "HCCL_CONNECT_TIMEOUT",
-)
+VARIABLES = (
+    *_HOMES, "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "ASCEND_OPP_PATH",
+    "ASCEND_AICPU_PATH", "ASCEND_LAUNCH_BLOCKING", "ASCEND_GLOBAL_LOG_LEVEL",
+    "PYTORCH_NPU_ALLOC_CONF", "TASK_QUEUE_ENABLE", "HCCL_CONNECT_TIMEOUT",
+)  # fmt: skip
 _VERSION = pattern(
     r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE
 )
@@ -66,21 +58,26 @@ _LIMIT = 64
 def find(host: Host) -> Finding:
     """Look for NPUs, driver, toolkit and every copy of AscendCL."""
     libraries = libraries_named(host, "AscendCL", "libascendcl", homes=_HOMES, folders=_FOLDERS)
-    cards = [card for card in of_vendor(host, "19e5") if _is_npu(card)]
+    # Kunpeng's compression and cipher engines have the same class and other device numbers.
+    cards = [
+        card
+        for card in of_vendor(host, "19e5")
+        if card.is_accelerator and card.device.startswith("d") and not card.is_virtual_function
+    ]
     nodes = device_nodes(host, r"davinci\d+")
     if not libraries and not cards and not nodes:
         return Finding(reasons=(absent(host, "Ascend NPU on PCI and no libascendcl.so", _HOMES),))
+    toolkit, plugin = _toolkit_version(host), distribution(host, "torch-npu")
+    optional: dict[str, FactValue] = {
+        "nodes": list(nodes),
+        "driver_version": _version_in(host, f"{_ROOT}/driver/version.info"),
+        "toolkit_version": toolkit,
+    }
     facts: dict[str, FactValue] = {"npu_count": len(cards)}
-    if nodes:
-        facts["nodes"] = list(nodes)
-    if version := _version_in(host, f"{_ROOT}/driver/version.info"):
-        facts["driver_version"] = version
-    toolkit = _toolkit_version(host)
-    if toolkit:
-        facts["toolkit_version"] = toolkit
-    if plugin := distribution(host, "torch-npu"):
+    facts |= {name: value for name, value in optional.items() if value}
+    if plugin:
         facts["torch_npu"] = plugin.version
-    facts |= steering(host, _VARIABLES)
+    facts |= steering(host, VARIABLES)
     devices = tuple(_device(i, card) for i, card in enumerate(cards))
     if not cards:  # a container or a board whose NPU is not on PCI
         devices = tuple(
@@ -91,11 +88,6 @@ def find(host: Host) -> Finding:
     if not libraries:
         reasons += (absent(host, "libascendcl.so", _HOMES, _FOLDERS),)
     return Finding(tuple(libraries), devices, facts, version=toolkit, reasons=reasons)
-
-
-def _is_npu(card: PciDevice) -> bool:
-    # Kunpeng's compression and cipher engines have the same class and other device numbers.
-    return card.is_accelerator and card.device.startswith("d") and not card.is_virtual_function
 
 
 def _version_in(host: Host, path: str) -> str:
@@ -118,16 +110,8 @@ def _device(index: int, card: PciDevice) -> Device:
     if not card.driver:
         message = f"the Ascend NPU at {card.address} has no kernel driver"
         reasons = (Reason("no-driver", message, "install the Ascend driver and firmware"),)
-    return Device(
-        kind="npu",
-        index=index,
-        name=_NAMES.get(card.device, "Ascend NPU"),
-        driver=card.driver,
-        pci_address=card.address,
-        numa_node=card.numa_node,
-        facts={"pci_id": f"{card.vendor}:{card.device}", **link_facts(card)},
-        reasons=reasons,
-    )
+    name = _NAMES.get(card.device, "Ascend NPU")
+    return pci_record(card, "npu", index, name, link_facts(card), reasons)
 
 
 def _reasons(host: Host, cards: list[PciDevice], nodes: list[str]) -> tuple[Reason, ...]:
@@ -149,44 +133,27 @@ def _reasons(host: Host, cards: list[PciDevice], nodes: list[str]) -> tuple[Reas
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Count the devices, then fill memory on the first and read it back."""
-    opened.aclInit.argtypes = [ctypes.c_void_p]
-    status = opened.aclInit(None)
-    if status not in (0, _REPEATED):
-        raise _failed("aclInit", status)
-    count = ctypes.c_uint32()
-    status = opened.aclrtGetDeviceCount(ctypes.byref(count))
+    call = Calls(opened, unnamed="see aclError")
+    if (status := call.status("aclInit", None)) not in (0, _REPEATED):
+        raise call.failed("aclInit", status)
+    count, memory = ctypes.c_uint32(), ctypes.c_void_p()
+    status = call.status("aclrtGetDeviceCount", ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
         message = f"aclrtGetDeviceCount returned {status} and {count.value} devices"
         raise NotUsable("no-device", message)
     if status:
-        raise _failed("aclrtGetDeviceCount", status)
-    opened.aclrtMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    opened.aclrtMemset.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
-    opened.aclrtMemcpy.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-    ]
-    opened.aclrtFree.argtypes = [ctypes.c_void_p]
-    opened.aclrtGetSocName.restype = ctypes.c_char_p
-    size, memory, back = _CHECK_BYTES, ctypes.c_void_p(), ctypes.create_string_buffer(_CHECK_BYTES)
-    steps: tuple[tuple[str, Callable[[], int]], ...] = (
-        ("aclrtSetDevice", lambda: opened.aclrtSetDevice(0)),
-        ("aclrtMalloc", lambda: opened.aclrtMalloc(ctypes.byref(memory), size, 0)),
-        ("aclrtMemset", lambda: opened.aclrtMemset(memory, size, 0x5A, size)),
-        ("aclrtMemcpy", lambda: opened.aclrtMemcpy(back, size, memory, size, _TO_HOST)),
-        ("aclrtFree", lambda: opened.aclrtFree(memory)),
-    )
-    for name, call in steps:
-        if status := call():
-            raise _failed(name, status)
-    if back.raw != b"\x5a" * size:
-        message = f"NPU 0 filled {size} bytes with 0x5a, and other bytes came back"
+        raise call.failed("aclrtGetDeviceCount", status)
+    size, back = ctypes.c_size_t(_CHECK_BYTES), ctypes.create_string_buffer(_CHECK_BYTES)
+    call("aclrtSetDevice", 0)
+    call("aclrtMalloc", ctypes.byref(memory), size, 0)
+    call("aclrtMemset", memory, size, 0x5A, size)
+    call("aclrtMemcpy", back, size, memory, size, _TO_HOST)
+    call("aclrtFree", memory)
+    if back.raw != b"\x5a" * _CHECK_BYTES:
+        message = f"NPU 0 filled {_CHECK_BYTES} bytes with 0x5a, and other bytes came back"
         raise NotUsable("wrong-result", message)
     facts: dict[str, FactValue] = {"checked_device": 0}
-    if soc := (opened.aclrtGetSocName() or b"").decode(errors="replace"):
+    if soc := call.text("aclrtGetSocName"):
         facts["soc"] = soc
     opened.aclrtResetDevice(0)
     opened.aclFinalize()
@@ -196,7 +163,3 @@ def use(opened: CDLL, library: Library) -> Answer:
     ]
     devices[0] = replace(devices[0], presence=Presence.USABLE)
     return Answer(library, tuple(devices), facts)
-
-
-def _failed(function: str, status: int) -> NotUsable:
-    return NotUsable("call-failed", f"{function} returned {status} (see aclError)")

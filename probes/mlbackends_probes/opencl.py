@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
@@ -26,18 +26,14 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer OpenCL and are set."),
 )
 
-_VARIABLES = (
-    "OCL_ICD_VENDORS",
-    "OCL_ICD_FILENAMES",
-    "OPENCL_VENDOR_PATH",
-    "OPENCL_LAYERS",
-    "POCL_DEVICES",
-    "POCL_MAX_PTHREAD_COUNT",
-    "GPU_DEVICE_ORDINAL",
-)
+VARIABLES = (
+    "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS", "POCL_DEVICES",
+    "POCL_MAX_PTHREAD_COUNT", "GPU_DEVICE_ORDINAL",
+)  # fmt: skip
 _FRAMEWORK = "/System/Library/Frameworks/OpenCL.framework/OpenCL"
 _FILES_LIMIT = 64
 
+_PLATFORM_INFO, _DEVICE_INFO = "clGetPlatformInfo", "clGetDeviceInfo"
 _PLATFORM_VERSION, _PLATFORM_NAME, _PLATFORM_VENDOR = 0x0901, 0x0902, 0x0903
 _TYPE, _UNITS, _CLOCK_MEGAHERTZ, _MEMORY, _AVAILABLE = 0x1000, 0x1002, 0x100C, 0x101F, 0x1027
 _NAME, _DRIVER, _VERSION, _FLOAT64, _PCI = 0x102B, 0x102D, 0x102F, 0x1032, 0x410F
@@ -48,18 +44,6 @@ _READ_WRITE, _BLOCKING = 1, 1
 _LIMIT = 64
 _CHECK_BYTES = 4096
 _PATTERN = b"\x12\x34\x56\x78"
-_ERRORS = {
-    -1: "CL_DEVICE_NOT_FOUND",
-    -2: "CL_DEVICE_NOT_AVAILABLE",
-    -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-    -5: "CL_OUT_OF_RESOURCES",
-    -6: "CL_OUT_OF_HOST_MEMORY",
-    -30: "CL_INVALID_VALUE",
-    -32: "CL_INVALID_PLATFORM",
-    -33: "CL_INVALID_DEVICE",
-    -34: "CL_INVALID_CONTEXT",
-    -1001: "CL_PLATFORM_NOT_FOUND_KHR",
-}
 
 
 def find(host: Host) -> Finding:
@@ -68,11 +52,14 @@ def find(host: Host) -> Finding:
     if host.platform == "darwin" and not libraries:
         # The file is in the system's shared cache, not on disk.
         libraries = [Library("OpenCL", _FRAMEWORK, found_by="system-framework", wins=True)]
-    drivers = _drivers(host)
+    # A variable replaces the usual folder of ICD files.
+    named = host.env("OCL_ICD_VENDORS") or host.env("OPENCL_VENDOR_PATH")
+    place = named.rstrip("/") if named.startswith("/") else "/etc/OpenCL/vendors"
+    drivers = _drivers(host, place)
     if not libraries and not drivers:
         return Finding(reasons=(absent(host, "libOpenCL.so"),))
     facts: dict[str, FactValue] = {"drivers": [{**row} for row in drivers]} if drivers else {}
-    facts |= steering(host, _VARIABLES)
+    facts |= steering(host, VARIABLES)
     warnings = tuple(
         Reason(
             "dangling-link",
@@ -87,61 +74,56 @@ def find(host: Host) -> Finding:
         message = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
         reasons = (Reason("not-found", message, "install an ICD loader, such as ocl-icd"),)
     elif not drivers and host.platform == "linux":
-        message = f"the loader is here, and no driver is registered in {', '.join(_places(host))}"
+        message = f"the loader is here, and no driver is registered in {place}"
         reasons = (Reason("no-driver", message),)
     presence = None if libraries else Presence.FOUND
     return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
 
 
-def _places(host: Host) -> list[str]:
-    """Return the folders with ICD files; a variable replaces the usual one."""
-    named = host.env("OCL_ICD_VENDORS") or host.env("OPENCL_VENDOR_PATH")
-    return [named.rstrip("/")] if named.startswith("/") else ["/etc/OpenCL/vendors"]
-
-
-def _drivers(host: Host) -> list[dict[str, str]]:
+def _drivers(host: Host, place: str) -> list[dict[str, str]]:
+    files = [f"{place}/{name}" for name in host.listdir(place) if name.endswith(".icd")]
+    if place.endswith(".icd"):
+        files = [place]
     rows = []
-    for place in _places(host):
-        if place.endswith(".icd"):
-            files = [place]
-        else:
-            files = [f"{place}/{name}" for name in host.listdir(place) if name.endswith(".icd")]
-        for file in files[:_FILES_LIMIT]:
-            named = host.read(file, 4096).split("\n")[0].strip()
-            if named and named.isprintable():
-                rows.append({"file": file, "library": named})
-    named_directly = host.env("OCL_ICD_FILENAMES").split(":")[:_FILES_LIMIT]
-    rows += [{"file": "OCL_ICD_FILENAMES", "library": name} for name in named_directly if name]
-    return rows
+    for file in files[:_FILES_LIMIT]:
+        library = host.read(file, 4096).split("\n")[0].strip()
+        if library and library.isprintable():
+            rows.append({"file": file, "library": library})
+    named = host.env("OCL_ICD_FILENAMES").split(":")[:_FILES_LIMIT]
+    return rows + [{"file": "OCL_ICD_FILENAMES", "library": name} for name in named if name]
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
+def _calls(opened: CDLL) -> Calls:
+    return Calls(opened, names=status_names("opencl"), unnamed="see cl.h")
+
+
 def load(opened: CDLL, library: Library) -> Answer:
     """List the platforms."""
+    call = _calls(opened)
+    fields = {"name": _PLATFORM_NAME, "vendor": _PLATFORM_VENDOR, "version": _PLATFORM_VERSION}
     rows: list[FactValue] = [
-        {
-            "name": _text(opened.clGetPlatformInfo, platform, _PLATFORM_NAME),
-            "vendor": _text(opened.clGetPlatformInfo, platform, _PLATFORM_VENDOR),
-            "version": _text(opened.clGetPlatformInfo, platform, _PLATFORM_VERSION),
-        }
-        for platform in _platforms(opened)
+        {name: _text(call, _PLATFORM_INFO, platform, what) for name, what in fields.items()}
+        for platform in _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     ]
     return Answer(library, facts={"platforms": rows} if rows else {})
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices, and fill a buffer on each that says it is available."""
-    platforms = _platforms(opened)
+    call = _calls(opened)
+    platforms = _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     if not platforms:
         raise NotUsable("no-driver", "the OpenCL loader opens, and knows no platform")
     devices: list[Device] = []
     for platform in platforms:
-        name = _text(opened.clGetPlatformInfo, platform, _PLATFORM_NAME)
-        for handle in _devices(opened, platform):
-            device = _told(opened, handle, len(devices), name)
-            devices.append(_checked(opened, handle, device))
+        name = _text(call, _PLATFORM_INFO, platform, _PLATFORM_NAME)
+        every = (ctypes.c_void_p(platform), ctypes.c_uint64(_ALL_TYPES))
+        for handle in _handles(call, "clGetDeviceIDs", every, _NO_DEVICE):
+            device = _described(call, handle, len(devices), name)
+            devices.append(_checked(opened, call, handle, device))
     learned = Answer(library, tuple(devices))
     if not devices:
         message = f"{len(platforms)} OpenCL platforms are here, and none has a device"
@@ -152,184 +134,100 @@ def use(opened: CDLL, library: Library) -> Answer:
     return learned
 
 
-def _platforms(opened: CDLL) -> list[int]:
+def _handles(call: Calls, function: str, of: tuple[object, ...], none: int) -> list[int]:
+    """Return the handles that a function lists; none: the status with which it says that there are none."""
     count = ctypes.c_uint()
-    status = opened.clGetPlatformIDs(0, None, ctypes.byref(count))
-    if status == _NO_PLATFORM or (not status and not count.value):
+    status = call.status(function, *of, 0, None, ctypes.byref(count))
+    if status == none or (not status and not count.value):
         return []
     if status:
-        raise _failed("clGetPlatformIDs", status)
+        raise call.failed(function, status)
     handles = (ctypes.c_void_p * min(count.value, _LIMIT))()
-    if status := opened.clGetPlatformIDs(len(handles), handles, None):
-        raise _failed("clGetPlatformIDs", status)
+    call(function, *of, len(handles), handles, None)
     return [handle for handle in handles if handle]
 
 
-def _devices(opened: CDLL, platform: int) -> list[int]:
-    ask = opened.clGetDeviceIDs
-    ask.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_uint64,
-        ctypes.c_uint,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-    ]
-    count = ctypes.c_uint()
-    status = ask(platform, _ALL_TYPES, 0, None, ctypes.byref(count))
-    if status == _NO_DEVICE or (not status and not count.value):
-        return []
-    if status:
-        raise _failed("clGetDeviceIDs", status)
-    handles = (ctypes.c_void_p * min(count.value, _LIMIT))()
-    if status := ask(platform, _ALL_TYPES, len(handles), handles, None):
-        raise _failed("clGetDeviceIDs", status)
-    return [handle for handle in handles if handle]
+def _described(call: Calls, handle: int, index: int, platform: str) -> Device:
+    def text(what: int) -> str:
+        return _text(call, _DEVICE_INFO, handle, what)
 
-
-def _told(opened: CDLL, handle: int, index: int, platform: str) -> Device:
-    info = opened.clGetDeviceInfo
-    kind = _number(info, handle, _TYPE) or 0
+    kind = _number(call, handle, _TYPE) or 0
     facts: dict[str, FactValue] = {"platform": platform}
     facts["device_type"] = next((name for bit, name in _TYPES.items() if kind & bit), "other")
-    if units := _number(info, handle, _UNITS):
+    if units := _number(call, handle, _UNITS):
         facts["compute_units"] = units
-    if clock := _number(info, handle, _CLOCK_MEGAHERTZ):
+    if clock := _number(call, handle, _CLOCK_MEGAHERTZ):
         facts["max_clock_hertz"] = clock * 1_000_000
-    float64 = _number(info, handle, _FLOAT64)
+    float64 = _number(call, handle, _FLOAT64)
     if float64 is not None:
         facts["float64"] = bool(float64)
+    pci = _raw(call, _DEVICE_INFO, handle, _PCI)
+    address = struct.unpack("4I", pci) if len(pci) == struct.calcsize("4I") else None
     return Device(
         kind="opencl",
         index=index,
-        name=_text(info, handle, _NAME),
+        name=text(_NAME),
         presence=Presence.LOADABLE,
-        memory_bytes=_number(info, handle, _MEMORY) or None,
-        capability=_text(info, handle, _VERSION),
-        driver=_text(info, handle, _DRIVER),
-        pci_address=_address(info, handle),
+        memory_bytes=_number(call, handle, _MEMORY) or None,
+        capability=text(_VERSION),
+        driver=text(_DRIVER),
+        pci_address="{:04x}:{:02x}:{:02x}.{:x}".format(*address) if address else "",
         facts=facts,
     )
 
 
-def _checked(opened: CDLL, handle: int, device: Device) -> Device:
-    if not _number(opened.clGetDeviceInfo, handle, _AVAILABLE):
+def _checked(opened: CDLL, call: Calls, handle: int, device: Device) -> Device:
+    if not _number(call, handle, _AVAILABLE):
         message = f"{device.name} says that it is not available"
         return replace(device, reasons=(Reason("no-device", message),))
     try:
-        _fill_and_read(opened, handle, device.name)
+        _fill_and_read(opened, call, ctypes.c_void_p(handle), device.name)
     except NotUsable as stop:
         return replace(device, reasons=(stop.reason,))
     return replace(device, presence=Presence.USABLE)
 
 
-def _fill_and_read(opened: CDLL, handle: int, name: str) -> None:
+def _fill_and_read(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: str) -> None:
     """Fill a buffer on the device and read it back; no program is compiled for it."""
     status = ctypes.c_int()
-    failed = ctypes.byref(status)
-    make = opened.clCreateContext
-    make.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_uint,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-    ]
-    make.restype = ctypes.c_void_p
-    queue_of = opened.clCreateCommandQueue
-    queue_of.argtypes, queue_of.restype = (
-        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p],
-        ctypes.c_void_p,
-    )
-    allocate = opened.clCreateBuffer
-    allocate.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_uint64,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-    ]
-    allocate.restype = ctypes.c_void_p
-    fill = opened.clEnqueueFillBuffer
-    fill.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-    ]
-    fill.argtypes += [ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p]
-    read = opened.clEnqueueReadBuffer
-    read.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_uint,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-    ]
-    read.argtypes += [ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p]
 
-    context = make(None, 1, ctypes.byref(ctypes.c_void_p(handle)), None, None, failed)
-    if not context:
-        raise _failed("clCreateContext", status.value)
-    queue = queue_of(context, handle, 0, failed)
-    if not queue:
-        raise _failed("clCreateCommandQueue", status.value)
-    buffer = allocate(context, _READ_WRITE, _CHECK_BYTES, None, failed)
-    if not buffer:
-        raise _failed("clCreateBuffer", status.value)
-    size = len(_PATTERN)
-    if code := fill(queue, buffer, _PATTERN, size, 0, _CHECK_BYTES, 0, None, None):
-        raise _failed("clEnqueueFillBuffer", code)
+    def made(function: str, *arguments: object) -> "ctypes.c_void_p":
+        entry = getattr(opened, function)
+        entry.restype = ctypes.c_void_p
+        handle = entry(*arguments, ctypes.byref(status))
+        if not handle:
+            raise call.failed(function, status.value)
+        return ctypes.c_void_p(handle)
+
+    size, start, length = ctypes.c_size_t(_CHECK_BYTES), ctypes.c_size_t(0), len(_PATTERN)
+    context = made("clCreateContext", None, 1, ctypes.byref(device), None, None)
+    queue = made("clCreateCommandQueue", context, device, ctypes.c_uint64(0))
+    buffer = made("clCreateBuffer", context, ctypes.c_uint64(_READ_WRITE), size, None)
+    pattern = (_PATTERN, ctypes.c_size_t(length))
+    call("clEnqueueFillBuffer", queue, buffer, *pattern, start, size, 0, None, None)
     back = ctypes.create_string_buffer(_CHECK_BYTES)
-    if code := read(queue, buffer, _BLOCKING, 0, _CHECK_BYTES, back, 0, None, None):
-        raise _failed("clEnqueueReadBuffer", code)
-    if back.raw != _PATTERN * (_CHECK_BYTES // size):
+    call("clEnqueueReadBuffer", queue, buffer, _BLOCKING, start, size, back, 0, None, None)
+    if back.raw != _PATTERN * (_CHECK_BYTES // length):
         message = f"{name} filled a buffer with a pattern, and other bytes came back"
         raise NotUsable("wrong-result", message)
-    for function, thing in (
-        (opened.clReleaseMemObject, buffer),
-        (opened.clReleaseCommandQueue, queue),
-        (opened.clReleaseContext, context),
-    ):
-        function.argtypes = [ctypes.c_void_p]
-        function(thing)
+    opened.clReleaseMemObject(buffer)
+    opened.clReleaseCommandQueue(queue)
+    opened.clReleaseContext(context)
 
 
-def _raw(ask: "ctypes._NamedFuncPointer", handle: int, what: int) -> bytes:
+def _raw(call: Calls, function: str, handle: int, what: int) -> bytes:
     """Return the value of a query as bytes; b"" where the driver does not know it."""
-    ask.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_uint,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-    ]
     buffer, length = ctypes.create_string_buffer(1024), ctypes.c_size_t()
-    if ask(handle, what, len(buffer), buffer, ctypes.byref(length)):
+    into = (ctypes.c_size_t(len(buffer)), buffer, ctypes.byref(length))
+    if call.status(function, ctypes.c_void_p(handle), what, *into):
         return b""
     return buffer.raw[: min(length.value, len(buffer))]
 
 
-def _text(ask: "ctypes._NamedFuncPointer", handle: int, what: int) -> str:
-    return _raw(ask, handle, what).split(b"\0")[0].decode(errors="replace").strip()
+def _text(call: Calls, function: str, handle: int, what: int) -> str:
+    return _raw(call, function, handle, what).split(b"\0")[0].decode(errors="replace").strip()
 
 
-def _number(ask: "ctypes._NamedFuncPointer", handle: int, what: int) -> int | None:
-    raw = _raw(ask, handle, what)
+def _number(call: Calls, handle: int, what: int) -> int | None:
+    raw = _raw(call, _DEVICE_INFO, handle, what)
     return int.from_bytes(raw, sys.byteorder) if raw else None
-
-
-def _address(ask: "ctypes._NamedFuncPointer", handle: int) -> str:
-    raw = _raw(ask, handle, _PCI)
-    if len(raw) != struct.calcsize("4I"):
-        return ""
-    domain, bus, device, function = struct.unpack("4I", raw)
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
-
-
-def _failed(function: str, status: int) -> NotUsable:
-    name = _ERRORS.get(status, "see cl.h")
-    return NotUsable("call-failed", f"{function} returned {status} ({name})")

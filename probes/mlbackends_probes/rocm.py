@@ -11,7 +11,6 @@ Source:   Linux uapi kfd_sysfs.h; HIP runtime API, hipRuntimeGetVersion, hipMall
 """
 
 import re
-from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
@@ -30,7 +29,7 @@ from mlbackends.libraries.amd import (
     unreadable_nodes,
     wheels,
 )
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, decimal_version
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
@@ -55,24 +54,13 @@ CODES = {
     "target-overridden": "A variable makes ROCm take a GPU for another one than it is.",
 }
 
-_VARIABLES = (
-    "ROCM_PATH",
-    "ROCM_HOME",
-    "HIP_PATH",
-    "HIP_PLATFORM",
-    "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "CUDA_VISIBLE_DEVICES",
-    "GPU_DEVICE_ORDINAL",
-    "HSA_OVERRIDE_GFX_VERSION",
-    "HSA_ENABLE_SDMA",
-    "HSA_XNACK",
-    "HSA_NO_SCRATCH_RECLAIM",
-    "HIP_LAUNCH_BLOCKING",
-    "AMD_LOG_LEVEL",
-    "GPU_MAX_HW_QUEUES",
-    "PYTORCH_ROCM_ARCH",
-)
+VARIABLES = (
+    "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "HIP_PLATFORM", "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HSA_OVERRIDE_GFX_VERSION",
+    "HSA_ENABLE_SDMA", "HSA_XNACK", "HSA_NO_SCRATCH_RECLAIM", "HIP_LAUNCH_BLOCKING",
+    "AMD_LOG_LEVEL", "GPU_MAX_HW_QUEUES", "PYTORCH_ROCM_ARCH",
+)  # fmt: skip
+_STEMS = ("libamdhip64", "amdhip64", "amdhip64_6", "amdhip64_7")
 _TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
 _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions say "none"
 _DEVICES_LIMIT = 64
@@ -101,31 +89,35 @@ _NAMES_FILES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu
 def find(host: Host) -> Finding:
     """Look for GPUs, driver, installations and every copy of the HIP runtime."""
     libraries = libraries_named(
-        host,
-        "HIP",
-        "libamdhip64",
-        "amdhip64",
-        "amdhip64_6",
-        "amdhip64_7",
-        homes=HOMES,
-        folders=FOLDERS,
-        wheels=wheels(host),
+        host, "HIP", *_STEMS, homes=HOMES, folders=FOLDERS, wheels=wheels(host)
     )
     cards = gpus(host)
     installations = _installations(host)
     if not libraries and not cards and not installations:
-        return Finding(reasons=(_nothing(host),))
+        if host.platform == "darwin":
+            message = "ROCm exists for Linux and Windows; this is macOS"
+            return Finding(reasons=(Reason("not-this-platform", message),))
+        missing = "AMD GPU on PCI and no libamdhip64.so"
+        return Finding(reasons=(absent(host, missing, HOMES, ("/opt/rocm/lib",)),))
     facts: dict[str, FactValue] = {"gpu_count": len(cards)}
-    facts |= _driver_facts(host, cards)
-    if installations:
-        facts["installations"] = installations
-    if sdk := _sdk_wheels(host):
-        facts["wheels"] = sdk
-    if table := links(host):
-        facts["links"] = table
-    if forbidden := unreadable_nodes(host):
-        facts["unreadable_node_count"] = forbidden
-    facts |= steering(host, _VARIABLES)
+    drivers = sorted({card.pci.driver for card in cards if card.pci and card.pci.driver})
+    if drivers or any(card.node is not None for card in cards):
+        facts["driver"] = " ".join(drivers) or "amdgpu"
+    sdk = [
+        f"{name} {dists[0].version}"
+        for name, dists in sorted(distributions(host).items())
+        if name in ("rocm", "amdsmi") or name.startswith("rocm-sdk")
+    ]
+    optional: dict[str, FactValue] = {
+        "driver_version": host.read("/sys/module/amdgpu/version", 256),
+        "targets": sorted({card.target for card in cards if card.target}),
+        "installations": installations,
+        "wheels": sdk,
+        "links": links(host),
+        "unreadable_node_count": unreadable_nodes(host),
+    }
+    facts |= {name: value for name, value in optional.items() if value}
+    facts |= steering(host, VARIABLES)
     computing = [card for card in cards if card.node is not None]
     if computing:
         facts["visible_gpu_count"] = _visible(host, computing)
@@ -143,12 +135,6 @@ def find(host: Host) -> Finding:
     )
 
 
-def _nothing(host: Host) -> Reason:
-    if host.platform == "darwin":
-        return Reason("not-this-platform", "ROCm exists for Linux and Windows; this is macOS")
-    return absent(host, "AMD GPU on PCI and no libamdhip64.so", HOMES, ("/opt/rocm/lib",))
-
-
 def _installations(host: Host) -> list[dict[str, str]]:
     """Return the ROCm folders that say their version; the one that ROCM_PATH names goes first."""
     named = [host.env(name).rstrip("/") for name in HOMES]
@@ -160,45 +146,19 @@ def _installations(host: Host) -> list[dict[str, str]]:
     return list(found.values())
 
 
-def _sdk_wheels(host: Host) -> list[str]:
-    return [
-        f"{name} {dists[0].version}"
-        for name, dists in sorted(distributions(host).items())
-        if name in ("rocm", "amdsmi") or name.startswith("rocm-sdk")
-    ]
-
-
-def _driver_facts(host: Host, cards: tuple[AmdGpu, ...]) -> dict[str, FactValue]:
-    facts: dict[str, FactValue] = {}
-    drivers = sorted({card.pci.driver for card in cards if card.pci and card.pci.driver})
-    if drivers:
-        facts["driver"] = " ".join(drivers)
-    elif any(card.node is not None for card in cards):
-        facts["driver"] = "amdgpu"
-    if version := host.read("/sys/module/amdgpu/version", 256):
-        facts["driver_version"] = version
-    if targets := sorted({card.target for card in cards if card.target}):
-        facts["targets"] = targets
-    return facts
-
-
 def _device(host: Host, index: int, card: AmdGpu) -> Device:
     at = f"{FOLDER}/{card.address}"
-    told = card.properties
+    properties = card.properties
     facts: dict[str, FactValue] = dict(link_facts(card.pci)) if card.pci else {}
-    if told.get("simd_per_cu", 0) > 0:
-        facts["compute_units"] = told["simd_count"] // told["simd_per_cu"]
+    if properties.get("simd_per_cu", 0) > 0:
+        facts["compute_units"] = properties["simd_count"] // properties["simd_per_cu"]
     for fact, name in (("wavefront_size", "wave_front_size"), ("chiplets", "num_xcc")):
-        if 0 < told.get(name, 0) <= 1 << 16:
-            facts[fact] = told[name]
+        if 0 < properties.get(name, 0) <= 1 << 16:
+            facts[fact] = properties[name]
     if hertz := frequency_hertz(card):
         facts["max_clock_hertz"] = hertz
-    modes = {
-        "compute_partition": "current_compute_partition",
-        "memory_partition": "current_memory_partition",
-    }
-    for fact, name in modes.items() if card.address else ():
-        mode = host.read(f"{at}/{name}", 64)
+    for fact in ("compute_partition", "memory_partition") if card.address else ():
+        mode = host.read(f"{at}/current_{fact}", 64)
         if re.fullmatch(r"[A-Z]{2,4}\d?", mode):
             facts[fact] = mode
     if card.partition:
@@ -207,7 +167,7 @@ def _device(host: Host, index: int, card: AmdGpu) -> Device:
     used = host.read_int(f"{at}/mem_info_vram_used") if card.address else None
     if used is not None and 0 <= used < 1 << 60:
         volatile["memory_used_bytes"] = used
-    unique = told.get("unique_id", 0)
+    unique = properties.get("unique_id", 0)
     return Device(
         kind="rocm",
         index=index,
@@ -242,19 +202,19 @@ def _name(host: Host, card: AmdGpu) -> str:
 
 
 def _device_reasons(host: Host, card: AmdGpu) -> tuple[Reason, ...]:
-    if card.node is None:
-        driver = card.pci.driver if card.pci else ""
-        where = f"the AMD GPU at {card.address}"
-        if not driver:
-            message = f"{where} has no kernel driver; computing needs amdgpu"
-            return (Reason("no-driver", message, "load it (sudo modprobe amdgpu) or install it"),)
-        if driver == "amdgpu":
-            message = f"{where} is driven by amdgpu, which lists no compute node (KFD) for it"
-            return (Reason("unsupported-hardware", message),)
-        return (Reason("no-driver", f"{where} is bound to {driver}; computing needs amdgpu"),)
-    node = render_node(host, card.address) if card.address else ""
-    reason = denied(host, node) if node else None
-    return (reason,) if reason else ()
+    if card.node is not None:
+        node = render_node(host, card.address) if card.address else ""
+        reason = denied(host, node) if node else None
+        return (reason,) if reason else ()
+    driver = card.pci.driver if card.pci else ""
+    where = f"the AMD GPU at {card.address}"
+    if not driver:
+        message = f"{where} has no kernel driver; computing needs amdgpu"
+        return (Reason("no-driver", message, "load it (sudo modprobe amdgpu) or install it"),)
+    if driver == "amdgpu":
+        message = f"{where} is driven by amdgpu, which lists no compute node (KFD) for it"
+        return (Reason("unsupported-hardware", message),)
+    return (Reason("no-driver", f"{where} is bound to {driver}; computing needs amdgpu"),)
 
 
 def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
@@ -265,18 +225,13 @@ def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
         return (Reason("no-device", message),)
     if all(card.node is None for card in cards):
         return _device_reasons(host, cards[0])
-    reason = denied(host, "/dev/kfd")
-    if reason:
+    if reason := denied(host, "/dev/kfd"):
         return (reason,)
-    if host.listdir("/dev") and not host.exists("/dev/kfd"):
-        return (
-            Reason(
-                "no-device",
-                "the kernel lists AMD GPUs, but /dev/kfd is not here, through which they compute",
-                "give the container the nodes: --device=/dev/kfd --device=/dev/dri",
-            ),
-        )
-    return ()
+    if not host.listdir("/dev") or host.exists("/dev/kfd"):
+        return ()
+    message = "the kernel lists AMD GPUs, but /dev/kfd is not here, through which they compute"
+    hint = "give the container the nodes: --device=/dev/kfd --device=/dev/dri"
+    return (Reason("no-device", message, hint),)
 
 
 def _override_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
@@ -287,11 +242,11 @@ def _override_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
     if not match:
         message = f"HSA_OVERRIDE_GFX_VERSION is {value!r}; ROCm wants MAJOR.MINOR.STEPPING"
         return (Reason("override-invalid", message, "write it like 11.0.0, or unset it"),)
-    asked = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}"
-    others = sorted({card.target for card in cards if card.target not in ("", asked)})
+    wanted = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}"
+    others = sorted({card.target for card in cards if card.target not in ("", wanted)})
     if not others:
         return ()
-    message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {asked}"
+    message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {wanted}"
     hint = "code for another target may fail or compute wrongly; unset it where it is not needed"
     return (Reason("target-overridden", message, hint),)
 
@@ -322,10 +277,10 @@ def _chosen(listed: str, count: int, uuids: list[str]) -> list[str]:
 
 def _visibility_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
     warnings = []
-    ours, cuda = host.env("HIP_VISIBLE_DEVICES"), host.env("CUDA_VISIBLE_DEVICES")
-    if cards and ours and cuda and ours != cuda:
+    hip, cuda = host.env("HIP_VISIBLE_DEVICES"), host.env("CUDA_VISIBLE_DEVICES")
+    if cards and hip and cuda and hip != cuda:
         message = (
-            f"HIP_VISIBLE_DEVICES={ours} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
+            f"HIP_VISIBLE_DEVICES={hip} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
         )
         warnings.append(Reason("conflict", message, "set one of them"))
     if cards and not _visible(host, cards):
@@ -339,94 +294,73 @@ def _visibility_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
 # ---- in the child ------------------------------------------------------------------------------
 
 
+def _calls(opened: CDLL) -> Calls:
+    return Calls(opened, "hipGetErrorName", unnamed="no name")
+
+
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, which needs no GPU."""
-    version = ctypes.c_int()
-    status = opened.hipRuntimeGetVersion(ctypes.byref(version))
-    if status or version.value <= 0:
-        if status in _NO_DEVICE:  # it opens; older ones refuse even this without a GPU
-            return Answer(library)
-        raise _failed(opened, "hipRuntimeGetVersion", status)
-    major, rest = divmod(version.value, 10_000_000)
-    message = f"{major}.{rest // 100_000}.{rest % 100_000}"
-    return Answer(replace(library, version=message), facts={"runtime_version": message})
+    call, number = _calls(opened), ctypes.c_int()
+    status = call.status("hipRuntimeGetVersion", ctypes.byref(number))
+    if status in _NO_DEVICE:  # it opens; older ones refuse even this without a GPU
+        return Answer(library)
+    if status or number.value <= 0:
+        raise call.failed("hipRuntimeGetVersion", status)
+    version = decimal_version(number.value, 10_000_000, 100_000)
+    return Answer(replace(library, version=version), facts={"runtime_version": version})
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List HIP's devices, then fill memory on the first and read it back."""
-    count = ctypes.c_int()
-    status = opened.hipGetDeviceCount(ctypes.byref(count))
+    call, count, version = _calls(opened), ctypes.c_int(), ctypes.c_int()
+    status = call.status("hipGetDeviceCount", ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
         message = f"hipGetDeviceCount returned {status} and {count.value} devices: HIP sees no GPU"
         raise NotUsable("no-device", message)
     if status:
-        raise _failed(opened, "hipGetDeviceCount", status)
-    is_numbered = _major(opened) >= _NUMBERED_SINCE
-    devices = [
-        _told(opened, index, is_numbered=is_numbered)
-        for index in range(min(count.value, _DEVICES_LIMIT))
-    ]
-    _fill_and_read(opened, Answer(library, tuple(devices)))
+        raise call.failed("hipGetDeviceCount", status)
+    refused = call.status("hipRuntimeGetVersion", ctypes.byref(version))
+    is_numbered = not refused and version.value // 10_000_000 >= _NUMBERED_SINCE
+    attributes = _ATTRIBUTES if is_numbered else {}
+    indices = range(min(count.value, _DEVICES_LIMIT))
+    devices = [_described(call, index, attributes) for index in indices]
+    _fill_and_read(call, Answer(library, tuple(devices)))
     devices[0] = replace(devices[0], presence=Presence.USABLE)
     return Answer(library, tuple(devices), {"checked_device": 0})
 
 
-def _major(opened: CDLL) -> int:
-    """Return HIP's major version, 0 where it is not told."""
-    version = ctypes.c_int()
-    return 0 if opened.hipRuntimeGetVersion(ctypes.byref(version)) else version.value // 10_000_000
-
-
-def _has(opened: CDLL, index: int, attribute: int) -> bool:
-    """Tell whether a device has an attribute; an old runtime refuses those that it does not know."""
-    value = ctypes.c_int()
-    return (
-        opened.hipDeviceGetAttribute(ctypes.byref(value), attribute, index) == 0 and value.value > 0
-    )
-
-
-def _told(opened: CDLL, index: int, *, is_numbered: bool) -> Device:
+def _described(call: Calls, index: int, attributes: dict[str, int]) -> Device:
     name, address = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
-    size = ctypes.c_size_t()
-    named = opened.hipDeviceGetName(name, 256, index) == 0
-    placed = opened.hipDeviceGetPCIBusId(address, 64, index) == 0
-    sized = opened.hipDeviceTotalMem(ctypes.byref(size), index) == 0
+    size, value = ctypes.c_size_t(), ctypes.c_int()
+    is_named = call.status("hipDeviceGetName", name, 256, index) == 0
+    is_placed = call.status("hipDeviceGetPCIBusId", address, 64, index) == 0
+    is_sized = call.status("hipDeviceTotalMem", ctypes.byref(size), index) == 0
+    # An old runtime refuses the attributes that it does not know.
+    features = [
+        word
+        for word, number in attributes.items()
+        if not call.status("hipDeviceGetAttribute", ctypes.byref(value), number, index)
+        and value.value > 0
+    ]
     return Device(
         kind="rocm",
         index=index,
-        name=name.value.decode(errors="replace") if named else "",
+        name=name.value.decode(errors="replace") if is_named else "",
         presence=Presence.LOADABLE,
-        memory_bytes=size.value if sized and size.value else None,
-        pci_address=address.value.decode(errors="replace").lower() if placed else "",
-        features=tuple(word for word, number in _ATTRIBUTES.items() if _has(opened, index, number))
-        if is_numbered
-        else (),
+        memory_bytes=size.value if is_sized and size.value else None,
+        pci_address=address.value.decode(errors="replace").lower() if is_placed else "",
+        features=tuple(features),
     )
 
 
-def _fill_and_read(opened: CDLL, learned: Answer) -> None:
-    opened.hipMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    opened.hipMemset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-    opened.hipMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    opened.hipFree.argtypes = [ctypes.c_void_p]
-    memory = ctypes.c_void_p()
+def _fill_and_read(call: Calls, learned: Answer) -> None:
+    memory, size = ctypes.c_void_p(), ctypes.c_size_t(_CHECK_BYTES)
     back = ctypes.create_string_buffer(_CHECK_BYTES)
-    steps: tuple[tuple[str, Callable[[], int]], ...] = (
-        ("hipSetDevice", lambda: opened.hipSetDevice(0)),
-        ("hipMalloc", lambda: opened.hipMalloc(ctypes.byref(memory), _CHECK_BYTES)),
-        ("hipMemset", lambda: opened.hipMemset(memory, 0x5A, _CHECK_BYTES)),
-        ("hipMemcpy", lambda: opened.hipMemcpy(back, memory, _CHECK_BYTES, _DEVICE_TO_HOST)),
-        ("hipFree", lambda: opened.hipFree(memory)),
-    )
-    for name, call in steps:
-        if status := call():
-            raise _failed(opened, name, status, learned)
+    call("hipSetDevice", 0, learned=learned)
+    call("hipMalloc", ctypes.byref(memory), size, learned=learned)
+    call("hipMemset", memory, 0x5A, size, learned=learned)
+    call("hipMemcpy", back, memory, size, _DEVICE_TO_HOST, learned=learned)
+    call("hipFree", memory, learned=learned)
     if back.raw != b"\x5a" * _CHECK_BYTES:
         message = f"HIP device 0 filled {_CHECK_BYTES} bytes with 0x5a, and other bytes came back"
         raise NotUsable("wrong-result", message, learned=learned)
-
-
-def _failed(opened: CDLL, function: str, status: int, learned: Answer | None = None) -> NotUsable:
-    opened.hipGetErrorName.restype = ctypes.c_char_p
-    name = (opened.hipGetErrorName(status) or b"no name").decode(errors="replace")
-    return NotUsable("call-failed", f"{function} returned {status} ({name})", learned=learned)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
@@ -25,28 +25,16 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer Vulkan and are set."),
 )
 
-_VARIABLES = (
-    "VK_DRIVER_FILES",
-    "VK_ICD_FILENAMES",
-    "VK_ADD_DRIVER_FILES",
-    "VK_LOADER_DRIVERS_SELECT",
-    "VK_LOADER_DRIVERS_DISABLE",
-    "VK_INSTANCE_LAYERS",
-    "VK_LOADER_DEBUG",
-)
+VARIABLES = (
+    "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE", "VK_INSTANCE_LAYERS", "VK_LOADER_DEBUG",
+)  # fmt: skip
+_STEMS = ("libvulkan", "vulkan-1", "libMoltenVK")
 _LIMIT = 64
 _INSTANCE_CREATE_INFO = 1
 _HEAPS_LIMIT = 16
 _TYPES = ("other", "integrated_gpu", "discrete_gpu", "virtual_gpu", "cpu")
 _INCOMPATIBLE_DRIVER, _INCOMPLETE = -9, 5
-_ERRORS = {
-    -1: "VK_ERROR_OUT_OF_HOST_MEMORY",
-    -2: "VK_ERROR_OUT_OF_DEVICE_MEMORY",
-    -3: "VK_ERROR_INITIALIZATION_FAILED",
-    -6: "VK_ERROR_LAYER_NOT_PRESENT",
-    -7: "VK_ERROR_EXTENSION_NOT_PRESENT",
-    -9: "VK_ERROR_INCOMPATIBLE_DRIVER",
-}
 _NVIDIA = 0x10DE
 # Offsets in VkPhysicalDeviceProperties (824 bytes) and VkPhysicalDeviceMemoryProperties (520).
 _PROPERTIES_BYTES, _NAME_AT, _NAME_BYTES = 824, 20, 256
@@ -56,14 +44,12 @@ _DEVICE_LOCAL = 1
 
 def find(host: Host) -> Finding:
     """Look for the loader's copies and the drivers that are registered."""
-    libraries = libraries_named(
-        host, "Vulkan", "libvulkan", "vulkan-1", "libMoltenVK", homes=("VULKAN_SDK",)
-    )
-    drivers = _drivers(host)
+    libraries = libraries_named(host, "Vulkan", *_STEMS, homes=("VULKAN_SDK",))
+    drivers, warnings = _drivers(host)
     if not libraries and not drivers:
         return Finding(reasons=(absent(host, "libvulkan.so", ("VULKAN_SDK",)),))
     facts: dict[str, FactValue] = {"drivers": [{**row} for row in drivers]} if drivers else {}
-    facts |= steering(host, _VARIABLES)
+    facts |= steering(host, VARIABLES)
     reasons: tuple[Reason, ...] = ()
     if not libraries:
         message = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
@@ -72,8 +58,7 @@ def find(host: Host) -> Finding:
         message = f"the loader is here, and no driver is registered in {', '.join(_folders(host))}"
         reasons = (Reason("no-driver", message),)
     presence = None if libraries else Presence.FOUND
-    warnings = _dangling(host, drivers)
-    return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
+    return Finding(tuple(libraries), (), facts, "", presence, reasons, tuple(warnings))
 
 
 def _folders(host: Host) -> list[str]:
@@ -104,80 +89,69 @@ def _manifests(host: Host) -> list[str]:
     return list(dict.fromkeys(files))[:_LIMIT]
 
 
-def _drivers(host: Host) -> list[dict[str, str]]:
-    rows = []
+def _drivers(host: Host) -> tuple[list[dict[str, str]], list[Reason]]:
+    """Return what the manifests name, with a warning for each library that is not there.
+
+    A bare name is left to the dynamic loader.
+    """
+    rows, warnings = [], []
     for file in _manifests(host):
-        told = _manifest(host, file)
-        library = told.get("library_path")
-        if not isinstance(library, str) or not library:
+        try:
+            decoded = msgspec.json.decode(host.read_bytes(file, 1 << 16))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        manifest = decoded.get("ICD") if isinstance(decoded, dict) else None
+        library = manifest.get("library_path") if isinstance(manifest, dict) else None
+        if not isinstance(manifest, dict) or not isinstance(library, str) or not library:
             continue
         row = {"file": file, "library": library}
-        if isinstance(version := told.get("api_version"), str):
+        if isinstance(version := manifest.get("api_version"), str):
             row["api_version"] = version
         rows.append(row)
-    return rows
-
-
-def _manifest(host: Host, file: str) -> dict[str, object]:
-    try:
-        told = msgspec.json.decode(host.read_bytes(file, 1 << 16))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    inner = told.get("ICD") if isinstance(told, dict) else None
-    return inner if isinstance(inner, dict) else {}
-
-
-def _dangling(host: Host, drivers: list[dict[str, str]]) -> tuple[Reason, ...]:
-    """Warn of manifests whose library is not there; a bare name is left to the dynamic loader."""
-    warnings = []
-    for row in drivers:
-        path = row["library"]
-        if "/" in path and not path.startswith("/"):
-            path = f"{row['file'].rsplit('/', 1)[0]}/{path}"
+        is_relative = "/" in library and not library.startswith("/")
+        path = f"{file.rsplit('/', 1)[0]}/{library}" if is_relative else library
         if path.startswith("/") and not host.exists(path):
-            message = f"{row['file']} names {path}, which is not there"
+            message = f"{file} names {path}, which is not there"
             hint = "reinstall the driver that brought the manifest, or remove it"
             warnings.append(Reason("dangling-link", message, hint))
-    return tuple(warnings)
+    return rows, warnings
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
+def _calls(opened: CDLL) -> Calls:
+    return Calls(opened, names=status_names("vulkan"), unnamed="see VkResult")
+
+
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
     version = ctypes.c_uint32()
-    if status := opened.vkEnumerateInstanceVersion(ctypes.byref(version)):
-        raise _failed("vkEnumerateInstanceVersion", status)
+    _calls(opened)("vkEnumerateInstanceVersion", ctypes.byref(version))
     return Answer(replace(library, version=_version(version.value)))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance; there the check ends."""
+    call, listing = _calls(opened), "vkEnumeratePhysicalDevices"
     # VkInstanceCreateInfo with its type and nothing else: the rest of the 64 bytes is zero.
     wanted = ctypes.create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
-    instance = ctypes.c_void_p()
-    status = opened.vkCreateInstance(wanted, None, ctypes.byref(instance))
+    instance, count = ctypes.c_void_p(), ctypes.c_uint32()
+    status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
     if status == _INCOMPATIBLE_DRIVER:
-        message = "vkCreateInstance returned -9 (VK_ERROR_INCOMPATIBLE_DRIVER): no driver loads"
-        raise NotUsable("no-driver", message)
+        raise call.failed("vkCreateInstance", status, "no-driver", about="no driver loads")
     if status or not instance.value:
-        raise _failed("vkCreateInstance", status)
-    count = ctypes.c_uint32()
-    listing = opened.vkEnumeratePhysicalDevices
-    listing.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    if status := listing(instance, ctypes.byref(count), None):
-        raise _failed("vkEnumeratePhysicalDevices", status)
+        raise call.failed("vkCreateInstance", status)
+    call(listing, instance, ctypes.byref(count), None)
     if not count.value:
         raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
     count.value = min(count.value, _LIMIT)
     handles = (ctypes.c_void_p * count.value)()
-    status = listing(instance, ctypes.byref(count), handles)
+    status = call.status(listing, instance, ctypes.byref(count), handles)
     if status not in (0, _INCOMPLETE):
-        raise _failed("vkEnumeratePhysicalDevices", status)
-    told = [handle for handle in handles[: count.value] if handle]
-    devices = tuple(_told(opened, handle, index) for index, handle in enumerate(told))
-    opened.vkDestroyInstance.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        raise call.failed(listing, status)
+    listed = [handle for handle in handles[: count.value] if handle]
+    devices = tuple(_described(opened, handle, index) for index, handle in enumerate(listed))
     opened.vkDestroyInstance(instance, None)
     message = (
         f"{len(devices)} Vulkan devices answer; computing needs a shader, and none is run here"
@@ -185,17 +159,12 @@ def use(opened: CDLL, library: Library) -> Answer:
     raise NotUsable("no-use-check", message, learned=Answer(library, devices))
 
 
-def _told(opened: CDLL, handle: int, index: int) -> Device:
-    for function in (
-        opened.vkGetPhysicalDeviceProperties,
-        opened.vkGetPhysicalDeviceMemoryProperties,
-    ):
-        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+def _described(opened: CDLL, handle: int, index: int) -> Device:
     # Twice the size, so that a driver of another opinion does not write over other memory.
     properties = ctypes.create_string_buffer(_PROPERTIES_BYTES * 2)
     memory = ctypes.create_string_buffer(_MEMORY_BYTES * 2)
-    opened.vkGetPhysicalDeviceProperties(handle, properties)
-    opened.vkGetPhysicalDeviceMemoryProperties(handle, memory)
+    opened.vkGetPhysicalDeviceProperties(ctypes.c_void_p(handle), properties)
+    opened.vkGetPhysicalDeviceMemoryProperties(ctypes.c_void_p(handle), memory)
     raw = properties.raw
     api, driver, vendor, _, kind = struct.unpack_from("5I", raw)
     (heaps,) = struct.unpack_from("I", memory.raw, _HEAP_COUNT_AT)
@@ -206,6 +175,8 @@ def _told(opened: CDLL, handle: int, index: int) -> Device:
     name = raw[_NAME_AT : _NAME_AT + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
     facts: dict[str, FactValue] = {"vendor_id": f"{vendor & 0xFFFF:04x}"}
     facts["device_type"] = _TYPES[kind] if kind < len(_TYPES) else "other"
+    # NVIDIA packs the version of its driver in its own way.
+    packed = f"{driver >> 22}.{driver >> 14 & 0xFF:02}.{driver >> 6 & 0xFF:02}"
     return Device(
         kind="vulkan",
         index=index,
@@ -213,7 +184,7 @@ def _told(opened: CDLL, handle: int, index: int) -> Device:
         presence=Presence.LOADABLE,
         memory_bytes=local or None,
         capability=_version(api),
-        driver=_driver_version(vendor, driver),
+        driver=packed if vendor == _NVIDIA else _version(driver),
         facts=facts,
         reasons=(Reason("no-use-check", f"{name} answers; no shader is run on it here"),),
     )
@@ -221,15 +192,3 @@ def _told(opened: CDLL, handle: int, index: int) -> Device:
 
 def _version(number: int) -> str:
     return f"{number >> 22 & 0x7F}.{number >> 12 & 0x3FF}.{number & 0xFFF}"
-
-
-def _driver_version(vendor: int, number: int) -> str:
-    """Return a driver's version as its maker packs it: NVIDIA does so in its own way."""
-    if vendor == _NVIDIA:
-        return f"{number >> 22}.{number >> 14 & 0xFF:02}.{number >> 6 & 0xFF:02}"
-    return _version(number)
-
-
-def _failed(function: str, status: int) -> NotUsable:
-    name = _ERRORS.get(status, "see VkResult")
-    return NotUsable("call-failed", f"{function} returned {status} ({name})")

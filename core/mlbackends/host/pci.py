@@ -8,12 +8,15 @@ Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assig
 """
 
 import re
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, FactValue
 
 FOLDER = "/sys/bus/pci/devices"
 
@@ -106,6 +109,27 @@ def product_name(host: Host, device: PciDevice) -> str:
         if at >= 0:
             return data[at + 8 : at + 200].split(b"\n")[0].decode(errors="replace").strip()
     return ""
+
+
+def pci_record(
+    card: PciDevice,
+    kind: str,
+    index: int,
+    name: str,
+    facts: Mapping[str, FactValue] | None = None,
+    reasons: tuple[Reason, ...] = (),
+) -> Device:
+    """Return the record of a PCI device, with its identifiers as the fact `pci_id`."""
+    return Device(
+        kind=kind,
+        index=index,
+        name=name,
+        driver=card.driver,
+        pci_address=card.address,
+        numa_node=card.numa_node,
+        facts={"pci_id": f"{card.vendor}:{card.device}", **(facts or {})},
+        reasons=reasons,
+    )
 
 
 def link_facts(device: PciDevice) -> dict[str, int | float]:

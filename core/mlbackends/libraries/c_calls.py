@@ -49,9 +49,9 @@ def decimal_version(number: int, major: int, minor: int = 100) -> str:
 class Calls:
     """Calls a library's functions that return a status, and stops at the first that is not 0.
 
-    No argument types are declared: an argument is a ctypes object, None for no address, or an int for
-    a C int. namer: the library's function that names a status, used where it is there. names: the names
-    of statuses for those without. unnamed: stands for the others. hint: what the reason advises.
+    No argument types are declared: an argument is a ctypes object, bytes, an int for a C int, or None for
+    no address. namer: the library's function that names a status, used where it is there. names: the
+    names of statuses for those without. unnamed: stands for the others. hint: what the reason advises.
     hexadecimal: whether statuses are unsigned and written so.
     """
 
@@ -95,13 +95,14 @@ class Calls:
         code: str = "call-failed",
         *,
         about: str = "",
+        hint: str = "",
         learned: Answer | None = None,
     ) -> NotUsable:
         """Return what to raise where a function returned a status that is an error."""
         name = self.name_of(status)
         number = f"{status:#x}" if self._hexadecimal else status
         message = f"{function} returned {number}{f' ({name})' if name else ''}"
-        return NotUsable(code, f"{message}{about and ': '}{about}", self._hint, learned)
+        return NotUsable(code, f"{message}{about and ': '}{about}", hint or self._hint, learned)
 
     def name_of(self, status: int) -> str:
         """Return the name of a status, `unnamed` where nothing tells."""
