@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reader, viewing
+from mlbackends.tracing.aggregate import Together
 from mlbackends.tracing.filters import Where, after_first
-from mlbackends.tracing.labels import Together, labels
-from mlbackends.tracing.sources import Source
+from mlbackends.tracing.sources import Source, labels
 from mlbackends_cli.trace_progress import ReadingProgress
 
 if TYPE_CHECKING:

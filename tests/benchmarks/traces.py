@@ -34,10 +34,12 @@ OURS = """
 import sys
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.sources import Source
+from mlbackends.tracing.tally import Tally
 for group in Aggregate().add(Source(sys.argv[1]).chunks()).groups:
-    call = group.record.signature
-    found = group.statistics()
-    print(call.key, group.count, found.total, found.minimum, found.maximum, found.median, sep="\\t")
+    tally = Tally()
+    tally.add_many(group.count, group.durations)
+    key = group.record.signature.key
+    print(key, tally.count, tally.total, tally.least, tally.most, tally.median, sep="\\t")
 """
 
 STREAMED = """

@@ -206,8 +206,8 @@ class Difference(View, frozen=True, kw_only=True):
 class Reproduction(Struct, frozen=True, kw_only=True):
     """How to run one call again.
 
-    tool: "benchdnn" or "c". text: the command, or the program. "" where there is none, and `notes` say why;
-    else they say what the line does not tell.
+    tool: "benchdnn", and text its command; or "json", and text a call of MKL: the routine and its arguments.
+    Both are "" where there is nothing, and `notes` say why; else they say what the line does not tell.
     """
 
     operation: str

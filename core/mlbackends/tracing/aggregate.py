@@ -1,28 +1,37 @@
 """A million lines added up in about a second: equal calls together, each kind of line counted.
 
-Only the first of equal lines is read in full. All others are cut by the tracer's shortener to what
-repeats, looked up, and their time is kept. What it cannot cut takes the slow way through `reading`.
+Only the first of equal lines is read in full. All others are cut by their tracer to what repeats, the
+key, and their time is kept; see `reader`.
 """
 
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Self
+
+from msgspec import structs
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
-from mlbackends.tracing.colours import plain
-from mlbackends.tracing.durations import is_time
-from mlbackends.tracing.markers import LENGTH as MARK_LENGTH
-from mlbackends.tracing.prefixes import prefix
-from mlbackends.tracing.reader import LONGEST_LINE, line_records, lines
-from mlbackends.tracing.statistics import Statistics, statistics
+from mlbackends.tracing.numbers import is_time
+from mlbackends.tracing.prefixes import plain, prefix
+from mlbackends.tracing.reader import (
+    FORMATS,
+    LONGEST_LINE,
+    MARK_LENGTH,
+    is_cut_right,
+    is_resized,
+    line_records,
+    lines,
+    located,
+    tracers,
+)
+from mlbackends.tracing.sources import joined_source
 
-_KEYS_LIMIT = 200_000
-_PLACES_LIMIT = 4096
-_FRONTS_LIMIT = 10_000
-_MALFORMED_LIMIT = 1000
+_MOST_KEYS = 200_000
+_MOST_PLACES = 4096
+_MOST_MALFORMED = 1000
 Where = tuple[int | None, int | None, str]
 _NOWHERE: Where = (None, None, "")
 Taker = Callable[[Any], None]
@@ -37,25 +46,23 @@ class Group:
 
     __slots__ = ("_head", "_number", "_tail", "durations", "kind", "untimed", "where")
 
-    def __init__(
-        self, kind: str, number: int, line: bytes, where: Where, head: bytes = b""
-    ) -> None:
-        """Begin with the first call's line, which holds no other call, and its number.
+    def __init__(self, kind: str, number: int, line: bytes, where: Where, head: object) -> None:
+        """Begin with the first call's number and line, which holds no other call.
 
-        head: the line's start, if somebody keeps it anyway.
+        head: what may be the line's start, and is kept elsewhere anyway.
         """
         self.kind = kind
         self.where = where
         self.untimed = 0
         self.durations = array("d")
         self._number = number
-        self._head = head if line.startswith(head) else b""
+        self._head = head if isinstance(head, bytes) and line.startswith(head) else b""
         self._tail = line[len(self._head) :]
 
     @property
     def record(self) -> Call:
         """The first of the calls, read anew each time: many groups would be many records."""
-        found = line_records(self._head + self._tail, self._number)
+        found = line_records(self._head + self._tail + b"\n", self._number)
         return next(each for each in found if isinstance(each, Call))
 
     @property
@@ -63,9 +70,12 @@ class Group:
         """How many calls."""
         return len(self.durations) + self.untimed
 
-    def statistics(self) -> Statistics:
-        """Return sum, extremes and exact median of the times."""
-        return statistics([self.durations])
+    def add(self, duration: float | None) -> None:
+        """Add a call."""
+        if duration is None:
+            self.untimed += 1
+        else:
+            self.durations.append(duration)
 
     def drop_senseless(self) -> int:
         """Take out what is no time, such as "nan" or "-1", and return how many there were."""
@@ -76,16 +86,9 @@ class Group:
         self.durations[:] = array("d", kept)
         return dropped
 
-    def add(self, duration: float | None) -> None:
-        """Add a call."""
-        if duration is None:
-            self.untimed += 1
-        else:
-            self.durations.append(duration)
-
 
 class Note:
-    """Lines that are no calls and say the same: refusals, complaints, what a library tells of itself.
+    """Equal lines that are no calls: refusals, complaints, what a library reports of itself.
 
     record: the first of them. count: how many there are.
     """
@@ -96,7 +99,7 @@ class Note:
         self.record = record
         self.count = 0
 
-    def add(self, duration: None = None) -> None:
+    def add(self, duration: None) -> None:
         """Add a line."""
         del duration
         self.count += 1
@@ -116,21 +119,17 @@ class Aggregate:
         self.lines = 0
         self.malformed: list[Malformed] = []
         self.malformed_count = 0
-        self._slow: dict[int, Group | Note] = {}
-        self._fast: dict[bytes, dict[Hashable, Taker]] = {b"": {}}
-        self._keys = 0
-        self._fronts: set[bytes] = set()
-        leaves = [
-            load("mlbackends.tracing.formats", name) for name in names("mlbackends.tracing.formats")
-        ]
-        self._shorteners = [leaf.Shortener() for leaf in leaves]
-        self._by_mark = {
-            marker[:MARK_LENGTH]: shortener
-            for leaf, shortener in zip(leaves, self._shorteners, strict=True)
-            for marker in leaf.MARKERS
+        self._by_identity: dict[int, Group | Note] = {}
+        self._names = list(names(FORMATS))  # the tracer that most lines came from is the first
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew with takers of times, by what stands before a line and by its key."""
+        self._takers: dict[bytes, dict[Hashable, Taker]] = {b"": {}}
+        self._count = 0
+        self._sorters = {
+            name: load(FORMATS, name).Sorter(self._takers[b""]) for name in self._names
         }
-        markers = (re.escape(marker) for leaf in leaves for marker in leaf.MARKERS)
-        self._marker = re.compile(b"|".join(markers))
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -151,10 +150,10 @@ class Aggregate:
             self._add_block(data[:end])
             rest = data[end:]
             while len(rest) > LONGEST_LINE:
-                self._slowly(rest[:LONGEST_LINE])
+                self._add_in_full(rest[:LONGEST_LINE])
                 rest = rest[LONGEST_LINE:]
         if rest:
-            self._slowly(rest)
+            self._add_in_full(rest)
         for group in self.groups:
             self.malformed_count += group.drop_senseless()
         return self
@@ -163,120 +162,61 @@ class Aggregate:
         """Add whole lines."""
         if len(block) > LONGEST_LINE and max(map(len, block.split(b"\n"))) >= LONGEST_LINE:
             for line in lines([block]):
-                self._slowly(line)
+                self._add_in_full(line)
             return
         block = plain(block)
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         every = block.split(b"\n")
         every.pop()
-        self._add(every)
-
-    def _add(self, lines: list[bytes]) -> None:
         start = self.lines + 1
-        self.lines += len(lines)
-        takers = self._fast[b""]
-        first = self._shorteners[0]
-        others: dict[int, list[int]] = {}
-        for index in first.take(lines, takers):
-            line = lines[index]
-            shortener = self._by_mark.get(line[:MARK_LENGTH])
-            if shortener is first:
-                self._plain(line, start + index, first)
-            elif shortener is None:
-                self._prefixed(line, start + index)
+        self.lines += len(every)
+        first, sorters = self._names[0], self._sorters
+        others: dict[str, list[int]] = {}
+        for index in sorters[first].sort(every):
+            name, _ = tracers().get(every[index][:MARK_LENGTH], (first, None))
+            if name == first:
+                self._add_one(every[index], start + index)
             else:
-                others.setdefault(self._shorteners.index(shortener), []).append(index)
-        for which, places in others.items():
-            shortener = self._shorteners[which]
-            for missed in shortener.take([lines[index] for index in places], takers):
-                index = places[missed]
-                self._plain(lines[index], start + index, shortener)
-        for which, places in others.items():
-            if 2 * len(places) > len(lines):  # next time this one first
-                self._shorteners.insert(0, self._shorteners.pop(which))
-                break
+                others.setdefault(name, []).append(index)
+        for name, places in others.items():
+            for missed in sorters[name].sort([every[index] for index in places]):
+                self._add_one(every[places[missed]], start + places[missed])
+            if 2 * len(places) > len(every):  # next time this one first
+                self._names = [name, *(other for other in self._names if other != name)]
 
-    def _plain(self, line: bytes, number: int, shortener: Any) -> None:
-        """Add a line that begins with a marker."""
-        short = shortener.shorten(line)
-        takers = self._fast[b""]
-        if short is not None and short[0] in takers:
-            takers[short[0]](short[1])
-        elif short is None or not self._resized(line, number, shortener, *short):
-            self._first(line, number, b"", 0, short)
-
-    def _resized(
-        self, line: bytes, number: int, shortener: Any, key: Any, duration: float | None
-    ) -> bool:
-        """Take in a call that differs in its sizes alone from one that was read, without reading it."""
-        if duration is None or not is_time(duration) or self._keys >= _KEYS_LIMIT:
-            return False
-        if shortener.front(key) not in self._fronts:
-            return False
-        identity = hash((Primitive, key.decode("utf-8", "surrogateescape"), _NOWHERE))
-        group = self._slow.get(identity)
-        if not isinstance(group, Group):
-            group = Group("primitive", number, line + b"\n", _NOWHERE, key)
-            self.groups.append(group)
-            self._slow[identity] = group
-        group.add(duration)
-        self._keys += 1
-        self._fast[b""][key] = group.durations.append
-        return True
-
-    def _prefixed(self, line: bytes, number: int) -> None:
-        """Add a line that begins with a prefix, or with the program's text, or is such text."""
-        found = self._marker.search(line)
+    def _add_one(self, line: bytes, number: int) -> None:
+        """Add a line without its end that no sorter took."""
+        found = located(line)
         if found is None:
             self.texts += 1
             return
-        at = found.start()
-        before = line[:at]
-        head, told, end = before.rpartition(b" end ")
-        if told and end[:-2].isdigit() and end[-2:] == b"] " and len(end) < 23:
-            before = head
-        short = self._by_mark[line[at : at + MARK_LENGTH]].shorten(line[at:])
-        takers = self._fast.get(before)
-        if short is None or takers is None or short[0] not in takers:
-            self._first(line, number, before, at, short)
-        else:
-            takers[short[0]](short[1])
-
-    def _first(
-        self, line: bytes, number: int, before: bytes, at: int, short: tuple[Hashable, Any] | None
-    ) -> None:
-        """Read a line whose key was not seen, and remember the key if it was cut rightly."""
-        records = list(line_records(line + b"\n", number))
-        if len(records) != 1 or short is None or not self._is_right(records[0], *short):
-            self._keep(records, line)
+        before, at, cut = found
+        taker = None if cut is None else self._takers.get(before, {}).get(cut[0])
+        if cut is not None and taker is not None:
+            taker(cut[1])
             return
-        key, duration = short
-        taker = self._taker(records[0], line, key if isinstance(key, bytes) else b"")
-        taker.add(duration)
+        entry: Group | Note
+        if cut is not None and cut[1] is not None and not at and is_resized(line, cut[0]):
+            key = str(cut[0], "utf-8", "surrogateescape")  # type: ignore[call-overload]
+            entry = self._group(Primitive, key, _NOWHERE, number, line, cut[0])
+        else:
+            records = list(line_records(line + b"\n", number))
+            if cut is None or len(records) != 1 or not is_cut_right(records[0], cut):
+                self._keep(records, line)
+                return
+            entry = self._entry(records[0], line, cut[0])
+        taker = entry.durations.append if isinstance(entry, Group) else entry.add
+        taker(cut[1])  # type: ignore[arg-type]
         if at and prefix(line[:at]) is None:
             return
-        if not at and isinstance(records[0], Primitive):
-            front = self._by_mark[line[:MARK_LENGTH]].front(key)
-            if front and len(self._fronts) < _FRONTS_LIMIT:
-                self._fronts.add(front)
-        if self._keys >= _KEYS_LIMIT or len(self._fast) >= _PLACES_LIMIT:
-            self._fast = {b"": {}}
-            self._keys = 0
-        self._keys += 1
-        taken = taker.durations.append if isinstance(taker, Group) else taker.add
-        self._fast.setdefault(before, {})[key] = taken
+        if self._count >= _MOST_KEYS or len(self._takers) >= _MOST_PLACES:
+            self._forget()
+        self._count += 1
+        self._takers.setdefault(before, {})[cut[0]] = taker
 
-    @staticmethod
-    def _is_right(record: AnyRecord, key: Hashable, duration: float | None) -> bool:
-        """Tell whether a line was cut as it should be; decimal commas mislead a shortener."""
-        if isinstance(record, Text | Malformed) or record.duration_ns != duration:
-            return False
-        if not isinstance(record, Call):
-            return duration is None
-        return not isinstance(key, bytes) or key == record.key.encode("utf-8", "surrogateescape")
-
-    def _slowly(self, line: bytes) -> None:
+    def _add_in_full(self, line: bytes) -> None:
+        """Add a line with its end, if it has one."""
         self.lines += 1
         self._keep(list(line_records(line, self.lines)), line)
 
@@ -286,31 +226,36 @@ class Aggregate:
                 self.texts += 1
             elif isinstance(record, Malformed):
                 self.malformed_count += 1
-                if len(self.malformed) < _MALFORMED_LIMIT:
+                if len(self.malformed) < _MOST_MALFORMED:
                     self.malformed.append(record)
             else:
                 own = _own_line(record, line if record is records[0] else b"")
-                self._taker(record, own, b"").add(record.duration_ns)
+                self._entry(record, own).add(record.duration_ns)  # type: ignore[arg-type]
 
-    def _taker(self, record: AnyRecord, line: bytes, head: bytes) -> Any:
-        """Return the group or note that a record belongs to; a new one if it is the first."""
+    def _entry(self, record: Record, line: bytes, head: Hashable = b"") -> Group | Note:
+        """Return the group or note that a record belongs to; a new one for the first. head: see Group."""
         where = _NOWHERE
         if record.source or record.process is not None or record.thread is not None:
             where = (record.process, record.thread, record.source)
-        said = record.key if isinstance(record, Call) else _said(record)
-        identity = hash((type(record), said, where))
-        found = self._slow.get(identity)
-        if found is not None:
-            return found
         if isinstance(record, Call):
-            group = Group(record.kind, record.line_number, line + b"\n", where, head)
-            self.groups.append(group)
-            self._slow[identity] = group
-            return group
-        note = Note(record)
-        self.notes.append(note)
-        self._slow[identity] = note
+            return self._group(type(record), record.key, where, record.line_number, line, head)
+        identity = hash((type(record), _unstamped(record), where))
+        note = self._by_identity.get(identity)
+        if note is None:
+            note = self._by_identity[identity] = Note(record)
+            self.notes.append(note)
         return note
+
+    def _group(
+        self, kind: type[Call], key: str, where: Where, number: int, line: bytes, head: Hashable
+    ) -> Group:
+        identity = hash((kind, key, where))
+        group = self._by_identity.get(identity)
+        if not isinstance(group, Group):
+            group = Group(kind.__name__.lower(), number, line, where, head)
+            self._by_identity[identity] = group
+            self.groups.append(group)
+        return group
 
 
 def _own_line(record: Record, line: bytes) -> bytes:
@@ -320,8 +265,42 @@ def _own_line(record: Record, line: bytes) -> bytes:
     return bare[: max(0, bare.find(raw))] + raw
 
 
-def _said(record: Record) -> str:
+def _unstamped(record: Record) -> str:
     """Return a line without its time stamp, which for a line that is no call is all that changes."""
     if record.start_ns is None or record.clock != "epoch":
         return record.raw
     return re.sub(r",\d+[.,]\d+", "", record.raw, count=1)
+
+
+class Labelled:
+    """Equal calls, or lines, of one log. count, durations: as in the aggregate."""
+
+    __slots__ = ("_log", "_one", "count", "durations")
+
+    def __init__(self, one: Any, log: str) -> None:
+        self._one, self._log = one, log
+        self.count: int = one.count
+        self.durations: Sequence[float] = getattr(one, "durations", ())
+
+    @property
+    def record(self) -> Record:
+        """The first of them, with its log."""
+        record: Record = self._one.record
+        return structs.replace(record, source=joined_source(self._log, record.source))
+
+
+class Together:
+    """Several logs that were added up, each for itself: what a view takes instead of one aggregate."""
+
+    def __init__(self, parts: Sequence[tuple[str, Aggregate]]) -> None:
+        self._parts = parts
+
+    @property
+    def groups(self) -> Iterator[Labelled]:
+        """The calls."""
+        return (Labelled(each, log) for log, part in self._parts for each in part.groups)
+
+    @property
+    def notes(self) -> Iterator[Labelled]:
+        """The other lines of libraries."""
+        return (Labelled(each, log) for log, part in self._parts for each in part.notes)

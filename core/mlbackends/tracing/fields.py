@@ -71,9 +71,9 @@ def read(name: str) -> Reader:
     """Return what reads a field of a record; texts that are not told are "", all else is None."""
     name = known(name)
     if name == "asked":
-        from mlbackends.tracing.parameters import asked
+        from mlbackends.tracing.parameters import parameters
 
-        return asked
+        return parameters
     table, dot, entry = name.partition(".")
     if dot:
         return lambda record: _table(record, table).get(entry)

@@ -2,6 +2,7 @@
 
 A program that calls setlocale() makes oneDNN and MKL print "1,146" for 1.146, and a field then looks
 like two. What belongs together is told by how many fields a line must have and by what may stand where.
+A duration is a number of nanoseconds that is not negative and not beyond all sense.
 """
 
 import re
@@ -12,6 +13,9 @@ from math import isfinite
 _WHOLE = re.compile(r"(?:.*[: +])?[-+]?\d+")
 _FRACTION = re.compile(r"\d+(?:e[-+]\d+)?(?:[: +].*)?")
 _LIMIT = 6
+
+LONGEST = 1e27
+"""Nanoseconds, twice the age of the universe: a longer time is damage, and would swallow all sums."""
 
 
 def number(text: str) -> float | None:
@@ -24,6 +28,19 @@ def number(text: str) -> float | None:
         except ValueError:
             return None
     return value if isfinite(value) else None
+
+
+def is_time(value: float) -> bool:
+    """Tell whether so many nanoseconds can be a call's time; "nan" is none."""
+    return 0 <= value <= LONGEST
+
+
+def nanoseconds(text: str, unit: float) -> float | None:
+    """Return the time that a line tells, in any locale, None if it is none. unit: in nanoseconds."""
+    found = number(text)
+    if found is None or not is_time(found * unit):
+        return None
+    return found * unit
 
 
 def rejoined(

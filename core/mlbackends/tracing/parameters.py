@@ -1,4 +1,4 @@
-"""What a program asked for beyond operation, sizes and element types: two calls that differ in it are two.
+"""What a program chose beyond operation, sizes and element types: calls that differ in it are two.
 
     bia bwd_w                       oneDNN: whether there is a bias, and the direction
     clip beta:6 fwd_i               the algorithm and its numbers
@@ -37,8 +37,8 @@ _IN_SHAPE = frozenset(
 )
 
 
-def asked(record: Record) -> str:
-    """Return it in words that a blank parts; "" for what is no call of a primitive or a routine."""
+def parameters(record: Record) -> str:
+    """Return the parameters, separated by blanks; "" for what is no call of a primitive or a routine."""
     signature = getattr(record, "signature", None) or getattr(record, "refused", None)
     if isinstance(signature, PrimitiveSignature):
         return " ".join(filter(None, _of_primitive(signature)))
@@ -108,7 +108,7 @@ def _of_routine(call: RoutineSignature, derived: Derived) -> str:
         return arguments["descriptor"]
     if "1" in arguments:  # not known by name, so that no size is known either
         return ",".join(value for value in arguments.values() if not value.startswith("0x"))
-    stem, _ = routine(call.routine)
+    stem = routine(call.routine)[0]
     letters = [text.upper() for text in arguments.values() if text.isalpha() and text.isascii()]
     numbers = []
     for name, value in arguments.items():

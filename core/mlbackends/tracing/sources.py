@@ -1,18 +1,29 @@
-"""Where a log comes from: a file, compressed or not, standard input, or a file that still grows."""
+"""Where a log comes from: a file, compressed or not, standard input, or a file that still grows.
 
+Text comes as UTF-8 without mark: PowerShell's `>` writes UTF-16, some editors put a mark at the start.
+"""
+
+import codecs
 import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import BinaryIO
 
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, decompressed
-from mlbackends.tracing.encodings import as_utf8
 
 _PIECE = 1 << 17
 _POLL_SECONDS = 0.1
+_SAMPLE = 64
+_MARKS = {
+    codecs.BOM_UTF8: "",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 
 
 class Source:
@@ -58,7 +69,7 @@ class Source:
             raise BadInput(
                 f"{self.name} is compressed by {kind} and cannot be followed", "leave --follow out"
             )
-        whole = _before(start, pieces)
+        whole = chain([start], pieces)
         try:
             yield from as_utf8(decompressed(kind, whole) if kind else whole)
         except Damaged as error:
@@ -128,6 +139,52 @@ def _size(file: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _before(start: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    yield start
-    yield from pieces
+def labels(names: Sequence[str]) -> tuple[str, ...]:
+    """Return what to call each log: "" if it is alone, else its file's name, its path if two share that."""
+    different = dict.fromkeys(names)
+    if len(different) < 2:
+        return tuple("" for _ in names)
+    short = {name: os.path.basename(name) or name for name in different}
+    count = Counter(short.values())
+    short["-"] = "standard input"
+    return tuple(short[name] if count[short[name]] < 2 else name for name in names)
+
+
+def joined_source(log: str, source: str) -> str:
+    """Return the source of a record of a log: "node0.log", or "node0.log/rank0"."""
+    return f"{log}/{source}" if log and source else log or source
+
+
+def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same text as UTF-8; bytes that are no UTF-16, nor meant to be, pass as they are."""
+    stream = iter(chunks)
+    start = b""
+    for chunk in stream:
+        start += chunk
+        if len(start) >= _SAMPLE:
+            break
+    mark, encoding = _encoding(start)
+    start = start[len(mark) :]
+    if not encoding:
+        yield start
+        yield from stream
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    yield decoder.decode(start).encode("utf-8", "surrogatepass")
+    for chunk in stream:
+        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
+
+
+def _encoding(start: bytes) -> tuple[bytes, str]:
+    """Return the mark at the start and the encoding to be decoded, "" for none."""
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            return mark, encoding
+    sample = start[:_SAMPLE]
+    if len(sample) >= 8:
+        low, high = sample[1::2].count(0), sample[::2].count(0)
+        if low > 0.8 * (len(sample) // 2) and high == 0:
+            return b"", "utf-16-le"
+        if high > 0.8 * (len(sample) // 2) and low == 0:
+            return b"", "utf-16-be"
+    return b"", ""

@@ -14,8 +14,7 @@ from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import AnyView, Difference
 
 if TYPE_CHECKING:
-    from mlbackends.tracing.aggregate import Aggregate
-    from mlbackends.tracing.labels import Together
+    from mlbackends.tracing.aggregate import Aggregate, Together
     from mlbackends.tracing.walk import Walk
 
 REGISTRY = "mlbackends.tracing.views"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.colours import Coloured, plain
+from mlbackends.tracing.prefixes import Coloured, plain
 
 
 @pytest.mark.parametrize(

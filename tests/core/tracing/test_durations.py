@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from mlbackends.tracing.durations import is_time, nanoseconds
+from mlbackends.tracing.numbers import is_time, nanoseconds
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.encodings import as_utf8
+from mlbackends.tracing.sources import as_utf8
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=200)
 

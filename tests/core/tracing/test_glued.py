@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Malformed, MklCall, Primitive, Text
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.reader import joined, records
+from mlbackends.tracing.reader import program_text, records
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 CALLS = [
@@ -64,7 +64,7 @@ def test_any_text_around_a_line_of_onednn_comes_out(
     found = read(data)
     (call,) = [each for each in found if not isinstance(each, Text)]
     assert str(call).encode() == line
-    assert joined(found) == before + data[len(before) + len(line) :]
+    assert program_text(found) == before + data[len(before) + len(line) :]
 
 
 @given(st.sampled_from(MKL), BEHIND_MKL, TEXT, st.booleans())
@@ -75,7 +75,7 @@ def test_any_text_around_a_line_of_mkl_comes_out(
     found = read(data)
     (call,) = [each for each in found if not isinstance(each, Text)]
     assert str(call).encode() == line
-    assert joined(found) == before + data[len(before) + len(line) :]
+    assert program_text(found) == before + data[len(before) + len(line) :]
 
 
 @given(st.sampled_from(CALLS), st.data())

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.model.trace_views import Summary
-from mlbackends.tracing.aggregate import Aggregate
+from mlbackends.tracing.aggregate import Aggregate, Together
 from mlbackends.tracing.filters import where
-from mlbackends.tracing.labels import Together, joined, labels
 from mlbackends.tracing.reader import records
+from mlbackends.tracing.sources import joined_source, labels
 from mlbackends.tracing.viewing import from_aggregate, views
 
 LOG = Path(__file__).resolve().parents[2] / "traces" / "torch-2.13-onednn-level2.log"
@@ -46,7 +46,7 @@ def test_different_logs_are_called_differently(names: list[str]) -> None:
 
 
 def test_a_rank_stands_behind_its_log() -> None:
-    assert [joined(*each) for each in (("", ""), ("a", ""), ("", "0"), ("a", "0"))] == [
+    assert [joined_source(*each) for each in (("", ""), ("a", ""), ("", "0"), ("a", "0"))] == [
         *("", "a", "0", "a/0")
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Record
 from mlbackends.tracing import fields, reader
-from mlbackends.tracing.parameters import asked
+from mlbackends.tracing.parameters import parameters
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 PRODUCT = "src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0"
@@ -21,7 +21,7 @@ def of(line: str) -> str:
     tracer = "mkl" if line.startswith("MKL") else "onednn"
     record = load("mlbackends.tracing.formats", tracer).parse(line)
     assert isinstance(record, Record), line
-    return asked(record)
+    return parameters(record)
 
 
 @pytest.mark.parametrize(

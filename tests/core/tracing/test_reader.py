@@ -22,7 +22,7 @@ from mlbackends.model.trace import (
     Record,
     Text,
 )
-from mlbackends.tracing.reader import LONGEST_LINE, joined, line_records, read, records
+from mlbackends.tracing.reader import LONGEST_LINE, line_records, program_text, read, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,7 +78,7 @@ def test_program_text_between_and_before_lines_comes_out_byte_for_byte(
         text += words
         data += words + line + b"\n"
     found = list(records([data], prefixes=False))
-    assert joined(found) == text
+    assert program_text(found) == text
     assert [each.raw.encode() for each in found if not isinstance(each, Text)] == [
         line for _, _, line in parts
     ]
@@ -203,7 +203,7 @@ def test_text_about_markers_is_text_and_a_line_of_nonsense_is_counted() -> None:
 def test_bytes_that_are_no_text_pass() -> None:
     data = b"\x00\xff\x1b[31m" + MATMUL + b"\n\xc3\x28\n"
     found = list(records([data]))
-    assert joined(found) == b"\x00\xff\x1b[31m\xc3\x28\n"
+    assert program_text(found) == b"\x00\xff\x1b[31m\xc3\x28\n"
     assert isinstance(found[1], Primitive)
 
 
@@ -211,7 +211,7 @@ def test_a_line_without_end_is_cut_and_comes_out_whole() -> None:
     data = b"x" * (3 * LONGEST_LINE + 5)
     found = list(records(cut(data, range(0, len(data), 70_001))))
     assert len(found) == 4
-    assert joined(found) == data
+    assert program_text(found) == data
 
 
 def test_so_many_records_may_share_a_line() -> None:
@@ -220,7 +220,7 @@ def test_so_many_records_may_share_a_line() -> None:
         data = b'{"text": "' + part * 4000 + b'"}\n'
         found = list(records([data]))
         assert [each.raw.encode() for each in found if each.kind == "primitive"] == [MATMUL] * 4000
-        assert joined(found) == data.replace(MATMUL, b"")
+        assert program_text(found) == data.replace(MATMUL, b"")
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import statistics
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.tracing.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DURATIONS = st.lists(st.floats(min_value=0, max_value=1e15), min_size=1, max_size=200)
 
@@ -51,13 +55,24 @@ def test_a_call_without_a_time_counts_and_adds_nothing() -> None:
     assert tally.mean is tally.median is tally.deviation is None
 
 
-def test_very_many_times_keep_a_median_that_is_nearly_exact() -> None:
+@pytest.mark.parametrize("count", [4000, 4001, 4002, 30_001])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: [float(i * 7919 % n) for i in range(n)],
+        lambda n: [1.0] * n,
+        lambda n: [float(i) for i in range(n)],
+        lambda n: [0.0] * (n // 2) + [1.0] * (n - n // 2),
+        lambda n: [1.0 if i % 30 else 1e9 for i in range(n)],
+        lambda n: [float(i % 3) for i in range(n)],
+        lambda n: [float(i // 60) if i % 30 else 1e9 for i in range(n)],
+    ],
+    ids=["mixed", "equal", "rising", "two", "few far", "three", "periodic"],
+)
+def test_the_median_of_many_is_exact(made: Callable[[int], list[float]], count: int) -> None:
     tally = Tally()
-    for number in range(40_000):
-        tally.add(float(number % 1000) * 100 + 50)
-    assert tally.median == pytest.approx(49_950, rel=0.005)
-    assert tally._times is None
-    assert len(tally._steps) < 2000
+    tally.add_many(count, made(count))
+    assert tally.median == statistics.median(made(count))
 
 
 def test_a_median_of_zeros_is_zero() -> None:

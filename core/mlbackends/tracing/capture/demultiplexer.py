@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mlbackends.tracing.capture.recognizing import Recognizer
+from mlbackends.tracing.reader import record_length
 
 _LONGEST_LINE = 1 << 20
 _WORDS = (
@@ -38,10 +38,10 @@ class Demultiplexer:
     the tracers say that have these markers.
     """
 
-    def __init__(self, markers: Iterable[bytes], length: Length | None = None) -> None:
+    def __init__(self, markers: Iterable[bytes], length: Length = record_length) -> None:
         # The longest first: one may be the beginning of another.
         self._markers = sorted(markers, key=len, reverse=True)
-        self._length = length or Recognizer(self._markers).length
+        self._length = length
         alternatives = b"|".join(map(re.escape, self._markers))
         heads = (
             re.escape(each) + (_MKL if each.endswith(b" ") else _ONEDNN) for each in self._markers

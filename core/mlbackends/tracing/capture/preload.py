@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Mapping
 
-import mlbackends_kernels
 from mlbackends.libraries.elf_image import ElfFile, ElfImage, NotElf
 
 _PT_INTERP = 3
@@ -22,7 +21,11 @@ _SPECIAL = " :$"
 
 def shim_path() -> str:
     """Return the file of the installed shim, "" where this installation has none."""
-    path = os.path.join(os.path.dirname(str(mlbackends_kernels.__file__)), "lib", "trace_shim.so")
+    from importlib.util import find_spec
+
+    package = find_spec("mlbackends_kernels")
+    folder = os.path.dirname(str(package.origin)) if package else ""
+    path = os.path.join(folder, "lib", "trace_shim.so")
     return path if os.path.isfile(path) else ""
 
 

@@ -12,7 +12,7 @@ import shlex
 from typing import NamedTuple
 
 from mlbackends.model.signature import PrimitiveSignature
-from mlbackends.tracing.formats.onednn.sizes import named_sizes
+from mlbackends.tracing.formats.onednn.work import named_sizes
 from mlbackends.tracing.repro.attributes import options as attribute_options
 from mlbackends.tracing.repro.drivers import DRIVERS
 from mlbackends.tracing.repro.tensors import Tensors, has_extra

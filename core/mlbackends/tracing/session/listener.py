@@ -12,7 +12,7 @@ from typing import Protocol
 
 from mlbackends.model import registry
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
-from mlbackends.tracing.capture.recognizing import Recognizer
+from mlbackends.tracing.reader import record_length
 from mlbackends.tracing.session.mkl_file import OutputFiles
 from mlbackends.tracing.session.redirection import Redirected, write_all
 from mlbackends.tracing.session.sink import Sink
@@ -128,11 +128,10 @@ class _Listening:
             for each in registry.load("mlbackends.tracing.formats", name).MARKERS
         ]
         self._stamps.heed(markers)
-        recognizer = Recognizer(markers)
 
         def length(line: bytes) -> int:
             bare = self._stamps.without(line)
-            size = recognizer.length(bare)
+            size = record_length(bare)
             return len(line) if size == len(bare) else size
 
         self._apart = Demultiplexer(markers, length)

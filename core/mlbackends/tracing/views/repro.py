@@ -1,13 +1,16 @@
-"""How to run the calls that took longest again, outside of their program."""
+"""How to run the calls that took longest again, outside of their program.
 
+A call of oneDNN is a command of its benchdnn, a call of MKL a line of JSON: the routine and its arguments.
+"""
+
+import json
 from collections.abc import Sequence
 
 from mlbackends.model.errors import BadInput
-from mlbackends.model.signature import PrimitiveSignature, RoutineSignature
 from mlbackends.model.trace import GraphPartition, MklCall, Primitive, Record, Ukernel
 from mlbackends.model.trace_views import Repro, Reproduction
 from mlbackends.tracing.groups import Group, Groups
-from mlbackends.tracing.repro import benchdnn, mkl_program
+from mlbackends.tracing.repro import benchdnn
 
 _BY = ("tracer", "operation", "shape", "dtype", "implementation", "memory_descriptors")
 
@@ -51,10 +54,16 @@ def _one(group: Group) -> Reproduction:
 
 
 def again(record: Record) -> tuple[str, str, tuple[str, ...]]:
-    """Return the tool, the command or program for it, and notes."""
-    if isinstance(record, MklCall) and isinstance(record.signature, RoutineSignature):
-        return ("c", *mkl_program.program(record.signature, record.derived))
-    if isinstance(record, Primitive) and isinstance(record.signature, PrimitiveSignature):
+    """Return the tool, the command or line for it, and notes."""
+    if isinstance(record, MklCall):
+        arguments = {
+            name: int(value) if value.removeprefix("-").isdecimal() else value
+            for name, value in record.derived.arguments.items()
+            if not value.startswith("0x")
+        }
+        text = json.dumps({"routine": record.signature.routine, **arguments})
+        return "json", text, ("arrays and scalars behind addresses are not in the line",)
+    if isinstance(record, Primitive):
         return ("benchdnn", *benchdnn.command(record.signature))
     if isinstance(record, Ukernel):
         return "", "", ("a micro-kernel that the program called itself",)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import mlbackends
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.tracing import capture
 
@@ -408,9 +407,9 @@ def test_an_installation_without_the_shim_needs_none(
     tracer: str, tmp_path: Path, printer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on macOS, and where no compiler was at hand."""
-    monkeypatch.setattr(mlbackends, "__file__", str(tmp_path / "mlbackends" / "__init__.py"))
     monkeypatch.setattr(os, "isatty", lambda _: False)
-    captured = capture.run([printer, "trace", "1"], (tracer,), str(tmp_path / "trace.log"))
+    command, output = [printer, "trace", "1"], str(tmp_path / "trace.log")
+    captured = capture.run(command, (tracer,), output, shim="")
     assert captured.separation == ("pipe" if tracer == "onednn" else "none")
     assert captured.lines == (1 if tracer == "onednn" else 0)
 

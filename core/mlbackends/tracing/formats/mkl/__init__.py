@@ -6,16 +6,16 @@ Source:   oneMKL Developer Guide, "Using oneMKL Verbose Mode"; MKL 2019.0 to 202
 """
 
 from mlbackends.model.signature import Derived, RoutineSignature, Signature
-from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.formats.mkl import glued, grammar, keys
+from mlbackends.tracing.formats.mkl import grammar, keys
 from mlbackends.tracing.formats.mkl.fft import PRECISION, transform, unknown_values
-from mlbackends.tracing.formats.mkl.routines import argument_names, routine
-from mlbackends.tracing.formats.mkl.work import element_type, work
+from mlbackends.tracing.formats.mkl.routines import element_type, routine
+from mlbackends.tracing.formats.mkl.work import work
 
 MARKERS = tuple(text.encode() for text in (grammar.MARKER, *grammar.ERRORS, *grammar.FATAL))
+parse, split = grammar.parse, grammar.split
+cut, front, Sorter = keys.cut, keys.front, keys.Sorter
 
 _SIZES = ("m", "n", "k", "nrhs", "rows", "cols", "kl", "ku", "kd", "batch_size")
-_WORDS = frozenset({"side", "uplo", "trans", "transa", "transb", "diag"})
 
 
 def environment(
@@ -31,34 +31,26 @@ def environment(
     return {"MKL_VERBOSE": "1"} | ({"MKL_VERBOSE_OUTPUT_FILE": file} if file else {})
 
 
-def parse(line: str) -> AnyRecord | None:
-    """Return the record of a whole line, from its marker on; None if it does not keep to the grammar."""
-    return grammar.parse(line)
-
-
-split = glued.split
-Shortener = keys.Shortener
-
-
 def derive(signature: Signature) -> Derived:
     """Tell operation, sizes, types and work of a call, and name its arguments."""
     if not isinstance(signature, RoutineSignature):
         return Derived()
     if signature.routine == "FFT":
         return _transform(signature)
-    stem, prefix = routine(signature.routine)
-    arguments = _named(signature)
-    sizes = {
-        name: int(value)
-        for name, value in arguments.items()
-        if name in _SIZES and value.isdecimal()
-    }
+    stem, prefix, names = routine(signature.routine)
+    values = signature.values
+    if len(values) == len(names) + 1:
+        names = ("result", *names)
+    if len(values) != len(names):  # the routine or its count is not known
+        names = tuple(str(index) for index in range(1, len(values) + 1))
+    arguments = dict(zip(names, values, strict=True))
+    sizes = {name: int(arguments[name]) for name in _SIZES if arguments.get(name, "").isdecimal()}
     dtype = element_type(stem, prefix)
     flops, traffic = work(stem, dtype, sizes, arguments)
     query = any(arguments.get(name) == "-1" for name in ("lwork", "liwork", "lrwork"))
     return Derived(
         operation=signature.routine,
-        shape="".join(f"{name}{sizes[name]}" for name in _SIZES if name in sizes),
+        shape="".join(f"{name}{size}" for name, size in sizes.items()),
         dtype=dtype,
         flops=None if query else flops,
         bytes=None if query else traffic,
@@ -67,39 +59,22 @@ def derive(signature: Signature) -> Derived:
     )
 
 
-def _named(signature: RoutineSignature) -> dict[str, str]:
-    """Give names to the values, "1", "2" and so on where the routine or its count is not known."""
-    names = argument_names(signature.routine) or ()
-    if len(signature.values) == len(names) + 1:
-        names = ("result", *names)
-    if len(signature.values) != len(names):
-        names = tuple(str(index) for index in range(1, len(signature.values) + 1))
-    return dict(zip(names, signature.values, strict=True))
-
-
 def _transform(signature: RoutineSignature) -> Derived:
     descriptor, *rest = signature.values or ("",)
     arguments = {"descriptor": descriptor}
-    for value in rest:
-        name, _, text = value.partition(":")
-        arguments[name] = text
+    arguments |= {name: text for name, _, text in (value.partition(":") for value in rest)}
     unknown = unknown_values(arguments)
     found = transform(descriptor)
     if found is None:
         return Derived(operation="FFT", shape=descriptor, arguments=arguments, unknown=unknown)
     lengths = "x".join(str(length) for length in found.lengths)
+    dtype, size = PRECISION[found.precision]
     return Derived(
         operation="FFT",
         shape=lengths + (f"*{found.count}" if found.count > 1 else ""),
-        dtype=_domain(found.precision, found.domain),
+        dtype=dtype if found.domain == "r" else f"c{16 * size}",
         flops=found.flops,
         bytes=found.bytes,
         arguments=arguments,
         unknown=unknown,
     )
-
-
-def _domain(precision: str, domain: str) -> str:
-    if domain == "r":
-        return PRECISION[precision][0]
-    return {"h": "c32", "s": "c64", "d": "c128"}[precision]

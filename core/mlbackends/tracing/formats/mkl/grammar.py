@@ -14,12 +14,13 @@ Source: MKL 2019.0 to oneMKL 2026.2 as they print; oneMKL Developer Guide, "Usin
 
 import re
 from functools import lru_cache
+from itertools import islice
 
 from mlbackends.model.signature import RoutineSignature
 from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
-from mlbackends.tracing.durations import nanoseconds
-from mlbackends.tracing.formats.mkl.fft import is_absurd
-from mlbackends.tracing.formats.mkl.routines import argument_names, split_arguments
+from mlbackends.tracing.formats.mkl.keys import masked
+from mlbackends.tracing.formats.mkl.routines import routine, split_arguments
+from mlbackends.tracing.numbers import nanoseconds
 
 MARKER = "MKL_VERBOSE "
 ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
@@ -38,13 +39,18 @@ _CALL = re.compile(
     r"([A-Za-z_][\w:<>]*)\((.*)\) (?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
 )
 _OLD_FFT = re.compile(r"FFT: MAIN_DESC \| ([^|]*) \| (.*?) \| (\d+[.,]\d+)(ns|us|ms|s) (.*)")
-_STATE = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
-_POINTER = re.compile(r"(?<!\d)0x[0-9a-fA-F]+")  # not the "0x6" in lengths such as 80x64
-_LONG = re.compile(r"-?\d{10,}")
+_STATE_WORD = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
 _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
 _COUNTS = frozenset({"Dyn", "FastMM", "NThr"})
 _COUNT = re.compile(r"[0-9]+(?:,|$)")
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_STATE = re.compile(
+    r" CNR:\S++ Dyn:\d(?: FastMM:\d)?+"
+    r"(?: +TID:\d++ +NThr:\d++(?:,[A-Z]++:\d++)*+(?! +[A-Za-z_]\w*+(?:$|:))|(?! ))"
+    r"(?=[^\d,])",
+    re.DOTALL | re.ASCII,
+)
+_MOST_TRIED = 8
 
 
 def parse(line: str) -> AnyRecord | None:
@@ -56,18 +62,27 @@ def parse(line: str) -> AnyRecord | None:
         return None
     if text.startswith("WARNING: ") and len(text) > 9:
         return Message(tracer="mkl", raw=line, level="warning", text=text[9:])
-    return (
-        _call(line, text) or _header(line, text) or _old_transform(line, text) or _info(line, text)
-    )
+    if text.startswith("Detected GPU"):
+        info = Info(tracer="mkl", raw=line, topic="gpu", text=text)
+        return _call(line, text) or info
+    return _call(line, text) or _header(line, text) or _old_transform(line, text)
 
 
-def masked(arguments: str) -> str:
-    """Put "0x*" for every address, and "?" for sizes and strides that were never set."""
-    return _LONG.sub(_doubted, _POINTER.sub("0x*", arguments))
+def split(line: str) -> tuple[AnyRecord, str] | None:
+    """Return the record of the call that a line begins with and the program's text behind it, or None.
 
+        ... CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2Epoch 1
+        ... CNR:OFF Dyn:1 FastMM:1Epoch 1                     the sequential and TBB layers
 
-def _doubted(found: re.Match[str]) -> str:
-    return "?" if is_absurd(found[0]) else found[0]
+    The state is an open list, so a text that would go on with it cannot be told apart: more digits, a
+    comma, a blank and a word that is the last or has a colon, and any blank where no NThr is. Such a line
+    is read as longer than it is, or left unread.
+    """
+    for found in islice(_STATE.finditer(line), _MOST_TRIED):
+        record = parse(line[: found.end()])
+        if isinstance(record, MklCall):
+            return record, line[found.end() :]
+    return None
 
 
 def _call(line: str, text: str) -> MklCall | None:
@@ -75,19 +90,40 @@ def _call(line: str, text: str) -> MklCall | None:
     if found is None:
         return None
     name, arguments, value, unit, tail = found.groups()
-    told = _state(tail)
-    if told is None:
-        return None
-    state, thread = told
+    state = _state(tail)
     duration = nanoseconds(value, _UNITS[unit]) if value else None
-    if duration is None and (value or not state):
+    if state is None or (duration is None and (value or not state[0])):
         return None
+    return _record(line, name, arguments, duration, state)
+
+
+def _old_transform(line: str, text: str) -> MklCall | None:
+    found = _OLD_FFT.fullmatch(text)
+    if found is None:
+        return None
+    descriptor, limit, value, unit, tail = found.groups()
+    state = _state(tail)
+    duration = nanoseconds(value, _UNITS[unit])
+    if state is None or duration is None:
+        return None
+    arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
+    return _record(line, "FFT", arguments, duration, state)
+
+
+def _record(
+    line: str,
+    name: str,
+    arguments: str,
+    duration: float | None,
+    state: tuple[dict[str, str], int | None],
+) -> MklCall:
+    values = masked(arguments.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
     return MklCall(
         tracer="mkl",
         raw=line,
-        thread=thread,
+        thread=state[1],
         duration_ns=duration,
-        signature=_signature(name, masked(arguments), tuple(state.items())),
+        signature=_signature(name, values, tuple(state[0].items())),
     )
 
 
@@ -99,7 +135,7 @@ def _signature(name: str, arguments: str, state: tuple[tuple[str, str], ...]) ->
         tracer="mkl",
         key=f"{name}({arguments}) {tail}",
         routine=name,
-        values=tuple(split_arguments(arguments, len(argument_names(name) or ()))),
+        values=tuple(split_arguments(arguments, len(routine(name)[2]))),
         state=dict(state),
     )
 
@@ -109,7 +145,7 @@ def _state(tail: str) -> tuple[dict[str, str], int | None] | None:
     """Return what stands behind the time, and the OpenMP thread; None if it is cut or something else."""
     state: dict[str, str] = {}
     for word in filter(None, tail.split(" ")):
-        if _STATE.fullmatch(word) is None:
+        if _STATE_WORD.fullmatch(word) is None:
             return None
         for place, part in enumerate(_DOMAINS.split(word)):
             name, _, value = part.partition(":")
@@ -137,36 +173,10 @@ def _header(line: str, text: str) -> Header | None:
     }
     parts = _PRODUCT.fullmatch(product or "")
     if parts:
-        facts |= dict(
-            zip(("product", "build", "architecture", "processor"), parts.groups(), strict=True)
-        )
+        names = ("product", "build", "architecture", "processor")
+        facts |= dict(zip(names, parts.groups(), strict=True))
     version = f"{major}.{update or minor or 0}"
     return Header(tracer="mkl", raw=line, version=version, facts=facts)
-
-
-def _old_transform(line: str, text: str) -> MklCall | None:
-    found = _OLD_FFT.fullmatch(text)
-    if found is None:
-        return None
-    descriptor, limit, value, unit, tail = found.groups()
-    told = _state(tail)
-    duration = nanoseconds(value, _UNITS[unit])
-    if told is None or duration is None:
-        return None
-    arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
-    return MklCall(
-        tracer="mkl",
-        raw=line,
-        thread=told[1],
-        duration_ns=duration,
-        signature=_signature("FFT", masked(arguments), tuple(told[0].items())),
-    )
-
-
-def _info(line: str, text: str) -> Info | None:
-    if not text.startswith("Detected GPU"):
-        return None
-    return Info(tracer="mkl", raw=line, topic="gpu", text=text)
 
 
 def _error(line: str) -> Message | None:

@@ -5,21 +5,26 @@ Needs:    variables that are read once, before the first use.
 Source:   oneDNN 3.13, doc/performance/verbose.md; the versions back to 0.x as wheels printed them.
 """
 
+import re
+
 from mlbackends.model.signature import (
     Derived,
     PartitionSignature,
     PrimitiveSignature,
     Signature,
 )
-from mlbackends.model.trace import AnyRecord
-from mlbackends.tracing.formats.onednn import glued, grammar, keys, opening
-from mlbackends.tracing.formats.onednn.descriptors import descriptors
-from mlbackends.tracing.formats.onednn.names import dtype, isa, slow_path
+from mlbackends.tracing.formats.onednn import grammar, keys
+from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 from mlbackends.tracing.formats.onednn.work import work
 
-MARKERS = tuple(f"{marker},".encode() for marker in opening.MARKERS)
+MARKERS = tuple(f"{marker},".encode() for marker in grammar.MARKERS)
+parse, split = grammar.parse, grammar.split
+cut, front, resized, Sorter = keys.cut, keys.front, keys.resized, keys.Sorter
 
 _LEVELS = {"exec": "1", "create": "2", "dispatch": "2,dispatch", "all": "2,all"}
+_ISA = re.compile(
+    r"(?:sse|avx|amx|sve|rvv|rv64|xe|gen|neon|asimd|vsx|zvfh|lasx|lsx)\d*(?:_[a-z0-9]+)*"
+)
 
 
 def environment(
@@ -44,51 +49,71 @@ def environment(
     }
 
 
-def parse(line: str) -> AnyRecord | None:
-    """Return the record of a whole line, from its marker on; None if it does not keep to the grammar."""
-    return grammar.parse(line)
-
-
-split = glued.split
-Shortener = keys.Shortener
-
-
 def derive(signature: Signature) -> Derived:
     """Tell operation, sizes, types, instruction set and work of a call."""
     if isinstance(signature, PrimitiveSignature):
-        return _primitive(signature)
+        flops, traffic = work(signature)
+        words = f"{signature.auxiliary} {signature.attributes}".split()
+        named = (word.partition(":") for word in words)
+        return Derived(
+            operation=signature.primitive,
+            shape=signature.problem,
+            dtype=dtype(descriptors(signature.memory_descriptors)),
+            implementation=signature.implementation,
+            isa=isa(signature.implementation),
+            flops=flops,
+            bytes=traffic,
+            slow_path=slow_path(signature.primitive, signature.implementation),
+            arguments={name: value for name, colon, value in named if colon},
+        )
     if isinstance(signature, PartitionSignature):
-        return _partition(signature)
+        tensors = descriptors(signature.logical_tensors)
+        operations = ";".join(signature.operations)
+        return Derived(
+            operation=signature.partition_kind,
+            shape=":".join(each.shape for each in tensors if each.name.startswith("in")),
+            dtype=dtype(tensors),
+            implementation=signature.implementation,
+            arguments={"fpmath": signature.fpmath_mode, "operations": operations},
+        )
     return Derived()
 
 
-def _primitive(call: PrimitiveSignature) -> Derived:
-    flops, traffic = work(call)
-    return Derived(
-        operation=call.primitive,
-        shape=call.problem,
-        dtype=dtype(descriptors(call.memory_descriptors)),
-        implementation=call.implementation,
-        isa=isa(call.implementation),
-        flops=flops,
-        bytes=traffic,
-        slow_path=slow_path(call.primitive, call.implementation),
-        arguments=_arguments(f"{call.auxiliary} {call.attributes}"),
-    )
+def isa(implementation: str) -> str:
+    """Return the instruction set that an implementation's name holds, the last if several; "" if none.
+
+    Names of implementations change from version to version (`brg:` became `brg_matmul:`, `x64:gemm:jit`
+    became `jit_uni_ncsp:conv+ref:any`), so they are read by their words, not as a whole.
+    """
+    found = [part for part in re.split(r"[:+]", implementation) if _ISA.fullmatch(part)]
+    return found[-1] if found else ""
 
 
-def _partition(call: PartitionSignature) -> Derived:
-    tensors = descriptors(call.logical_tensors)
-    return Derived(
-        operation=call.partition_kind,
-        shape=":".join(each.shape for each in tensors if each.name.startswith("in")),
-        dtype=dtype(tensors),
-        implementation=call.implementation,
-        arguments={"fpmath": call.fpmath_mode, "operations": ";".join(call.operations)},
-    )
+def slow_path(primitive: str, implementation: str) -> str:
+    """Return the word that gives a slow implementation away, "ref inside" for a part of one, "" if none.
+
+    "simple" is how oneDNN calls its plain copies, too, which are not slow at joining tensors.
+    """
+    for part in implementation.split("+"):
+        words = re.split(r"[:_]", part)
+        for word in ("ref", "simple", "naive"):
+            if word in words and not (word == "simple" and primitive in {"concat", "sum"}):
+                return f"{word} inside" if "+" in implementation else word
+    return ""
 
 
-def _arguments(text: str) -> dict[str, str]:
-    """Return the words of the form "name:value"."""
-    named = (word.partition(":") for word in text.split())
-    return {name: value for name, colon, value in named if colon}
+_ROLES = {"src": "src", "wei": "wei", "dst": "dst", "data": "src", "in": "src", "out": "dst"}
+
+
+def dtype(tensors: tuple[MemoryDescriptor, ...]) -> str:
+    """Return the element types of source, weights and destination: one if all have the same."""
+    roles: dict[str, str] = {}
+    for each in tensors:
+        name = each.name.removeprefix("diff_")
+        role = next((role for start, role in _ROLES.items() if name.startswith(start)), "")
+        if role and each.present and each.dtype:
+            roles.setdefault(role, each.dtype)
+    found = [roles[role] for role in ("src", "wei", "dst") if role in roles]
+    if not found:
+        found = [each.dtype for each in tensors if each.present and each.dtype]
+    return found[0] if len(set(found)) == 1 else ":".join(found)

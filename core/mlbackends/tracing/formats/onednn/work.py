@@ -10,6 +10,8 @@ the letters of a problem mean (mb batch, g groups, ic oc channels, i o k extents
 destination and kernel, l layers, t steps, slc sic dhc channels of layer, iteration and state).
 """
 
+import re
+from functools import lru_cache
 from math import prod
 
 from mlbackends.model.signature import PrimitiveSignature
@@ -18,10 +20,33 @@ from mlbackends.tracing.formats.onednn.descriptors import (
     MemoryDescriptor,
     descriptors,
 )
-from mlbackends.tracing.formats.onednn.sizes import broadcast, elements, listed_sizes, named_sizes
 
 _GATES = {"lstm": 4, "gru": 3, "augru": 3, "rnn": 1}
+_PAIR = re.compile(r"([a-z]+)(\d+)")
+_NAMED_SIZES = re.compile(r"(?:_?[a-z]+\d+)+_?")
+_LIST = re.compile(r"\d+(?:x\d+)*")
 Elements = dict[str, float]
+
+
+@lru_cache(maxsize=4096)
+def named_sizes(problem: str) -> dict[str, int] | None:
+    """Return the sizes of a problem by name, None where it has none such.
+
+    mb4_ic3oc16_ih64oh64kh3sh1dh0ph1_iw64ow64kw3sw1dw0pw1, m128n64k256 (matmul in 1.x to 2.3),
+    g2mb4ic16_ih8. `*` is a size that is only known when it runs; what holds one has no sizes here.
+    """
+    if len(problem) > 1000 or _NAMED_SIZES.fullmatch(problem) is None:
+        return None
+    return {name: int(size) for name, size in _PAIR.findall(problem)}
+
+
+@lru_cache(maxsize=4096)
+def listed_sizes(problem: str) -> tuple[tuple[int, ...], ...] | None:
+    """Return the sizes of each tensor (128x256:256x64), None where the problem does not list them."""
+    parts = problem.split(":")
+    if any(len(part) > 400 or _LIST.fullmatch(part) is None for part in parts):
+        return None
+    return tuple(tuple(int(size) for size in part.split("x")) for part in parts)
 
 
 def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
@@ -38,7 +63,7 @@ def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
     elif named is not None:
         flops, amounts = None, _spatial(named)
     elif listed is not None:
-        flops, amounts = None, _lists(call, [elements(dims) for dims in listed], tensors)
+        flops, amounts = None, _lists(call, [prod(dims) for dims in listed], tensors)
     else:
         return None, None
     if call.primitive in {"transform", "pack_B"}:
@@ -58,9 +83,9 @@ def _product(
         left, right = listed[:2]
         if left[-1] != right[-2]:
             return None, {}
-        batch = prod(broadcast(left[:-2], right[:-2]))
+        batch = prod(map(max, left[:-2], right[:-2]))  # 1 stretches
         rows, inner, columns = left[-2], left[-1], right[-1]
-        source, weights = elements(left), elements(right)
+        source, weights = prod(left), prod(right)
     else:
         return None, {}
     amounts = {"src": source, "wei": weights, "bia": columns, "dst": batch * rows * columns}

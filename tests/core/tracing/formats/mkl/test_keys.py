@@ -7,7 +7,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.formats.mkl.keys import Shortener
+from mlbackends.tracing.formats.mkl.keys import Sorter, cut
 
 ADDRESS = st.one_of(
     st.integers(0x7F00_0000_0000, 0x7FFF_FFFF_FFFF), st.integers(1, 0xFFFF_FFFF)
@@ -30,16 +30,16 @@ def calls(draw: st.DrawFn) -> tuple[str, str]:
 
 @given(st.lists(calls(), max_size=60))
 def test_each_time_goes_to_its_own_call(made: list[tuple[str, str]]) -> None:
-    shortener = Shortener()
     takers: dict[object, object] = {}
+    sorter = Sorter(takers)  # type: ignore[arg-type]
     times: dict[object, array[float]] = {}
     names: dict[object, str] = {}
     for number, (line, name) in enumerate(made):
         text = line.replace("#", f"{number}.25us").encode()
-        if shortener.take([text], takers):  # type: ignore[arg-type]
-            short = shortener.shorten(text)
+        if sorter.sort([text]):
+            short = cut(text)
             assert short is not None
-            key, duration = short
+            key, duration, _ = short
             assert names.setdefault(key, name) == name
             times[key] = array("d", [duration])
             takers[key] = times[key].append
@@ -53,8 +53,8 @@ def test_each_time_goes_to_its_own_call(made: list[tuple[str, str]]) -> None:
 def test_addresses_that_stop_and_begin_to_come_back_make_no_difference(
     made: list[tuple[str, str]], rounds: int
 ) -> None:
-    shortener = Shortener()
     takers: dict[object, object] = {}
+    sorter = Sorter(takers)  # type: ignore[arg-type]
     times: dict[object, array[float]] = {}
     names: dict[str, tuple[bytes, bytes]] = {}
     for number in range(rounds):
@@ -62,10 +62,10 @@ def test_addresses_that_stop_and_begin_to_come_back_make_no_difference(
             # In odd rounds each address is another one, as long as it was.
             fresh = line.replace("0x7f", f"0x{number:02x}") if number % 2 else line
             text = fresh.replace("#", f"{number}.25us").encode()
-            if shortener.take([text], takers):  # type: ignore[arg-type]
-                short = shortener.shorten(text)
+            if sorter.sort([text]):
+                short = cut(text)
                 assert short is not None
-                key, duration = short
+                key, duration, _ = short
                 assert names.setdefault(name, key) == key
                 times[key] = array("d", [duration])
                 takers[key] = times[key].append
@@ -77,17 +77,17 @@ def test_addresses_that_stop_and_begin_to_come_back_make_no_difference(
 
 
 def test_calls_alike_in_length_and_start_are_told_apart_by_their_columns() -> None:
-    shortener = Shortener()
     forms = [b"F(0xabc,1,0xabcdef,2)", b"F(0xabcdef,1,0xabc,2)", b"F(0xabcd,1,0xabcde,22)"]
     takers: dict[object, object] = {}
+    sorter = Sorter(takers)  # type: ignore[arg-type]
     times: dict[bytes, array[float]] = {}
     for number in range(30):
         form = forms[number % 3]
         line = b"MKL_VERBOSE %s %d.00us CNR:OFF" % (form.replace(b"abc", b"%03x" % number), number)
-        if shortener.take([line], takers):  # type: ignore[arg-type]
-            short = shortener.shorten(line)
+        if sorter.sort([line]):
+            short = cut(line)
             assert short is not None
-            key, duration = short
+            key, duration, _ = short
             taken = times.setdefault(form.replace(b"22", b"2"), array("d"))
             taken.append(duration)
             takers[key] = taken.append
@@ -104,4 +104,4 @@ def test_what_is_no_call_is_left() -> None:
         b"X(1) 1.00us",
         b"X(1) us CNR:OFF",
     ]
-    assert Shortener().take(lines, {}) == list(range(len(lines)))
+    assert Sorter({}).sort(lines) == list(range(len(lines)))

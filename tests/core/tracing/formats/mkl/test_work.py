@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.formats.mkl.work import element_type, work
+from mlbackends.tracing.formats.mkl.routines import element_type
+from mlbackends.tracing.formats.mkl.work import work
 
 
 def flops(stem: str, dtype: str = "f64", *, side: str = "L", **sizes: int) -> float | None:

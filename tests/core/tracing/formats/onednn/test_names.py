@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.formats.onednn.names import isa, slow_path
+from mlbackends.tracing.formats.onednn import isa, slow_path
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.formats.onednn.sizes import broadcast, elements, listed_sizes, named_sizes
+from mlbackends.tracing.formats.onednn.work import listed_sizes, named_sizes
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,3 @@ def test_names_and_numbers(problem: str, expected: dict[str, int] | None) -> Non
 )
 def test_lists(problem: str, expected: object) -> None:
     assert listed_sizes(problem) == expected
-
-
-def test_ones_stretch() -> None:
-    assert broadcast((2, 1), (1, 5)) == (2, 5)
-    assert elements((2, 3, 4)) == 24
-    assert elements(()) == 1
