@@ -41,13 +41,13 @@ class FlashCpu(AttentionBackend):
     Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
     """
 
-    name, answers_to, rank = "flash_cpu", SDPBackend.FLASH_ATTENTION, 20
+    name, answers_to = "flash_cpu", SDPBackend.FLASH_ATTENTION
     constraints = (
         on_device("cpu"),
         dtype_in("float16", "bfloat16", "float32", "float64"),
         last_dim_contiguous(),
     )
-    takes = frozenset({"gradient", "logsumexp", "lower_right"})
+    takes = frozenset({"dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -65,7 +65,7 @@ class FlashCpu(AttentionBackend):
             reasons.append(Reason("missing-part", str(error), _BUILD))
         return tuple(reasons)
 
-    def told(self) -> dict[str, str]:
+    def details(self) -> dict[str, str]:
         """Return the instruction set and the threads that it uses."""
         from mlbackends_kernels.attention_cpu.library import compiled_levels, level
         from mlbackends_kernels.attention_cpu.threads import get_num_threads

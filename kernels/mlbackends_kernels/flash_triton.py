@@ -14,7 +14,6 @@ from mlbackends.sdpa.constraints import (
     dtype_in,
     head_dim_at_most,
     last_dim_contiguous,
-    no_dropout,
     on_device,
     rank_is,
 )
@@ -31,7 +30,7 @@ class FlashTriton(AttentionBackend):
     Source:  Dao 2023, FlashAttention-2, algorithm 1.
     """
 
-    name, answers_to, rank = "flash_triton", SDPBackend.FLASH_ATTENTION, 10
+    name, answers_to = "flash_triton", SDPBackend.FLASH_ATTENTION
     dsl = "triton"
     constraints = (
         on_device("cuda"),
@@ -40,9 +39,8 @@ class FlashTriton(AttentionBackend):
         dtype_in("float16", "bfloat16", "float32"),
         head_dim_at_most(256),
         last_dim_contiguous(),
-        no_dropout(),
     )
-    takes = frozenset({"lower_right"})
+    takes = frozenset({"grouped_heads", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:

@@ -30,12 +30,14 @@ class Math(AttentionBackend):
              those of torch's meta device have no values, and neither has the result.
     """
 
-    name, answers_to, rank = "math", SDPBackend.MATH, 0
+    name, answers_to = "math", SDPBackend.MATH
     constraints = (
         on_device("cpu", "cuda", "rocm", "mps", "xpu", "meta"),
         dtype_in("float16", "bfloat16", "float32", "float64"),
     )
-    takes = frozenset({"float64_inside", "gradient", "logsumexp", "lower_right"})
+    takes = frozenset({
+        "dropout", "float64_inside", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask",
+    })  # fmt: skip
     tolerance = {"float16": 1.0, "bfloat16": 1.0, "float32": 1.0, "float64": 1.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:

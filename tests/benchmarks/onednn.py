@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from mlbackends.model.checked import Ended
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify.benching import benched
-from mlbackends.sdpa.verify.plan import Plan
+from mlbackends.sdpa.verify.processes import Plan
+from mlbackends.sdpa.verify.run import bench
 
 if TYPE_CHECKING:
     from mlbackends.model.benched import BenchedProblem
@@ -65,7 +65,7 @@ def main() -> None:
         os.sched_setaffinity(0, processors[:count])
         os.environ["OMP_NUM_THREADS"] = str(count)
         for words in PROBLEMS:
-            (problem,) = benched(parse(words), plan).problems
+            (problem,) = bench(parse(words), plan).problems
             print(row(problem, count), flush=True)
 
 

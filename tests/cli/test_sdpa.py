@@ -6,18 +6,14 @@ import importlib.util
 import itertools
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from jsonschema import Draft202012Validator
+from attention_runs import ran, ran_alone, record, results
 from running import backends
 
 from mlbackends.model import registry
-from mlbackends.model.schema import SCHEMAS
-
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
+from mlbackends.model.checked import Checked
 
 PROBLEMS = Path(__file__).resolve().parents[1] / "problems"
 SHAPE = ("--shape", "1,2,8,16")
@@ -31,9 +27,9 @@ from mlbackends.sdpa.constraints import on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 class Fake(AttentionBackend):
-    name, answers_to, rank = "{name}", SDPBackend.FLASH_ATTENTION, -1
+    name, answers_to = "{name}", SDPBackend.FLASH_ATTENTION
     constraints = (on_device("cpu"),)
-    takes = frozenset({{"lower_right"}})
+    takes = frozenset({{"dropout", "lower_right", "mask"}})
     tolerance = {{"float32": 2.0}}
     def run(self, problem, query, key, value, mask=None):
         right = registry.load("mlbackends_kernels", "math").attend(problem, query, key, value, mask)[0]
@@ -47,21 +43,21 @@ BODIES = {
     "wrong": "return right * 1.001",
     "unfinished": "right[..., 0, 0] = float('nan'); return right",
     "short": "return right[..., :-1]",
-    "noisy": "os.write(1, b'{\"told\": {}}\\n' * 9); print('hello'); return right",
+    "noisy": "os.write(1, b'{\"details\": {}}\\n' * 9); print('hello'); return right",
 }
 STEEP = """
 from mlbackends.model import registry
 from mlbackends.sdpa.constraints import on_device
 
 class Steep(registry.load("mlbackends_kernels", "math").Math):
-    name, rank = "steep", -1
+    name = "steep"
     tolerance = {}
     def run_backward(self, *given):
         found = super().run_backward(*given)
         return found._replace(key=found.key * 1.01)
 """
 PEER = """
-from mlbackends_kernels.checking.places import program
+from mlbackends_kernels.checking import program
 from mlbackends.sdpa.verify.peer import Peer
 PEER = Peer("halved", "half of what is right", "MATH", "python", (), {path!r}, (program("serving"),))
 """
@@ -72,7 +68,7 @@ serving = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(serving)
 
 class Halved(serving.Prepared):
-    told = {"version": "0.5"}
+    details = {"version": "0.5"}
     def __init__(self, request):
         with open(request["files"]["value"], "rb") as file:
             self.value = array.array("f", file.read())
@@ -93,7 +89,7 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package, metadata = folder / "fake_attention", folder / "fake_attention-1.0.dist-info"
     package.mkdir()
     metadata.mkdir()
-    lines = ["[mlbackends_kernels]"]
+    lines = ["[mlbackends.kernels]"]
     for name, body in BODIES.items():
         (package / f"{name}.py").write_text(BACKEND.format(name=name, body=body))
         lines.append(f"{name} = fake_attention.{name}")
@@ -101,7 +97,7 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     lines.append("steep = fake_attention.steep")
     (package / "program.py").write_text(PROGRAM)
     (package / "halved.py").write_text(PEER.format(path=str(package / "program.py")))
-    lines += ["[mlbackends_kernels.peers]", "halved = fake_attention.halved"]
+    lines += ["[mlbackends.kernels.peers]", "halved = fake_attention.halved"]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     (metadata / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: fake-attention\nVersion: 1.0\n"
@@ -109,27 +105,11 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
-def ran(*arguments: str, **options: Any) -> CompletedProcess[str]:
-    return backends("sdpa", *arguments, **options)
-
-
-def told(*arguments: str, **options: Any) -> dict[str, Any]:
-    """Return what a command prints as JSON, held to its schema."""
-    done = ran(*arguments, "--format", "json", **options)
-    data: dict[str, Any] = msgspec.json.decode(done.stdout)
-    Draft202012Validator(SCHEMAS[f"sdpa-{arguments[0]}"]()).validate(data)
-    return {**data, "exit": done.returncode}
-
-
-def results(problem: dict[str, Any]) -> dict[str, Any]:
-    return {each["backend"]: each for each in problem["results"]}
-
-
 # ---- explain ---------------------------------------------------------------------
 
 
 def test_explain_tells_all_sides_and_their_reasons() -> None:
-    data = told("explain", *SHAPE, "--dtype", "float16", "--device", "sm90,sm75")
+    data = record("explain", *SHAPE, "--dtype", "float16", "--device", "sm90,sm75")
     hopper, turing = data["problems"]
 
     assert data["exit"] == 0
@@ -142,14 +122,14 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
 
 def test_explain_says_by_which_cudnn_torch_would_choose() -> None:
     words = (*SHAPE, "--dtype", "float16", "--device")
-    data = told("explain", *words, "sm90,gfx942,cpu")
+    data = record("explain", *words, "sm90,gfx942,cpu")
 
     assert [each["torch_cudnn"] for each in data["problems"]] == ["9.19.0", "", ""]
     assert "torch 2.13 with cuDNN 9.19.0 would take CUDNN" in ran("explain", *words, "sm90").stdout
 
 
 def test_a_variable_that_is_no_value_is_told_in_one_line() -> None:
-    done = ran("explain", *SHAPE, environment={"OMP_NUM_THREADS": "abc"})
+    done = ran_alone("explain", *SHAPE, environment={"OMP_NUM_THREADS": "abc"})
 
     assert done.returncode == 0
     assert done.stderr.startswith("backends: Ignoring invalid value for flag OMP_NUM_THREADS: abc")
@@ -160,8 +140,8 @@ def test_explain_exits_1_where_nobody_can() -> None:
     done = ran("explain", *SHAPE, "--dtype", "int8")
 
     assert done.returncode == 1
-    assert "mlbackends would take nobody" in done.stdout
-    assert "torch 2.13 would take nobody" in done.stdout
+    assert "mlbackends would take no backend" in done.stdout
+    assert "torch 2.13 would take none, and raise" in done.stdout
 
 
 def test_explain_exits_1_where_the_required_one_cannot() -> None:
@@ -193,9 +173,9 @@ def test_explain_fits_a_narrow_page(form: str) -> None:
 
 def test_plain_characters_where_the_terminal_has_no_others() -> None:
     environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert ran("explain", *SHAPE, environment=environment).stdout.isascii()
-    assert ran("check", *QUICK, "--backend", "math", environment=environment).stdout.isascii()
-    assert ran("list", environment=environment).stdout.isascii()
+    words = ("check", *QUICK, "--backend", "math")
+    for arguments in (("explain", *SHAPE), words, ("list",)):
+        assert ran_alone(*arguments, environment=environment).stdout.isascii()
 
 
 # ---- what makes no sense -----------------------------------------------------------
@@ -240,7 +220,7 @@ def test_check_computes_on_no_device_that_is_not_here(device: str) -> None:
 
 
 def test_a_problem_that_no_memory_holds_is_not_begun() -> None:
-    data = told("check", "--shape", "64,1024,16384,128", "--rounds", "0")
+    data = record("check", "--shape", "64,1024,16384,128", "--rounds", "0")
 
     assert data["exit"] == 1
     assert "GiB of memory are free" in data["problems"][0]["failure"]
@@ -250,7 +230,7 @@ def test_a_problem_that_no_memory_holds_is_not_begun() -> None:
 
 
 def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
-    data = told("list")
+    data = record("list")
     entries = {each["name"]: each for each in data["backends"]}
 
     assert entries["math"]["why_not_here"] == []
@@ -270,8 +250,8 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
 def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) -> None:
     metadata = tmp_path / "broken-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "entry_points.txt").write_text("[mlbackends_kernels]\nbroken = nothing_there\n")
-    data = told("list", environment={"PYTHONPATH": str(tmp_path)})
+    (metadata / "entry_points.txt").write_text("[mlbackends.kernels]\nbroken = nothing_there\n")
+    data = record("list", run=ran_alone, environment={"PYTHONPATH": str(tmp_path)})
     (entry,) = [each for each in data["backends"] if each["name"] == "broken"]
 
     assert "nothing_there" in entry["why_not_here"][0]["message"]
@@ -287,7 +267,7 @@ def test_the_devices_are_listed() -> None:
 
 
 def test_check_tells_error_time_and_memory() -> None:
-    data = told("check", *SHAPE, "--backend", "math", "--rounds", "1")
+    data = record("check", *SHAPE, "--backend", "math", "--rounds", "1")
     (problem,) = data["problems"]
     (math,) = problem["results"]
 
@@ -302,17 +282,17 @@ def test_check_tells_error_time_and_memory() -> None:
 
 
 @pytest.mark.parametrize("words", [("check", *QUICK, "--backend", "math"), ("list",)])
-def test_the_units_beside_the_tolerance_are_told(words: tuple[str, ...]) -> None:
-    assert "units in the last place" in " ".join(backends("sdpa", *words).stdout.split())
+def test_the_units_beside_the_tolerance_are_record(words: tuple[str, ...]) -> None:
+    assert "units in the last place" in " ".join(ran(*words).stdout.split())
 
 
 @pytest.mark.slow
 def test_every_feature_is_right() -> None:
     # The plain formula is what others are held to: where there is another, that one is enough.
-    (flash,) = [each for each in told("list")["backends"] if each["name"] == "flash_cpu"]
+    (flash,) = [each for each in record("list")["backends"] if each["name"] == "flash_cpu"]
     name = "math" if flash["why_not_here"] else "flash_cpu"
     words = ("--problems", str(PROBLEMS / "small.txt"), "--rounds", "0", "--backend", name)
-    data = told("check", *words)
+    data = record("check", *words)
 
     assert data["exit"] == 0
     assert len(data["problems"]) == 53
@@ -323,10 +303,12 @@ def test_every_feature_is_right() -> None:
 @pytest.mark.slow
 def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
     tried = [("--backend", name) for name in ("math", *BODIES) if name != "hanging"]
-    data = told("check", *QUICK, *itertools.chain(*tried), environment=additions)
+    data = record("check", *QUICK, *itertools.chain(*tried), run=ran_alone, environment=additions)
     rows = results(data["problems"][0])
     hanging = ("--backend", "hanging", "--timeout", "5")
-    rows |= results(told("check", *QUICK, *hanging, environment=additions)["problems"][0])
+    rows |= results(
+        record("check", *QUICK, *hanging, run=ran_alone, environment=additions)["problems"][0]
+    )
 
     assert data["exit"] == 1
     assert {name: rows[name]["ended"] for name in BODIES} == {
@@ -350,7 +332,7 @@ def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
 
 def test_a_failure_prints_the_command_that_repeats_it(additions: dict[str, str]) -> None:
     words = (*QUICK, "--mask", "bool:8,1", "--scale", "0.5", "--seed", "7")
-    done = ran("check", *words, "--backend", "wrong", environment=additions)
+    done = ran_alone("check", *words, "--backend", "wrong", environment=additions)
     (line,) = [each.strip() for each in done.stdout.splitlines() if "backends sdpa check" in each]
     again = backends(*shlex.split(line)[1:], "--rounds", "0", environment=additions)
 
@@ -376,26 +358,26 @@ def test_where_no_backend_ran_that_is_said() -> None:
 
 def test_what_is_required_must_run() -> None:
     quick = ("check", *QUICK, "--backend", "math", "--require")
-    data = told(*quick, "flash_triton")
+    data = record(*quick, "flash_triton")
 
     assert data["exit"] == 1
     assert results(data["problems"][0])["flash_triton"]["ended"] == "cannot"
-    assert told(*quick, "math")["exit"] == 0
+    assert record(*quick, "math")["exit"] == 0
 
 
 def test_a_peer_computes_in_its_own_process_and_is_not_to_blame(additions: dict[str, str]) -> None:
-    data = told("check", *QUICK, "--backend", "halved", environment=additions)
+    data = record("check", *QUICK, "--backend", "halved", run=ran_alone, environment=additions)
     (row,) = data["problems"][0]["results"]
 
     assert data["exit"] == 0
     assert row["peer"] and row["told"] == {"version": "0.5"}
     assert row["errors"]["largest_absolute"] > row["errors"]["largest_allowed"]
     words = ("--backend", "halved", "--require", "halved")  # not the one that hangs, too
-    assert told("check", *QUICK, *words, environment=additions)["exit"] == 1
+    assert record("check", *QUICK, *words, run=ran_alone, environment=additions)["exit"] == 1
 
 
 def test_a_peer_that_is_not_installed_says_so() -> None:
-    data = told("check", *QUICK, "--backend", "torch_flash")
+    data = record("check", *QUICK, "--backend", "torch_flash")
     (row,) = data["problems"][0]["results"]
 
     if importlib.util.find_spec("torch"):
@@ -407,7 +389,7 @@ def test_a_peer_that_is_not_installed_says_so() -> None:
 
 def test_weights_that_a_peer_drops_for_itself_are_not_compared(additions: dict[str, str]) -> None:
     words = ("--dropout", "0.5", "--backend", "noisy", "--backend", "halved")
-    data = told("check", *QUICK, *words, environment=additions)
+    data = record("check", *QUICK, *words, run=ran_alone, environment=additions)
     rows = results(data["problems"][0])
 
     assert data["exit"] == 0
@@ -421,7 +403,7 @@ def test_weights_that_a_peer_drops_for_itself_are_not_compared(additions: dict[s
 
 def test_gradients_are_held_to_float64_and_timed() -> None:
     words = ("--mask", "8,8", "--mask-gradient", "--backend", "math", "--rounds", "1")
-    (problem,) = told("check", *SHAPE, *words)["problems"]
+    (problem,) = record("check", *SHAPE, *words)["problems"]
     (math,) = problem["results"]
 
     assert problem["text"].endswith("--mask 8,8 --backward --mask-gradient")
@@ -436,7 +418,7 @@ def test_gradients_are_held_to_float64_and_timed() -> None:
 
 def test_gradients_are_right_whatever_the_mask() -> None:
     words = ("--kv-heads", "2", "--gqa", "--mask", "none,causal,bool,1,8", "--backward")
-    data = told("check", "--shape", "1,4,8,8", *words, "--rounds", "0")
+    data = record("check", "--shape", "1,4,8,8", *words, "--rounds", "0")
 
     assert data["exit"] == 0
     assert len(data["problems"]) == 4
@@ -445,16 +427,16 @@ def test_gradients_are_right_whatever_the_mask() -> None:
 
 
 def test_what_rounding_leaves_of_a_gradient_that_is_0_is_right() -> None:
-    one_key = told("check", "--shape", "2,4,1,16", "--backward", "--rounds", "0")
+    one_key = record("check", "--shape", "2,4,1,16", "--backward", "--rounds", "0")
     words = ("--mask", "3,4,33,1", "--mask", "1,1", "--mask-gradient", "--rounds", "0")
-    alike = told("check", "--shape", "3,4,33,24", "--dtype", "float32,bfloat16", *words)
+    alike = record("check", "--shape", "3,4,33,24", "--dtype", "float32,bfloat16", *words)
 
     assert one_key["exit"] == alike["exit"] == 0
 
 
 def test_who_computes_no_gradients_says_so(additions: dict[str, str]) -> None:
     words = ("--backward", "--backend", "noisy", "--backend", "halved")
-    data = told("check", *QUICK, *words, environment=additions)
+    data = record("check", *QUICK, *words, run=ran_alone, environment=additions)
 
     assert data["exit"] == 0
     for row in results(data["problems"][0]).values():
@@ -463,8 +445,8 @@ def test_who_computes_no_gradients_says_so(additions: dict[str, str]) -> None:
 
 def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
     words = ("--backward", "--backend", "steep", "--rounds", "0")
-    done = ran("check", *SHAPE, *words, environment=additions)
-    data = told("check", *SHAPE, *words, environment=additions)
+    done = ran_alone("check", *SHAPE, *words, environment=additions)
+    data = record("check", *SHAPE, *words, run=ran_alone, environment=additions)
     (row,) = data["problems"][0]["results"]
 
     assert done.returncode == data["exit"] == 1
@@ -489,14 +471,21 @@ def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
     assert "five products" in " ".join(done.stdout.split())
 
 
+@pytest.fixture(scope="module")
+def failed(additions: dict[str, str]) -> Checked:
+    """Return a check of which one backend is wrong, and one cannot."""
+    names = ("--backend", "wrong", "--backend", "flash_triton")
+    done = ran_alone("check", *QUICK, *names, "--format", "json", environment=additions)
+    return msgspec.json.decode(done.stdout, type=Checked)
+
+
 @pytest.mark.parametrize("form", registry.names("mlbackends_cli.outcomes"))
 def test_every_format_tells_what_failed(
-    form: str, additions: dict[str, str], tmp_path: Path
+    form: str, failed: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "out"
-    names = ("--backend", "wrong", "--backend", "flash_triton")
-    words = (*names, "--format", form, "--output", str(path))
-    done = ran("check", *QUICK, *words, environment=additions)
+    monkeypatch.setattr("mlbackends.sdpa.verify.run.check", lambda *_: failed)
+    done = ran("check", *QUICK, "--format", form, "--output", str(path))
     text = path.read_text()
 
     assert done.returncode == 1
@@ -506,7 +495,7 @@ def test_every_format_tells_what_failed(
 
 def test_the_same_seed_gives_the_same_error() -> None:
     both, again = (
-        told("check", *QUICK, "--backend", "math", "--seed", seeds)["problems"]
+        record("check", *QUICK, "--backend", "math", "--seed", seeds)["problems"]
         for seeds in ("1,2", "1")
     )
     first, other = (each["reference_error"] for each in both)

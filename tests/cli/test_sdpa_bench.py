@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from attention_runs import ran, ran_alone
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
-from running import backends
 
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Timing
 from mlbackends.model.records import Device
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify.benching import compared
+from mlbackends.sdpa.verify.speed import compared
 from mlbackends_cli.attention import bench_table, check_table
 from mlbackends_cli.attention.chart import drawing, picture
 from mlbackends_cli.picture.png import why_not
@@ -77,9 +77,9 @@ SAMPLE = run(
 def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
     saved, drawn = tmp_path / "then.json", tmp_path / "speed.svg"
     words = ("--format", "json", "--output", str(saved), "--plot", str(drawn))
-    done = backends("sdpa", "bench", *GRID, *words)
+    done = ran_alone("bench", *GRID, *words)
     data: dict[str, Any] = msgspec.json.decode(saved.read_bytes())
-    again = backends("sdpa", "bench", *GRID, "--compare", str(saved), "--fail-below", "100")
+    again = ran("bench", *GRID, "--compare", str(saved), "--fail-below", "100")
 
     assert done.returncode == 0, done.stderr
     Draft202012Validator(SCHEMAS["sdpa-bench"]()).validate(data)
@@ -102,12 +102,12 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
         (("--output", "/"), "it is a folder"),
         (("--output", "x.svg", "--plot", "./x.svg"), "two things would be written to ./x.svg"),
         (("--plot", "-"), "two things would be written to standard output"),
-        (("--python", sys.executable), "no peer is asked for"),
+        (("--python", sys.executable), "no peer is to run"),
         (("--device", "sm90"), "only the CPU of this machine"),
     ],
 )
 def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:
-    done = backends("sdpa", "bench", "--shape", "1,1,8,8", *words)
+    done = ran("bench", "--shape", "1,1,8,8", *words)
 
     assert done.returncode == 2
     assert said in done.stderr
@@ -120,7 +120,7 @@ def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:
 def test_a_file_that_is_no_saved_run_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "then.json"
     path.write_bytes(data)
-    done = backends("sdpa", "bench", "--shape", "1,1,8,8", "--compare", str(path))
+    done = ran("bench", "--shape", "1,1,8,8", "--compare", str(path))
 
     assert done.returncode == 2
     assert str(path) in done.stderr
@@ -130,7 +130,7 @@ def test_a_file_that_is_no_saved_run_is_refused(tmp_path: Path, data: bytes) -> 
 def test_a_saved_run_of_other_problems_is_refused_before_anything_runs(tmp_path: Path) -> None:
     path = tmp_path / "then.json"
     path.write_bytes(msgspec.json.encode(SAMPLE))
-    done = backends("sdpa", "bench", "--shape", "1,1,8,8", "--compare", str(path))
+    done = ran("bench", "--shape", "1,1,8,8", "--compare", str(path))
 
     assert done.returncode == 2
     assert "nothing to compare\nhint: it has --shape 1,1,64,16, --shape" in done.stderr
@@ -142,8 +142,8 @@ def test_who_was_timed_then_and_does_not_run_now_fails_below_any_ratio(tmp_path:
         msgspec.json.encode(run(problem("--shape 1,1,8,8", math=1e3, flash_triton=1.0)))
     )
     words = ("--shape", "1,1,8,8", "--rounds", "1", "--compare", str(path), "--fail-below", "1e-9")
-    gone = backends("sdpa", "bench", *words)
-    unasked = backends("sdpa", "bench", *words, "--backend", "math")
+    gone = ran("bench", *words)
+    unasked = ran("bench", *words, "--backend", "math")
 
     assert gone.returncode == 1
     assert "flash_triton: the tensors are on cpu" in gone.stdout
@@ -151,9 +151,7 @@ def test_who_was_timed_then_and_does_not_run_now_fails_below_any_ratio(tmp_path:
 
 
 def test_whom_to_compare_with_is_run_as_well() -> None:
-    done = backends(
-        "sdpa", "bench", "--shape", "1,1,8,8", "--rounds", "1", "--against", "torch_flash"
-    )
+    done = ran("bench", "--shape", "1,1,8,8", "--rounds", "1", "--against", "torch_flash")
 
     assert done.returncode == 0
     assert "torch_flash" in done.stdout
@@ -163,8 +161,8 @@ def test_whom_to_compare_with_is_run_as_well() -> None:
 
 def test_where_no_backend_ran_the_reasons_are_told(tmp_path: Path) -> None:
     words = ("--shape", "1,1,8,8", "--rounds", "1", "--plot", str(tmp_path / "speed.svg"))
-    none = backends("sdpa", "bench", *words, "--dtype", "int8")
-    some = backends("sdpa", "bench", *words, "--dtype", "int8,float32", "--backend", "math")
+    none = ran("bench", *words, "--dtype", "int8")
+    some = ran("bench", *words, "--dtype", "int8,float32", "--backend", "math")
 
     assert none.returncode == some.returncode == 0
     assert "math: the element type is int8" in none.stdout
@@ -174,7 +172,7 @@ def test_where_no_backend_ran_the_reasons_are_told(tmp_path: Path) -> None:
 
 def test_threads_are_those_that_attention_uses() -> None:
     environment = {"OMP_NUM_THREADS": "1"}
-    done = backends("sdpa", "bench", *GRID, environment=environment)
+    done = ran_alone("bench", *GRID, environment=environment)
 
     assert ", 1 thread, 1 round\n" in done.stdout
 
@@ -276,7 +274,7 @@ def test_what_png_lacks_is_told_before_anything_runs(
         "font": {"FONTCONFIG_FILE": str(tmp_path / "fonts.conf")},
     }[missing]
     plot = str(tmp_path / "speed.png")
-    done = backends("sdpa", "bench", *GRID, "--plot", plot, environment=environment)
+    done = ran_alone("bench", *GRID, "--plot", plot, environment=environment)
 
     assert done.returncode == 2
     assert said in done.stderr and advised in done.stderr

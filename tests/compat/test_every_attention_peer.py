@@ -9,8 +9,8 @@ import pytest
 from mlbackends.model.checked import Ended
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.peer import peers
-from mlbackends.sdpa.verify.plan import Plan
-from mlbackends.sdpa.verify.running import check
+from mlbackends.sdpa.verify.processes import Plan
+from mlbackends.sdpa.verify.run import check
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

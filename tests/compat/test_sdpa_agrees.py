@@ -17,7 +17,7 @@ from mlbackends import sdpa
 from mlbackends.model.errors import InvalidProblem
 from mlbackends.sdpa import cuda_surface, dispatch, switches
 from mlbackends.sdpa.params import problem_of
-from mlbackends.sdpa.rules import EVERY, torch_would_choose
+from mlbackends.sdpa.rules import CPU_ORDER, why_not
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.switches import store
@@ -25,6 +25,8 @@ from mlbackends.switches.table import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mlbackends.model.problem import AttentionProblem
 
 torch = pytest.importorskip("torch")
 torch_bias = pytest.importorskip("torch.nn.attention.bias")
@@ -42,6 +44,12 @@ CLOSE = {
     "float16": (2e-3, 1e-3),
     "bfloat16": (1.6e-2, 8e-3),
 }
+
+
+def torch_choice(problem: AttentionProblem) -> SDPBackend | None:
+    """Return the kind that torch takes on the CPU by our rules, None where it raises."""
+    able = (kind for kind in CPU_ORDER if not why_not(kind, problem, Environment()))
+    return next(able, None)
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +160,7 @@ def test_the_rules_for_the_cpu_are_torchs(
     wanted = torch._fused_sdp_choice(*tensors, mask, 0.0, causal, enable_gqa=options["enable_gqa"])
     params = OurParams(*tensors, mask, 0.0, causal, options["enable_gqa"])
 
-    seen = torch_would_choose(problem_of(params), Environment(), EVERY)
+    seen = torch_choice(problem_of(params))
 
     assert seen is not None
     assert seen.value == wanted
@@ -188,7 +196,7 @@ def test_what_is_no_problem_to_us_is_none_to_torch(
         assert wanted is None
     else:
         assert problem.output_shape == wanted
-        assert torch_would_choose(problem, Environment(), EVERY) is SDPBackend(
+        assert torch_choice(problem) is SDPBackend(
             torch._fused_sdp_choice(*tensors, None, dropout, causal, enable_gqa=grouped)
         )
 
@@ -584,7 +592,7 @@ def test_the_order_is_ignored_by_torch_on_the_cpu_and_obeyed_here() -> None:
 
     question = problem_of(OurParams(Q, Q, Q, None, 0.0, False, False))
     with mlbackends.sdpa_kernel([SDPBackend[name] for name in both], set_priority=True):
-        assert dispatch.effective_order(question, dispatch.backends())[0] is SDPBackend.MATH
+        assert dispatch.in_order(question, dispatch.backends())[0].answers_to is SDPBackend.MATH
 
 
 @pytest.mark.parametrize("bad", [(), {TorchKind.MATH}, "math", None, 1])

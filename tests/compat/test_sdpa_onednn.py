@@ -13,9 +13,8 @@ import pytest
 
 from mlbackends.model.checked import Ended
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify import peer_presence
-from mlbackends.sdpa.verify.plan import Plan
-from mlbackends.sdpa.verify.running import check
+from mlbackends.sdpa.verify.processes import Plan
+from mlbackends.sdpa.verify.run import check
 from mlbackends_kernels.peers.onednn_graph import PEER
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def checked(words: str, python: str) -> list[tuple[str, Result]]:
 
 @pytest.mark.parametrize("words", GRID)
 def test_what_it_computes_is_right_and_what_not_is_refused(words: str, python: str) -> None:
-    assert peer_presence.why_missing(PEER, python) == ()
+    assert PEER.why_missing(python) == ()
     for text, result in checked(words, python):
         if result.ended is Ended.CANNOT:
             assert "oneDNN" in result.reasons[0].message, (text, result)
@@ -69,8 +68,7 @@ def test_the_easy_problem_is_one_partition_and_tells_its_kernel(python: str) -> 
 
 
 def test_a_release_that_does_not_fuse_is_refused() -> None:
-    names = [os.path.basename(each.path) for each in peer_presence._opened(PEER, "")]
-    if not names:
+    if not PEER.library():
         pytest.skip("no oneDNN with graphs is installed here: it needs a wheel of 39 MB")
     ((_, result),) = checked("--shape 1,16,64,32", "")
     if result.ended is Ended.RAN:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from mlbackends.model.checked import Ended
 from mlbackends.sdpa.problem_file import read_file
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify.plan import Plan
-from mlbackends.sdpa.verify.running import check
+from mlbackends.sdpa.verify.processes import Plan
+from mlbackends.sdpa.verify.run import check
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -21,7 +21,7 @@ from torch.nn import functional as F  # noqa: N812
 import mlbackends
 from mlbackends import fft
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend, attend_backward
+from mlbackends.sdpa import attend
 from mlbackends_kernels.bridges import torch_attention
 from mlbackends_kernels.bridges.torch_attention import attention
 from mlbackends_kernels.bridges.torch_compile import compile_graph
@@ -208,13 +208,13 @@ def test_the_backward_pass_is_ours_and_torch_s_where_nobody_of_ours_goes_backwar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = []
-    real = attend_backward.scaled_dot_product_attention_backward
+    real = attend.scaled_dot_product_attention_backward
 
     def counted(*args: Any, **options: Any) -> Any:
         seen.append(args[1].shape)
         return real(*args, **options)
 
-    monkeypatch.setattr(attend_backward, "scaled_dot_product_attention_backward", counted)
+    monkeypatch.setattr(attend, "scaled_dot_product_attention_backward", counted)
     inputs = qkv(1, 2, 4, 8, grad=True)
     wanted = torch.autograd.grad(WAYS["causal"](*inputs).sum(), inputs)
 

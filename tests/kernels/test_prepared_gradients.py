@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend_backward as backward_module
+from mlbackends.sdpa import attend as backward_module
 from mlbackends.sdpa import call_cache
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cpu import library

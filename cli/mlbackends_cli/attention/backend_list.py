@@ -14,32 +14,27 @@ def printed(listed: BackendList, page: Page) -> str:
 
 
 def _passage(entry: BackendEntry, page: Page) -> Passage:
-    mark, color = ("✗", "31") if entry.why_not_here else ("✓", "32")
-    if not page.unicode:
-        mark = "x" if entry.why_not_here else "+"
+    mark, plain, color = ("✗", "x", "31") if entry.why_not_here else ("✓", "+", "32")
+    mark = mark if page.unicode else plain
     # 39 ends the colour alone: the heading around it stays bold.
     shown = f"\033[{color}m{mark}\033[39m" if page.color else mark
     lines = [("is", f"{entry.summary} ({_kind(entry)})")]
     lines += [("takes", "; ".join(entry.takes))] if entry.takes else []
     lines += [("can", ", ".join(entry.can))] if entry.can else []
-    lines += [("may err", _tolerance(entry))] if entry.tolerance else []
-    if entry.why_not_here:
-        for reason in entry.why_not_here:
-            hint = f"; {reason.hint}" if reason.hint else ""
-            lines.append(("not here", f"{reason.message} [{reason.code}]{hint}"))
-    else:
-        lines.append(("here", "usable" if not entry.peer else "installed; --peers runs it"))
+    if entry.tolerance:
+        limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
+        limits += " the plain formula's error, and a few units in the last place beside it"
+        lines.append(("may err", limits))
+    for reason in entry.why_not_here:
+        hint = f"; {reason.hint}" if reason.hint else ""
+        lines.append(("not here", f"{reason.message} [{reason.code}]{hint}"))
+    if not entry.why_not_here:
+        lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))
     return Passage(f"{shown} {entry.name}", tuple(lines))
 
 
 def _kind(entry: BackendEntry) -> str:
     return f"{entry.answers_to}, a peer" if entry.peer else entry.answers_to
-
-
-def _tolerance(entry: BackendEntry) -> str:
-    """Return how far a result may be off, in units of the plain computation's error."""
-    told = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
-    return f"{told} the plain formula's error, and a few units in the last place beside it"
 
 
 def markdown(listed: BackendList) -> str:
@@ -60,6 +55,6 @@ def markdown(listed: BackendList) -> str:
 
 
 def devices(page: Page) -> str:
-    """Return the devices that problems can be asked about by name, with what each is."""
+    """Return the names that --device takes, with what each is."""
     lines = [*HERE.items(), *((each.name, each.title) for each in NAMED.values())]
     return prose((Passage("Devices", tuple(lines)),), page)

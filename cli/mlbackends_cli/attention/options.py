@@ -1,4 +1,4 @@
-"""What the commands below `backends sdpa` have in common: the words of a problem as options."""
+"""Options that the commands of `backends sdpa` share: the words of a problem, backends, and a time limit."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,33 +14,43 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Command = Callable[..., Any]
-_PROBLEMS = "problems"
+_VALUES = {
+    "device": named_devices.NAMES,
+    "dtype": ("float32", "bfloat16", "float16", "float64"),
+    "mask": problem_text.MASKS,
+    "layout": problem_text.LAYOUTS,
+}
 
 
 def problem_options(command: Command) -> Command:
     """Give a command the words of a problem, and --problems; `wordings_of` reads them."""
-    options = [_option(name) for name in WORDS]
-    options.append(
-        click.option(
-            "--problems",
-            _PROBLEMS,
-            metavar="FILE",
-            multiple=True,
-            help="The problems of a file, one a line in the words of these options, - for standard"
-            " input; options that are given hold where a line says nothing.",
-        )
-    )
-    for option in reversed(options):
-        command = option(command)
+    command = click.option(
+        "--problems",
+        metavar="FILE",
+        multiple=True,
+        help="The problems of a file, one a line in the words of these options, - for standard"
+        " input; options that are given hold where a line says nothing.",
+    )(command)
+    for name, word in reversed(WORDS.items()):
+        if word.flag:
+            command = click.option(f"--{name}", is_flag=True, help=word.help)(command)
+        else:
+            command = click.option(
+                f"--{name}",
+                metavar=word.metavar,
+                multiple=True,
+                help=word.help,
+                shell_complete=_completing(_VALUES[name]) if name in _VALUES else None,
+            )(command)
     return command
 
 
 def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
-    """Return the problems that the options stand for, and take those out of what was given.
+    """Return the problems of the options, and take these out of what was given.
 
     Raises BadInput, UnknownName or InvalidProblem.
     """
-    files = given.pop(_PROBLEMS)
+    files = given.pop("problems")
     words: dict[str, list[str]] = {}
     for name, word in WORDS.items():
         value = given.pop(name.replace("-", "_"))
@@ -61,28 +71,7 @@ def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
     return unique
 
 
-def _option(name: str) -> Callable[[Command], Command]:
-    word = WORDS[name]
-    if word.flag:
-        return click.option(f"--{name}", is_flag=True, help=word.help)
-    return click.option(
-        f"--{name}",
-        metavar=word.metavar,
-        multiple=True,
-        help=word.help,
-        shell_complete=_completing(_KNOWN.get(name, ())),
-    )
-
-
-_KNOWN = {
-    "device": named_devices.NAMES,
-    "dtype": ("float32", "bfloat16", "float16", "float64"),
-    "mask": problem_text.MASKS,
-    "layout": problem_text.LAYOUTS,
-}
-
-
-def _completing(known: tuple[str, ...]) -> Any:
+def _completing(values: tuple[str, ...]) -> Any:
     """Return what completes the last member of a list."""
 
     def complete(
@@ -92,31 +81,16 @@ def _completing(known: tuple[str, ...]) -> Any:
         from click.shell_completion import CompletionItem
 
         before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(f"{before}{comma}{each}") for each in known if each.startswith(last)]
+        names = [each for each in values if each.startswith(last)]
+        return [CompletionItem(f"{before}{comma}{each}") for each in names]
 
-    return complete if known else None
-
-
-PYTHON = click.option(
-    "--python",
-    metavar="EXE",
-    default="",
-    help="Look for peers in another Python environment, by its interpreter.",
-)
-PEOPLE = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "markdown"]),
-    default="table",
-    show_default=True,
-    help="How to print it.",
-)
+    return complete
 
 
 def complete_backend(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
-    """Complete the name of an attention backend, or of a peer."""
+    """Complete the name of an attention backend."""
     del ctx, param
     from click.shell_completion import CompletionItem
 
@@ -126,20 +100,35 @@ def complete_backend(
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def backends_to_run(told: str) -> Callable[[Command], Command]:
-    """Return --backend, which may be given again."""
+def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:
+    """Return an option that takes backends, --backend by default, and may be given again."""
     return click.option(
-        "--backend",
-        "names",
+        *(names or ("--backend", "names")),
         metavar="NAME",
         multiple=True,
         shell_complete=complete_backend,
-        help=told,
+        help=help_text,
     )
 
 
+PYTHON = click.option(
+    "--python",
+    metavar="EXE",
+    default="",
+    help="Look for peers in another Python environment, by its interpreter.",
+)
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "markdown"]),
+    default="table",
+    show_default=True,
+    help="How to print it.",
+)
+
+
 def time_limit(seconds: float) -> Callable[[Command], Command]:
-    """Return --timeout, whose default is so many seconds."""
+    """Return --timeout, with its default."""
     return click.option(
         "--timeout",
         type=Seconds(min=0.01, max=86400),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.isolation.protocol import Reply, Request
+from mlbackends.isolation.protocol import Reply, Request, read_reply
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -27,6 +27,9 @@ _ONE = "from mlbackends.isolation.client import answer_one; answer_one()"
 GRACE = 1.0
 """Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
 
+EXIT_SECONDS = 5.0
+"""How long a child that has closed its pipe may take to end: on a busy machine that is seconds."""
+
 WAKE = 0.25
 """Seconds of silence after which the child is told to go on."""
 
@@ -34,8 +37,8 @@ PATH_LIMIT = 64 << 10
 """Bytes of sys.path on a command line; the system takes 128 KiB for one argument."""
 
 
-def _command(what: str) -> list[str]:
-    """Return the command that starts a child; raises OSError where there is no interpreter to start."""
+def python_command(what: str) -> list[str]:
+    """Return the command that runs Python code in a child. Raises OSError where no interpreter is there."""
     if not sys.executable or getattr(sys, "frozen", False):
         # A frozen program is its own sys.executable: it would start itself, and ask again.
         raise FileNotFoundError(2, "this program has no Python interpreter of its own to start")
@@ -57,7 +60,7 @@ def _needed(path: list[str]) -> list[str]:
 def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
     import subprocess
 
-    return subprocess.Popen(_command(what), start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(python_command(what), start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
 
 
 class Child:
@@ -110,6 +113,7 @@ class Child:
     ) -> Iterator[Reply]:
         """Yield what the child answers, until all is answered, it has gone, or it is silent for too long."""
         import select
+        import signal
 
         process = self._process
         assert process is not None
@@ -130,8 +134,9 @@ class Child:
         heard = time.monotonic()
         while open_jobs and time.monotonic() - heard < limit:
             ready = dict(poller.poll(min(limit, WAKE) * 1000))
-            if not ready:
-                _wake(process)
+            if not ready:  # a library may have stopped it
+                with contextlib.suppress(OSError):
+                    process.send_signal(signal.SIGCONT)
                 continue
             heard = time.monotonic()
             if question in ready:
@@ -181,14 +186,6 @@ class Child:
         kill_group(process)
 
 
-def _wake(process: "subprocess.Popen[bytes]") -> None:
-    """Let a silent child go on: a library may have stopped it."""
-    import signal
-
-    with contextlib.suppress(OSError):
-        process.send_signal(signal.SIGCONT)
-
-
 def _sealed(request: Request) -> Request:
     return replace(request, seal=os.urandom(8).hex())
 
@@ -205,7 +202,7 @@ def _lost(process: "subprocess.Popen[bytes]") -> Reason:
     from mlbackends.isolation.process import signal_name
 
     try:
-        code = process.wait(timeout=0.2)
+        code = process.wait(timeout=EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         return Reason("timed-out", "the process that opens it still runs and is silent")
     how = f"with {signal_name(-code)}" if code < 0 else f"with exit code {code}"
@@ -250,6 +247,8 @@ def _ask_alone(request: Request) -> list[Reply]:
     """Ask one file in a child of its own; go on behind a culprit in a new one."""
     import subprocess
 
+    from mlbackends.isolation.process import ending, unanswered
+
     replies: list[Reply] = []
     jobs = list(request.jobs)
     while jobs:
@@ -271,54 +270,20 @@ def _ask_alone(request: Request) -> list[Reply]:
             from mlbackends.host.command import kill_group
 
             kill_group(process)
-            late = True
-            output, noise = _what_came(process)
-        said_by_us = [reply for line in output.split(b"\n") if (reply := _unsealed(line, sealed))]
-        finished = {reply.id for reply in said_by_us if reply.final}
-        replies += [reply for reply in said_by_us if reply.final]
+            late, output, noise = True, b"", b""
+            # Something that cannot be killed may hold the pipes open.
+            with contextlib.suppress(Exception):
+                output, noise = process.communicate(timeout=0.2)
+        sent = [reply for line in output.split(b"\n") if (reply := read_reply(line, sealed.seal))]
+        finished = {reply.id for reply in sent if reply.final}
+        replies += [reply for reply in sent if reply.final]
         jobs = [job for job in jobs if job.id not in finished]
         if jobs:
             culprit = jobs.pop(0)
-            before = [reply for reply in said_by_us if reply.id == culprit.id]
-            replies.append(
-                Reply(
-                    culprit.id,
-                    before[-1].presence if before else Presence.FOUND,
-                    before[-1].answer if before else None,
-                    _why_it_ended(process.returncode, late, request.timeout, noise),
-                    seconds=time.monotonic() - start,
-                )
-            )
+            before = next((each for each in reversed(sent) if each.id == culprit.id), None)
+            reason = ending(None if late else process.returncode, request.timeout, noise)
+            replies.append(unanswered(culprit, before, reason, time.monotonic() - start))
     return replies
-
-
-def _unsealed(line: bytes, request: Request) -> Reply | None:
-    """Read one line; None for what the library has written."""
-    seal = request.seal.encode()
-    if not line.startswith(seal):
-        return None
-    try:
-        return msgspec.json.decode(line[len(seal) :], type=Reply)
-    except msgspec.DecodeError:
-        return None
-
-
-def _what_came(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    try:
-        return process.communicate(timeout=0.2)
-    except Exception:  # noqa: BLE001  the pipes are held open by something that cannot be killed
-        return b"", b""
-
-
-def _why_it_ended(code: int | None, late: bool, limit: float, noise: bytes) -> Reason:
-    from mlbackends.isolation.process import last_words, signal_name
-
-    printed = last_words(noise)
-    if late or code is None:
-        return Reason("timed-out", f"it gave no answer within {limit:g} s, and was stopped")
-    if code < 0:
-        return Reason("crashed", f"it ended the process with {signal_name(-code)}{printed}")
-    return Reason("exited", f"it ended the process with exit code {code}{printed}")
 
 
 def answer_one() -> None:

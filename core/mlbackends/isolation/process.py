@@ -1,4 +1,4 @@
-"""One process that opens one file: how it is started, listened to, and ended with all that it started."""
+"""One process that opens one file: started, read, and ended with everything that it started."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.isolation.protocol import Job, Reply, Request
+from mlbackends.isolation.protocol import Job, Reply, Request, read_reply
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -82,14 +82,8 @@ class Forked:
         return [reply for line in lines if (reply := self._reply(bytes(line))) and reply.final]
 
     def _reply(self, line: bytes) -> Reply | None:
-        """Read one line; None for what the library itself has written to the pipe."""
-        if not self.todo or not line.startswith(self.request.seal.encode()):
-            return None
-        try:
-            reply = msgspec.json.decode(line[len(self.request.seal) :], type=Reply)
-        except msgspec.DecodeError:
-            return None
-        if reply.id != self.todo[0].id:
+        reply = read_reply(line, self.request.seal)
+        if reply is None or not self.todo or reply.id != self.todo[0].id:
             return None
         self.answered = time.monotonic()
         self.last = None if reply.final else reply
@@ -117,49 +111,36 @@ class Forked:
         stopped = not self._has_ended()
         kill(self.pid)
         status = reap(self.pid)
-        replies = [reply for pipe in (self.replies, self.noise) for reply in self._rest_of(pipe)]
+        replies = []
         for pipe in (self.replies, self.noise):
+            for _ in range(PIPE_READS):
+                if pipe not in self.open or not _is_readable(pipe):
+                    break
+                replies += self.listen(pipe)
             os.close(pipe)
         if self.todo:
-            replies.append(self._obituary(self.todo.popleft(), None if stopped else status))
+            job, seconds = self.todo.popleft(), time.monotonic() - self.started
+            code = None if stopped else os.waitstatus_to_exitcode(status)
+            doing = "using it " if self.last else "opening it "
+            reason = ending(code, self.request.timeout, bytes(self.printed), doing)
+            replies.append(unanswered(job, self.last, reason, seconds))
         rest = replace(self.request, jobs=tuple(self.todo)) if self.todo else None
         return replies, rest
 
-    def _rest_of(self, pipe: int) -> list[Reply]:
-        replies = []
-        for _ in range(PIPE_READS):
-            if pipe not in self.open or not _is_readable(pipe):
-                break
-            replies += self.listen(pipe)
-        return replies
 
-    def _obituary(self, job: Job, status: int | None) -> Reply:
-        """Return the reply for a job whose process ended without one. status: None when it was too late."""
-        before = self.last
-        doing = "using" if before else "opening"
-        if status is None:
-            limit = f"{self.request.timeout:g} s"
-            reason = Reason(
-                "timed-out", f"{doing} it gave no answer within {limit}, and was stopped"
-            )
-        else:
-            reason = _ending(doing, status, bytes(self.printed))
-        return Reply(
-            id=job.id,
-            presence=before.presence if before else Presence.FOUND,
-            answer=before.answer if before else None,
-            reason=reason,
-            seconds=time.monotonic() - self.started,
-        )
+def unanswered(job: Job, before: Reply | None, reason: Reason, seconds: float) -> Reply:
+    """Return the reply for a job whose process ended without one. before: its last reply, if any."""
+    if before is None:
+        return Reply(job.id, Presence.FOUND, reason=reason, seconds=seconds)
+    return Reply(job.id, before.presence, before.answer, reason, seconds=seconds)
 
 
-def _ending(doing: str, status: int, printed: bytes) -> Reason:
-    words = last_words(printed)
-    if os.WIFSIGNALED(status):
-        name = signal_name(os.WTERMSIG(status))
-        return Reason("crashed", f"{doing} it ended the process with {name}{words}")
-    code = os.waitstatus_to_exitcode(status)
-    return Reason("exited", f"{doing} it ended the process with exit code {code}{words}")
+def ending(code: int | None, timeout: float, printed: bytes, doing: str = "it ") -> Reason:
+    """Return why a process gave no answer, by its exit code; None where it was stopped as too slow."""
+    if code is None:
+        return Reason("timed-out", f"{doing}gave no answer within {timeout:g} s, and was stopped")
+    kind, how = ("crashed", signal_name(-code)) if code < 0 else ("exited", f"exit code {code}")
+    return Reason(kind, f"{doing}ended the process with {how}{last_words(printed)}")
 
 
 def signal_name(number: int) -> str:
@@ -199,6 +180,7 @@ def _fork(request: Request, inherited: Iterable[int]) -> tuple[int, int, int]:
         pipes += os.pipe()
         pipes += os.pipe()
         replies, replies_end, noise, noise_end = pipes
+        parent = os.getpid()
         pid = os.fork()
     except OSError:
         for descriptor in pipes:
@@ -209,7 +191,7 @@ def _fork(request: Request, inherited: Iterable[int]) -> tuple[int, int, int]:
         try:
             for descriptor in (*inherited, replies, noise):
                 os.close(descriptor)
-            code = _be_forked(request, replies_end, noise_end)
+            code = _be_forked(request, replies_end, noise_end, parent)
         finally:  # never back into the code of the process that was forked
             os._exit(code)
     os.close(replies_end)
@@ -219,12 +201,16 @@ def _fork(request: Request, inherited: Iterable[int]) -> tuple[int, int, int]:
     return replies, noise, pid
 
 
-def _be_forked(request: Request, replies: int, noise: int) -> int:
+def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
+    import resource
+
     signal.set_wakeup_fd(-1)
     for caught in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(caught, signal.SIG_DFL)
     os.setsid()
     on_parents_death(signal.SIGKILL)
+    if os.getppid() != parent:  # another library has killed it before that: no signal comes
+        return 1
     # Nothing to read: a pipe with nobody at its other end, since /dev/null need not be there.
     empty, other_end = os.pipe()
     os.close(other_end)
@@ -232,26 +218,14 @@ def _be_forked(request: Request, replies: int, noise: int) -> int:
         os.dup2(descriptor, number)
     os.close(empty)
     os.close(noise)
-    forget_core_dumps()
-    volunteer_for_the_oom_killer()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file in the user's folder
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # what takes all memory is killed before the program that asks
     try:
         work(request, replies)
     except OSError:  # what it opened has closed our pipe; the exit code tells
         return 1
     return 0
-
-
-def forget_core_dumps() -> None:
-    """Leave no core file in the user's folder: a library that crashes here may do so."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def volunteer_for_the_oom_killer() -> None:
-    """Be killed first: a library that takes all memory shall not cost the program that asks."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
 
 
 def on_parents_death(number: int) -> None:
@@ -303,23 +277,15 @@ def kill_orphans() -> None:
                 continue
         except ChildProcessError:  # nothing is left, which costs no look into /proc
             return
-        left = [pid for pid in _processes() if _parent(pid) == os.getpid()]
+        try:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        except OSError:
+            return
+        left = [pid for pid in pids if _status(pid)[1:2] == [str(os.getpid())]]
         for pid in left:
             kill(pid)
         for pid in left:
             reap(pid)
-
-
-def _processes() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
-        return []
-
-
-def _parent(pid: int) -> int:
-    fields = _status(pid)
-    return int(fields[1]) if len(fields) > 1 else 0
 
 
 def _activity(pid: int) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """What is asked of libraries and what comes back: the lines that go over the pipes to a child."""
 
+import msgspec
 from msgspec import Struct
 
 from mlbackends.model.reasons import Reason
@@ -37,3 +38,13 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     failure: str = ""
     final: bool = True
     seconds: float = 0.0
+
+
+def read_reply(line: bytes, seal: str) -> Reply | None:
+    """Decode one line of a process; None for what the library itself has written to the pipe."""
+    if not line.startswith(seal.encode()):
+        return None
+    try:
+        return msgspec.json.decode(line[len(seal) :], type=Reply)
+    except msgspec.DecodeError:
+        return None

@@ -1,14 +1,16 @@
-"""Scaled-dot-product attention: who can compute it, who may, and who does.
+"""Scaled-dot-product attention: backends, their constraints and switches, and the dispatcher.
 
-The public names are loaded when they are touched: reading a switch loads no dispatcher.
+The public names are loaded at their first use: reading a switch loads no dispatcher.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mlbackends.sdpa.attend import scaled_dot_product_attention
-    from mlbackends.sdpa.attend_backward import scaled_dot_product_attention_backward
+    from mlbackends.sdpa.attend import (
+        scaled_dot_product_attention,
+        scaled_dot_product_attention_backward,
+    )
     from mlbackends.sdpa.backend import Gradients
     from mlbackends.sdpa.bias import (
         CausalBias,
@@ -29,7 +31,7 @@ _HOMES = {
     "causal_lower_right": "bias",
     "causal_upper_left": "bias",
     "scaled_dot_product_attention": "attend",
-    "scaled_dot_product_attention_backward": "attend_backward",
+    "scaled_dot_product_attention_backward": "attend",
     "sdpa_kernel": "switches",
 }
 

@@ -1,19 +1,27 @@
-"""scaled_dot_product_attention: torch's checks in torch's order, then the backend that was chosen."""
+"""scaled_dot_product_attention and its gradients: torch's checks, then the chosen backend."""
 
 from functools import partial
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import call_cache
-from mlbackends.sdpa.backend import Prepared
+from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.sdpa.bias import CausalBias
-from mlbackends.sdpa.describe import without_gradients
+from mlbackends.sdpa.describe import is_tensor, without_gradients
+from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.sdpa.request import Operation, Options, Request, requested
 from mlbackends.switches.dynamo import untraced
 
-_OPERATION = Operation(
+_FORWARD = Operation(
     "scaled_dot_product_attention",
     ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+)
+_BACKWARD = Operation(
+    "scaled_dot_product_attention_backward",
+    (
+        *("grad_out", "query", "key", "value", "out", "logsumexp"),
+        *("dropout_p", "is_causal"),
+    ),
 )
 
 
@@ -41,10 +49,10 @@ def scaled_dot_product_attention(
     attn_mask: a CausalBias; or booleans, False where a key is not seen; or numbers that are added to
     the scores; of a shape that broadcasts to (..., H, L, S). A row that sees no key is 0.
     dropout_p: the probability, 0 to 1, that a weight is dropped; it counts whenever it is above 0, and
-    what is kept is divided by 1 - dropout_p. Which ones are dropped is told by seed, of which the lower
-    64 bits count; without one it is repeatable by torch.manual_seed for torch's tensors (whose
-    generator for the CPU is drawn from, once a call), by numpy.random.seed for all others. They are
-    not the ones that torch itself would drop.
+    what is kept is divided by 1 - dropout_p. seed decides which ones are dropped, by its lower 64 bits;
+    without one it is repeatable by torch.manual_seed for torch's tensors (whose generator for the CPU is
+    drawn from, once a call), by numpy.random.seed for all others. They are not the ones that torch itself
+    would drop.
     scale: None for 1/sqrt(E). enable_gqa: heads of key and value serve groups of query heads.
     return_logsumexp: return also the natural logarithm of the sum of the exponentials of each row's
     scores, scaled and masked: (..., H, L), of the kind of query, float64 for float64, else float32, 0
@@ -53,8 +61,8 @@ def scaled_dot_product_attention(
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does;
     NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons.
     """
-    told = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
-    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, told)
+    given = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
+    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
     if kind is not None:
         mask = None if isinstance(attn_mask, CausalBias) else attn_mask
         for call in call_cache.prepared_calls(kind):
@@ -63,13 +71,15 @@ def scaled_dot_product_attention(
                 return found
     options = Options(dropout_p, is_causal, scale, enable_gqa, seed)
     if not isinstance(return_logsumexp, bool):
-        raise _OPERATION.wrong("return_logsumexp", "bool", return_logsumexp)
-    asked = requested(_OPERATION, query, key, value, attn_mask, options)
-    if asked.problem is None:
-        out, logsumexp = _nothing(asked, query, key, value)
+        raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
+    request = requested(_FORWARD, query, key, value, attn_mask, options)
+    if request.problem is None:
+        out, logsumexp = _empty(request, query, key, value)
         return (out, logsumexp) if return_logsumexp else out
-    problem = _frozen(asked.problem) if without_gradients() else asked.problem
-    tensors = query, key, value, asked.mask
+    problem = request.problem
+    if problem.wants_gradient and without_gradients():
+        problem = _requiring(problem, False, mask=False)
+    tensors = query, key, value, request.mask
     if return_logsumexp or problem.wants_gradient:
         out, logsumexp = run_with_logsumexp(problem, *tensors)
     else:
@@ -77,27 +87,82 @@ def scaled_dot_product_attention(
     if kind is not None:
         results = out, logsumexp
         # No lambda: its cells would cost every call.
-        call_cache.keep(kind, partial(_prepared, problem, return_logsumexp, *tensors, *results))
+        call_cache.keep(kind, partial(_prepare, problem, return_logsumexp, *tensors, *results))
     return (out, logsumexp) if return_logsumexp else out
 
 
-def _prepared(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
-    """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
-    from msgspec.structs import replace
+@untraced
+def scaled_dot_product_attention_backward(
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    out: Any,
+    logsumexp: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    seed: int | None = None,
+    attn_mask_gradient: bool = False,
+) -> Gradients:
+    """Return the gradients of query, key and value, and optionally of the mask, given that of the result.
 
-    from mlbackends.sdpa.dispatch import lasting_choice
+    out and logsumexp: what `scaled_dot_product_attention(..., return_logsumexp=True)` returned for the
+    same arguments. grad_out is of out's shape (..., H, L, Ev) and element type; logsumexp (..., H, L),
+    float64 for float64, else float32. seed: the one of that call, which decides what dropout dropped.
+    Given out and logsumexp of more keys than are given here, what these keys add to the gradients.
+    attn_mask_gradient: return the gradient of a mask of numbers too; of booleans there is none.
+    Each gradient is of the shape, element type and kind of its tensor, summed over what was broadcast
+    or shared by a group of heads. A row that sees no key gives 0; what is empty gives zeros.
 
-    records = problem.wants_gradient
-    if return_logsumexp and not records:
-        problem = replace(problem, logsumexp=True)
-    backend = lasting_choice(problem)
-    if backend is None:
-        return None
-    if not records:
-        return backend.prepared(problem, *tensors)
-    from mlbackends_kernels.bridges.torch_gradients import prepared
-
-    return prepared(backend, problem, return_logsumexp, *tensors)
+    Raises what `scaled_dot_product_attention` raises; RuntimeError also where a shape, an element type
+    or a device does not fit, or where torch is to record gradients of these gradients, which have none;
+    ValueError for dropout without a seed.
+    Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.
+    """
+    given = dropout_p, is_causal, scale, enable_gqa, True
+    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
+    if kind is not None:
+        ours = attn_mask_gradient is False and not (dropout_p and seed is None)
+        kind = call_cache.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
+    mask = None if isinstance(attn_mask, CausalBias) else attn_mask
+    tensors = query, key, value, mask, out, logsumexp
+    if kind is not None:
+        for call in call_cache.prepared_calls(kind):
+            found: Gradients | None = call(grad_out, *tensors, seed)
+            if found is not None:
+                return found
+    results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
+    for name, tensor in results.items():
+        if not is_tensor(tensor):
+            raise _BACKWARD.wrong(name, "Tensor", tensor)
+    if not isinstance(attn_mask_gradient, bool):
+        raise _BACKWARD.wrong("attn_mask_gradient", "bool", attn_mask_gradient)
+    options = Options(dropout_p, is_causal, scale, enable_gqa, seed)
+    request = requested(_BACKWARD, query, key, value, attn_mask, options)
+    refuse_unreadable(results, f"{_BACKWARD.name}(): ", meta=True)
+    _refuse_results(request, results, _BACKWARD.described("query", query).device)
+    named = {"query": query, "key": key, "value": value, "attn_mask": request.mask}
+    if not without_gradients():
+        for name, tensor in {**named, **results}.items():
+            if getattr(tensor, "requires_grad", False):
+                raise RuntimeError(
+                    f"{name} requires a gradient, and gradients have none of their own here:"
+                    " call it under torch.no_grad(), or give it tensor.detach()"
+                )
+    if request.problem is None:
+        return _empty_gradients(query, key, value, request.mask if attn_mask_gradient else None)
+    problem = _requiring(request.problem, True, mask=attn_mask_gradient)
+    if 0 < problem.dropout < 1 and problem.seed is None:
+        raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
+    gradients = run_backward(problem, grad_out, query, key, value, request.mask, out, logsumexp)
+    if kind is not None:
+        call_cache.keep(kind, partial(_prepare_backward, problem, *tensors))
+    return gradients
 
 
 def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
@@ -112,7 +177,7 @@ def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any =
 def run_with_logsumexp(
     problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
 ) -> tuple[Any, Any]:
-    """Compute a problem, and each row's logarithm. Raises NoBackend if nobody can.
+    """Compute a problem, and each row's logarithm. Raises NoBackend if no backend can.
 
     Torch's tensors that require gradients are joined to torch's graph.
     """
@@ -123,39 +188,118 @@ def run_with_logsumexp(
     if not problem.wants_gradient:
         problem = replace(problem, logsumexp=True)
         return chosen_backend(problem).run_with_logsumexp(problem, query, key, value, mask)
-    from mlbackends_kernels.bridges.torch_gradients import attended
+    # A backend that takes "gradient" returns the logarithms, too: the backward pass needs them.
+    backend = chosen_backend(problem)
+    joined: tuple[Any, Any] = _torch_graph().attended(backend, problem, query, key, value, mask)
+    return joined
 
-    # A backend that takes "gradient" tells the logarithms, too: the backward pass needs them.
-    return attended(chosen_backend(problem), problem, query, key, value, mask)
+
+def run_backward(
+    problem: AttentionProblem,
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    out: Any,
+    logsumexp: Any,
+) -> Gradients:
+    """Compute the gradients with the backend that is chosen. Raises NoBackend if there is none."""
+    from mlbackends.sdpa.dispatch import chosen_backend
+
+    backend = chosen_backend(problem)
+    return backend.run_backward(problem, grad_out, query, key, value, mask, out, logsumexp)
 
 
-def _nothing(asked: Request, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """Return the zeros of what is empty, in torch's graph where an input requires a gradient."""
-    from mlbackends_kernels.tensors.interchange import zeros_like
+def _torch_graph() -> Any:
+    """Return the module that joins results to torch's graph."""
+    from mlbackends.model import registry
 
-    out = zeros_like(query, asked.output_shape)
-    logsumexp = zeros_like(query, asked.output_shape[:-1], asked.logsumexp_dtype)
+    return registry.load("mlbackends_kernels.bridges", "torch_gradients")
+
+
+def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
+    """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
+    from msgspec.structs import replace
+
+    from mlbackends.sdpa.dispatch import lasting_choice
+
+    records = problem.wants_gradient
+    if return_logsumexp and not records:
+        problem = replace(problem, logsumexp=True)
+    backend = lasting_choice(problem)
+    if backend is None:
+        return None
+    if not records:
+        return backend.prepared(problem, *tensors)
+    call: Prepared | None = _torch_graph().prepared(backend, problem, return_logsumexp, *tensors)
+    return call
+
+
+def _prepare_backward(problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+    from mlbackends.sdpa.dispatch import lasting_choice
+
+    backend = lasting_choice(problem)
+    return None if backend is None else backend.prepared_backward(problem, *tensors)
+
+
+def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:
+    """Return a problem of which query, key and value, and a mask of numbers, require gradients or none."""
+    from msgspec.structs import replace
+
+    def required(spec: TensorSpec, wanted: bool) -> TensorSpec:
+        return spec if spec.requires_grad is wanted else replace(spec, requires_grad=wanted)
+
+    spec = problem.mask
+    return replace(
+        problem,
+        query=required(problem.query, gradients),
+        key=required(problem.key, gradients),
+        value=required(problem.value, gradients),
+        mask=spec and required(spec, mask and spec.dtype != "bool"),
+    )
+
+
+def _zeros_like() -> Any:
+    """Return the function that makes a tensor of zeros of the kind of another."""
+    from mlbackends.model import registry
+
+    return registry.load("mlbackends_kernels.tensors", "interchange").zeros_like
+
+
+def _empty(request: Request, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Return the result of an empty problem, in torch's graph where an input requires a gradient."""
+    zeros_like = _zeros_like()
+    out = zeros_like(query, request.output_shape)
+    logsumexp = zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
     inputs = (query, key, value)
     if without_gradients() or not any(getattr(each, "requires_grad", False) for each in inputs):
         return out, logsumexp
-    from mlbackends_kernels.bridges.torch_gradients import connected
-
-    return connected(out, *inputs), logsumexp
+    return _torch_graph().connected(out, *inputs), logsumexp
 
 
-def _frozen(problem: AttentionProblem) -> AttentionProblem:
-    """Return a problem of which no tensor requires a gradient."""
-    if not problem.wants_gradient:
-        return problem
-    from msgspec.structs import replace
-
-    def plain(spec: TensorSpec) -> TensorSpec:
-        return replace(spec, requires_grad=False) if spec.requires_grad else spec
-
-    return replace(
-        problem,
-        query=plain(problem.query),
-        key=plain(problem.key),
-        value=plain(problem.value),
-        mask=problem.mask and plain(problem.mask),
+def _empty_gradients(query: Any, key: Any, value: Any, mask: Any) -> Gradients:
+    zeros_like = _zeros_like()
+    if mask is not None and _BACKWARD.described("attn_mask", mask).dtype == "bool":
+        mask = None
+    return Gradients(
+        *(
+            None if each is None else zeros_like(each, _BACKWARD.described("", each).shape)
+            for each in (query, key, value, mask)
+        )
     )
+
+
+def _refuse_results(request: Request, results: dict[str, Any], place: str) -> None:
+    """Raise RuntimeError unless grad_out, out and logsumexp are as the forward call returns them."""
+    for name, tensor in results.items():
+        spec = _BACKWARD.described(name, tensor)
+        shape, dtype = request.output_shape, request.dtype
+        if name == "logsumexp":
+            shape, dtype = shape[:-1], request.logsumexp_dtype
+        if request.output_shape and spec.shape != shape:  # of nested tensors nothing is known
+            raise RuntimeError(f"{name} has the shape {list(spec.shape)}; it must be {list(shape)}")
+        if spec.dtype != dtype:
+            raise RuntimeError(f"{name} is of {spec.dtype}; it must be of {dtype}")
+        if spec.device != place:
+            raise RuntimeError(f"{name} lies on {spec.device}; query lies on {place}")

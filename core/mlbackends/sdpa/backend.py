@@ -6,25 +6,21 @@ from typing import Any, ClassVar, NamedTuple, final
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.constraints import (
-    Constraint,
-    no_float64_inside,
-    no_gradient,
-    no_logsumexp,
-    no_lower_right,
-    not_nested,
-    unmet,
-)
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.constraints import Constraint, unmet
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
-RARE = {
-    "float64_inside": no_float64_inside(),
-    "gradient": no_gradient(),
-    "logsumexp": no_logsumexp(),
-    "lower_right": no_lower_right(),
-    "nested": not_nested(),
+OPTIONAL = {
+    "dropout": need.no_dropout(),
+    "float64_inside": need.no_float64_inside(),
+    "gradient": need.no_gradient(),
+    "grouped_heads": need.equal_heads(),
+    "logsumexp": need.no_logsumexp(),
+    "lower_right": need.no_lower_right(),
+    "mask": need.no_mask(),
+    "nested": need.not_nested(),
 }
-"""What a problem seldom asks for: refused for every backend that does not say that it `takes` it."""
+"""What a problem may ask for beside the plain product, and the constraint of a backend without it."""
 
 Prepared = Callable[..., Any]
 """A kind of calls made ready; see `AttentionBackend.prepared` and `prepared_backward`."""
@@ -45,80 +41,107 @@ class Gradients(NamedTuple):
 class AttentionBackend:
     """One way to compute attention. A file in kernels/ holds one subclass of its own, and no more.
 
-    name: the file's name. answers_to: the kind by which torch's switches know it. rank: among those
-    of one kind the highest is asked first. constraints: what it asks of a problem, all of it. takes:
-    of RARE, what it can do. dsl: the language that python_native switches it off by ("triton"), ""
-    for none. tolerance: by element type, how many times the error of the plain computation in the
-    same type its result may have, against float64.
+    name: the file's name. answers_to: the kind by which torch's switches know it. constraints: all that it
+    needs of a problem. takes: what of OPTIONAL it computes; the rest is refused, unless a constraint of
+    its own has the same code. dsl: the language that python_native switches it off by ("triton"), "" for
+    none. tolerance: by element type, how many times the error of the plain computation in the same type
+    its result may have, against float64.
     """
 
     name: ClassVar[str]
     answers_to: ClassVar[SDPBackend]
-    rank: ClassVar[int] = 0
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
     dsl: ClassVar[str] = ""
-    _asked: ClassVar[tuple[Constraint, ...]] = ()
-    _fits: AttentionProblem | None = None
-    """The last problem that did: whoever chose a backend has it run the same object."""
+    _constraints: ClassVar[tuple[Constraint, ...]] = ()
+    _supported: AttentionProblem | None = None
+    """The last problem without reasons: the same object is checked when it is chosen, and when it runs."""
 
     def __init_subclass__(cls) -> None:
-        """Refuse a backend that switches could not reach, or that takes what nothing is called."""
+        """Refuse a backend that switches could not reach, or an unknown word in `takes`."""
         if getattr(cls, "answers_to", SDPBackend.ERROR) is SDPBackend.ERROR or not hasattr(
             cls, "name"
         ):
             raise TypeError(f"{cls.__name__} needs a name, and an SDPBackend that it answers to")
-        if unknown := cls.takes - RARE.keys():
-            known = ", ".join(RARE)
+        if unknown := cls.takes - OPTIONAL.keys():
+            known = ", ".join(OPTIONAL)
             raise TypeError(f"{cls.__name__} takes {', '.join(unknown)}; it can take {known}")
-        rare = (RARE[each] for each in RARE if each not in cls.takes)
-        cls._asked = (*cls.constraints, *rare)
+        codes = {each.code for each in cls.constraints}
+        refused = (each for name, each in OPTIONAL.items() if name not in cls.takes)
+        cls._constraints = (*cls.constraints, *(each for each in refused if each.code not in codes))
 
     @classmethod
     @final
     def every_constraint(cls) -> tuple[Constraint, ...]:
         """Return its constraints, and those for what it does not take."""
-        return cls._asked
+        return cls._constraints
 
     @final
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
-        """Return everything that speaks against the problem, from its records alone; () if it fits."""
-        if problem is self._fits:
+        """Return every reason against the problem, from its records alone; () if it is supported."""
+        if problem is self._supported:
             return ()
-        reasons = unmet(self._asked, problem)
+        reasons = unmet(self._constraints, problem)
         if not reasons:
-            self._fits = problem
+            self._supported = problem
         return reasons
 
     @final
     def refuses_every_size(self, problem: AttentionProblem) -> bool:
-        """Tell whether it would not fit with other sizes and strides either."""
-        return any(not asked.sizes and asked.test(problem) for asked in self._asked)
+        """Tell whether it would refuse the problem with other sizes and strides too."""
+        return any(not each.sizes and each.test(problem) for each in self._constraints)
 
     @final
     def require(self, problem: AttentionProblem) -> None:
-        """Raise NoBackend, with all reasons, unless the problem fits. `run` begins with it."""
+        """Raise NoBackend, with all reasons, unless the problem is supported. `run` begins with it."""
         reasons = self.unsupported_reasons(problem)
         if reasons:
-            said = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot do this: {said}", reasons)
+            messages = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot do this: {messages}", reasons)
 
     def missing_parts(self) -> tuple[Reason, ...]:
         """Return what this installation lacks to run it (a package, a driver); () if nothing.
 
-        Asked only for a problem that fits and is to be run here, so it may look, but not compute.
+        Called only for a supported problem that is to be run here, so it may look, but not compute.
         """
         return ()
 
-    def told(self) -> dict[str, str]:
-        """Return what it says of itself where it runs, by name: "instruction set", "threads", "version"."""
+    def details(self) -> dict[str, str]:
+        """Return facts of it where it runs, by name: "instruction set", "threads", "version"."""
         return {}
 
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
         """Compute it. The tensors are the caller's own; the result is of the same kind as query."""
+        raise NotImplementedError
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Compute it, and the logarithm of the sum of each row's exponentials: (..., H, L).
+
+        That is of float64 for float64, else of float32, of the kind of query, and 0 for a row that sees
+        no key. A backend that takes "logsumexp" or "gradient" has it.
+        """
+        raise NotImplementedError
+
+    def run_backward(
+        self,
+        problem: AttentionProblem,
+        grad_out: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any,
+        out: Any,
+        logsumexp: Any,
+    ) -> Gradients:
+        """Return the gradients, given that of the result and what `run_with_logsumexp` returned.
+
+        The mask has one where its record requires it. A backend that takes "gradient" has it.
+        """
         raise NotImplementedError
 
     def prepared(
@@ -161,30 +184,3 @@ class AttentionBackend:
         """
         del problem, query, key, value, mask, out, logsumexp
         return None
-
-    def run_with_logsumexp(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-    ) -> tuple[Any, Any]:
-        """Compute it, and the logarithm of the sum of each row's exponentials: (..., H, L).
-
-        That is of float64 for float64, else of float32, of the kind of query, and 0 for a row that sees
-        no key. A backend that takes "logsumexp" or "gradient" has it.
-        """
-        raise NotImplementedError
-
-    def run_backward(
-        self,
-        problem: AttentionProblem,
-        grad_out: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        out: Any,
-        logsumexp: Any,
-    ) -> Gradients:
-        """Return the gradients, given that of the result and what `run_with_logsumexp` returned.
-
-        The mask has one where its record requires it. A backend that takes "gradient" has it.
-        """
-        raise NotImplementedError

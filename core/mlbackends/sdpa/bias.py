@@ -23,8 +23,11 @@ class CausalBias:
         assert isinstance(variant, CausalVariant), (
             f"variant must be a CausalVariant, got {type(variant).__name__}"
         )
-        _refuse(seq_len_q)
-        _refuse(seq_len_kv)
+        for length in (seq_len_q, seq_len_kv):
+            if not isinstance(length, int) or isinstance(length, bool):
+                raise TypeError(f"a length must be an int, not {type(length).__name__}")
+            if length < 0:
+                raise RuntimeError(f"a length cannot be negative: {length}")
         self.variant = variant
         self.seq_len_q = seq_len_q
         self.seq_len_kv = seq_len_kv
@@ -74,13 +77,6 @@ def as_bias(mask: Any) -> CausalBias | None:
     if type(mask).__name__ != "CausalBias" or not hasattr(mask, "variant"):
         return None
     return CausalBias(CausalVariant[mask.variant.name], mask.seq_len_q, mask.seq_len_kv)
-
-
-def _refuse(length: object) -> None:
-    if not isinstance(length, int) or isinstance(length, bool):
-        raise TypeError(f"a length must be an int, not {type(length).__name__}")
-    if length < 0:
-        raise RuntimeError(f"a length cannot be negative: {length}")
 
 
 def _bias(variant: CausalVariant, size: tuple[int, ...]) -> CausalBias:

@@ -94,9 +94,9 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 
 def is_flash_attention_available() -> bool:
     """Tell whether a backend is installed here that is flash attention on some CUDA device."""
-    from mlbackends.sdpa.availability import answers_on_cuda
+    from mlbackends.sdpa.params import computes_on_cuda
 
-    return answers_on_cuda(SDPBackend.FLASH_ATTENTION)
+    return computes_on_cuda(SDPBackend.FLASH_ATTENTION)
 
 
 def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
@@ -138,8 +138,7 @@ def sdp_kernel(
 
 
 def _can_use(kind: SDPBackend, params: SDPAParams, debug: bool) -> bool:
-    from mlbackends.sdpa.availability import why_not_on_cuda
-    from mlbackends.sdpa.params import SDPAParams
+    from mlbackends.sdpa.params import SDPAParams, why_not_on_cuda
 
     if not isinstance(params, SDPAParams):
         raise TypeError(f"params must be SDPAParams, not {type(params).__name__}")

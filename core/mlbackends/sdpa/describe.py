@@ -1,8 +1,8 @@
-"""What is known of somebody's tensor without touching its values, as a TensorSpec and a Device.
+"""The TensorSpec and the Device of a caller's tensor, without touching its values.
 
-Understood are numpy's arrays, torch's tensors, whatever has `__dlpack__` or
-`__cuda_array_interface__` beside a shape and a dtype (JAX, CuPy), and buffers. No library is
-imported for it: one whose tensor we are handed is in the process already.
+It may be an array of numpy, a tensor of torch, anything with `__dlpack__` or `__cuda_array_interface__`
+beside a shape and a dtype (JAX, CuPy), or a buffer. No library is imported for it: the one that made the
+tensor is in the process already.
 """
 
 import sys
@@ -12,35 +12,16 @@ from typing import Any
 from mlbackends.model.problem import ITEM_BYTES, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 
+#: Element types by the codes of the struct module, and of numpy for complex numbers.
 _FORMATS = {
-    "?": "bool",
-    "e": "float16",
-    "f": "float32",
-    "d": "float64",
-    "b": "int8",
-    "h": "int16",
-    "i": "int32",
-    "B": "uint8",
-    "H": "uint16",
-    "I": "uint32",
-    "l": "int64",
-    "q": "int64",
-    "L": "uint64",
-    "Q": "uint64",
-    "Zf": "complex64",
-    "Zd": "complex128",
-}
+    "?": "bool", "e": "float16", "f": "float32", "d": "float64", "Zf": "complex64", "Zd": "complex128",
+    "b": "int8", "h": "int16", "i": "int32", "l": "int64", "q": "int64",
+    "B": "uint8", "H": "uint16", "I": "uint32", "L": "uint64", "Q": "uint64",
+}  # fmt: skip
 #: DLPack's numbers of kinds of devices. Source: dlpack.h, DLDeviceType.
 _DLPACK_KINDS = {
-    1: "cpu",
-    2: "cuda",
-    3: "cpu",
-    8: "mps",
-    10: "rocm",
-    11: "cpu",
-    13: "cuda",
-    14: "xpu",
-}
+    1: "cpu", 2: "cuda", 3: "cpu", 8: "mps", 10: "rocm", 11: "cpu", 13: "cuda", 14: "xpu",
+}  # fmt: skip
 
 
 def is_tensor(thing: object) -> bool:
@@ -49,7 +30,13 @@ def is_tensor(thing: object) -> bool:
         return True
     if hasattr(thing, "shape") and hasattr(thing, "dtype"):
         return hasattr(thing, "__dlpack__") or hasattr(thing, "__cuda_array_interface__")
-    return not isinstance(thing, bytes | bytearray) and _is_buffer(thing)
+    if isinstance(thing, bytes | bytearray):
+        return False
+    try:
+        memoryview(thing).release()  # type: ignore[arg-type]
+    except (TypeError, BufferError, ValueError):
+        return False
+    return True
 
 
 def is_torch(thing: object) -> bool:
@@ -114,11 +101,15 @@ def device_of(tensor: Any, spec: TensorSpec) -> Device:
 
 
 def _of_torch(tensor: Any) -> TensorSpec:
+    place = tensor.device
+    hip = getattr(sys.modules["torch"].version, "hip", None)
+    platform = "rocm" if hip and place.type == "cuda" else str(place.type)
+    device = platform if place.index is None else f"{platform}:{place.index}"
     if tensor.is_nested:
         return TensorSpec(
             _nested_shape(tensor),
             dtype_name(tensor.dtype),
-            device=_torch_place(tensor),
+            device=device,
             requires_grad=tensor.requires_grad,
             nested=True,
         )
@@ -128,7 +119,7 @@ def _of_torch(tensor: Any) -> TensorSpec:
         tuple(map(int, tensor.shape)),
         dtype_name(tensor.dtype),
         strides=tuple(map(int, tensor.stride())),
-        device=_torch_place(tensor),
+        device=device,
         requires_grad=tensor.requires_grad,
         storage_offset=int(tensor.storage_offset()),
     )
@@ -140,42 +131,20 @@ def _nested_shape(tensor: Any) -> tuple[int, ...]:
     for dimension in range(tensor.dim()):
         try:
             sizes.append(int(tensor.size(dimension)))
-        except (
-            AttributeError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ):  # whatever stands for "ragged"
+        except (AttributeError, RuntimeError, TypeError, ValueError):  # a ragged dimension
             sizes.append(0)
     return tuple(sizes)
 
 
-def _torch_place(tensor: Any) -> str:
-    device = tensor.device
-    hip = getattr(sys.modules["torch"].version, "hip", None)
-    kind = "rocm" if hip and device.type == "cuda" else device.type
-    return str(kind) if device.index is None else f"{kind}:{device.index}"
-
-
 def _of_buffer(view: memoryview) -> TensorSpec:
-    order, code = (
-        (view.format[:1], view.format[1:]) if view.format[:1] in "@=<>!" else ("", view.format)
-    )
     native = {"little": "@=<", "big": "@=>!"}[sys.byteorder]
-    dtype = _FORMATS.get(code)
-    if dtype is None or (order and order not in native):
+    has_native_order = view.format[:1] in native or view.format[:1] not in "<>!"
+    dtype = _FORMATS.get(view.format.lstrip("@=<>!"))
+    if dtype is None or not has_native_order:
         raise TypeError(f"elements of the format {view.format!r} are none that is computed with")
     shape = view.shape or ()
     strides = view.strides or ()
     return TensorSpec(shape, dtype, _in_elements(strides, view.itemsize), device="cpu")
-
-
-def _is_buffer(thing: object) -> bool:
-    try:
-        memoryview(thing).release()  # type: ignore[arg-type]
-    except (TypeError, BufferError, ValueError):
-        return False
-    return True
 
 
 def _strides(tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

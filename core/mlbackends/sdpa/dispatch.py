@@ -1,10 +1,10 @@
-"""Who computes an attention problem: every file of kernels/ is asked, in the order that was set.
+"""Which backend computes an attention problem: all of kernels/ are asked, in the order that was set.
 
-The order is torch's priority order of kinds; among backends of one kind the higher rank comes first.
-A switch that is off is a reason like any other, so a decision has them all.
+torch's priority order of kinds comes first, then ORDER. A switch that is off is a reason like any other,
+so a decision has them all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
@@ -15,11 +15,14 @@ from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
-from mlbackends.sdpa.switches import ORDER, SWITCHES, allowed, priority_order
+from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
 from mlbackends.switches import store
 
+ORDER = ("flash_cpu", "flash_triton", "math")
+"""The order of backends of one kind; those of other distributions follow, by name."""
+
 OPERATION = "scaled_dot_product_attention"
-_DEPRIORITIZED = "cuda.cudnn_sdp_deprioritized"
+_PLACES = {name: place for place, name in enumerate(ORDER)}
 _TITLES = {
     SDPBackend.FLASH_ATTENTION: "flash attention",
     SDPBackend.EFFICIENT_ATTENTION: "memory-efficient attention",
@@ -36,16 +39,16 @@ _ORIGINS = {
 
 @cache
 def backends() -> tuple[AttentionBackend, ...]:
-    """Return one of every attention backend that kernels/ and other distributions bring, by name."""
-    store.changed()  # what was decided among others is decided anew
-    taken = map(_taken, registry.names("mlbackends_kernels"))
-    return tuple(each for each in taken if isinstance(each, AttentionBackend))
+    """Return one of every attention backend of kernels/ and of other distributions, by name."""
+    store.changed()  # earlier decisions were made among others
+    loaded = map(_load, registry.names("mlbackends_kernels"))
+    return tuple(each for each in loaded if isinstance(each, AttentionBackend))
 
 
 def unloaded() -> tuple[Verdict, ...]:
     """Return a verdict for each entry of kernels/ that brings no backend, with the reason."""
-    taken = map(_taken, registry.names("mlbackends_kernels"))
-    return tuple(each for each in taken if isinstance(each, Verdict))
+    loaded = map(_load, registry.names("mlbackends_kernels"))
+    return tuple(each for each in loaded if isinstance(each, Verdict))
 
 
 def choose(
@@ -55,11 +58,11 @@ def choose(
     environment: Environment | None = None,
     here: bool = True,
 ) -> Decision:
-    """Ask every backend, and return who is the first that can, with what all of them said.
+    """Return the first backend that supports a problem, and the verdicts of all.
 
-    among: the backends to ask; left out, all that there are. environment: what holds where it is to
-    run; left out, this process. here: whether it is to run on this installation, so that a missing
-    package counts. An addition that cannot be imported has a verdict behind all others.
+    among: the backends to ask; left out, all. environment: that of the process which computes; left out,
+    this one. here: whether it is to run on this installation, so that a missing package counts. An
+    addition that cannot be imported has a verdict behind all others.
     """
     verdicts = tuple(
         Verdict(backend.name, backend.answers_to.name, _reasons(backend, problem, here))
@@ -72,10 +75,7 @@ def choose(
 
 
 def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
-    """Return the backend that computes a problem here, asking no further than the first that can.
-
-    Raises NoBackend, with the reasons of all, where none can.
-    """
+    """Return the first backend that computes a problem here. Raises NoBackend, with the reasons of all."""
     for backend in in_order(problem, backends()):
         if not _reasons(backend, problem, here=True):
             return backend
@@ -96,28 +96,23 @@ def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
 
 
 def nobody(decision: Decision) -> NoBackend:
-    """Return what to raise where nobody can; torch's words for it, and ours."""
-    asked = [
+    """Return the exception of a problem without a backend; in torch's words and ours."""
+    codes = [
         {reason.code for reason in verdict.reasons}
         for verdict in decision.verdicts
         if not any(reason.code == "wrong-device" for reason in verdict.reasons)
     ]
-    if asked and all("switched-off" in codes for codes in asked):
-        said = (
+    message = "No available kernel. Aborting execution."
+    if codes and all("switched-off" in each for each in codes):
+        message = (
             "No viable backend for scaled_dot_product_attention was found. This is likely due to"
             " turning off both the math kernel and the fused kernels."
         )
-    else:
-        said = "No available kernel. Aborting execution."
-    told = "".join(
-        f"\n  {verdict.backend}: {'; '.join(reason.message for reason in verdict.reasons)}"
-        for verdict in decision.verdicts
-    )
-    hints = dict.fromkeys(reason.hint for reason in decision.reasons if reason.hint)
-    hint = "; ".join(hints)
-    return NoBackend(
-        f"{said}{told}\n  hint: {hint}" if hint else said + told, decision.reasons, hint
-    )
+    for verdict in decision.verdicts:
+        reasons = "; ".join(reason.message for reason in verdict.reasons)
+        message += f"\n  {verdict.backend}: {reasons}"
+    hint = "; ".join(dict.fromkeys(reason.hint for reason in decision.reasons if reason.hint))
+    return NoBackend(f"{message}\n  hint: {hint}" if hint else message, decision.reasons, hint)
 
 
 def in_order(
@@ -125,40 +120,37 @@ def in_order(
     among: Sequence[AttentionBackend],
     environment: Environment | None = None,
 ) -> list[AttentionBackend]:
-    """Return backends in the order in which they are to be asked."""
-    kinds = effective_order(problem, among, environment)
-    return sorted(
-        among, key=lambda backend: (kinds.index(backend.answers_to), -backend.rank, backend.name)
-    )
-
-
-def effective_order(
-    problem: AttentionProblem,
-    among: Sequence[AttentionBackend],
-    environment: Environment | None = None,
-) -> tuple[SDPBackend, ...]:
-    """Return the order of kinds that counts for a problem.
-
-    Where nobody set it, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than
-    9.15.0, unless TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order so at its first call;
-    here the order stays what was set, and this is what counts.
-    """
+    """Return backends in the order in which they are asked."""
+    kinds = priority_order()
     if any(backend.answers_to is SDPBackend.CUDNN_ATTENTION for backend in among):
-        return torch_order(problem, environment)
-    return priority_order()
+        kinds = torch_order(problem, environment)
+    others = len(ORDER)
+    return sorted(
+        among,
+        key=lambda backend: (
+            kinds.index(backend.answers_to),
+            _PLACES.get(backend.name, others),
+            backend.name,
+        ),
+    )
 
 
 def torch_order(
     problem: AttentionProblem, environment: Environment | None = None
 ) -> tuple[SDPBackend, ...]:
-    """Return the order of kinds in which torch asks its own kernels; see `effective_order`."""
+    """Return the order of kinds in which torch asks its own kernels.
+
+    Where nobody set it, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than
+    9.15.0, unless TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order so at its first call;
+    here the switch keeps the order that was set, and this is what counts.
+    """
     order = priority_order()
     cudnn = SDPBackend.CUDNN_ATTENTION
     if (
         problem.capability is None
         or problem.capability[0] not in (9, 10)
-        or store.origin(ORDER) != "default"
-        or store.read(_DEPRIORITIZED)
+        or store.origin(PRIORITY_ORDER) != "default"
+        or store.read("cuda.cudnn_sdp_deprioritized")
     ):
         return order
     if environment is None:
@@ -171,69 +163,57 @@ def torch_order(
 
 
 def switch_reasons(kind: SDPBackend) -> tuple[Reason, ...]:
-    """Return why a kind may not run by its switch; () if it may."""
+    """Return why the switch of a kind forbids it; () if it is on."""
     if allowed(kind):
         return ()
     name = SWITCHES[kind]
     where = _ORIGINS.get(store.origin(name), "by default")
-    said = f"{_TITLES[kind]} is switched off: {name} was set {where}"
-    return (Reason("switched-off", said, f"switch {name} on"),)
+    message = f"{_TITLES[kind]} is switched off: {name} was set {where}"
+    return (Reason("switched-off", message, f"switch {name} on"),)
 
 
 def _reasons(
     backend: AttentionBackend, problem: AttentionProblem, here: bool
 ) -> tuple[Reason, ...]:
-    found = (
-        *switch_reasons(backend.answers_to),
-        *_filter_reasons(backend, problem),
-        *backend.unsupported_reasons(problem),
-    )
-    return found or (backend.missing_parts() if here else ())
+    reasons = switch_reasons(backend.answers_to)
+    if backend.dsl:
+        from mlbackends.python_native import filters
+
+        key = filters.key_of_platform(problem.platform)
+        if why := filters.why_disabled(backend.dsl, OPERATION, key):
+            message = f"{backend.name} is switched off: {why}"
+            reasons = (*reasons, Reason("switched-off", message))
+    reasons = (*reasons, *backend.unsupported_reasons(problem))
+    return reasons or (backend.missing_parts() if here else ())
 
 
-def _filter_reasons(backend: AttentionBackend, problem: AttentionProblem) -> Iterator[Reason]:
-    """Yield why python_native keeps a backend out that is written in one of its languages."""
-    if not backend.dsl:
-        return
-    from mlbackends.python_native import filters
-
-    key = filters.key_of_platform(problem.platform)
-    why = filters.why_disabled(backend.dsl, OPERATION, key)
-    if why:
-        yield Reason("switched-off", f"{backend.name} is switched off: {why}")
-
-
-def _taken(name: str) -> AttentionBackend | Verdict:
-    """Return the backend that an entry of kernels/ brings, or a verdict that says why there is none."""
+def _load(name: str) -> AttentionBackend | Verdict:
+    """Return the backend of an entry of kernels/, or a verdict that says why there is none."""
     entry = registry.load("mlbackends_kernels", name)
     try:
-        kind = _in_entry(entry)
-        if kind is not None:
-            return kind()
-        _raise_its_error(entry)
-        said = f"the addition {name} cannot be used: it holds no AttentionBackend of its own"
-    except Exception as error:  # noqa: BLE001  foreign code; what it raises stands in its verdict
-        said = f"the addition {name} cannot be used: {type(error).__name__}: {error}"
-    hint = f"mend or remove the package that adds {name} to mlbackends_kernels"
-    return Verdict(name, SDPBackend.ERROR.name, (Reason("probe-error", said, hint),))
+        # Where an entry cannot be imported, `registry.load` returns a module whose `find` raises the error.
+        if isinstance(entry, ModuleType) and entry.__spec__ is None and hasattr(entry, "find"):
+            entry.find(None)
+        if found := backend_class(entry):
+            return found()
+        why = "it holds no AttentionBackend of its own"
+    except Exception as error:  # noqa: BLE001  foreign code; what it raises is the reason
+        why = f"{type(error).__name__}: {error}"
+    reason = Reason(
+        "probe-error",
+        f"the addition {name} cannot be used: {why}",
+        f"mend or remove the package that adds {name} to mlbackends.kernels",
+    )
+    return Verdict(name, SDPBackend.ERROR.name, (reason,))
 
 
-def _raise_its_error(entry: object) -> None:
-    """Raise what importing an entry raised; `registry.load` keeps it in a module that it made up."""
-    if isinstance(entry, ModuleType) and entry.__spec__ is None and hasattr(entry, "find"):
-        entry.find(None)
-
-
-def _in_entry(entry: object) -> type[AttentionBackend] | None:
-    """Return the backend that a registry's entry holds: the class itself, or a module's own one."""
-    if isinstance(entry, type):
-        return entry if issubclass(entry, AttentionBackend) else None
-    for thing in vars(entry).values():
-        if isinstance(thing, type) and issubclass(thing, AttentionBackend) and _is_of(thing, entry):
+def backend_class(entry: object) -> type[AttentionBackend] | None:
+    """Return the backend of a registry's entry: the class itself, or the one that a module defines."""
+    for thing in (entry,) if isinstance(entry, type) else vars(entry).values():
+        if (
+            isinstance(thing, type)
+            and issubclass(thing, AttentionBackend)
+            and (thing is entry or thing.__module__ == getattr(entry, "__name__", ""))
+        ):
             return thing
     return None
-
-
-def _is_of(backend: type[AttentionBackend], module: object) -> bool:
-    """Tell a module's own backend from one that it merely imports."""
-    return backend.__module__ == getattr(module, "__name__", "")

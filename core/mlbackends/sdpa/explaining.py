@@ -1,4 +1,4 @@
-"""Who can take a problem, ours and torch's, on this machine or one that is not here: nothing computes."""
+"""Which backends, ours and torch's, take a problem, on this machine or another: nothing computes."""
 
 from collections.abc import Sequence
 
@@ -12,23 +12,22 @@ from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_ord
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
-from mlbackends.sdpa.sdp_backend import SDPBackend
 
 TORCH = "2.13"
 """The release whose rules `mlbackends.sdpa.rules` holds."""
 
 
 def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanation:
-    """Return what everybody says to problems. names: the backends of ours to ask, () for all.
+    """Return the verdicts on problems. names: the backends of ours to ask, () for all.
 
-    Raises UnknownName for a backend or device that is none, BadInput for --device cuda without one.
+    Raises UnknownName for an unknown backend or device, BadInput for --device cuda without one.
     """
     from mlbackends import __version__
 
     among = chosen_backends(names)
     devices = {name: named_devices.device(name) for name in {each.device for each in wordings}}
-    told = tuple(explained(each, devices[each.device], among) for each in wordings)
-    return Explanation(SCHEMA, f"backends {__version__}", TORCH, told)
+    problems = tuple(explained(each, devices[each.device], among) for each in wordings)
+    return Explanation(SCHEMA, f"backends {__version__}", TORCH, problems)
 
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
@@ -43,15 +42,13 @@ def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None
 def explained(
     wording: Wording, place: NamedDevice, among: Sequence[AttentionBackend] | None = None
 ) -> Explained:
-    """Return what everybody says to one problem. among: our backends to ask, None for all."""
+    """Return the verdicts on one problem. among: our backends to ask, None for all."""
     problem = wording.problem(place.device)
     environment = environment_here(problem) if place.here else NEWEST
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
-    taken = next((each.backend for each in verdicts if each.usable), "")
-    place_untold = rules.untold(problem)
+    unknown = rules.unknown_device(problem)
     cudnn = environment.cudnn_version if problem.platform == "cuda" else 0
-    untold = f"what torch takes on {place_untold} is not written down here" if place_untold else ""
     return Explained(
         text=wording.text,
         problem=problem,
@@ -60,27 +57,29 @@ def explained(
         here=place.here,
         chosen=decision.chosen,
         verdicts=decision.verdicts,
-        torch_chosen=taken,
+        torch_chosen=next((each.backend for each in verdicts if each.usable), ""),
         torch_verdicts=verdicts,
-        torch_untold=untold,
+        torch_untold=f"what torch takes on {unknown} is not written down here" if unknown else "",
         torch_cudnn=decoded(cudnn) if cudnn else "",
     )
 
 
 def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple[Verdict, ...]:
-    """Return what each of torch's own kernels says, in torch's order; () where nothing is known.
+    """Return the verdict of each of torch's own kernels, in torch's order; () for an unknown device.
 
-    The first that can is what torch takes; where none can, it raises.
+    torch takes the first that can; where none can, it raises.
     """
-    if rules.untold(problem):
+    if rules.unknown_device(problem):
         return ()
-    if problem.platform == "cpu":  # there torch ignores the order
-        order: Sequence[SDPBackend] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
-    else:
+    order = rules.CPU_ORDER
+    if problem.platform != "cpu":
         order = torch_order(problem, environment)
-    found = []
-    for kind in order:
-        if rules.rules(kind, problem.platform, environment) is not None:
-            reasons = (*switch_reasons(kind), *rules.why_not(kind, problem, environment))
-            found.append(Verdict(kind.name, kind.name, reasons))
-    return tuple(found)
+    return tuple(
+        Verdict(
+            kind.name,
+            kind.name,
+            (*switch_reasons(kind), *rules.why_not(kind, problem, environment)),
+        )
+        for kind in order
+        if rules.rules(kind, problem.platform, environment) is not None
+    )

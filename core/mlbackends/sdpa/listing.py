@@ -1,12 +1,29 @@
-"""Every attention backend: what it takes, told by its constraints, and whether it can compute here."""
+"""Every attention backend: what it takes, by its constraints, and whether it can compute here."""
+
+from collections.abc import Callable, Sequence
 
 from mlbackends.model.explanation import LIST_SCHEMA, BackendEntry, BackendList
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
-from mlbackends.sdpa.abilities import DTYPES, abilities, plain
+from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, switch_reasons, unloaded
-from mlbackends.sdpa.verify.peer import Peer, peers
+
+ABILITIES = {
+    "causal masks": "--causal",
+    "causal masks to the lower right": "--mask lower-right --kv-len 192",
+    "boolean masks": "--mask bool",
+    "masks of numbers": "--mask float",
+    "grouped heads": "--kv-heads 2 --gqa",
+    "values of another width": "--value-dim 32",
+    "bshd layout": "--layout bshd",
+    "dropout": "--dropout 0.5",
+    "gradients": "--backward",
+    "gradients of masks": "--mask float --mask-gradient",
+}
+"""What a backend may take beside the plain problem, and the words of a problem that has it."""
+_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def listing(python: str = "") -> BackendList:
@@ -15,41 +32,67 @@ def listing(python: str = "") -> BackendList:
     python: the interpreter in whose environment peers are looked for, "" for our own.
     """
     from mlbackends import __version__
+    from mlbackends.sdpa.verify.peer import peers
 
-    entries = [_entry(each) for each in backends()]
+    entries = []
+    for backend in backends():
+        lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
+        entry = BackendEntry(
+            name=backend.name,
+            answers_to=backend.answers_to.name,
+            summary=lines[0].rstrip("."),
+            takes=tuple(each.sentence for each in backend.every_constraint()),
+            tolerance=dict(backend.tolerance),
+            why_not_here=_why_not_here(backend),
+            can=(
+                *abilities(backend.unsupported_reasons),
+                *(("logsumexp",) if "logsumexp" in backend.takes else ()),
+            ),
+        )
+        entries.append(entry)
     entries += [
         BackendEntry(each.backend, each.answers_to, "", (), {}, each.reasons) for each in unloaded()
     ]
-    entries += [_peer(each, python) for each in peers()]
+    for peer in peers():
+        entry = BackendEntry(
+            name=peer.name,
+            answers_to=peer.answers_to,
+            summary=peer.summary,
+            takes=tuple(each.sentence for each in peer.every_constraint()),
+            tolerance={},
+            why_not_here=peer.why_missing(python),
+            can=abilities(peer.unsupported_reasons),
+            peer=True,
+        )
+        entries.append(entry)
     return BackendList(LIST_SCHEMA, f"backends {__version__}", tuple(entries))
 
 
-def _entry(backend: AttentionBackend) -> BackendEntry:
-    lines = (type(backend).__doc__ or backend.name).strip().splitlines()
-    return BackendEntry(
-        name=backend.name,
-        answers_to=backend.answers_to.name,
-        summary=lines[0].rstrip(".") if lines else backend.name,
-        takes=tuple(each.sentence for each in backend.every_constraint()),
-        tolerance=dict(backend.tolerance),
-        why_not_here=why_not_here(backend),
-        can=(*abilities(backend.unsupported_reasons), *_untyped(backend)),
+def abilities(unsupported: Callable[[AttentionProblem], Sequence[Reason]]) -> tuple[str, ...]:
+    """Return what a backend takes on some device, by its reasons against problems."""
+    named = named_devices.NAMED
+    places = [Device("cpu", 0), named["sm90"].device, named["gfx942"].device]
+    pairs = [(dtype, place) for place in places for dtype in _DTYPES]
+    taken = [each for each in pairs if not unsupported(_problem(*each))]
+    return tuple(
+        name
+        for name, words in ABILITIES.items()
+        if any(not unsupported(_problem(*each, words)) for each in taken)
     )
 
 
-def _untyped(backend: AttentionBackend) -> tuple[str, ...]:
-    """Return what it can that no word of a problem asks for."""
-    return ("logsumexp",) if "logsumexp" in backend.takes else ()
+def _problem(dtype: str, device: Device, words: str = "") -> AttentionProblem:
+    (wording,) = problem_text.parse(f"--shape 2,4,128,64 --dtype {dtype} {words}")
+    return wording.problem(device)
 
 
-def why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
+def _why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
     """Return what keeps a backend from computing on this machine; () if nothing does."""
     reasons = (*switch_reasons(backend.answers_to), *backend.missing_parts())
     if reasons or _takes_some(backend, Device("cpu", 0)):
         return reasons
-    # Where a device is looked for, a child process is started: only for who needs one.
+    # To find a CUDA device starts a child process: only for a backend that needs one.
     from mlbackends.model.errors import BadInput
-    from mlbackends.sdpa import named_devices
 
     try:
         device = named_devices.device("cuda").device
@@ -57,23 +100,8 @@ def why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
         return (Reason("no-device", f"it does not compute on the CPU, and {error}"),)
     if _takes_some(backend, device):
         return ()
-    return backend.unsupported_reasons(plain(DTYPES[0], device))
+    return backend.unsupported_reasons(_problem(_DTYPES[0], device))
 
 
 def _takes_some(backend: AttentionBackend, device: Device) -> bool:
-    return any(not backend.unsupported_reasons(plain(dtype, device)) for dtype in DTYPES)
-
-
-def _peer(peer: Peer, python: str) -> BackendEntry:
-    from mlbackends.sdpa.verify.peer_presence import why_missing
-
-    return BackendEntry(
-        name=peer.name,
-        answers_to=peer.answers_to,
-        summary=peer.summary,
-        takes=tuple(each.sentence for each in peer.every_constraint()),
-        tolerance={},
-        why_not_here=why_missing(peer, python),
-        can=abilities(peer.unsupported_reasons),
-        peer=True,
-    )
+    return any(not backend.unsupported_reasons(_problem(dtype, device)) for dtype in _DTYPES)

@@ -1,15 +1,22 @@
-"""SDPAParams: one question to `can_use_*`, as torch writes it."""
+"""SDPAParams, and whether torch's attention kernels for CUDA take it: the answers of `can_use_*`."""
 
 from typing import Any
 
-from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.errors import InvalidProblem
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device
+from mlbackends.sdpa.constraints import unmet
 from mlbackends.sdpa.describe import describe, device_of, is_tensor
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+_GENERATIONS = ("7.5", "8.0", "8.9", "9.0", "10.0", "12.0")
 
 
 class SDPAParams:
     """The arguments of a call of attention: exactly seven, by position. Read-only.
 
-    Only the kinds of the arguments are checked: whether they make sense is what `can_use_*` answers.
+    Only the types of the arguments are checked: whether they make sense is what `can_use_*` returns.
     """
 
     __module__ = "mlbackends.cuda"
@@ -26,13 +33,19 @@ class SDPAParams:
         enable_gqa: bool,
         /,
     ) -> None:
-        for name, tensor in (("query", query), ("key", key), ("value", value)):
-            _expect(is_tensor(tensor), name, "a tensor", tensor)
-        _expect(attn_mask is None or is_tensor(attn_mask), "attn_mask", "a tensor", attn_mask)
         numeric = hasattr(type(dropout), "__float__") or hasattr(type(dropout), "__index__")
-        _expect(numeric, "dropout", "a number", dropout)
-        _expect(hasattr(type(is_causal), "__bool__"), "is_causal", "a bool", is_causal)
-        _expect(hasattr(type(enable_gqa), "__bool__"), "enable_gqa", "a bool", enable_gqa)
+        for name, argument, fits, wanted in (
+            ("query", query, is_tensor(query), "a tensor"),
+            ("key", key, is_tensor(key), "a tensor"),
+            ("value", value, is_tensor(value), "a tensor"),
+            ("attn_mask", attn_mask, attn_mask is None or is_tensor(attn_mask), "a tensor"),
+            ("dropout", dropout, numeric, "a number"),
+            ("is_causal", is_causal, hasattr(type(is_causal), "__bool__"), "a bool"),
+            ("enable_gqa", enable_gqa, hasattr(type(enable_gqa), "__bool__"), "a bool"),
+        ):
+            if not fits:
+                kind = type(argument).__name__
+                raise TypeError(f"SDPAParams: {name} must be {wanted}, not {kind}")
         self._parts = (
             *(query, key, value, attn_mask),
             *(float(dropout), bool(is_causal), bool(enable_gqa)),
@@ -89,6 +102,34 @@ def problem_of(params: SDPAParams) -> AttentionProblem:
     )
 
 
-def _expect(fits: bool, name: str, wanted: str, seen: object) -> None:
-    if not fits:
-        raise TypeError(f"SDPAParams: {name} must be {wanted}, not {type(seen).__name__}")
+def why_not_on_cuda(kind: SDPBackend, params: SDPAParams) -> tuple[Reason, ...]:
+    """Return every reason why torch's kernel for CUDA does not take it; () if it does."""
+    from mlbackends.sdpa.dispatch import switch_reasons
+    from mlbackends.sdpa.rules import cuda_rules
+    from mlbackends.sdpa.rules.environment import environment_here
+
+    switched = switch_reasons(kind)
+    try:
+        problem = problem_of(params)
+    except InvalidProblem as error:
+        return (*switched, Reason("invalid-problem", str(error), error.hint))
+    return (*switched, *unmet(cuda_rules(kind, environment_here(problem)), problem))
+
+
+def computes_on_cuda(kind: SDPBackend) -> bool:
+    """Tell whether an installed backend of a kind takes a plain problem on some CUDA device."""
+    from mlbackends.sdpa.dispatch import backends
+
+    spec = TensorSpec((2, 4, 128, 64), "float16")
+    problems = [
+        AttentionProblem(
+            query=spec, key=spec, value=spec, device=Device("cuda", 0, capability=each)
+        )
+        for each in _GENERATIONS
+    ]
+    return any(
+        not backend.unsupported_reasons(problem) and not backend.missing_parts()
+        for backend in backends()
+        if backend.answers_to is kind
+        for problem in problems
+    )

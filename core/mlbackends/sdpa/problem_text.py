@@ -24,16 +24,10 @@ _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
 _SHORT = {
-    "fp32": "float32",
-    "float": "float32",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "half": "float16",
-    "fp64": "float64",
-    "double": "float64",
-}
-"""What people say for an element type; none is near enough to its name for a guess by spelling."""
-_TAKEN = f"it takes L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
+    "fp32": "float32", "float": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16",
+    "fp64": "float64", "double": "float64",
+}  # fmt: skip
+"""Other names of element types; none is near enough to its name for a guess by spelling."""
 
 
 class Wording(Struct, frozen=True, kw_only=True):
@@ -83,25 +77,32 @@ class Wording(Struct, frozen=True, kw_only=True):
 
     def problem(self, device: Device) -> AttentionProblem:
         """Return the problem on a device. Raises InvalidProblem where it makes no sense."""
-        _refuse_sizes(self)
-        _refuse_gradients(self)
+        _refuse(self)
         *leading, heads, length, width = (1,) * (3 - len(self.shape)) + self.shape
-        flat = len(self.shape) == 2
         kv_heads = heads if self.kv_heads is None else self.kv_heads
         kv_len = length if self.kv_len is None else self.kv_len
         value_dim = width if self.value_dim is None else self.value_dim
 
         def spec(heads: int, length: int, width: int) -> TensorSpec:
-            shape = (length, width) if flat else (*leading, heads, length, width)
-            strides = _strides(shape, self.layout)
+            shape = (*leading, heads, length, width)[-max(len(self.shape), 2) :]
+            strides = contiguous_strides(shape)
+            if self.layout == "bshd":
+                lain = contiguous_strides((*leading, length, heads, width))
+                strides = (*lain[:-3], lain[-2], lain[-3], lain[-1])
             return TensorSpec(shape, self.dtype, strides, requires_grad=self.backward)
 
+        kind, _, sizes = self.mask.partition(":")
+        mask = None
+        if kind in ("bool", "float"):
+            shape = _sizes("mask", sizes) if sizes else (length, kv_len)
+            dtype = "bool" if kind == "bool" else self.dtype
+            mask = TensorSpec(shape, dtype, requires_grad=self.mask_gradient)
         try:
             return AttentionProblem(
                 query=spec(heads, length, width),
                 key=spec(kv_heads, kv_len, width),
                 value=spec(kv_heads, kv_len, value_dim),
-                mask=self._mask(length, kv_len),
+                mask=mask,
                 dropout=self.dropout,
                 is_causal=self.mask in ("causal", "lower-right"),
                 lower_right=self.mask == "lower-right",
@@ -114,27 +115,18 @@ class Wording(Struct, frozen=True, kw_only=True):
             hint = error.hint.replace("say enable_gqa=True", "add --gqa")
             raise InvalidProblem(str(error), hint) from None
 
-    def _mask(self, length: int, kv_len: int) -> TensorSpec | None:
-        kind, _, sizes = self.mask.partition(":")
-        if kind not in ("bool", "float"):
-            return None
-        shape = _sizes("mask", sizes) if sizes else (length, kv_len)
-        if kind == "bool":
-            return TensorSpec(shape, "bool")
-        return TensorSpec(shape, self.dtype, requires_grad=self.mask_gradient)
-
 
 # ---- the words -----------------------------------------------------------------
 
 
-def _sizes(name: str, text: str) -> tuple[int, ...]:
-    return tuple(_whole(name, part, _LARGEST) for part in text.split(","))
-
-
-def _whole(name: str, text: str, largest: int) -> int:
+def _whole(name: str, text: str, largest: int = _LARGEST) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > largest:
         raise BadInput(f"--{name}: {shown(text)} is no whole number from 0 to {largest}")
     return int(text)
+
+
+def _sizes(name: str, text: str) -> tuple[int, ...]:
+    return tuple(_whole(name, part) for part in text.split(","))
 
 
 def _number(name: str, text: str) -> float:
@@ -147,70 +139,55 @@ def _number(name: str, text: str) -> float:
     return found
 
 
-def _one_of(kind: str, known: tuple[str, ...]) -> Callable[[str, str], str]:
-    def read(name: str, text: str) -> str:
-        del name
-        if text not in known:
-            raise UnknownName(kind, text, known)
-        return text
-
-    return read
-
-
 def _element_type(name: str, text: str) -> str:
     del name
     if text not in ITEM_BYTES:
-        usual = tuple(dict.fromkeys(_SHORT.values()))
-        error = UnknownName("element type", text, tuple(dict.fromkeys((*usual, *ITEM_BYTES))))
+        usual = (*_SHORT.values(), *ITEM_BYTES)
+        error = UnknownName("element type", text, tuple(dict.fromkeys(usual)))
         if meant := _SHORT.get(text.lower()):
             error.hint = f"did you mean {meant!r}?"
         raise error
     return text
 
 
-def _one_shape(name: str, text: str) -> tuple[int, ...]:
+def _query_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        raise BadInput(f"--{name} {shown(text)} has {counted(len(shape), 'size')}; {_TAKEN}")
+        takes = (
+            f"it takes L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
+        )
+        raise BadInput(f"--{name} {shown(text)} has {counted(len(shape), 'size')}; {takes}")
     return shape
 
 
-def _size(name: str, text: str) -> int:
-    return _whole(name, text, _LARGEST)
-
-
-def _seed(name: str, text: str) -> int:
-    return _whole(name, text, (1 << 63) - 1)
-
-
-def _a_mask(name: str, text: str) -> str:
-    """Return a mask as it is written in a Wording: a bare shape is one of numbers."""
+def _mask(name: str, text: str) -> str:
+    """Return a mask as a Wording has it: a bare shape is one of numbers."""
     kind, colon, sizes = text.partition(":")
     if text[:1].isdecimal():
         kind, colon, sizes = "float", ":", text
     if not colon:
-        return _one_of("mask", MASKS)(name, text)
+        if text not in MASKS:
+            raise UnknownName("mask", text, MASKS)
+        return text
     if kind not in ("bool", "float"):
         raise UnknownName("mask with a shape", kind, ("bool", "float"))
     return f"{kind}:{_written(_sizes(name, sizes))}"
 
 
-def _a_device(name: str, text: str) -> str:
+def _layout(name: str, text: str) -> str:
+    if text not in LAYOUTS:
+        raise UnknownName(name, text, LAYOUTS)
+    return text
+
+
+def _device(name: str, text: str) -> str:
     del name
     named_devices.check_name(text)
     return text
 
 
-def _members(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _whole_text(text: str) -> list[str]:
-    return [text]
-
-
 def _masks(text: str) -> list[str]:
-    """Split a list of masks: numbers belong to the shape that they go on with."""
+    """Split a list of masks: a number continues the shape before it."""
     found: list[str] = []
     open_shape = False
     for part in text.split(","):
@@ -223,23 +200,23 @@ def _masks(text: str) -> list[str]:
 
 
 class Word(Struct, frozen=True):
-    """What may be said of a problem.
+    """A word of a problem.
 
     field: of Wording. read: makes one value of a text, or raises. split: a text into those of its
-    members. usual: the value where nothing is said. flag_value: what it stands for without a text.
+    members. usual: the value without the word. flag_value: the value of a word without a text.
     """
 
     field: str
     help: str
     metavar: str = ""
-    read: Callable[[str, str], object] = _size
-    split: Callable[[str], list[str]] = _members
+    read: Callable[[str, str], object] = _whole
+    split: Callable[[str], list[str]] = lambda text: text.split(",")
     usual: object = None
     flag_value: object = None
 
     @property
     def flag(self) -> bool:
-        """Whether it has no value of its own."""
+        """Whether it has no text of its own."""
         return self.flag_value is not None
 
 
@@ -249,8 +226,8 @@ WORDS = {
         "Batch, heads, length and width of the query, or L,E or H,L,E, or more batches before (8 sizes at"
         " most); several --shape are several problems.",
         "B,H,L,E",
-        _one_shape,
-        _whole_text,
+        _query_shape,
+        lambda text: [text],
     ),
     "kv-len": Word("kv_len", "Length of key and value.  [default: L]", "S"),
     "kv-heads": Word("kv_heads", "Heads of key and value.  [default: H]", "N"),
@@ -268,7 +245,7 @@ WORDS = {
         "bool, float, or the SHAPE of one that is broadcast, such as bool:2,1,64,64; also none, causal and"
         " lower-right, which ends in that corner.",
         "MASK",
-        _a_mask,
+        _mask,
         _masks,
         usual="none",
     ),
@@ -279,7 +256,7 @@ WORDS = {
         "layout",
         "How the tensors lie in memory: bhsd, or bshd, which has the heads inside.  [default: bhsd]",
         "ORDER",
-        _one_of("layout", LAYOUTS),
+        _layout,
         usual="bhsd",
     ),
     "backward": Word(
@@ -296,10 +273,16 @@ WORDS = {
         "device",
         "Where: cpu, cuda, or one that is not here: sm90, gfx942, cpu:avx2.  [default: cpu]",
         "NAME",
-        _a_device,
+        _device,
         usual="cpu",
     ),
-    "seed": Word("seed", "Of the values.  [default: 0]", "N", _seed, usual=0),
+    "seed": Word(
+        "seed",
+        "Of the values.  [default: 0]",
+        "N",
+        lambda name, text: _whole(name, text, (1 << 63) - 1),
+        usual=0,
+    ),
 }
 """Every word, as it is typed behind `--`; the options of `backends sdpa` are made from it."""
 
@@ -381,36 +364,24 @@ def _written(value: object) -> str:
     return text.removeprefix("float:") if text.startswith("float:") else text
 
 
-def _strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Return the strides of a tensor whose heads stand in front of, or behind, its rows."""
-    if layout == "bhsd":
-        return contiguous_strides(shape)
-    *leading, heads, length, width = shape
-    lain = contiguous_strides((*leading, length, heads, width))
-    return (*lain[:-3], lain[-2], lain[-3], lain[-1])
-
-
-def _refuse_sizes(wording: Wording) -> None:
-    """Raise InvalidProblem for what no tensor can be."""
+def _refuse(wording: Wording) -> None:
+    """Raise InvalidProblem for sizes that no tensor has, and gradients that no tensor can require."""
     if len(wording.shape) == 2:
-        if wording.kv_heads is not None:
-            raise InvalidProblem("--kv-heads needs a query with a dimension of heads: B,H,L,E")
-        if wording.layout == "bshd":
-            raise InvalidProblem("--layout bshd needs a query with a dimension of heads: B,H,L,E")
+        for word, used in (
+            ("--kv-heads", wording.kv_heads is not None),
+            ("--layout bshd", wording.layout == "bshd"),
+        ):
+            if used:
+                raise InvalidProblem(f"{word} needs a query with a dimension of heads: B,H,L,E")
     query = [max(size, 1) for size in wording.shape]
     kv_len = wording.kv_len or query[-2]
     largest = prod(query[:-3]) * max(wording.kv_heads or 1, *query[-3:-2], 1)
     largest *= max(query[-2], kv_len) * max(query[-1], wording.value_dim or 1)
     if largest * ITEM_BYTES[wording.dtype] > _MOST_BYTES:
         raise InvalidProblem("the tensors would be larger than what any machine can address")
-
-
-def _refuse_gradients(wording: Wording) -> None:
-    """Raise InvalidProblem for what no tensor can require."""
     if wording.backward and not wording.dtype.startswith(("float", "bfloat", "complex")):
-        said = f"--backward needs numbers that have gradients; {wording.dtype} has none"
-        raise InvalidProblem(said, "say --dtype float32")
+        message = f"--backward needs numbers that have gradients; {wording.dtype} has none"
+        raise InvalidProblem(message, "say --dtype float32")
     if wording.mask_gradient and wording.mask.partition(":")[0] != "float":
-        raise InvalidProblem(
-            "--mask-gradient needs a mask of numbers", "say --mask float or a shape"
-        )
+        hint = "say --mask float or a shape"
+        raise InvalidProblem("--mask-gradient needs a mask of numbers", hint)

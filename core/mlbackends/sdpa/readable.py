@@ -1,6 +1,6 @@
-"""Whether the numbers of a torch tensor can be read: some only stand for numbers, or are watched.
+"""Whether the numbers of a torch tensor can be read: some have none, or are traced.
 
-torch is never imported here: a tensor of it that we are handed tells that it is in the process.
+torch is never imported here: where a caller has a tensor of it, it is in the process.
 """
 
 import sys
@@ -14,10 +14,10 @@ _TRACERS = ("FAKE", "FUNCTIONAL", "PROXY")
 
 
 def refuse_unreadable(named: dict[str, Any], operation: str, *, meta: bool = False) -> None:
-    """Raise RuntimeError for the first tensor whose numbers cannot be read, or whose use is watched.
+    """Raise RuntimeError for the first tensor whose numbers cannot be read, or whose use is traced.
 
     named: by what the message calls it. operation: what stands before that, such as "matmul(): ".
-    meta: tensors on torch's meta device are taken, for their shapes are enough.
+    meta: accept tensors on torch's meta device, where shapes are enough.
     """
     for name, tensor in named.items():
         refuse_unreadable_one(f"{operation}{name}", tensor, meta=meta)
@@ -25,26 +25,22 @@ def refuse_unreadable(named: dict[str, Any], operation: str, *, meta: bool = Fal
 
 def refuse_unreadable_one(name: str, tensor: Any, *, meta: bool = False) -> None:
     """Raise RuntimeError for one tensor; see `refuse_unreadable`."""
-    if _is_proxy(tensor):
+    fx: Any = sys.modules.get("torch.fx")
+    if fx is not None and isinstance(tensor, getattr(fx, "Proxy", ())):
         raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_INSIDE}")
     if not is_torch(tensor):
         return
     torch: Any = sys.modules["torch"]
-    for asked in (_kind_reason, _transform_reason, _tracing_reason, _tangent_reason):
-        reason = asked(torch, tensor)
+    for find in (_kind_reason, _transform_reason, _tracing_reason, _tangent_reason):
+        reason = find(torch, tensor)
         if reason:
             raise RuntimeError(f"{name} {reason}")
     if tensor.device.type == "meta" and not meta:
         raise RuntimeError(f"{name} lies on torch's meta device: it has a shape and no values")
 
 
-def _is_proxy(thing: object) -> bool:
-    fx: Any = sys.modules.get("torch.fx")
-    return fx is not None and isinstance(thing, getattr(fx, "Proxy", ()))
-
-
 def _kind_reason(torch: Any, tensor: Any) -> str:
-    """Return why a subclass that answers for others has nothing to read; nested tensors are not asked."""
+    """Return why a subclass that wraps other tensors has nothing to read; nested tensors pass."""
     kind = type(tensor)
     if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or tensor.is_nested:
         return ""

@@ -1,4 +1,4 @@
-"""A call of attention, checked as torch checks it and in torch's order, and what it asks for."""
+"""A call of attention, checked as torch checks it and in torch's order."""
 
 from operator import index
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from mlbackends.model.errors import InvalidProblem, NoBackend
 from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.bias import CausalBias, CausalVariant, as_bias
+from mlbackends.sdpa.bias import CausalVariant, as_bias
 from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor
 from mlbackends.sdpa.readable import refuse_unreadable
 
@@ -42,7 +42,7 @@ class Operation(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What a call says beside its tensors, as it was given."""
+    """The arguments of a call beside its tensors, as they were given."""
 
     dropout_p: Any = 0.0
     is_causal: Any = False
@@ -52,7 +52,7 @@ class Options(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What is asked for.
+    """A checked call.
 
     problem: None where there is nothing to compute, and the result is zeros of empty_shape. mask: the
     tensor, None also for a CausalBias. dtype: of the elements.
@@ -80,7 +80,7 @@ class Request(NamedTuple):
 def requested(
     operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, options: Options
 ) -> Request:
-    """Check a call, and return what it asks for.
+    """Check a call.
 
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
     """
@@ -102,37 +102,24 @@ def requested(
         shape = (*specs[0].shape[:-1], specs[2].shape[-1])
         return Request(None, attn_mask, specs[0].dtype, shape)
     _refuse_what_has_no_meaning(specs[0], mask, is_causal, options.enable_gqa)
-    options = options._replace(is_causal=is_causal, seed=seed)
-    problem = _problem(query, specs, mask, bias, options)
-    return Request(problem, attn_mask, problem.dtype)
-
-
-def _problem(
-    query: Any,
-    specs: list[TensorSpec],
-    mask: TensorSpec | None,
-    bias: CausalBias | None,
-    options: Options,
-) -> AttentionProblem:
-    from mlbackends.switches import store
-
     if bias is not None and bias.shape != (specs[0].shape[-2], specs[1].shape[-2]):
         scores = (specs[0].shape[-2], specs[1].shape[-2])
         raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
-    lower_right = bias is not None and bias.variant is CausalVariant.LOWER_RIGHT
+    from mlbackends.switches import store
+
     reduced = specs[0].dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
     try:
-        return AttentionProblem(
+        problem = AttentionProblem(
             query=specs[0],
             key=specs[1],
             value=specs[2],
             mask=mask,
             dropout=float(options.dropout_p),
-            is_causal=options.is_causal,
-            lower_right=lower_right,
+            is_causal=is_causal,
+            lower_right=bias is not None and bias.variant is CausalVariant.LOWER_RIGHT,
             enable_gqa=options.enable_gqa,
             scale=None if options.scale is None else float(options.scale),
-            seed=options.seed,
+            seed=seed,
             inner_dtype=specs[0].dtype if reduced else "",
             device=device_of(query, specs[0]),
         )
@@ -140,25 +127,27 @@ def _problem(
         # torch's type: callers of this function catch RuntimeError.
         reason = Reason("invalid-problem", str(error), error.hint)
         raise NoBackend(str(error), (reason,), error.hint) from None
+    return Request(problem, attn_mask, problem.dtype)
 
 
 def _refuse_arguments(
     operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, options: Options
 ) -> None:
-    """Raise TypeError for an argument of the wrong kind."""
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not is_tensor(tensor):
-            raise operation.wrong(name, "Tensor", tensor)
-    if not (attn_mask is None or as_bias(attn_mask) or is_tensor(attn_mask)):
-        raise operation.wrong("attn_mask", "Tensor", attn_mask)
-    if not is_number(options.dropout_p):
-        raise operation.wrong("dropout_p", "float", options.dropout_p)
-    if not isinstance(options.is_causal, bool):
-        raise operation.wrong("is_causal", "bool", options.is_causal)
-    if not (options.scale is None or is_number(options.scale)):
-        raise operation.wrong("scale", "float", options.scale)
-    if not isinstance(options.enable_gqa, bool):
-        raise operation.wrong("enable_gqa", "bool", options.enable_gqa)
+    """Raise TypeError for an argument of the wrong type."""
+    dropout_p, is_causal, scale, enable_gqa, _ = options
+    mask_fits = attn_mask is None or as_bias(attn_mask) is not None or is_tensor(attn_mask)
+    for name, argument, fits, wanted in (
+        ("query", query, is_tensor(query), "Tensor"),
+        ("key", key, is_tensor(key), "Tensor"),
+        ("value", value, is_tensor(value), "Tensor"),
+        ("attn_mask", attn_mask, mask_fits, "Tensor"),
+        ("dropout_p", dropout_p, is_number(dropout_p), "float"),
+        ("is_causal", is_causal, isinstance(is_causal, bool), "bool"),
+        ("scale", scale, scale is None or is_number(scale), "float"),
+        ("enable_gqa", enable_gqa, isinstance(enable_gqa, bool), "bool"),
+    ):
+        if not fits:
+            raise operation.wrong(name, wanted, argument)
 
 
 def _seed(operation: Operation, seed: Any) -> int | None:
@@ -178,16 +167,16 @@ def _refuse_tensors(
 ) -> None:
     """Raise RuntimeError for what torch refuses before it looks whether there is anything to do."""
     if not query.dtype == key.dtype == value.dtype:
-        seen = _told("dtype", query.dtype, key.dtype, value.dtype)
+        seen = _listed("dtype", query.dtype, key.dtype, value.dtype)
         raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got {seen}")
     if not query.device == key.device == value.device:
-        seen = _told("device", query.device, key.device, value.device)
+        seen = _listed("device", query.device, key.device, value.device)
         raise RuntimeError(
             f"Expected query, key, and value to have the same device type, but got {seen}"
         )
     ranks = len(query.shape), len(key.shape), len(value.shape)
     if min(ranks) < 2:
-        seen = _told("dim", *ranks)
+        seen = _listed("dim", *ranks)
         raise RuntimeError(
             f"Expected query, key, and value to all be at least 2 dimensional, but got {seen}"
         )
@@ -204,7 +193,7 @@ def _refuse_tensors(
         )
 
 
-def _told(fact: str, *facts: object) -> str:
+def _listed(fact: str, *facts: object) -> str:
     named = zip(("query", "key", "value"), facts, strict=True)
     return " and ".join(f"{name}.{fact}: {each}" for name, each in named)
 

@@ -14,7 +14,7 @@ SWITCHES = {
     SDPBackend.CUDNN_ATTENTION: "cuda.cudnn_sdp",
     SDPBackend.OVERRIDEABLE: "cuda.overrideable_sdp",
 }
-ORDER = "cuda.sdp_priority_order"
+PRIORITY_ORDER = "cuda.sdp_priority_order"
 
 
 @contextmanager
@@ -33,11 +33,12 @@ def sdpa_kernel(
     """
     if not isinstance(set_priority, bool):
         raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
-    wanted = _wanted(backends)
-    with store.restored(*SWITCHES.values(), ORDER):
+    wanted = _kinds_of(backends)
+    with store.restored(*SWITCHES.values(), PRIORITY_ORDER):
         values: dict[str, object] = {name: kind in wanted for kind, name in SWITCHES.items()}
         if set_priority:
-            values[ORDER] = _first(wanted)
+            others = [kind for kind in priority_order() if kind not in wanted]
+            values[PRIORITY_ORDER] = tuple(kind.value for kind in (*wanted, *others))
         store.write_all(values)
         yield {}
 
@@ -49,7 +50,7 @@ def allowed(kind: SDPBackend) -> bool:
 
 def priority_order() -> tuple[SDPBackend, ...]:
     """Return the kinds in the order in which they are to be tried, as it was set."""
-    order = store.read(ORDER)
+    order = store.read(PRIORITY_ORDER)
     assert isinstance(order, tuple)
     return _kinds(order)
 
@@ -59,7 +60,7 @@ def _kinds(numbers: tuple[int, ...]) -> tuple[SDPBackend, ...]:
     return tuple(map(SDPBackend, numbers))
 
 
-def _wanted(backends: object) -> list[SDPBackend]:
+def _kinds_of(backends: object) -> list[SDPBackend]:
     """Return the kinds without repetition. Raises as sdpa_kernel says."""
     single = as_backend(backends)
     if single is not None:
@@ -69,19 +70,20 @@ def _wanted(backends: object) -> list[SDPBackend]:
             f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, but got"
             f" {type(backends).__name__}"
         )
-    return list(dict.fromkeys(map(_kind, backends)))
-
-
-def _kind(entry: object) -> SDPBackend:
-    """Return the kind that an entry of the list is. Raises TypeError or ValueError for any other."""
-    kind = as_backend(entry)
-    if kind is not None:
+    known = ", ".join(str(kind) for kind in SWITCHES)
+    kinds = {}
+    for entry in backends:
+        kind = as_backend(entry)
+        if kind is None:
+            near = _nearest(entry)
+            hint = f"did you mean {near}?" if near else f"choose from: {known}"
+            raise TypeError(
+                f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}; {hint}"
+            )
         if kind not in SWITCHES:
-            raise ValueError(f"{kind} stands for no backend; choose from: {_known()}")
-        return kind
-    said = f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}"
-    near = _nearest(entry)
-    raise TypeError(f"{said}; did you mean {near}?" if near else f"{said}; choose from: {_known()}")
+            raise ValueError(f"{kind} stands for no backend; choose from: {known}")
+        kinds[kind] = None
+    return list(kinds)
 
 
 def _nearest(entry: object) -> SDPBackend | None:
@@ -97,13 +99,3 @@ def _nearest(entry: object) -> SDPBackend | None:
         found = nearest(word, tuple(names))
         return names[found[0]] if found else None
     return None
-
-
-def _first(wanted: list[SDPBackend]) -> tuple[int, ...]:
-    """Return the order with these kinds in front, and the others behind as they stood."""
-    others = [kind for kind in priority_order() if kind not in wanted]
-    return tuple(kind.value for kind in (*wanted, *others))
-
-
-def _known() -> str:
-    return ", ".join(str(kind) for kind in SWITCHES)

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend, attend_backward
+from mlbackends.sdpa import attend
 from mlbackends_kernels.bridges import torch_gradients
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -75,7 +75,7 @@ def _gradients(ctx: Any, grad_out: Any, options: dict[str, Any]) -> Any:
     """Return our gradients, None where nobody can compute them now."""
     query, key, value, mask, out, logsumexp = ctx.saved_tensors
     try:
-        return attend_backward.scaled_dot_product_attention_backward(
+        return attend.scaled_dot_product_attention_backward(
             *(grad_out, query, key, value, out, logsumexp),
             attn_mask=mask,
             attn_mask_gradient=ctx.needs_input_grad[5],

@@ -1,4 +1,4 @@
-"""What a problem should give, and how far another result is from that."""
+"""The exact result of a problem, and how far another result is from it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def _largest_terms(
     mask, shape = arrays.get("mask"), None
     wide = {name: _widened(spec) for name, spec in specs.items()}
     if mask is not None and mask.shape[-1] == 1:
-        # Each row by itself: their terms may cancel by chance, and what rounding left of them does not.
+        # Each row by itself: their terms may cancel by chance, but not what rounding leaves of them, which
+        # grows with the magnitudes of all, in whatever order they are added.
         shape, rows = mask.shape, (*problem.leading_shape, problem.query_length, 1)
         mask = np.broadcast_to(mask, rows)
         wide["mask"] = TensorSpec(
@@ -86,7 +87,7 @@ def _largest_terms(
     found = gradients(enlarged, grad_out, query, key, value, mask, np.zeros_like(out), sums + 0.01)
     terms = {name: each for name, each in found._asdict().items() if each is not None}
     if shape is not None and "mask" in terms:
-        terms["mask"] = np.sqrt(summed(terms["mask"] ** 2, shape))
+        terms["mask"] = summed(np.abs(terms["mask"]), shape)
     return {name: _largest(each) for name, each in terms.items()}
 
 

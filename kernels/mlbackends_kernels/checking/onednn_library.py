@@ -81,10 +81,10 @@ class Library:
     def __init__(self, path: str) -> None:
         self.opened = ctypes.CDLL(path)
         self.opened.dnnl_version.restype = ctypes.POINTER(_Version)
-        told = self.opened.dnnl_version().contents
-        self.version = f"{told.major}.{told.minor}.{told.patch}"
+        version = self.opened.dnnl_version().contents
+        self.version = f"{version.major}.{version.minor}.{version.patch}"
         self.name = f"oneDNN {self.version}"
-        self.runtime = _RUNTIMES.get(told.cpu_runtime, "")
+        self.runtime = _RUNTIMES.get(version.cpu_runtime, "")
         self.engine = self.made("dnnl_engine_create", _CPU, ctypes.c_size_t(0))
         self.stream = self.made("dnnl_stream_create", self.engine, ctypes.c_uint(_IN_ORDER))
 
@@ -213,8 +213,8 @@ class Graph:
             call(
                 "dnnl_graph_partition_compile", partition, handle, number, given, one, into, engine
             )
-        told = _KERNEL.findall("\n".join(lines))
-        self.kernel = told[-1] if told else ""
+        kernels = _KERNEL.findall("\n".join(lines))
+        self.kernel = kernels[-1] if kernels else ""
         self._output = self._bound(output, ctypes.c_void_p())
         return inputs
 

@@ -22,17 +22,31 @@ class Ours(serving.Prepared):
         self, backend: AttentionBackend, problem: AttentionProblem, files: dict[str, str]
     ) -> None:
         self.backend, self.problem = backend, problem
-        found = {name: _read(files[name], getattr(problem, name)) for name in _names(problem)}
-        self.tensors = found["query"], found["key"], found["value"], found.get("mask")
-        self.output_bytes = _bytes(problem)
-        self.told = backend.told()
+        query, key, value = (
+            _read(files[name], getattr(problem, name)) for name in ("query", "key", "value")
+        )
+        mask = _read(files["mask"], problem.mask) if problem.mask else None
+        self.tensors = query, key, value, mask
+        self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+        self.details = backend.details()
 
     def warm(self) -> None:
+        """Compute a problem of a few rows, without a mask."""
+        small = replace(
+            self.problem,
+            query=_first_rows(self.problem.query),
+            key=_first_rows(self.problem.key),
+            value=_first_rows(self.problem.value),
+            mask=None,
+            is_causal=False,
+            lower_right=False,
+        )
+        if not self.backend.unsupported_reasons(small):
+            self.run_small(small, *(each[..., :_SMALL, :] for each in self.tensors[:3]))
+
+    def run_small(self, problem: AttentionProblem, query: Any, key: Any, value: Any) -> None:
         """Compute a problem of a few rows."""
-        few = _few(self.problem)
-        if not self.backend.unsupported_reasons(few):
-            query, key, value, _ = self.tensors
-            self.backend.run(few, _rows(query), _rows(key), _rows(value))
+        self.backend.run(problem, query, key, value)
 
     def call(self) -> Any:
         """Compute once."""
@@ -58,14 +72,11 @@ class OursBackward(Ours):
         self.output_bytes = gradient_bytes(problem)
         self.out, self.logsumexp = None, None
 
-    def warm(self) -> None:
+    def run_small(self, problem: AttentionProblem, query: Any, key: Any, value: Any) -> None:
         """Compute the gradients of a problem of a few rows."""
-        few = _few(self.problem)
-        if not self.backend.unsupported_reasons(few):
-            query, key, value, _ = self.tensors
-            rows = _rows(query), _rows(key), _rows(value), None
-            out, logsumexp = self.backend.run_with_logsumexp(few, *rows)
-            self.backend.run_backward(few, _rows(self.grad_out), *rows, out, logsumexp)
+        out, logsumexp = self.backend.run_with_logsumexp(problem, query, key, value)
+        grad_out = self.grad_out[..., :_SMALL, :]
+        self.backend.run_backward(problem, grad_out, query, key, value, None, out, logsumexp)
 
     def before(self) -> None:
         """Compute the result."""
@@ -85,58 +96,28 @@ class OursBackward(Ours):
                 super().save(gradient, f"{path}.{name}")
 
 
-def _few(problem: AttentionProblem) -> AttentionProblem:
-    """Return a problem of the same kind with few rows, and no mask."""
-    return replace(
-        problem,
-        query=_cut(problem.query),
-        key=_cut(problem.key),
-        value=_cut(problem.value),
-        mask=None,
-        is_causal=False,
-        lower_right=False,
-    )
-
-
-def _names(problem: AttentionProblem) -> tuple[str, ...]:
-    return ("query", "key", "value", "mask")[: 4 if problem.mask else 3]
-
-
-def _bytes(problem: AttentionProblem) -> int:
-    return prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
-
-
-def _element(dtype: str) -> Any:
-    """Return numpy's name of an element type. Raises ModuleNotFoundError where it is another package's."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return numpy().dtype(ml_dtypes.bfloat16)
-    return numpy().dtype(dtype)
+def _first_rows(spec: TensorSpec) -> TensorSpec:
+    return replace(spec, shape=(*spec.shape[:-2], min(spec.shape[-2], _SMALL), spec.shape[-1]))
 
 
 def _read(path: str, spec: TensorSpec) -> Any:
-    """Return the array of a file, lying in memory as the record says."""
+    """Return the array of a file in its layout. Raises ModuleNotFoundError for bfloat16 without ml_dtypes."""
     np = numpy()
-    element = _element(spec.dtype)
+    if spec.dtype == "bfloat16":
+        import ml_dtypes
+
+        element = np.dtype(ml_dtypes.bfloat16)
+    else:
+        element = np.dtype(spec.dtype)
     flat = np.fromfile(path, element)
-    strides = [stride * element.itemsize for stride in spec.strides]
     if not flat.size:
         return flat.reshape(spec.shape)
+    strides = [stride * element.itemsize for stride in spec.strides]
     return np.lib.stride_tricks.as_strided(flat, spec.shape, strides)
 
 
-def _cut(spec: TensorSpec) -> TensorSpec:
-    shape = (*spec.shape[:-2], min(spec.shape[-2], _SMALL), spec.shape[-1])
-    return replace(spec, shape=shape)
-
-
-def _rows(array: Any) -> Any:
-    return array[..., :_SMALL, :]
-
-
-def main(name: str) -> None:
-    """Answer requests for one backend until standard input ends."""
+def answering(name: str) -> serving.Answering:
+    """Return what answers requests for one backend."""
     from mlbackends.sdpa.dispatch import backends
 
     (backend,) = [each for each in backends() if each.name == name]
@@ -148,4 +129,4 @@ def main(name: str) -> None:
             return OursBackward(backend, problem, request["files"], grad_out)
         return Ours(backend, problem, request["files"])
 
-    serving.serve(prepare)
+    return serving.answering(prepare)

@@ -1,8 +1,8 @@
-"""The side of `sdpa check` that computes: a process that answers requests, one JSON object a line.
+"""The loop of a process that computes for `sdpa check`: it answers requests, one JSON object a line.
 
 It imports the standard library alone, since other interpreters run it too, from Python 3.8 on.
 
-    {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}, "grad_out": {...}}     {"told": {...}}
+    {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}, "grad_out": {...}}   {"details": {...}}
     {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
     {"do": "time", "seconds": 0.05, "calls": 100}                        {"seconds": [0.1, ...]}
 
@@ -23,25 +23,26 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
+from typing import Any, Callable, Dict  # noqa: UP035  Python 3.8 has no other
 
+Answering = Callable[[Dict[str, Any]], Dict[str, Any]]
 _LONGEST = 2000
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2)."""
-_MEASURED_BY = "the height of resident memory"
+_MEASURED_BY = "the peak of resident memory"
 
 
 class Refused(Exception):
-    """A problem that the library was asked for and does not take; the message says why."""
+    """A problem that the library does not take; the message says why."""
 
 
 class Prepared:
     """A problem that can be computed: what `serve` is given, and a program derives from.
 
-    told: what the library says of itself. output_bytes: of the result.
+    details: facts of the library, such as its version. output_bytes: of the result.
     """
 
-    told: dict[str, str] = {}  # noqa: RUF012
+    details: dict[str, str] = {}  # noqa: RUF012
     output_bytes = 0
 
     def warm(self) -> None:
@@ -62,8 +63,8 @@ class Prepared:
         raise NotImplementedError
 
 
-def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
-    """Answer requests until standard input ends. prepare: makes of the first of a problem what computes."""
+def answering(prepare: Callable[[dict[str, Any]], Prepared]) -> Answering:
+    """Return what answers requests. prepare: makes what computes of the first request of a problem."""
     ready = Prepared()
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -71,15 +72,20 @@ def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
         if request["do"] == "prepare":
             ready = Prepared()  # so that the last one's memory is given back
             ready = prepare(request)
-            return {"told": ready.told}
+            return {"details": ready.details}
         if request["do"] == "compute":
             return _computed(ready, request["into"])
         return {"seconds": _timed(ready.call, request["seconds"], request["calls"])}
 
-    answer_all(answer)
+    return answer
 
 
-def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
+    """Answer requests until standard input ends; see `answering`."""
+    answer_all(answering(prepare))
+
+
+def answer_all(answer: Answering) -> None:
     """Answer each request by what a function returns, or by what it raises."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not Linux
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -87,27 +93,33 @@ def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         try:
-            told = answer(json.loads(line))
+            found = answer(json.loads(line))
         except Refused as refused:
-            told = {"cannot": str(refused)[:_LONGEST]}
+            found = {"cannot": str(refused)[:_LONGEST]}
         except Exception as error:  # noqa: BLE001  foreign code; what it raises is the answer
-            said = " ".join(str(error).split())[:_LONGEST]
-            told = {"error": f"{type(error).__name__}: {said}".rstrip(": ")}
-        answers.write(json.dumps(told) + "\n")
+            message = " ".join(str(error).split())[:_LONGEST]
+            found = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
+        answers.write(json.dumps(found) + "\n")
         answers.flush()
 
 
 def _computed(ready: Prepared, path: str) -> dict[str, Any]:
-    """Compute once, keep the result, and tell how much memory that took beside it."""
+    """Compute once, save the result, and return the memory that was used beside it."""
     ready.warm()
     ready.before()
-    before = _forgotten_height()
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls have freed is not this one's to use
+    before = 0
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # resets VmHWM
+        file.flush()
+        before = _status("VmRSS")
     start = time.perf_counter()
     result = ready.call()
     answer: dict[str, Any] = {"seconds": time.perf_counter() - start}
-    height = _status("VmHWM")
-    if before and height:
-        answer["extra_bytes"] = max(0, height - before - ready.output_bytes)
+    highest = _status("VmHWM")
+    if before and highest:
+        answer["extra_bytes"] = max(0, highest - before - ready.output_bytes)
         answer["measured_by"] = _MEASURED_BY
     ready.save(result, path)
     return answer
@@ -127,25 +139,10 @@ def _timed(call: Callable[[], Any], seconds: float, most: int) -> list[float]:
     return found
 
 
-def _forgotten_height() -> int:
-    """Let the kernel forget the height of resident memory, and return its bytes; 0 where it does not."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls have freed is not this one's to use
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-    except OSError:
-        return 0
-    return _status("VmRSS")
-
-
 def _status(name: str) -> int:
-    """Return a size that /proc/self/status tells, in bytes; 0 where there is no such file."""
-    try:
-        with open("/proc/self/status") as file:
-            for line in file:
-                if line.startswith(name + ":"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    """Return a size of /proc/self/status, in bytes; 0 where there is no such file."""
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
     return 0

@@ -44,7 +44,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             "enable_gqa": problem["enable_gqa"],
         }
         self.seed = problem["seed"]
-        self.told = {"version": torch.__version__, "threads": str(torch.get_num_threads())}
+        self.details = {"version": torch.__version__, "threads": str(torch.get_num_threads())}
 
     def warm(self) -> None:
         """Compute a problem of a few rows, which also starts the threads."""

@@ -1,4 +1,4 @@
-"""The values of a problem, its exact result, and how far another is from that; in a process of its own.
+"""The inputs of a problem, its exact result, and how far another is from that; in a process of its own.
 
     {"do": "prepare", "problem": {...}, "folder": PATH, "seed": 0}
             {"files": {"query": PATH, ...}, "grad_out": {...}, "errors": {"": 1e-7, "query": 1e-7, ...}}
@@ -9,6 +9,7 @@ is computed is named "", and the gradients, where there are some, as their tenso
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -91,10 +92,8 @@ def _like_the_query(problem: AttentionProblem) -> TensorSpec:
     return TensorSpec(shape, problem.dtype, tuple(found))
 
 
-def main() -> None:
-    """Answer requests until standard input ends."""
-    from mlbackends_kernels.checking import serving
-
+def answering() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what answers requests."""
     values: list[Values] = []
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -110,4 +109,4 @@ def main() -> None:
             "errors": {name: each.reference_error for name, each in made.right.items()},
         }
 
-    serving.answer_all(answer)
+    return answer

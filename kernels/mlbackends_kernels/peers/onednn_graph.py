@@ -12,7 +12,7 @@ from mlbackends.sdpa.constraints import (
     rank_is,
 )
 from mlbackends.sdpa.verify.peer import Peer
-from mlbackends_kernels.checking.places import program
+from mlbackends_kernels.checking import program
 
 PEER = Peer(
     name="onednn_graph",

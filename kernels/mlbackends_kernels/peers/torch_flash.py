@@ -4,7 +4,7 @@ from mlbackends.sdpa.constraints import no_float64_inside, no_lower_right
 from mlbackends.sdpa.rules import cpu
 from mlbackends.sdpa.rules.environment import NEWEST
 from mlbackends.sdpa.verify.peer import Peer
-from mlbackends_kernels.checking.places import program
+from mlbackends_kernels.checking import program
 
 PEER = Peer(
     name="torch_flash",

@@ -2,7 +2,7 @@
 
 from mlbackends.sdpa.constraints import dtype_in, no_float64_inside, no_lower_right, on_device
 from mlbackends.sdpa.verify.peer import Peer
-from mlbackends_kernels.checking.places import program
+from mlbackends_kernels.checking import program
 
 PEER = Peer(
     name="torch_math",

@@ -97,7 +97,7 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 class Frobtention(AttentionBackend):
-    name, answers_to, rank = "frobtention", SDPBackend.FLASH_ATTENTION, 1000
+    name, answers_to = "frobtention", SDPBackend.FLASH_ATTENTION
     dsl = "{dsl}"
 """
 

@@ -374,7 +374,7 @@ def test_a_backend_that_is_added_is_asked(looked_at: list[AttentionProblem]) -> 
 class First(AttentionBackend):
     """A backend of a language that comes before all others of its kind."""
 
-    name, answers_to, rank, dsl = "first", SDPBackend.FLASH_ATTENTION, 99, "triton"
+    name, answers_to, dsl = "first", SDPBackend.FLASH_ATTENTION, "triton"
 
 
 def test_what_python_native_keeps_out_may_come_back_so_nothing_is_prepared(
@@ -383,6 +383,7 @@ def test_what_python_native_keeps_out_may_come_back_so_nothing_is_prepared(
     spec = TensorSpec((1, 1, 4, 8), "float32")
     problem = AttentionProblem(query=spec, key=spec, value=spec)
     everyone = (First(), *dispatch.backends())
+    monkeypatch.setitem(dispatch._PLACES, "first", -1)
     monkeypatch.setattr(dispatch, "backends", lambda: everyone)
 
     found = dispatch.lasting_choice(problem)
@@ -398,6 +399,7 @@ def test_what_cannot_do_a_problem_or_is_switched_off_may_stand_before(
     spec = TensorSpec((1, 1, 4, 8), "float32")
     problem = AttentionProblem(query=spec, key=spec, value=spec, logsumexp=True)
     everyone = (First(), *dispatch.backends())
+    monkeypatch.setitem(dispatch._PLACES, "first", -1)
     monkeypatch.setattr(dispatch, "backends", lambda: everyone)
 
     assert First().unsupported_reasons(problem)
@@ -414,6 +416,7 @@ def test_what_takes_other_lengths_may_not_stand_before(monkeypatch: pytest.Monke
         query=spec, key=longer, value=longer, is_causal=True, lower_right=True
     )
     everyone = (First(), *dispatch.backends())
+    monkeypatch.setitem(dispatch._PLACES, "first", -1)
     monkeypatch.setattr(dispatch, "backends", lambda: everyone)
 
     assert First().unsupported_reasons(problem)

@@ -1,4 +1,4 @@
-"""Who is chosen, and why not the others: order, ranks, switches, filters and missing parts."""
+"""Which backend is chosen, and why not the others: order, switches, filters and missing parts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 from mlbackends.python_native import filters
 from mlbackends.sdpa import dispatch
-from mlbackends.sdpa.backend import RARE, AttentionBackend
-from mlbackends.sdpa.constraints import dtype_in, no_mask, on_device
-from mlbackends.sdpa.dispatch import choose, effective_order, nobody
+from mlbackends.sdpa.backend import OPTIONAL, AttentionBackend
+from mlbackends.sdpa.constraints import Constraint, dtype_in, no_mask, on_device
+from mlbackends.sdpa.dispatch import choose, nobody
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
-from mlbackends.sdpa.switches import ORDER, SWITCHES
+from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES
 from mlbackends.switches import store
 
 if TYPE_CHECKING:
@@ -30,20 +30,26 @@ if TYPE_CHECKING:
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 CUDNN = SDPBackend.CUDNN_ATTENTION
 SPEC = TensorSpec((2, 4, 16, 64), "float16")
+FEW = TensorSpec((2, 2, 16, 64), "float16")
 
 
 class Flash(AttentionBackend):
-    name, answers_to, rank = "flash", FLASH, 10
+    name, answers_to = "flash", FLASH
     constraints = (on_device("cpu", "cuda"), no_mask())
 
 
 class Faster(AttentionBackend):
-    name, answers_to, rank = "faster", FLASH, 20
+    name, answers_to = "faster", FLASH
     constraints = (dtype_in("bfloat16"), no_mask())
 
 
 class Plain(AttentionBackend):
     name, answers_to = "plain", MATH
+    takes = frozenset({"mask"})
+
+
+class Bare(AttentionBackend):
+    name, answers_to = "bare", MATH
 
 
 class InTriton(AttentionBackend):
@@ -55,7 +61,7 @@ class Cudnn(AttentionBackend):
 
 
 class Unpacked(AttentionBackend):
-    name, answers_to, rank = "unpacked", FLASH, 99
+    name, answers_to = "unpacked", FLASH
 
     def missing_parts(self) -> tuple[Reason, ...]:
         return (Reason("missing-part", "there is no compiler", "install one"),)
@@ -63,7 +69,7 @@ class Unpacked(AttentionBackend):
 
 @pytest.fixture(autouse=True)
 def switches_as_found() -> Iterator[None]:
-    with store.restored(*SWITCHES.values(), ORDER):
+    with store.restored(*SWITCHES.values(), PRIORITY_ORDER):
         yield
 
 
@@ -90,11 +96,22 @@ def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None
     assert codes == [["wrong-dtype", "mask"], ["mask"], []]
 
 
-def test_among_one_kind_the_higher_rank_is_chosen() -> None:
-    spec = TensorSpec((2, 4, 16, 64), "bfloat16")
+def test_ours_are_asked_in_the_order_of_the_list_and_others_behind_by_name() -> None:
+    names = ("zeta", "flash_triton", "alpha", "flash_cpu")
+    backends = [
+        type(name, (AttentionBackend,), {"name": name, "answers_to": FLASH})() for name in names
+    ]
 
-    assert chosen(Flash, Faster) == "flash"
-    assert chosen(Flash, Faster, query=spec, key=spec, value=spec) == "faster"
+    ordered = [each.name for each in dispatch.in_order(problem(), backends)]
+    assert ordered == ["flash_cpu", "flash_triton", "alpha", "zeta"]
+    assert {each.name for each in dispatch.backends()} >= set(dispatch.ORDER)
+
+
+def test_a_constraint_of_its_own_takes_the_place_of_the_usual_one() -> None:
+    class Sixteenths(Bare):
+        constraints = (Constraint("dropout", "dropout in sixteenths", lambda _: ""),)
+
+    assert Sixteenths().unsupported_reasons(problem(dropout=0.5)) == ()
 
 
 def test_the_order_that_is_set_counts_on_every_device() -> None:
@@ -138,9 +155,12 @@ def test_a_missing_part_counts_here_and_not_for_another_machine() -> None:
     assert choose(problem(), among=among, here=False).chosen == "unpacked"
 
 
-@pytest.mark.parametrize("rare", RARE)
-def test_what_is_rare_is_refused_for_a_backend_that_does_not_name_it(rare: str) -> None:
+@pytest.mark.parametrize("feature", OPTIONAL)
+def test_what_a_backend_does_not_declare_it_refuses(feature: str) -> None:
     asking = {
+        "dropout": {"dropout": 0.5},
+        "grouped_heads": {"key": FEW, "value": FEW, "enable_gqa": True},
+        "mask": {"mask": TensorSpec((16, 16), "bool")},
         "float64_inside": {"inner_dtype": "float64"},
         "gradient": {"query": TensorSpec(SPEC.shape, SPEC.dtype, requires_grad=True)},
         "logsumexp": {"logsumexp": True},
@@ -152,14 +172,16 @@ def test_what_is_rare_is_refused_for_a_backend_that_does_not_name_it(rare: str) 
         "nested": dict.fromkeys(
             ("query", "key", "value"), TensorSpec((2, 4, 0, 64), "float16", nested=True)
         ),
-    }[rare]
+    }[feature]
 
-    class Able(Plain):
-        takes = frozenset({rare})
+    class Able(Bare):
+        takes = frozenset({feature})
 
     question = problem(**asking)  # type: ignore[arg-type]
     assert Able().unsupported_reasons(question) == ()
-    assert [reason.code for reason in Plain().unsupported_reasons(question)] == [RARE[rare].code]
+    assert [reason.code for reason in Bare().unsupported_reasons(question)] == [
+        OPTIONAL[feature].code
+    ]
 
 
 def test_a_backend_refuses_to_run_with_the_reasons_that_it_gave() -> None:
@@ -189,8 +211,10 @@ def test_a_backend_that_no_switch_reaches_is_refused() -> None:
         type("Nameless", (AttentionBackend,), {"answers_to": MATH})
     with pytest.raises(TypeError, match="an SDPBackend"):
         type("Wrong", (AttentionBackend,), {"name": "wrong", "answers_to": SDPBackend.ERROR})
-    with pytest.raises(TypeError, match="takes gradients; it can take float64_inside, gradient"):
-        type("Typo", (Plain,), {"takes": frozenset({"gradients"})})
+    with pytest.raises(
+        TypeError, match="takes gradients; it can take dropout, float64_inside, gradient"
+    ):
+        type("Typo", (Bare,), {"takes": frozenset({"gradients"})})
 
 
 # ---- the default order, which cuDNN heads on some GPUs ----------------------------
@@ -198,12 +222,12 @@ def test_a_backend_that_no_switch_reaches_is_refused() -> None:
 
 def order(sm: str, version: int, *among: type[AttentionBackend]) -> tuple[SDPBackend, ...]:
     asked = problem(device=Device("cuda", 0, capability=sm))
-    backends = [each() for each in among or (Cudnn, Flash)]
-    return effective_order(asked, backends, Environment(cudnn_version=version))
+    backends = [each() for each in among or (Cudnn, Flash, Plain)]
+    ordered = dispatch.in_order(asked, backends, Environment(cudnn_version=version))
+    return tuple(each.answers_to for each in ordered)
 
 
-OLD = (FLASH, SDPBackend.EFFICIENT_ATTENTION, MATH, CUDNN, SDPBackend.OVERRIDEABLE)
-NEW = (CUDNN, FLASH, SDPBackend.EFFICIENT_ATTENTION, MATH, SDPBackend.OVERRIDEABLE)
+OLD, NEW = (FLASH, MATH, CUDNN), (CUDNN, FLASH, MATH)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +253,7 @@ def test_cudnn_stays_where_somebody_has_said_something() -> None:
     with mlbackends.sdpa_kernel([MATH], set_priority=True):
         assert order("9.0", 92000)[0] is MATH
     assert order("9.0", 92000) == NEW
-    assert store.read(ORDER) == (1, 2, 0, 3, 4)
+    assert store.read(PRIORITY_ORDER) == (1, 2, 0, 3, 4)
 
 
 def test_cudnn_stays_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +268,7 @@ def test_cudnn_stays_where_the_environment_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_a_backend_of_cudnn_nobody_looks_for_cudnn() -> None:
-    assert order("9.0", 92000, Flash, Plain) == OLD
+    assert order("9.0", 92000, Flash, Plain) == (FLASH, MATH)
 
 
 # ---- the folder -------------------------------------------------------------------
@@ -265,12 +289,12 @@ def test_every_file_of_kernels_that_holds_a_backend_is_asked() -> None:
 def test_a_module_offers_its_own_backend_and_none_that_it_imports() -> None:
     module: Any = ModuleType("somebodys_kernel")
     module.Plain = Plain
-    assert dispatch._in_entry(module) is None
+    assert dispatch.backend_class(module) is None
 
     module.Own = type("Own", (Plain,), {"__module__": "somebodys_kernel"})
-    assert dispatch._in_entry(module) is module.Own
-    assert dispatch._in_entry(Plain) is Plain
-    assert dispatch._in_entry(int) is None
+    assert dispatch.backend_class(module) is module.Own
+    assert dispatch.backend_class(Plain) is Plain
+    assert dispatch.backend_class(int) is None
 
 
 def test_asking_about_a_gpu_that_is_not_here_computes_nothing() -> None:
@@ -302,7 +326,7 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
     info.mkdir()
     names = ("absent", "empty", "half", "right")
     points = "".join(f"{name} = additions.{name}\n" for name in names)
-    (info / "entry_points.txt").write_text(f"[mlbackends_kernels]\n{points}")
+    (info / "entry_points.txt").write_text(f"[mlbackends.kernels]\n{points}")
     (tmp_path / "additions").mkdir()
     backend = (
         "from mlbackends.sdpa.backend import AttentionBackend\n"

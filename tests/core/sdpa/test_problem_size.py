@@ -18,8 +18,8 @@ from mlbackends.sdpa.verify.problem_size import (
     gradient_bytes,
     least_bytes,
     needed_bytes,
-    seen_scores,
     too_large,
+    visible_scores,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_the_scores_that_a_causal_mask_shows(rows: int, columns: int, corner: bo
         if corner is None or column <= row + offset
     ]
 
-    assert seen_scores(problem) == len(seen)
+    assert visible_scores(problem) == len(seen)
 
 
 def test_operations_are_of_both_products_and_all_heads() -> None:

@@ -11,13 +11,25 @@ from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import shared_codes
 from mlbackends.model.records import Device
-from mlbackends.sdpa.rules import rules, torch_would_choose, untold, why_not
+from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
 from mlbackends.sdpa.rules.environment import NEWEST, Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 EFFICIENT, CUDNN = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
 DEFAULT = (FLASH, EFFICIENT, MATH, CUDNN, SDPBackend.OVERRIDEABLE)
+
+
+def torch_would_choose(
+    problem: AttentionProblem,
+    environment: Environment,
+    order: tuple[SDPBackend, ...],
+    allowed: tuple[SDPBackend, ...] = tuple(SDPBackend),
+) -> SDPBackend | None:
+    """Return the kind that torch takes, None where it raises."""
+    kinds = CPU_ORDER if problem.platform == "cpu" else order
+    able = (each for each in kinds if each in allowed and not why_not(each, problem, environment))
+    return next(able, None)
 
 
 def asked(
@@ -292,7 +304,7 @@ def test_on_rocm_ck_is_asked_for_no_target_and_takes_no_float32() -> None:
     ],
 )
 def test_where_nothing_is_written_down_that_is_said(device: Device, wanted: str) -> None:
-    assert untold(replace(asked(), device=device)) == wanted
+    assert unknown_device(replace(asked(), device=device)) == wanted
 
 
 def test_what_is_not_written_down_is_said_so() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
-from mlbackends.sdpa.switches import ORDER, SWITCHES, allowed, priority_order
+from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
 from mlbackends.switches import store
 
 KINDS = tuple(SWITCHES)
@@ -41,7 +41,7 @@ def test_a_block_lets_its_kinds_alone_and_puts_everything_back(
         else:
             assert order == found[1]
     assert state() == found
-    assert store.origin(ORDER) == "default"
+    assert store.origin(PRIORITY_ORDER) == "default"
 
 
 def test_a_block_that_raises_puts_everything_back() -> None:

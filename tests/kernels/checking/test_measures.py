@@ -7,22 +7,20 @@ import ctypes
 import numpy as np
 import pytest
 
-from mlbackends_kernels.checking import bandwidth, peak, serving
-from mlbackends_kernels.checking.threads import Together, compiled
+from mlbackends_kernels.checking import measures, serving
+from mlbackends_kernels.checking.measures import Threads, compiled
 
-MEASURES = [peak.Product, bandwidth.Copy, peak.measure, bandwidth.measure]
+MEASURES = [measures.Product, measures.Copy, measures.peak, measures.bandwidth]
 
 
-@pytest.mark.parametrize(
-    "made", MEASURES, ids=lambda made: f"{made.__module__[-9:]}-{made.__name__}"
-)
+@pytest.mark.parametrize("made", MEASURES, ids=lambda made: made.__name__)
 def test_a_measure_says_how_much_it_does_and_how(made: type[serving.Prepared]) -> None:
     measure = made()
     measure.call()
-    much = measure.told.get("flops") or measure.told["bytes"]
+    much = measure.details.get("flops") or measure.details["bytes"]
 
     assert int(much) > 10**7
-    assert measure.told["by"]
+    assert measure.details["by"]
 
 
 def test_reading_adds_up_all_that_is_there() -> None:
@@ -40,7 +38,7 @@ def test_a_function_that_the_library_lacks_is_none() -> None:
 
 
 def test_every_thread_takes_part() -> None:
-    threads = Together()
+    threads = Threads()
     seen: list[int] = []
     threads.run(seen.append)
 

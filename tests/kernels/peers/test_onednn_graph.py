@@ -11,14 +11,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from mlbackends.isolation.service import Lost, Service
 from mlbackends.model import registry
 from mlbackends.model.checked import Ended
 from mlbackends.model.records import Presence, ProbeReport
 from mlbackends.sdpa.explaining import explained
 from mlbackends.sdpa.named_devices import device
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify import peer_presence
-from mlbackends.sdpa.verify.served import Lost, Served, program_command
+from mlbackends.sdpa.verify import peer as peer_module
+from mlbackends.sdpa.verify.processes import program_command
 from mlbackends_kernels.peers.onednn_graph import PEER
 
 if TYPE_CHECKING:
@@ -44,18 +45,18 @@ class Peer:
     def __init__(self, folder: Path, library: Path, environment: dict[str, str]) -> None:
         self.folder = folder
         command = program_command(sys.executable, PEER.program, (str(library),))
-        self.served = Served(command, {**os.environ, **environment}, str(folder / "complaints"))
+        self.service = Service(command, {**os.environ, **environment}, str(folder / "errors"))
 
     def prepare(self, problem: AttentionProblem, **arrays: Any) -> dict[str, Any]:
         files = {name: str(self.folder / name) for name in arrays}
         for name, array in arrays.items():
             array.tofile(files[name])
         told = {"do": "prepare", "problem": msgspec.to_builtins(problem), "files": files}
-        return self.served.ask(told, 60)
+        return self.service.ask(told, 60)
 
     def compute(self, timeout: float = 60) -> Any:
         path = self.folder / "result"
-        self.served.ask({"do": "compute", "into": str(path)}, timeout)
+        self.service.ask({"do": "compute", "into": str(path)}, timeout)
         return np.fromfile(path, "f4")
 
 
@@ -71,7 +72,7 @@ def peer(tmp_path: Path, fake_library: FakeLibrary) -> Iterator[Callable[..., Pe
 
     yield start
     for each in started:
-        each.served.stop()
+        each.service.stop()
 
 
 def inputs(problem: AttentionProblem) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def test_every_layout_mask_and_group_reaches_it_as_it_is(
 
 def test_it_tells_release_runtime_and_kernel(peer: Callable[..., Peer]) -> None:
     problem = problem_of("--shape 1,1,4,8")
-    told = peer().prepare(problem, **inputs(problem))["told"]
+    told = peer().prepare(problem, **inputs(problem))["details"]
 
     assert told == {
         "version": "3.13.0",
@@ -228,14 +229,14 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def found(*libraries: Path) -> None:
         folders = [str(each.parent) for each in libraries]
         monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(folders))
-        survey = peer_presence._report.__wrapped__
+        survey = peer_module._report.__wrapped__
 
         def limited(probe: str, python: str, depth: Presence = Presence.FOUND) -> ProbeReport:
             report = survey(probe, python, depth)
             here = [each for each in report.libraries if os.path.dirname(each.path) in folders]
             return msgspec.structs.replace(report, libraries=tuple(here))
 
-        monkeypatch.setattr(peer_presence, "_report", cache(limited))
+        monkeypatch.setattr(peer_module, "_report", cache(limited))
 
     return found
 
@@ -244,7 +245,7 @@ def test_a_release_without_graphs_is_told_by_its_file(
     only: Callable[..., None], fake_library: FakeLibrary
 ) -> None:
     only(fake_library("onednn_graph", "libdnnl.so.2", defines=("MAJOR=2", "MINOR=7", "NO_GRAPH")))
-    (reason,) = peer_presence.why_missing(PEER)
+    (reason,) = PEER.why_missing()
 
     assert reason.code == "missing-part"
     assert (
@@ -262,10 +263,10 @@ def test_a_copy_that_crashes_when_it_is_asked_says_so(
         "void *dnnl_version(void) { __builtin_trap(); }"
     )
     only(fake_library("crashing_onednn", "libdnnl.so.3", source=source))
-    (reason,) = peer_presence.why_missing(PEER)
+    (reason,) = PEER.why_missing()
 
     assert reason.code == "crashed"
-    assert peer_presence.library(PEER) == ()
+    assert PEER.library() == ""
 
 
 def test_openmp_goes_before_other_runtimes_and_the_newest_before_older_ones(
@@ -278,5 +279,5 @@ def test_openmp_goes_before_other_runtimes_and_the_newest_before_older_ones(
     wanted = fake_library("onednn_graph", "libdnnl.so.3", defines=("MAJOR=3", "MINOR=12"))
     only(newest, older, wanted)
 
-    assert peer_presence.why_missing(PEER) == ()
-    assert peer_presence.library(PEER) == (str(wanted),)
+    assert PEER.why_missing() == ()
+    assert PEER.library() == str(wanted)

@@ -6,9 +6,9 @@ import click
 
 from mlbackends_cli import exits
 from mlbackends_cli.attention.options import (
-    PEOPLE,
+    FORMAT,
     PYTHON,
-    backends_to_run,
+    backend_option,
     complete_backend,
     problem_options,
     time_limit,
@@ -40,15 +40,15 @@ Examples:
 """,
 )
 @problem_options
-@backends_to_run("Time this one, or this peer; may be given again.")
-@click.option("--peers", is_flag=True, help="Time other people's too, each in its own process.")
+@backend_option("Time this one, or this peer; may be given again.")
+@click.option("--peers", is_flag=True, help="Time peers too, each in its own process.")
 @PYTHON
 @click.option(
     "--against",
     metavar="NAME",
     default="",
     shell_complete=complete_backend,
-    help="Whom to compare the others with.  [default: the first peer, else the slowest]",
+    help="The backend to compare others with.  [default: the first peer, else the slowest]",
 )
 @click.option(
     "--rounds",
@@ -80,7 +80,7 @@ Examples:
     metavar="RATIO",
     help="With --compare, exit 1 where a backend has less than RATIO times its saved share of the peak.",
 )
-@PEOPLE
+@FORMAT
 @OUTPUT
 @COLOR
 def command(
@@ -100,14 +100,15 @@ def command(
 ) -> int:
     """Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
 
-    Told are medians with the middle half of the calls, the share of the machine's peak and bandwidth that
-    were measured beside them, and how many times as fast each is as another, round by round. On a machine
-    whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1 where one
-    is wrong, a backend crashed, or --fail-below says so.
+    The table has medians with the middle half of the calls, the share of the machine's peak and bandwidth
+    that were measured beside them, and how many times as fast each is as another, round by round. On a
+    machine whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1
+    where one is wrong, a backend crashed, or --fail-below says so.
     """
     from mlbackends.model.errors import BadInput
-    from mlbackends.sdpa.verify import benching
-    from mlbackends.sdpa.verify.plan import Plan
+    from mlbackends.sdpa.verify import speed
+    from mlbackends.sdpa.verify.processes import Plan
+    from mlbackends.sdpa.verify.run import bench
     from mlbackends_cli.attention import bench_table
     from mlbackends_cli.attention.chart import drawing
     from mlbackends_cli.output import indented, refuse_unwritable, write
@@ -117,15 +118,13 @@ def command(
     if fail_below and not saved:
         raise BadInput("--fail-below is for --compare FILE")
     refuse_unwritable(output or "-", *plots)
-    drawings = {path: drawing(path) for path in plots}  # what cannot be drawn is told now, too
-    before = benching.read_saved(saved) if saved else None
-    if before:
-        benching.refuse_incomparable(wordings, before, saved)
+    drawings = {path: drawing(path) for path in plots}  # a picture that cannot be drawn fails now
+    before = speed.read_saved(saved, wordings) if saved else None
     also = (against,) if against else ()
     plan = Plan(names=names, also=also, peers=peers, python=python, rounds=rounds, timeout=timeout)
     with cleared_up(), _Progress() as progress:
-        run = benching.benched(wordings, plan, progress)
-    run = benching.compared(run, before) if before else run
+        run = bench(wordings, plan, progress)
+    run = speed.compared(run, before) if before else run
     base = against or bench_table.baseline(run)
     if form == "json":
         write(indented(run), output)
@@ -136,11 +135,7 @@ def command(
         write(bench_table.printed(run, base, style), output)
     for path, draw in drawings.items():
         write(draw(run), path)
-    slower = [
-        each
-        for one in run.problems
-        for each in one.changes
-        if (each.by_share or each.by_time) < fail_below
-    ]
+    changes = [each for problem in run.problems for each in problem.changes]
     good = all(each.checked.good for each in run.problems)
+    slower = any((each.by_share or each.by_time) < fail_below for each in changes)
     return exits.YES if good and not slower else exits.NO

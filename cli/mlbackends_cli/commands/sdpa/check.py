@@ -8,8 +8,7 @@ from mlbackends.model import registry
 from mlbackends_cli import exits
 from mlbackends_cli.attention.options import (
     PYTHON,
-    backends_to_run,
-    complete_backend,
+    backend_option,
     problem_options,
     time_limit,
     wordings_of,
@@ -39,16 +38,11 @@ Examples:
 """,
 )
 @problem_options
-@backends_to_run("Run this one alone, or this peer; may be given again.")
-@click.option(
-    "--require",
-    "required",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_backend,
-    help="Exit 1 unless this one computes every problem, and right.",
+@backend_option("Run this one alone, or this peer; may be given again.")
+@backend_option(
+    "Exit 1 unless this one computes every problem, and right.", "--require", "required"
 )
-@click.option("--peers", is_flag=True, help="Run other people's too, each in its own process.")
+@click.option("--peers", is_flag=True, help="Run peers too, each in its own process.")
 @PYTHON
 @click.option(
     "--rounds",
@@ -65,7 +59,7 @@ Examples:
     type=click.Choice(registry.names(FORMATS)),
     default="table",
     show_default=True,
-    help="How to print it; table, markdown and json tell all, the others what CI reads.",
+    help="How to print it; table, markdown and json have all, the others what CI reads.",
 )
 @OUTPUT
 @COLOR
@@ -92,11 +86,11 @@ def command(
     peak. With --backward, each gradient is compared as well, where the largest number may be one that it is
     the difference of; and what is timed is the backward pass alone: five products to the forward's two.
     Exit 0 where all that ran are within their tolerance and those that are required ran, else 1; so also 0
-    where none ran, which is said: --require asks for one.
+    where none ran, which the page says: --require asks for one.
     """
     from mlbackends.sdpa.verify.outcome import outcome_of
-    from mlbackends.sdpa.verify.plan import Plan
-    from mlbackends.sdpa.verify.running import check
+    from mlbackends.sdpa.verify.processes import Plan
+    from mlbackends.sdpa.verify.run import check
     from mlbackends_cli.attention import check_table
     from mlbackends_cli.output import indented, refuse_unwritable, write
     from mlbackends_cli.terminal import page

@@ -1,4 +1,4 @@
-"""Tell who can take a problem, on this machine or any other; nothing is computed."""
+"""Show which backends can take a problem, on this machine or another; nothing is computed."""
 
 from typing import Any
 
@@ -6,9 +6,8 @@ import click
 
 from mlbackends_cli import exits
 from mlbackends_cli.attention.options import (
-    PEOPLE,
-    backends_to_run,
-    complete_backend,
+    FORMAT,
+    backend_option,
     problem_options,
     wordings_of,
 )
@@ -26,17 +25,10 @@ Examples:
 """,
 )
 @problem_options
-@backends_to_run("Ask this one of ours alone; may be given again.")
-@click.option(
-    "--require",
-    "required",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_backend,
-    help="Exit 1 unless this one can take every problem.",
-)
-@click.option("--all", "details", is_flag=True, help="Tell all reasons, also for many problems.")
-@PEOPLE
+@backend_option("Ask this one of ours alone; may be given again.")
+@backend_option("Exit 1 unless this one can take every problem.", "--require", "required")
+@click.option("--all", "details", is_flag=True, help="Print all reasons, also for many problems.")
+@FORMAT
 @OUTPUT
 @COLOR
 def command(
@@ -48,11 +40,11 @@ def command(
     color: str,
     **words: Any,
 ) -> int:
-    """Tell who can take a problem, on this machine or any other; nothing is computed.
+    """Show which backends can take a problem, on this machine or another; nothing is computed.
 
-    Told are all reasons of all backends, whom mlbackends would take, and whom torch would. DEVICE may be
-    one that is not here: its rules are data. Switches of torch.backends hold as they are set in this
-    environment. Exit 0 where one of ours can take every problem, else 1.
+    The page has all reasons of all backends, the backend that mlbackends would take, and the one of torch.
+    DEVICE may be one that is not here: its rules are data. Switches of torch.backends hold as they are set
+    in this environment. Exit 0 where one of ours can take every problem, else 1.
     """
     from mlbackends.sdpa import explaining
     from mlbackends_cli.output import indented, write
@@ -60,22 +52,18 @@ def command(
 
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
-    asked = (*names, *required) if names else ()
-    told = explaining.explain(wordings, asked)
+    explanation = explaining.explain(wordings, (*names, *required) if names else ())
     if form == "json":
-        write(indented(told), output)
+        write(indented(explanation), output)
     else:
-        from mlbackends_cli.attention import verdicts as sdpa_explained
+        from mlbackends_cli.attention import verdicts
 
         style = page(color, to_file=output not in ("", "-"), details=details)
-        shown = sdpa_explained.printed(told, style) if form == "table" else ""
-        write(shown or sdpa_explained.markdown(told), output)
-    able = all(
-        each.answered and not {name for name in required if not _can(each.verdicts, name)}
-        for each in told.problems
-    )
-    return exits.YES if able else exits.NO
-
-
-def _can(verdicts: Any, name: str) -> bool:
-    return any(each.backend == name and each.usable for each in verdicts)
+        is_table = form == "table"
+        text = verdicts.printed(explanation, style) if is_table else verdicts.markdown(explanation)
+        write(text, output)
+    for each in explanation.problems:
+        able = {verdict.backend for verdict in each.verdicts if verdict.usable}
+        if not each.answered or not able.issuperset(required):
+            return exits.NO
+    return exits.YES

@@ -3,7 +3,7 @@
 import click
 
 from mlbackends_cli import exits
-from mlbackends_cli.attention.options import PEOPLE, PYTHON
+from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.options import COLOR, OUTPUT
 
 
@@ -18,14 +18,14 @@ Examples:
 )
 @click.option("--devices", is_flag=True, help="List the names that --device takes instead.")
 @PYTHON
-@PEOPLE
+@FORMAT
 @OUTPUT
 @COLOR
 def command(devices: bool, python: str, form: str, output: str, color: str) -> int:
     """List the attention backends: what each takes, and whether it can compute here.
 
-    What a backend takes is told by the conditions that refuse a problem, so that the list is never wrong
-    about them. Peers are other people's, which `backends sdpa check --peers` runs.
+    The conditions are those that refuse a problem, so that the list is never wrong about them. Peers are
+    backends of other projects, which `backends sdpa check --peers` runs.
     """
     from mlbackends.model.errors import BadInput
     from mlbackends_cli.attention import backend_list

@@ -1,9 +1,7 @@
 """What torch's own attention kernels take, as data: one file for each kernel.
 
-They are asked by `can_use_*`, and to tell what torch would choose on a device that is not here.
+`can_use_*` evaluates them, and `sdpa explain` for a device that is not here.
 """
-
-from collections.abc import Sequence
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
@@ -12,20 +10,20 @@ from mlbackends.sdpa.rules import cpu, cuda_cudnn, cuda_efficient, cuda_flash, r
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
-_CUDA = {
-    SDPBackend.FLASH_ATTENTION: cuda_flash.flash,
-    SDPBackend.EFFICIENT_ATTENTION: cuda_efficient.efficient,
-    SDPBackend.CUDNN_ATTENTION: cuda_cudnn.cudnn,
-}
 _FUSED = {
     "cpu": {SDPBackend.FLASH_ATTENTION: cpu.flash},
-    "cuda": _CUDA,
+    "cuda": {
+        SDPBackend.FLASH_ATTENTION: cuda_flash.flash,
+        SDPBackend.EFFICIENT_ATTENTION: cuda_efficient.efficient,
+        SDPBackend.CUDNN_ATTENTION: cuda_cudnn.cudnn,
+    },
     "rocm": {
         SDPBackend.FLASH_ATTENTION: rocm.flash,
         SDPBackend.EFFICIENT_ATTENTION: rocm.efficient,
     },
 }
-EVERY = tuple(kind for kind in SDPBackend if kind is not SDPBackend.ERROR)
+CPU_ORDER: tuple[SDPBackend, ...] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
+"""torch's order on the CPU, where it ignores the switch of the order."""
 
 
 def rules(
@@ -45,18 +43,18 @@ def rules(
     return found(environment) if found else None
 
 
-def untold(problem: AttentionProblem) -> str:
-    """Return of which device it is not written down here what torch takes, "" where it is."""
+def unknown_device(problem: AttentionProblem) -> str:
+    """Return the device of a problem if nothing is recorded of torch there, "" otherwise."""
     if problem.platform not in _FUSED:
         return problem.platform
-    if problem.platform == "rocm" and not rocm.known(problem):
+    if problem.platform == "rocm" and problem.device.capability not in rocm.RECORDED:
         return problem.device.capability or "this GPU"
     return ""
 
 
 def cuda_rules(kind: SDPBackend, environment: Environment) -> tuple[Constraint, ...]:
     """Return what torch's fused kernels for CUDA ask for, a CUDA device among it."""
-    return _CUDA[kind](environment)
+    return _FUSED["cuda"][kind](environment)
 
 
 def why_not(
@@ -65,21 +63,5 @@ def why_not(
     """Return why torch does not take a kind of backend for a problem; () if it does."""
     constraints = rules(kind, problem.platform, environment)
     if constraints is None:
-        said = f"on {problem.platform} torch has no {kind.name}"
-        return (Reason("wrong-device", said),)
+        return (Reason("wrong-device", f"on {problem.platform} torch has no {kind.name}"),)
     return unmet(constraints, problem)
-
-
-def torch_would_choose(
-    problem: AttentionProblem,
-    environment: Environment,
-    order: Sequence[SDPBackend],
-    allowed: Sequence[SDPBackend] = EVERY,
-) -> SDPBackend | None:
-    """Return what torch's dispatcher takes, None where it raises. On the CPU it ignores the order."""
-    if problem.platform == "cpu":
-        order = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
-    for kind in order:
-        if kind in allowed and not why_not(kind, problem, environment):
-            return kind
-    return None

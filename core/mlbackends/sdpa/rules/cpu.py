@@ -4,39 +4,26 @@ Source: torch 2.13, observed. It also takes a key and a value of different lengt
 nonsense: such a problem cannot be made here.
 """
 
-from mlbackends.sdpa.constraints import (
-    Constraint,
-    dtype_in,
-    equal_batch,
-    grouped_heads,
-    last_dim_contiguous,
-    mask_fixed,
-    mask_ranks,
-    no_dropout,
-    non_empty,
-    not_nested,
-    on_device,
-    rank_is,
-    same_head_dim,
-)
-from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.parts import where_dense
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what torch's flash attention on the CPU asks for, in its order."""
     del environment  # nothing of it matters here
     return (
-        on_device("cpu"),
-        not_nested(),
-        no_dropout(),
-        rank_is(4),
-        equal_batch(),
-        grouped_heads(),
-        mask_fixed(),
-        mask_ranks(2, 4),
-        where_dense(same_head_dim()),
-        where_dense(non_empty()),
-        last_dim_contiguous(),
-        dtype_in("float64", "float32", "bfloat16", "float16"),
+        need.on_device("cpu"),
+        need.not_nested(),
+        need.no_dropout(),
+        need.rank_is(4),
+        need.equal_batch(),
+        need.grouped_heads(),
+        need.mask_fixed(),
+        need.mask_ranks(2, 4),
+        where_dense(need.same_head_dim()),
+        where_dense(need.non_empty()),
+        need.last_dim_contiguous(),
+        need.dtype_in("float64", "float32", "bfloat16", "float16"),
     )

@@ -4,31 +4,23 @@ from collections.abc import Callable
 
 from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.sdpa.constraints import (
-    Constraint,
-    capability_between,
-    dtype_in,
-    equal_batch,
-    grouped_heads,
-    last_dim_contiguous,
-    mask_fixed,
-    mask_ranks,
-    non_empty,
-    on_device,
-    rank_is,
-)
-from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.parts import where_dense
 
 _MOST = 65535
+_NOT_DETERMINISTIC = "deterministic algorithms are demanded; it is not deterministic"
 
 
 def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     """Return what cuDNN's attention asks for, in torch's order."""
     version = environment.cudnn_version
 
-    def told(code: str, sentence: str, test: Callable[[AttentionProblem, int], str]) -> Constraint:
-        # Elsewhere nobody has looked for cuDNN: that the tensors are elsewhere says it all.
+    def with_cudnn(
+        code: str, sentence: str, test: Callable[[AttentionProblem, int], str]
+    ) -> Constraint:
+        # For other devices the version is not looked up: `on_device` is reason enough.
         return Constraint(
             code,
             sentence,
@@ -36,25 +28,31 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         )
 
     return (
-        told("not-built", "cuDNN 8.9.3 or newer", _there),
-        told("dropout", "with dropout, a cuDNN that is not 9.11.1 to 9.13", _broken_dropout),
+        with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
+        with_cudnn("dropout", "with dropout, a cuDNN that is not 9.11.1 to 9.13", _broken_dropout),
         _nested(environment.nested_cudnn),
-        on_device("cuda"),
-        rank_is(4),
-        _determinism(environment.deterministic),
-        dtype_in("float16", "bfloat16"),
-        mask_fixed(),
-        mask_ranks(2, 4),
-        capability_between((8, 0), (12, 1)),
+        need.on_device("cuda"),
+        need.rank_is(4),
+        Constraint(
+            "not-deterministic",
+            "no demand for deterministic algorithms",
+            lambda _: _NOT_DETERMINISTIC if environment.deterministic else "",
+        ),
+        need.dtype_in("float16", "bfloat16"),
+        need.mask_fixed(),
+        need.mask_ranks(2, 4),
+        need.capability_between((8, 0), (12, 1)),
         Constraint("dropout", "dropout in sixteenths", _sixteenths),
-        where_dense(non_empty()),
-        where_dense(last_dim_contiguous(singleton_exempt=True)),
-        where_dense(equal_batch()),
-        where_dense(grouped_heads(value_may_differ=True)),
+        where_dense(need.non_empty()),
+        where_dense(need.last_dim_contiguous(singleton_exempt=True)),
+        where_dense(need.equal_batch()),
+        where_dense(need.grouped_heads(value_may_differ=True)),
         where_dense(Constraint("too-many-heads", f"batch and heads at most {_MOST}", _crowd)),
-        told("head-dim-too-large", "head_dim at most 128, more on some GPUs", _head_dim),
-        Constraint("head-dim-unaligned", "head_dim a multiple of 8", _eights),
-        told("length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths),
+        with_cudnn("head-dim-too-large", "head_dim at most 128, more on some GPUs", _head_dim),
+        need.head_dim_multiple_of(8),
+        with_cudnn(
+            "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
+        ),
         where_dense(Constraint("length-unsupported", "more than one key", _single)),
     )
 
@@ -89,14 +87,6 @@ def _nested(enabled: bool) -> Constraint:
     return Constraint("nested", "tensors that are not nested, unless that is enabled", test)
 
 
-def _determinism(demanded: bool) -> Constraint:
-    def test(problem: AttentionProblem) -> str:
-        del problem
-        return "deterministic algorithms are demanded; it is not deterministic" if demanded else ""
-
-    return Constraint("not-deterministic", "no demand for deterministic algorithms", test)
-
-
 def _sixteenths(problem: AttentionProblem) -> str:
     if not problem.dropout * 16 % 1:
         return ""
@@ -125,11 +115,6 @@ def _head_dim(problem: AttentionProblem, version: int) -> str:
         return ""
     allowed = f"with cuDNN {decoded(version)} on this GPU it takes at most {limit}"
     return f"head_dim is {seen}; {allowed}"
-
-
-def _eights(problem: AttentionProblem) -> str:
-    odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % 8]
-    return f"head_dim is {odd[0]}; it must be a multiple of 8" if odd else ""
 
 
 def _old_lengths(problem: AttentionProblem, version: int) -> str:

@@ -3,37 +3,27 @@
 Source: torch 2.13.0 for CUDA 13.0, its binary. Grouped heads come with a later release.
 """
 
-from collections.abc import Callable
-
 from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
-from mlbackends.sdpa.constraints import (
-    Constraint,
-    capability_between,
-    equal_batch,
-    equal_heads,
-    last_dim_contiguous,
-    non_empty,
-    on_device,
-    rank_is,
-)
-from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.parts import row_alignment, where_dense
 
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
     """Return what memory-efficient attention asks for, in torch's order."""
     del environment  # nothing of it matters here
     return (
-        on_device("cuda"),
-        capability_between((5, 0), (12, 1)),
-        rank_is(4),
+        need.on_device("cuda"),
+        need.capability_between((5, 0), (12, 1)),
+        need.rank_is(4),
         row_alignment(alignment),
         _storage_alignment(),
         _nested_inference(),
-        where_dense(non_empty()),
-        where_dense(last_dim_contiguous(mask_too=True)),
-        where_dense(equal_batch()),
-        where_dense(equal_heads()),
+        where_dense(need.non_empty()),
+        where_dense(need.last_dim_contiguous(mask_too=True)),
+        where_dense(need.equal_batch()),
+        where_dense(need.equal_heads()),
         _element_type(),
     )
 
@@ -44,17 +34,6 @@ def alignment(problem: AttentionProblem) -> int:
     if problem.dtype in REDUCED:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) and problem.dtype == "float32" else 1
-
-
-def row_alignment(alignment_of: Callable[[AttentionProblem], int]) -> Constraint:
-    """Ask for rows of a multiple of so many elements."""
-
-    def test(problem: AttentionProblem) -> str:
-        step = alignment_of(problem)
-        odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step or not dim]
-        return f"head_dim is {odd[0]}; it must be a multiple of {step}, above zero" if odd else ""
-
-    return Constraint("head-dim-unaligned", "rows of whole vectors: 8 elements of 16 bits", test)
 
 
 def _storage_alignment() -> Constraint:

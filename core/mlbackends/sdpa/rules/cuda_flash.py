@@ -1,44 +1,37 @@
 """Which problems torch's flash attention takes on CUDA. Source: torch 2.13.0 for CUDA 13.0, its binary."""
 
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.sdpa.constraints import (
-    Constraint,
-    capability_between,
-    equal_batch,
-    grouped_heads,
-    head_dim_at_most,
-    last_dim_contiguous,
-    no_mask,
-    non_empty,
-    on_device,
-    rank_is,
-    same_head_dim,
-    square_causal,
-)
-from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.flash_parts import built, nested_head_dim, nested_heads, training_limit
+from mlbackends.sdpa.rules.parts import (
+    flash_built,
+    nested_head_dim,
+    nested_heads,
+    training_limit,
+    where_dense,
+)
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what flash attention asks for, in torch's order."""
     return (
-        built(environment.flash_built),
-        on_device("cuda"),
-        rank_is(4),
-        no_mask(),
-        same_head_dim(),
-        head_dim_at_most(256),
+        flash_built(environment.flash_built),
+        need.on_device("cuda"),
+        need.rank_is(4),
+        need.no_mask(),
+        need.same_head_dim(),
+        need.head_dim_at_most(256),
         nested_head_dim(),
-        capability_between((8, 0), (12, 1)),
+        need.capability_between((8, 0), (12, 1)),
         training_limit(_is_small, "sm86 to sm89 and sm120"),
-        where_dense(square_causal()),
+        where_dense(need.square_causal()),
         _element_type(environment.flash_3),
         nested_heads(),
-        where_dense(equal_batch()),
-        where_dense(grouped_heads()),
-        where_dense(non_empty()),
-        where_dense(last_dim_contiguous(singleton_exempt=True)),
+        where_dense(need.equal_batch()),
+        where_dense(need.grouped_heads()),
+        where_dense(need.non_empty()),
+        where_dense(need.last_dim_contiguous(singleton_exempt=True)),
     )
 
 

@@ -5,25 +5,17 @@ AOTriton's releases. None of it was run on such a GPU.
 """
 
 from mlbackends.model.problem import REDUCED, AttentionProblem
-from mlbackends.sdpa.constraints import (
-    Constraint,
-    dtype_in,
-    equal_batch,
-    equal_heads,
-    grouped_heads,
-    head_dim_at_most,
-    last_dim_contiguous,
-    no_mask,
-    non_empty,
-    on_device,
-    rank_is,
-    same_head_dim,
-    square_causal,
-)
-from mlbackends.sdpa.rules.cuda_efficient import row_alignment
-from mlbackends.sdpa.rules.dense import where_dense
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.flash_parts import built, nested_head_dim, nested_heads, training_limit
+from mlbackends.sdpa.rules.parts import (
+    flash_built,
+    nested_head_dim,
+    nested_heads,
+    row_alignment,
+    training_limit,
+    where_dense,
+)
 
 SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 """What AOTriton 0.12 has kernels for, and calls no experiment."""
@@ -31,33 +23,30 @@ SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 UNSUPPORTED = ("gfx900", "gfx906", "gfx908", "gfx1030")
 """What it never had kernels for. Of others it is not written down here whether they are experiments."""
 
+RECORDED = frozenset({*SUPPORTED, *UNSUPPORTED})
+
 _LONGEST_ROW, _LONGEST_ROW_GFX11 = 512, 256
-
-
-def known(problem: AttentionProblem) -> bool:
-    """Tell whether it is written down here what torch takes on the problem's device."""
-    return problem.device.capability in (*SUPPORTED, *UNSUPPORTED)
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what flash attention asks for, in torch's order."""
     return (
-        built(environment.flash_built),
-        on_device("rocm"),
-        rank_is(4),
-        no_mask(),
-        same_head_dim(),
+        flash_built(environment.flash_built),
+        need.on_device("rocm"),
+        need.rank_is(4),
+        need.no_mask(),
+        need.same_head_dim(),
         _row_length(),
         nested_head_dim(),
         *_target(environment),
         training_limit(_is_small, "gfx12"),
-        where_dense(square_causal()),
-        dtype_in(*REDUCED),
+        where_dense(need.square_causal()),
+        need.dtype_in(*REDUCED),
         nested_heads(),
-        where_dense(equal_batch()),
-        where_dense(grouped_heads()),
-        where_dense(non_empty()),
-        where_dense(last_dim_contiguous(singleton_exempt=True)),
+        where_dense(need.equal_batch()),
+        where_dense(need.grouped_heads()),
+        where_dense(need.non_empty()),
+        where_dense(need.last_dim_contiguous(singleton_exempt=True)),
     )
 
 
@@ -65,17 +54,17 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
     """Return what memory-efficient attention asks for, in torch's order."""
     taken = REDUCED if environment.composable_kernel else ("float16", "float32", "bfloat16")
     return (
-        on_device("rocm"),
+        need.on_device("rocm"),
         *_target(environment),
-        rank_is(4),
+        need.rank_is(4),
         row_alignment(_alignment),
         _row_length(),
-        where_dense(non_empty()),
-        where_dense(last_dim_contiguous(mask_too=True)),
-        where_dense(equal_batch()),
-        where_dense(equal_heads()),
+        where_dense(need.non_empty()),
+        where_dense(need.last_dim_contiguous(mask_too=True)),
+        where_dense(need.equal_batch()),
+        where_dense(need.equal_heads()),
         _mask_type(),
-        dtype_in(*taken),
+        need.dtype_in(*taken),
     )
 
 
@@ -95,7 +84,7 @@ def _row_length() -> Constraint:
     def test(problem: AttentionProblem) -> str:
         gfx11 = problem.device.capability.startswith("gfx11")
         limit = _LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW
-        return head_dim_at_most(limit).test(problem)
+        return need.head_dim_at_most(limit).test(problem)
 
     sentence = f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}"
     return Constraint("head-dim-too-large", sentence, test)

@@ -1,1 +1,1 @@
-"""Attention backends put to the test: each in a process of its own, held to float64, and timed in turn."""
+"""Checks and benchmarks of attention backends: each computes in a process of its own, beside float64."""

@@ -1,8 +1,9 @@
 """A check of attention backends as an Outcome, which every format for CI is made of."""
 
+from typing import Any
+
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends.model.checked import Checked, CheckedProblem, Ended, Errors, Result
-from mlbackends.model.records import FactValue
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 
 _WHY = "A result that is far from the exact one is wrong, however fast it came."
 
@@ -34,32 +35,44 @@ def outcome_of(checked: Checked) -> Outcome:
 
 
 def _check(problem: CheckedProblem, result: Result) -> Check:
-    status = _status(result)
+    if result.ended is Ended.CANNOT:
+        status = Status.FAILED if result.required else Status.SKIPPED
+    elif result.ended is not Ended.RAN or not result.right:
+        status = Status.FAILED
+    else:
+        status = Status.UNKNOWN if result.incomparable else Status.PASSED
     failed = status is Status.FAILED
+    evidence: dict[str, Any] = {}
+    tensors = {"errors": result.errors} if result.errors else {}
+    tensors |= {f"gradients.{name}": errors for name, errors in result.gradients.items()}
+    for name, errors in tensors.items():
+        for field in ("largest_absolute", "largest_relative", "largest_allowed", "misplaced"):
+            evidence[f"{name}.{field}"] = getattr(errors, field)
+        if errors.in_reference_errors is not None:
+            evidence[f"{name}.in_reference_errors"] = errors.in_reference_errors
+    if timing := result.timing:
+        evidence["timing.median_seconds"] = timing.median_seconds
+        evidence["timing.gflops"] = timing.gflops
+        if timing.share_of_peak is not None:
+            evidence["timing.share_of_peak"] = timing.share_of_peak
+    if result.memory:
+        evidence["memory.extra_bytes"] = result.memory.extra_bytes
     return Check(
         code=result.backend,
         title=f"{result.backend} computes {problem.text}",
         severity=Severity.ERROR if not result.peer or result.required else Severity.NOTE,
         status=status,
-        message=f"{problem.text}: {said(result)}",
+        message=f"{problem.text}: {summary(result)}",
         why=_WHY if failed and result.ended is Ended.RAN else "",
         hint=next((each.hint for each in result.reasons if each.hint), "") if failed else "",
         command=result.command if failed else "",
-        evidence=_evidence(result),
+        evidence=evidence,
         instance=problem.text,
     )
 
 
-def _status(result: Result) -> Status:
-    if result.ended is Ended.CANNOT:
-        return Status.FAILED if result.required else Status.SKIPPED
-    if result.ended is not Ended.RAN or not result.right:
-        return Status.FAILED
-    return Status.UNKNOWN if result.incomparable else Status.PASSED
-
-
-def said(result: Result) -> str:
-    """Return in one sentence what came of a backend."""
+def summary(result: Result) -> str:
+    """Return the result of a backend in one sentence."""
     if result.ended is not Ended.RAN:
         reasons = "; ".join(each.message for each in result.reasons)
         return f"it is required, and {reasons}" if result.required else reasons
@@ -71,34 +84,6 @@ def said(result: Result) -> str:
         at = list(errors.worst)
         return f"{errors.misplaced} elements{of} are NaN or infinite, or should be, such as {at}"
     units = errors.in_reference_errors
-    told = "" if units is None else f", {units:.2f} times that of the plain computation"
+    ratio = "" if units is None else f", {units:.2f} times that of the plain computation"
     allowed = "" if errors.within else f"; allowed is at most {errors.largest_allowed:.2g}"
-    return f"the largest error{of} is {errors.largest_absolute:.2g}{told}{allowed}"
-
-
-def _evidence(result: Result) -> dict[str, FactValue]:
-    found: dict[str, FactValue] = {}
-    if result.errors:
-        found |= _told("errors", result.errors)
-    for name, errors in result.gradients.items():
-        found |= _told(f"gradients.{name}", errors)
-    if timing := result.timing:
-        found["timing.median_seconds"] = timing.median_seconds
-        found["timing.gflops"] = timing.gflops
-        if timing.share_of_peak is not None:
-            found["timing.share_of_peak"] = timing.share_of_peak
-    if result.memory:
-        found["memory.extra_bytes"] = result.memory.extra_bytes
-    return found
-
-
-def _told(name: str, errors: Errors) -> dict[str, FactValue]:
-    found: dict[str, FactValue] = {
-        f"{name}.largest_absolute": errors.largest_absolute,
-        f"{name}.largest_relative": errors.largest_relative,
-        f"{name}.largest_allowed": errors.largest_allowed,
-        f"{name}.misplaced": errors.misplaced,
-    }
-    if errors.in_reference_errors is not None:
-        found[f"{name}.in_reference_errors"] = errors.in_reference_errors
-    return found
+    return f"the largest error{of} is {errors.largest_absolute:.2g}{ratio}{allowed}"

@@ -1,29 +1,34 @@
-"""Peer: somebody else's attention, which `sdpa check --peers` runs in a process of its own.
+"""Peer: another project's attention, which `sdpa check --peers` runs in a process of its own.
 
-Each is a file of kernels/peers/, which has it as `PEER`; other distributions add theirs through entry
-points of the group `mlbackends_kernels.peers`.
+Each is a file of kernels/peers/, which defines it as `PEER`; other distributions add theirs through entry
+points of the group `mlbackends.kernels.peers`.
 """
+
+import os
+import re
+import sys
+from functools import cache
 
 from msgspec import Struct
 
 from mlbackends.model import registry
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.sdpa.constraints import Constraint, no_gradient, unmet
 
 FOLDER = "mlbackends_kernels.peers"
 
 
 class Peer(Struct, frozen=True):
-    """Somebody else's way to compute attention.
+    """Another project's way to compute attention.
 
-    summary: what it is. answers_to: the SDPBackend that stands for it. probe: the name of the probe
-    that tells whether it is installed. constraints: what it takes. program: the path of a Python file
-    that the interpreter of its environment runs with `arguments`; it speaks as
-    `mlbackends_kernels.checking.serving` does, and imports nothing of mlbackends. install: what to type.
-    function: what a library of the probe must offer; the path of the copy that does is the program's last
-    argument. prefers: a fact of that library, and the value that goes before others.
-    gradient: whether the program computes gradients.
+    answers_to: the SDPBackend that stands for it. probe: the probe that reports whether it is installed.
+    constraints: what it takes. program: the path of a Python file that the interpreter of its environment
+    runs with `arguments`; it answers as `mlbackends_kernels.checking.serving` does, and imports nothing of
+    mlbackends. install: what to type. function: what a library of the probe must offer; the path of the
+    copy that does is the program's last argument. prefers: a fact of that library, and the value that goes
+    before others. gradient: whether the program computes gradients.
     """
 
     name: str
@@ -39,12 +44,60 @@ class Peer(Struct, frozen=True):
     gradient: bool = False
 
     def every_constraint(self) -> tuple[Constraint, ...]:
-        """Return its constraints, and that there be no gradient where it computes none."""
+        """Return its constraints, and that no gradient be required where it computes none."""
         return self.constraints if self.gradient else (*self.constraints, no_gradient())
 
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
-        """Return everything that speaks against a problem; () if it fits."""
+        """Return every reason against a problem; () if it is supported."""
         return unmet(self.every_constraint(), problem)
+
+    def why_missing(self, python: str = "") -> tuple[Reason, ...]:
+        """Return why it cannot be run; () if it is installed.
+
+        python: the interpreter whose environment is looked at, "" for our own. Raises BadInput where that
+        is no Python.
+        """
+        report = _report(self.probe, python)
+        hint = f"{self.install}, or name an environment that has it: --python EXE"
+        if report.presence is None or report.presence is Presence.ABSENT:
+            reasons = report.reasons
+            message = reasons[0].message if reasons else f"{self.probe} was not found"
+            return (Reason("missing-part", message, hint),)
+        if not self.function:
+            return ()
+        if not self._offering(report):
+            files = dict.fromkeys(os.path.basename(each.path) for each in report.libraries)
+            verb = "has" if len(report.libraries) == 1 else "have"
+            message = (
+                f"{' and '.join(files) or self.probe} {verb} no {self.function}, which it calls"
+            )
+            return (Reason("missing-part", message, hint),)
+        if self.library(python):
+            return ()
+        opened = self._offering(_report(self.probe, python, Presence.LOADABLE))
+        reasons = tuple(each.reasons[0] for each in opened if each.reasons)[:1]
+        return tuple(Reason(each.code, each.message, hint) for each in reasons)
+
+    def library(self, python: str = "") -> str:
+        """Return the path of the copy of its library to run: a preferred one, else the newest."""
+        if not self.function:
+            return ""
+        report = _report(self.probe, python, Presence.LOADABLE)
+        opened = [
+            each for each in self._offering(report) if each.presence.rung > Presence.FOUND.rung
+        ]
+
+        def order(one: Library) -> tuple[bool, list[int]]:
+            fact, value = self.prefers or ("", "")
+            # The facts of the copy that the probe reports first are the probe's own.
+            preferred = one.facts.get(fact, report.facts.get(fact)) == value
+            return preferred, [int(each) for each in re.findall(r"\d+", one.version)]
+
+        return max(opened, key=order).path if opened else ""
+
+    def _offering(self, report: ProbeReport) -> list[Library]:
+        """Return the copies that export the function, by their files."""
+        return [each for each in report.libraries if _exports(each.path, self.function)]
 
 
 def peers() -> tuple[Peer, ...]:
@@ -52,3 +105,32 @@ def peers() -> tuple[Peer, ...]:
     loaded = (registry.load(FOLDER, name) for name in registry.names(FOLDER))
     found = (getattr(module, "PEER", None) for module in loaded)
     return tuple(each for each in found if isinstance(each, Peer))
+
+
+def interpreter(python: str = "") -> str:
+    """Return the interpreter that runs peers. Raises BadInput where that is no Python."""
+    if not python:
+        return sys.executable
+    from mlbackends.host.interpreter import ask
+
+    return str(ask(python)["executable"])
+
+
+@cache
+def _exports(path: str, function: str) -> bool:
+    from mlbackends.libraries.elf import NotElf, defined_symbols
+
+    try:
+        return bool(defined_symbols(os.path.realpath(path), (function,)))
+    except (NotElf, OSError):
+        return sys.platform != "linux"  # other formats are not read: opening it decides
+
+
+@cache
+def _report(probe: str, python: str, depth: Presence = Presence.FOUND) -> ProbeReport:
+    from mlbackends.host.host import Host
+    from mlbackends.host.interpreter import ask
+    from mlbackends.survey import survey
+
+    host = Host("/", python=ask(python) if python else None)
+    return survey((probe,), host, depth).probes[probe]

@@ -12,7 +12,7 @@ _WORKSPACE = 512 << 20
 """What the exact computation and an interpreter with numpy take at most beside the tensors."""
 
 
-def seen_scores(problem: AttentionProblem) -> int:
+def visible_scores(problem: AttentionProblem) -> int:
     """Return how many scores of one head count: all but those that a causal mask hides."""
     rows, columns = problem.query_length, problem.key_length
     if not problem.is_causal:
@@ -33,11 +33,10 @@ def flops(problem: AttentionProblem) -> int:
     That is both products; of a backward pass five: the scores again, the gradients of weights and of
     value, as wide as the value, and those of query and key. Source: Dao 2023, FlashAttention-2.
     """
-    heads = prod(problem.leading_shape)
     widths = problem.head_dim + problem.value_dim
     if problem.wants_gradient:
         widths = 3 * problem.head_dim + 2 * problem.value_dim
-    return 2 * heads * seen_scores(problem) * widths
+    return 2 * prod(problem.leading_shape) * visible_scores(problem) * widths
 
 
 def least_bytes(problem: AttentionProblem) -> int:
@@ -68,9 +67,8 @@ def _bytes(spec: TensorSpec) -> int:
 
 def needed_bytes(problem: AttentionProblem) -> int:
     """Return about how much memory a check takes: tensors in several processes, and in float64."""
-    inputs = (problem.query, problem.key, problem.value)
-    elements = sum(each.elements for each in inputs)
-    elements += problem.mask.elements if problem.mask else 0
+    specs = (problem.query, problem.key, problem.value, problem.mask)
+    elements = sum(each.elements for each in specs if each is not None)
     results = prod(problem.output_shape)
     item = ITEM_BYTES[problem.dtype]
     scores_of_a_row = prod(problem.leading_shape) * problem.key_length * 8 * 4
@@ -79,23 +77,25 @@ def needed_bytes(problem: AttentionProblem) -> int:
     return (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row + _WORKSPACE
 
 
-def too_large(problem: AttentionProblem, memory: int, room: int, folder: str) -> str:
-    """Return why a check is not to be begun, "" where it may be.
+def too_large(problem: AttentionProblem, memory: int, disk: int, folder: str) -> str:
+    """Return why a check cannot begin, "" where it can.
 
-    memory: the bytes that are free. room: those of the folder to which inputs and results are written.
+    memory, disk: the bytes that are free, disk in the folder to which inputs and results are written.
     """
     needed, written = needed_bytes(problem), least_bytes(problem)
     if needed > memory:
-        told = f"{needed / 2**30:,.1f} GiB, and {memory / 2**30:,.1f} GiB of memory are free"
-        return f"a check takes about {told}"
-    if written > room:
-        told = f"{written / 2**20:,.1f} MiB to {folder}, and {room / 2**20:,.1f} MiB are free there"
-        return f"a check writes about {told}; TMPDIR names another place"
+        sizes = f"{needed / 2**30:,.1f} GiB, and {memory / 2**30:,.1f} GiB of memory are free"
+        return f"a check takes about {sizes}"
+    if written > disk:
+        sizes = (
+            f"{written / 2**20:,.1f} MiB to {folder}, and {disk / 2**20:,.1f} MiB are free there"
+        )
+        return f"a check writes about {sizes}; TMPDIR names another place"
     return ""
 
 
 def free_bytes(host: "Host | None" = None) -> int:
-    """Return how much memory can be had without swapping, and without being killed by the control group."""
+    """Return the free memory within the limit of the control group, without swap."""
     import psutil
 
     from mlbackends.host.host import Host

@@ -8,7 +8,7 @@ from mlbackends.model.audit import Status
 from mlbackends.model.checked import SCHEMA, Checked, CheckedProblem, Ended, Errors, Result
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify.outcome import outcome_of, said
+from mlbackends.sdpa.verify.outcome import outcome_of, summary
 
 FINE = Errors(1e-7, 1e-5, 4e-7, 0.5)
 NEAR = Errors(3e-7, 1e-5, 4e-7, 1.5)
@@ -22,7 +22,7 @@ def test_the_worst_is_what_is_nearest_to_its_limit() -> None:
 
     assert result.worst == ("query", NEAR)
     assert result.right
-    assert said(result) == (
+    assert summary(result) == (
         "the largest error of the gradient of query is 3e-07,"
         " 1.50 times that of the plain computation"
     )
@@ -33,7 +33,7 @@ def test_what_is_no_number_is_worse_than_any_error() -> None:
 
     assert result.worst == ("value", BROKEN)
     assert not result.right and not result.good
-    assert said(result).startswith("2 elements of the gradient of value are NaN or infinite")
+    assert summary(result).startswith("2 elements of the gradient of value are NaN or infinite")
 
 
 def test_an_error_where_none_is_allowed_is_the_worst() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from mlbackends.sdpa.abilities import ABILITIES, abilities
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.constraints import (
     capability_between,
     dtype_in,
-    no_dropout,
-    no_mask,
     on_device,
     unmet,
 )
+from mlbackends.sdpa.listing import ABILITIES, abilities
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 
@@ -21,10 +19,8 @@ class OnHopper(AttentionBackend):
         on_device("cuda"),
         capability_between((9, 0), (9, 0)),
         dtype_in("bfloat16"),
-        no_mask(),
-        no_dropout(),
     )
-    takes = frozenset({"gradient"})
+    takes = frozenset({"gradient", "grouped_heads"})
 
 
 def test_a_backend_of_one_type_on_one_gpu_is_asked_there() -> None:

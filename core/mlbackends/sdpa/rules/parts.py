@@ -1,17 +1,29 @@
-"""What torch's flash attention asks for on every GPU, be it NVIDIA's or AMD's."""
+"""Constraints of torch's kernels that several of them share."""
 
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, heads_of
 from mlbackends.sdpa.constraints import Constraint
 
 
-def built(has_flash: bool) -> Constraint:
-    """Ask for a torch that was built with flash attention; the answer comes with the question."""
+def where_dense(constraint: Constraint) -> Constraint:
+    """Return the condition for plain tensors alone: nested ones have no single length or width."""
+
+    def test(problem: AttentionProblem) -> str:
+        nested = problem.query.nested or problem.key.nested or problem.value.nested
+        return "" if nested else constraint.test(problem)
+
+    return replace(constraint, test=test)
+
+
+def flash_built(is_built: bool) -> Constraint:
+    """Ask for a torch that was built with flash attention, whatever the problem."""
 
     def test(problem: AttentionProblem) -> str:
         del problem
-        return "" if has_flash else "torch was built without flash attention"
+        return "" if is_built else "torch was built without flash attention"
 
     return Constraint("not-built", "a torch that was built with it", test)
 
@@ -32,18 +44,17 @@ def nested_heads() -> Constraint:
 
     def test(problem: AttentionProblem) -> str:
         specs = (problem.query, problem.key, problem.value)
-        ragged = any(spec.nested and not heads_of(spec) for spec in specs)
-        return (
-            "the number of heads differs within the nested tensors; it must not" if ragged else ""
-        )
+        if not any(spec.nested and not heads_of(spec) for spec in specs):
+            return ""
+        return "the number of heads differs within the nested tensors; it must not"
 
     return Constraint("nested", "nested tensors whose heads do not differ", test)
 
 
 def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> Constraint:
-    """Ask for shorter rows on GPUs whose shared memory the backward pass outgrows.
+    """Ask for shorter rows on GPUs with too little shared memory for the backward pass.
 
-    small: how those are called.
+    small: the names of those GPUs.
     """
 
     def test(problem: AttentionProblem) -> str:
@@ -63,3 +74,14 @@ def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> 
         return ""
 
     return Constraint("gradient", "for gradients on small GPUs, shorter rows", test)
+
+
+def row_alignment(alignment: Callable[[AttentionProblem], int]) -> Constraint:
+    """Ask for rows of a multiple of so many elements."""
+
+    def test(problem: AttentionProblem) -> str:
+        step = alignment(problem)
+        odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step or not dim]
+        return f"head_dim is {odd[0]}; it must be a multiple of {step}, above zero" if odd else ""
+
+    return Constraint("head-dim-unaligned", "rows of whole vectors: 8 elements of 16 bits", test)

@@ -1,0 +1,121 @@
+"""A process that answers one request after another, a JSON object a line, each within a time limit.
+
+The process may run any interpreter: it reads requests from its standard input, and writes to its standard
+output {"error": why} where a request failed, {"cannot": why} where it is refused, or else any other object.
+"""
+
+import contextlib
+import queue
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mlbackends.host.command import kill_group
+from mlbackends.isolation.process import signal_name
+from mlbackends.model.checked import Ended
+from mlbackends.model.reasons import Reason
+
+_LONGEST_MESSAGE = 300
+_GRACE_SECONDS = 1.0
+
+
+class Lost(Exception):
+    """A request without a good answer: how that ended, and why."""
+
+    def __init__(self, ended: Ended, reason: Reason) -> None:
+        super().__init__(reason.message)
+        self.ended, self.reason = ended, reason
+
+
+class Service:
+    """One process, started at once. errors: the path of the file that receives its standard error."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], errors: str) -> None:
+        self._errors = errors
+        self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._start_error = ""
+        try:
+            with open(errors, "wb") as file:
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._start_error = error.strerror or str(error)
+            return
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes requests."""
+        return self._process is not None and self._process.poll() is None
+
+    def ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Return the answer. Raises Lost without a good one; the process is ended if it died or was late."""
+        process = self._process
+        if process is None:
+            message = f"no process could be started to compute in: {self._start_error}"
+            raise Lost(Ended.CRASHED, Reason("not-asked", message))
+        assert process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # it has ended; the answer below says how
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=timeout)
+        except queue.Empty:
+            self.stop()
+            message = f"it did not answer within {timeout:g} s, and was killed"
+            raise Lost(Ended.TIMED_OUT, Reason("timed-out", message)) from None
+        if not line:
+            self._answers.put(line)  # for the next request
+        try:
+            answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise self._death(process) from None
+        if "cannot" in answer:
+            raise Lost(Ended.CANNOT, Reason("library-refuses", str(answer["cannot"])))
+        if "error" in answer:
+            raise Lost(Ended.RAISED, Reason("call-failed", str(answer["error"])))
+        return answer
+
+    def stop(self) -> None:
+        """End it, and all that it started."""
+        if self._process is None:
+            return
+        kill_group(self._process)
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+    def _listen(self, process: "subprocess.Popen[bytes]") -> None:
+        """Queue each line; an empty one marks the end."""
+        with contextlib.suppress(OSError, ValueError):
+            assert process.stdout is not None
+            for line in process.stdout:
+                self._answers.put(line)
+        self._answers.put(b"")
+
+    def _death(self, process: "subprocess.Popen[bytes]") -> Lost:
+        """Return how a process ended that gave no answer, with the last line of its standard error."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
+        self.stop()
+        lines = [""]
+        with contextlib.suppress(OSError), open(self._errors, "rb") as file:
+            lines += filter(str.strip, file.read().decode(errors="replace").split("\n"))
+        last = " ".join(lines[-1].split())[:_LONGEST_MESSAGE]
+        code = process.returncode
+        if code is not None and code < 0:
+            kind, how = "crashed", f"its process was killed by {signal_name(-code)}"
+        else:
+            kind, how = "exited", f"its process ended with exit code {code} and no answer"
+        return Lost(Ended.CRASHED, Reason(kind, f"{how}: {last}" if last else how))

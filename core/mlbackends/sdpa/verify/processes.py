@@ -1,0 +1,121 @@
+"""What a run of `sdpa check` or `sdpa bench` includes, and the processes in which it computes."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from mlbackends.isolation.client import python_command
+from mlbackends.isolation.service import Service
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.dispatch import backends
+from mlbackends.sdpa.verify.peer import Peer, interpreter, peers
+
+VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
+"""The processes beside the backends: inputs and exact result, and the machine's speeds."""
+
+_ANSWERING = {
+    VALUES: "values.answering()",
+    PEAK: "measures.answering('peak')",
+    BANDWIDTH: "measures.answering('bandwidth')",
+}
+"""What answers in those processes, by a module of `mlbackends_kernels.checking`."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run.
+
+    names: backends and peers, () for all backends of ours. required: those that must run and be right.
+    also: others to run. peers: whether all peers run too, by the interpreter `python`. rounds: how often
+    each is timed; 0 for not at all. timeout: seconds for each answer.
+    """
+
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    peers: bool = False
+    python: str = ""
+    rounds: int = 7
+    timeout: float = 60.0
+
+    def selected(self) -> tuple[tuple[AttentionBackend, ...], tuple[Peer, ...]]:
+        """Return the backends and the peers to run.
+
+        Raises UnknownName, and BadInput for an interpreter that runs no peer.
+        """
+        ours = {each.name: each for each in backends()}
+        others = {each.name: each for each in peers()}
+        added = (*self.required, *self.also)
+        for name in (*self.names, *added):
+            if name not in ours and name not in others:
+                raise UnknownName("attention backend", name, (*ours, *others), "backends sdpa list")
+        names = {*(self.names or ours), *added, *(others if self.peers else ())}
+        if self.python and not names & set(others):
+            message = "--python names where peers are looked for, and no peer is to run"
+            raise BadInput(message, "say --peers, or --backend with the name of a peer")
+        return (
+            tuple(each for name, each in ours.items() if name in names),
+            tuple(each for name, each in others.items() if name in names),
+        )
+
+
+class Processes:
+    """The processes of one run: one for each backend, the values, the peak and the bandwidth."""
+
+    def __init__(self, plan: Plan, folder: str) -> None:
+        self.plan, self.folder = plan, folder
+        self._services: dict[tuple[str, str], Service] = {}
+
+    def ask(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of one process. Raises Lost."""
+        return self.start(name, lowered).ask(request, self.plan.timeout)
+
+    def start(self, name: str, lowered: str) -> Service:
+        """Return a process, which may still be loading. lowered: its ATEN_CPU_CAPABILITY, if any."""
+        service = self._services.get((name, lowered))
+        if service is None or not service.alive:
+            errors = os.path.join(self.folder, f"{name.replace(' ', '-')}.stderr")
+            variables = {"ATEN_CPU_CAPABILITY": lowered} if lowered else {}
+            service = Service(self._command(name), {**os.environ, **variables}, errors)
+            self._services[name, lowered] = service
+        return service
+
+    def _command(self, name: str) -> list[str]:
+        for each in peers():
+            if each.name == name:
+                library = each.library(self.plan.python)
+                arguments = (*each.arguments, *([library] if library else ()))
+                return program_command(interpreter(self.plan.python), each.program, arguments)
+        answering = _ANSWERING.get(name, f"ours.answering({name!r})")
+        module = answering.partition(".")[0]
+        imports = f"from mlbackends_kernels.checking import serving, {module}"
+        return python_command(f"{imports}; serving.answer_all({answering})")
+
+    def stop(self, kept: Sequence[str] = ()) -> None:
+        """End every process but some, by name."""
+        for key in [key for key in self._services if key[0] not in kept]:
+            self._services.pop(key).stop()
+
+
+def program_command(python: str, path: str, arguments: Sequence[str]) -> list[str]:
+    """Return what runs a program by another interpreter, without modules of the current folder."""
+    program = (
+        "import runpy, sys; sys.path[:] = [p for p in sys.path if p];"
+        f" sys.argv[:] = {[path, *arguments]!r}; runpy.run_path({path!r}, run_name='__main__')"
+    )
+    return [python, "-c", program]
+
+
+@contextmanager
+def started(plan: Plan) -> Iterator[Processes]:
+    """Give processes, and a folder for their files, both of which are gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="backends-sdpa-", ignore_cleanup_errors=True) as folder:
+        processes = Processes(plan, folder)
+        try:
+            yield processes
+        finally:
+            processes.stop()

@@ -1,0 +1,107 @@
+"""`sdpa check` and `sdpa bench`: backends compute the problems in turn, and become records."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mlbackends.isolation.service import Lost
+from mlbackends.model import registry
+from mlbackends.model.benched import SCHEMA as BENCH_SCHEMA
+from mlbackends.model.benched import Benched
+from mlbackends.model.checked import SCHEMA, Checked, CheckedProblem
+from mlbackends.model.errors import BadInput
+from mlbackends.sdpa import named_devices
+from mlbackends.sdpa.explaining import explained
+from mlbackends.sdpa.named_devices import NamedDevice
+from mlbackends.sdpa.problem_text import Wording
+from mlbackends.sdpa.verify import speed
+from mlbackends.sdpa.verify.case import LOWERED, Case, Rounds
+from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Plan, Processes, started
+
+_BANDWIDTH_CALLS, _BANDWIDTH_SECONDS = 5, 60.0
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many problems are done, of how many, and the text of the next."""
+
+
+def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = None) -> Checked:
+    """Return the result of every backend for every problem.
+
+    Raises UnknownName for an unknown backend or peer, BadInput for a device that cannot compute here.
+    """
+    with started(plan) as processes:
+        problems = [found for _, found, _ in _results(processes, wordings, progress)]
+    return Checked(schema=SCHEMA, problems=tuple(problems), **_machine())
+
+
+def bench(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = None) -> Benched:
+    """Return how fast each backend is on each problem, and that it is right. Raises as `check`."""
+    with started(plan) as processes:
+        rate, by = None, ""
+        try:
+            described = processes.ask(BANDWIDTH, "", {"do": "prepare"})["details"]
+            request = {"do": "time", "seconds": _BANDWIDTH_SECONDS, "calls": _BANDWIDTH_CALLS + 1}
+            seconds = processes.ask(BANDWIDTH, "", request)["seconds"][1:]
+            rate, by = int(described["bytes"]) / statistics.median(seconds), str(described["by"])
+        except Lost:  # then it is not reported
+            pass
+        processes.stop(kept=(VALUES, PEAK))
+        problems = [speed.of_problem(*each) for each in _results(processes, wordings, progress)]
+    return Benched(
+        schema=BENCH_SCHEMA,
+        rounds=plan.rounds,
+        problems=tuple(problems),
+        bandwidth_bytes_per_second=rate,
+        bandwidth_by=by,
+        **_machine(),
+    )
+
+
+def _results(
+    processes: Processes, wordings: Sequence[Wording], progress: Progress | None
+) -> Iterator[tuple[Wording, CheckedProblem, Rounds]]:
+    ours, others = processes.plan.selected()
+    devices = {name: local_device(name) for name in dict.fromkeys(each.device for each in wordings)}
+    kept = (VALUES, PEAK, *(each.name for each in others))
+    for done, wording in enumerate(wordings):
+        if progress is not None:
+            progress(done, len(wordings), wording.text)
+        case = Case(processes, wording, explained(wording, devices[wording.device]))
+        yield wording, case.run(ours, others), case.rounds
+        # Ours afresh for each problem: memory that a backend holds on to would not be measured. Peers
+        # take seconds to start; they hold on to none that the allocator cannot give back.
+        processes.stop(kept)
+
+
+def local_device(name: str) -> NamedDevice:
+    """Return a device on which this machine can compute. Raises BadInput for any other."""
+    hint = "`backends sdpa explain` tells who could take it"
+    if name != "cpu" and name not in LOWERED:
+        raise BadInput(f"{name} cannot be computed on: only the CPU of this machine is", hint)
+    found = named_devices.device(name)
+    if missing := set(found.device.features) - {*map(str, _cpu().get("features", ()))}:
+        names = ", ".join(each for each in found.device.features if each in missing)
+        raise BadInput(f"{name} cannot be computed on here: no {names}", hint)
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    """Return the fields that every record of a run has."""
+    from mlbackends import __version__
+
+    threads = registry.load("mlbackends_kernels.attention_cpu", "threads")
+    return {
+        "tool": f"backends {__version__}",
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "processor": str(_cpu().get("model_name", "")),
+        "threads": threads.get_num_threads(),
+    }
+
+
+def _cpu() -> dict[str, Any]:
+    from mlbackends.host.host import Host
+    from mlbackends.model.records import Presence
+    from mlbackends.survey import survey
+
+    return survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts

@@ -1,0 +1,86 @@
+"""How the timed backends of `sdpa bench` compare with one another, and with a saved run."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
+from mlbackends.model.checked import CheckedProblem
+from mlbackends.model.errors import BadInput, some
+from mlbackends.sdpa.problem_text import Wording
+from mlbackends.sdpa.verify.case import Rounds, quarters
+from mlbackends.sdpa.verify.problem_size import least_bytes
+
+_LARGEST_FILE = 64 << 20
+
+
+def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> BenchedProblem:
+    """Return the record of a problem. rounds: by backend, the seconds of each round's calls."""
+    *leading, _, width = wording.shape
+    kind = " ".join(replace(wording, shape=(*leading, 0, width), kv_len=None).words)
+    medians = {name: [statistics.median(each) for each in taken] for name, taken in rounds.items()}
+    ratios = []
+    for name, own in medians.items():
+        for other, theirs in medians.items():
+            found = [b / a for a, b in zip(own, theirs, strict=False) if a > 0]
+            if name != other and found:
+                ratios.append(Ratio(name, other, statistics.median(found), *quarters(found)))
+    return BenchedProblem(
+        checked=checked,
+        least_bytes=least_bytes(checked.problem),
+        length=checked.problem.key_length,
+        kind=kind.replace(",0,", ",L,", 1).replace(" 0,", " L,", 1),
+        ratios=tuple(ratios),
+    )
+
+
+def read_saved(path: str, wordings: Sequence[Wording]) -> Benched:
+    """Read what `sdpa bench --format json` wrote. Raises BadInput, also where it has none of the problems."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise BadInput(f"{path} is larger than any saved run")
+        saved = msgspec.json.decode(data, type=Benched)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"{path} is no run that `backends sdpa bench --format json` saved: {error}"
+        raise BadInput(message) from None
+    if saved.schema != SCHEMA:
+        raise BadInput(f"{path} says {saved.schema!r}; it must be {SCHEMA!r}")
+    texts = [each.checked.text for each in saved.problems]
+    if not {each.text for each in wordings} & set(texts):
+        raise BadInput(
+            f"{path} has none of these problems: there is nothing to compare",
+            f"it has {some(tuple(texts))}" if texts else "",
+        )
+    return saved
+
+
+def compared(now: Benched, before: Benched) -> Benched:
+    """Return a run with what has changed since a saved one, problem by problem and by name."""
+    saved = {each.checked.text: each.checked for each in before.problems}
+    problems = tuple(
+        replace(each, changes=tuple(_changes(each.checked, saved[each.checked.text])))
+        if each.checked.text in saved
+        else each
+        for each in now.problems
+    )
+    return replace(now, problems=problems)
+
+
+def _changes(now: CheckedProblem, before: CheckedProblem) -> Iterator[Change]:
+    timings = {each.backend: each.timing for each in before.results}
+    for result in now.results:
+        new, old = result.timing, timings.get(result.backend)
+        if old is None or not old.median_seconds:
+            continue
+        if new is None:
+            yield Change(result.backend, 0.0, 0.0)
+        elif new.median_seconds:
+            shares = new.share_of_peak, old.share_of_peak
+            by_share = shares[0] / shares[1] if shares[0] and shares[1] else None
+            yield Change(result.backend, old.median_seconds / new.median_seconds, by_share)
