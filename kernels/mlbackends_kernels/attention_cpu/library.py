@@ -11,7 +11,6 @@ import ctypes
 import os
 import re
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.switches import store
@@ -83,7 +82,8 @@ def read_abi(header: str) -> Abi:
 def abi() -> Abi:
     """Return the library's interface, read from the header beside it. Raises NotBuilt."""
     try:
-        return read_abi(Path(path(HEADER)).read_text("utf-8"))
+        with open(path(HEADER), encoding="utf-8") as file:
+            return read_abi(file.read())
     except OSError:
         raise NotBuilt(
             "its library is not there: it was installed without a C++ compiler"
