@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlbackends.testing.attention import UsableAttention
     from mlbackends.testing.devices import torch_device
-    from mlbackends.testing.limits import unsupported
-    from mlbackends.testing.requiring import why_unmet
+    from mlbackends.testing.element_types import unsupported
+    from mlbackends.testing.requirements import why_unmet
     from mlbackends.testing.tolerances import Tolerance, tolerance
 
 _HOMES = {
@@ -18,18 +18,11 @@ _HOMES = {
     "UsableAttention": "attention",
     "tolerance": "tolerances",
     "torch_device": "devices",
-    "unsupported": "limits",
-    "why_unmet": "requiring",
+    "unsupported": "element_types",
+    "why_unmet": "requirements",
 }
 
-__all__ = [
-    "Tolerance",
-    "UsableAttention",
-    "tolerance",
-    "torch_device",
-    "unsupported",
-    "why_unmet",
-]
+__all__ = ["Tolerance", "UsableAttention", "tolerance", "torch_device", "unsupported", "why_unmet"]
 
 
 def __getattr__(name: str) -> object:

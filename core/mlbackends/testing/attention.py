@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlbackends.model.problem import AttentionProblem, TensorSpec, Verdict
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.testing.devices import device_of, why_unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mlbackends.model.records import Device
     from mlbackends.sdpa.backend import AttentionBackend
     from mlbackends.sdpa.sdp_backend import SDPBackend
     from mlbackends.testing.machine import Machine
@@ -48,8 +47,8 @@ class UsableAttention(NamedTuple):
         """Compute attention with this backend and no other. Raises NoBackend where it cannot."""
         from mlbackends.sdpa.params import SDPAParams, problem_of
 
-        asked = SDPAParams(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-        return self.backend.run(problem_of(asked), query, key, value, attn_mask)
+        params = SDPAParams(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+        return self.backend.run(problem_of(params), query, key, value, attn_mask)
 
 
 class AttentionChoice(NamedTuple):
@@ -81,19 +80,19 @@ def check_name(name: str) -> None:
 
 
 def choices(
-    machine: Machine, devices: Iterable[str], asked: Sequence[str], marked: Sequence[str] | None
+    machine: Machine, devices: Iterable[str], requested: Sequence[str], marked: Sequence[str] | None
 ) -> list[AttentionChoice]:
     """Return the backends for a test on some usable devices.
 
-    asked: on the command line, () for all. marked: by the test itself, None for all. A backend that
+    requested: on the command line, () for all. marked: by the test itself, None for all. A backend that
     was named and can compute on none of the devices stands there once, with all the reasons.
     """
-    wanted = [name for name in asked or names() if marked is None or name in marked]
-    named = bool(asked) or marked is not None
-    told = {device: verdicts(machine, device) for device in devices}
+    wanted = [name for name in requested or names() if marked is None or name in marked]
+    named = bool(requested) or marked is not None
+    reasons = {device: verdicts(machine, device) for device in devices}
     found: list[AttentionChoice] = []
     for name in dict.fromkeys(wanted):
-        here = [AttentionChoice(name, device, told[device].get(name, "")) for device in told]
+        here = [AttentionChoice(name, device, reasons[device].get(name, "")) for device in reasons]
         usable = [choice for choice in here if not choice.why]
         if named and here and not usable:
             why = "; ".join(dict.fromkeys(choice.why for choice in here))
@@ -101,9 +100,11 @@ def choices(
         found += usable
     if found:
         return found
-    where = " and ".join(told) or "no device"
-    said = f"no attention backend that this test may use can compute on {where}"
-    return [AttentionChoice((marked or asked or ("none",))[0], next(iter(told), "none"), said)]
+    where = " and ".join(reasons) or "no device"
+    why = f"no attention backend that this test may use can compute on {where}"
+    return [
+        AttentionChoice((marked or requested or ("none",))[0], next(iter(reasons), "none"), why)
+    ]
 
 
 def verdicts(machine: Machine, name: str) -> dict[str, str]:
@@ -111,15 +112,36 @@ def verdicts(machine: Machine, name: str) -> dict[str, str]:
 
     Raises LookupError where the device is not usable.
     """
+    from mlbackends.sdpa.dispatch import backends, choose
+
     device = device_of(machine, name)
     if device is None:
         raise LookupError(why_unusable(machine, name))
-    told: dict[str, str] = {}
+    languages = {backend.name: backend.dsl for backend in backends()}
+    found: dict[str, str] = {}
     for dtype in reversed(_DTYPES):
-        for verdict in _decided(machine, device, dtype):
-            if told.get(verdict.backend) != "":
-                told[verdict.backend] = _why(machine, verdict, name)
-    return told
+        spec = TensorSpec(_SHAPE, dtype)
+        problem = AttentionProblem(query=spec, key=spec, value=spec, device=device)
+        for verdict in choose(problem, here=machine.is_live).verdicts:
+            if found.get(verdict.backend) == "":
+                continue
+            why = "; ".join(reason.message for reason in verdict.reasons)
+            if not why and not machine.is_live:
+                why = _why_unmet(machine, languages.get(verdict.backend, ""))
+            found[verdict.backend] = (
+                f"{verdict.backend} cannot compute on {name}: {why}" if why else ""
+            )
+    return found
+
+
+def _why_unmet(machine: Machine, package: str) -> str:
+    """Return why the package that a backend is written in is not there, where a probe finds it."""
+    from mlbackends.model import registry
+    from mlbackends.model.requirement import Requirement, unmet
+
+    if package not in registry.names("mlbackends_probes"):
+        return ""
+    return unmet(machine.report((package,)), Requirement.parse(package))
 
 
 def usable(choice: AttentionChoice) -> UsableAttention:
@@ -128,35 +150,3 @@ def usable(choice: AttentionChoice) -> UsableAttention:
 
     backend = next(each for each in backends() if each.name == choice.name)
     return UsableAttention(choice.name, choice.device, backend)
-
-
-def _decided(machine: Machine, device: Device, dtype: str) -> tuple[Verdict, ...]:
-    from mlbackends.sdpa.dispatch import choose
-
-    spec = TensorSpec(_SHAPE, dtype)
-    problem = AttentionProblem(query=spec, key=spec, value=spec, device=device)
-    return choose(problem, here=machine.is_live).verdicts
-
-
-def _why(machine: Machine, verdict: Verdict, device: str) -> str:
-    if verdict.reasons:
-        said = "; ".join(reason.message for reason in verdict.reasons)
-        return f"{verdict.backend} cannot compute on {device}: {said}"
-    language = _language(verdict.backend)
-    if machine.is_live or not language:
-        return ""
-    from mlbackends.model.requirement import Requirement, unmet
-
-    need = Requirement.parse(language)
-    why = unmet(machine.report((language,)), need)
-    return f"{verdict.backend} cannot compute on {device}: {why}" if why else ""
-
-
-def _language(name: str) -> str:
-    """Return the package that a backend is written in, where a probe tells of it."""
-    from mlbackends.model import registry
-    from mlbackends.sdpa.dispatch import backends
-
-    languages = {backend.name: backend.dsl for backend in backends()}
-    found = languages.get(name, "")
-    return found if found in registry.names("mlbackends_probes") else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mlbackends.model.records import Device, ProbeReport
+    from mlbackends.model.records import Device
     from mlbackends.testing.machine import Machine
 
 PROBES: dict[str, tuple[str, ...]] = {
@@ -48,21 +48,23 @@ def check_name(name: str) -> None:
         raise UnknownName("device", name, tuple(PROBES))
 
 
-def choices(machine: Machine, asked: Sequence[str], marked: Sequence[str] | None) -> list[Choice]:
-    """Return the devices for a test: what can be used, and what was asked for and cannot be.
+def choices(
+    machine: Machine, requested: Sequence[str], marked: Sequence[str] | None
+) -> list[Choice]:
+    """Return the devices for a test: what can be used, and what was requested and cannot be.
 
-    asked: on the command line, () for all. marked: by the test itself, None for all.
+    requested: on the command line, () for all. marked: by the test itself, None for all.
     """
-    if marked is not None and asked:
-        both = [name for name in asked if name in marked or name.partition(":")[0] in marked]
-        if not both:
-            told = f"this test is for {' and '.join(marked)}; asked for was {' and '.join(asked)}"
-            return [Choice(marked[0] if marked else "none", told)]
-        return [Choice(name, why_unusable(machine, name)) for name in both]
-    if marked is not None or asked:
-        names = asked or marked or ()
-        return [Choice(name, why_unusable(machine, name)) for name in dict.fromkeys(names)]
-    return [Choice(kind) for kind in PROBES if not why_unusable(machine, kind)]
+    if marked is None and not requested:
+        return [Choice(kind) for kind in PROBES if not why_unusable(machine, kind)]
+    names = requested or marked or ()
+    if marked is not None and requested:
+        names = [name for name in requested if {name, name.partition(":")[0]} & set(marked)]
+        if not names:
+            kinds = " and ".join(marked), " and ".join(requested)
+            why = f"this test is for {kinds[0]}; asked for was {kinds[1]}"
+            return [Choice(marked[0] if marked else "none", why)]
+    return [Choice(name, why_unusable(machine, name)) for name in dict.fromkeys(names)]
 
 
 def why_unusable(machine: Machine, name: str) -> str:
@@ -80,8 +82,12 @@ def why_unusable(machine: Machine, name: str) -> str:
     if usable:
         numbers = ", ".join(str(device.index) for device in usable)
         return f"{name} is not usable: {kind} devices that are: {numbers}"
-    told = next((each for each in probes if each.presence in (None, Presence.ABSENT)), probes[-1])
-    return f"{name} is not usable: {_reason(told, kind)}"
+    probe = next((each for each in probes if each.presence in (None, Presence.ABSENT)), probes[-1])
+    if probe.failure:
+        return f"{name} is not usable: it could not be told: {probe.failure.message}"
+    reasons = [*probe.reasons, *(reason for device in probe.devices for reason in device.reasons)]
+    why = reasons[0].message if reasons else f"no {kind} device was seen to work"
+    return f"{name} is not usable: {why}"
 
 
 def device_of(machine: Machine, name: str) -> Device | None:
@@ -96,7 +102,7 @@ def device_of(machine: Machine, name: str) -> Device | None:
 
 
 def _usable(machine: Machine, kind: str) -> list[Device]:
-    """Return the devices of a kind that reached the rung that was tried; none where a probe sees none."""
+    """Return the devices of a kind that reached the presence that was tried; none where a probe sees none."""
     from mlbackends.model.records import Presence
 
     report = machine.report(PROBES[kind])
@@ -116,11 +122,3 @@ def _usable(machine: Machine, kind: str) -> list[Device]:
         and device.presence.rung >= report.depth.rung
         and not device.reasons
     ]
-
-
-def _reason(probe: ProbeReport, kind: str) -> str:
-    if probe.failure:
-        return f"it could not be told: {probe.failure.message}"
-    device_reasons = (reason for device in probe.devices for reason in device.reasons)
-    told = next(iter(probe.reasons), None) or next(device_reasons, None)
-    return told.message if told else f"no {kind} device was seen to work"

@@ -1,22 +1,32 @@
-"""The machine that tests run on, or the one that they are held against; each probe is asked once."""
+"""The machine that tests run on, or the one that they are judged by; each probe is asked once."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
-    from mlbackends.host.host import Host
+    from collections.abc import Iterator
+
     from mlbackends.model.records import Report
+
+_ACCELERATORS = ("nvidia", "rocm", "xpu", "mps")
+_FACTS = ("cpu.capability", "limits.effective_cpus", "limits.effective_cpus_because")
 
 
 class Machine:
-    """What probes say, as far as anybody asked.
+    """The reports of probes, as far as they were asked.
 
     subject: a saved report or a recorded machine, "" for the live one. depth: how far the live one is
-    looked at. share: a folder in which the processes of one run keep what was learned, "" for none.
+    looked at. share: a folder in which the processes of one run keep their report, "" for none.
+
+    Workers that asked for themselves could come to different answers (a driver that is slow once), and
+    then collect different tests: the first that needs a probe asks it, the others read its report. A
+    worker on another machine has no such folder, and asks for itself.
     """
 
     def __init__(
@@ -25,7 +35,7 @@ class Machine:
         self.subject = subject
         self.depth = depth
         self._share = share
-        self._known: Report | None = None
+        self._report: Report | None = None
 
     @property
     def is_live(self) -> bool:
@@ -39,49 +49,70 @@ class Machine:
         """
         if self.subject:
             return self._saved(names)
-        missing = tuple(n for n in names if self._known is None or n not in self._known.probes)
-        if self._known is not None and not missing:
-            return self._known
-        from mlbackends.testing.sharing import joined, shared
-
-        if self._share and _made(self._share):
-            added = shared(self._share, self.depth.value, missing, self._ask)
-        else:
-            added = self._ask(missing)
-        self._known = joined(self._known, added)
-        return self._known
+        if self._report is None or _missing(self._report, names):
+            added = self._shared(_missing(self._report, names))
+            self._report = _joined(self._report, added)
+        return self._report
 
     def looked_at(self, names: tuple[str, ...]) -> Report:
         """Return what files alone tell of the named probes: quick, and "found" at most."""
-        if self.subject:
-            return self._saved(names)
+        return self._saved(names) if self.subject else self._survey(names, Presence.FOUND)
+
+    def _survey(self, names: tuple[str, ...], depth: Presence) -> Report:
+        from mlbackends.host.host import Host
         from mlbackends.survey import survey
 
-        return survey(names, _host(), Presence.FOUND)
+        return survey(names, Host(), depth)
 
-    def _ask(self, names: tuple[str, ...]) -> Report:
-        from mlbackends.survey import survey
+    def _shared(self, names: tuple[str, ...]) -> Report:
+        """Return a report of the named probes, from the shared folder as far as they are there."""
+        import msgspec
 
-        return survey(names, _host(), self.depth)
+        from mlbackends.model.records import Report
+
+        if not (self._share and _is_folder(self._share)):
+            return self._survey(names, self.depth)
+        path = os.path.join(self._share, f"{self.depth.value}.json")
+        with _locked(self._share):
+            found = None
+            # It may not be there yet, or its writer was killed amid it.
+            with contextlib.suppress(OSError, msgspec.DecodeError), open(path, "rb") as file:
+                found = msgspec.json.decode(file.read(), type=Report)
+            missing = _missing(found, names)
+            if found is None or missing:
+                found = _joined(found, self._survey(missing, self.depth))
+                with contextlib.suppress(OSError), open(f"{path}.new", "wb") as file:
+                    file.write(msgspec.json.encode(found))
+                    os.replace(file.name, path)
+            return found
 
     def _saved(self, names: tuple[str, ...]) -> Report:
+        from mlbackends.audit.reports import report_of
         from mlbackends.model.errors import BadInput
 
-        if self._known is None:
-            from mlbackends.audit.reports import report_of
-
-            self._known = report_of(self.subject)
-        lacking = [name for name in names if name not in self._known.probes]
-        if lacking:
-            said = f"{self.subject} says nothing about {', '.join(lacking)}"
-            raise BadInput(said, "save a whole report: `backends snapshot FILE.json`")
-        return self._known
+        if self._report is None:
+            self._report = report_of(self.subject)
+        if missing := _missing(self._report, names):
+            message = f"{self.subject} says nothing about {', '.join(missing)}"
+            raise BadInput(message, "save a whole report: `backends snapshot FILE.json`")
+        return self._report
 
 
-def _made(folder: str) -> bool:
+def _missing(report: Report | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if report is None or name not in report.probes)
+
+
+def _joined(before: Report | None, added: Report) -> Report:
+    """Return a report with the probes of both."""
+    from msgspec.structs import replace
+
+    return replace(added, probes={**before.probes, **added.probes}) if before else added
+
+
+def _is_folder(path: str) -> bool:
     """Make a folder for this user alone, unless it is there; tell whether that went well."""
     try:
-        os.mkdir(folder, 0o700)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         return True
     except OSError:
@@ -89,11 +120,20 @@ def _made(folder: str) -> bool:
     return True
 
 
-def _host() -> Host:
-    from mlbackends.host.host import Host
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Wait until no other process is in the folder; its end frees the lock."""
+    import fcntl
 
-    return Host()
+    handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
+
+# ---- the current machine -----------------------------------------------------------------------
 
 _CURRENT: list[Machine] = []
 
@@ -114,3 +154,43 @@ def forget(machine: Machine) -> None:
     """Let a machine be the current one no longer."""
     if machine in _CURRENT:
         _CURRENT.remove(machine)
+
+
+# ---- facts in the header of a run --------------------------------------------------------------
+
+
+def facts(machine: Machine) -> dict[str, str]:
+    """Return facts by dotted name, those that are there; from files alone: "found" is all that they claim."""
+    report = machine.looked_at(("cpu", "limits", "torch", *_ACCELERATORS))
+    accelerators = []
+    for name in _ACCELERATORS:
+        devices = [each for each in report.probes[name].devices if each.kind != "mig"]
+        for (kind, title), count in Counter((each.kind, each.name) for each in devices).items():
+            accelerators.append(f"{count} {kind} ({title})" if title else f"{count} {kind}")
+    values = {}
+    for name in _FACTS:
+        probe, _, fact = name.partition(".")
+        values[name] = str(report.probes[probe].facts.get(fact, ""))
+    values |= {
+        "torch.version": report.probes["torch"].version,
+        "accelerators": ", ".join(accelerators),
+        "depth": str(report.depth),
+        "subject": machine.subject,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def fact_lines(values: dict[str, str]) -> list[str]:
+    """Return the facts as the header of a run shows them."""
+    cpus = values.get("limits.effective_cpus", "")
+    because = values.get("limits.effective_cpus_because", "")
+    parts = [
+        f"CPU {values['cpu.capability']}" if "cpu.capability" in values else "",
+        f"{cpus} CPUs usable (set by {because})" if cpus else "",
+        f"accelerators {values['depth']}: {values.get('accelerators', 'none')}",
+        f"torch {values['torch.version']} found" if "torch.version" in values else "no torch found",
+    ]
+    lines = [f"backends: {', '.join(part for part in parts if part)}"]
+    if "subject" in values:
+        lines.append(f"backends: judged by {values['subject']}, not by this machine")
+    return lines

@@ -6,20 +6,24 @@ run does not use; nothing is looked at before a marker, a fixture or an option a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from mlbackends.testing import options, parametrizing
-from mlbackends.testing.fixtures import attention_backend, backends_report, device, tolerance
-from mlbackends.testing.run import RUN, SHARE, Run, run_of, stop
+from mlbackends.testing import options
+from mlbackends.testing.options import RUN, SHARE, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
-__all__ = ["attention_backend", "backends_report", "device", "tolerance"]  # pytest finds them here
+    from mlbackends.model.records import Report
+    from mlbackends.testing.attention import UsableAttention
+    from mlbackends.testing.tolerances import Tolerance
 
 REQUIRES = "requires_backend"
+_DEVICE, _ATTENTION = "device", "attention_backend"
+_LIMITS = {_DEVICE: "devices", _ATTENTION: "attention_backends"}
+"""The markers that limit our fixtures."""
 _USED = "backends_used"
 _MARKERS = (
     (
@@ -29,6 +33,10 @@ _MARKERS = (
     "devices(*kinds): run the `device` fixture on these alone: cpu, cuda, rocm, xpu, mps.",
     "attention_backends(*names): run the `attention_backend` fixture with these alone.",
 )
+
+
+def _run(config: pytest.Config) -> Run:
+    return config.stash[RUN]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,12 +53,12 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, Any,
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers; a run that was told something wrong ends here."""
+    """Declare the markers; a run with a wrong option ends here."""
     for line in _MARKERS:
         config.addinivalue_line("markers", line)
     run = config.stash[RUN] = Run(config)
     options.header(config)
-    if options.is_told_anything(config):
+    if options.is_used(config):
         run.settings  # noqa: B018  reading it is the check
 
 
@@ -61,30 +69,150 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         run.end()
 
 
+# ---- fixtures ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """Run the test once on each kind of device that is usable, such as "cpu" and "cuda"."""
+    from mlbackends.testing import devices
+
+    settings = _run(request.config).settings
+    given = getattr(request, "param", None)
+    if given is None:  # requested while the test runs, so that there is one value only
+        given = devices.choices(settings.machine, settings.devices, None)[0]
+    if isinstance(given, str):
+        devices.check_name(given)
+        given = devices.Choice(given, devices.why_unusable(settings.machine, given))
+    _stop_if_unusable(request, given.why)
+    return str(given.name)
+
+
+@pytest.fixture(scope="session")
+def attention_backend(request: pytest.FixtureRequest) -> UsableAttention:
+    """Run the test once with each attention backend that is usable, on its device."""
+    from mlbackends.testing import attention, devices
+
+    settings = _run(request.config).settings
+    given = getattr(request, "param", None)
+    if not isinstance(given, attention.AttentionChoice):
+        limit = (given,) if isinstance(given, str) else None
+        found = devices.choices(settings.machine, settings.devices, None)
+        usable = [choice.name for choice in found if not choice.why]
+        given = attention.choices(settings.machine, usable, settings.attention, limit)[0]
+    _stop_if_unusable(request, given.why)
+    return attention.usable(given)
+
+
+@pytest.fixture(scope="session")
+def tolerance() -> Callable[..., Tolerance]:
+    """Give the function mlbackends.testing.tolerance."""
+    from mlbackends.testing.tolerances import tolerance as found
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def backends_report(request: pytest.FixtureRequest) -> Report:
+    """Give the whole report of the machine, as far as --backends-depth goes."""
+    from mlbackends.model import registry
+
+    machine = _run(request.config).settings.machine
+    return machine.report(() if machine.subject else registry.names("mlbackends_probes"))
+
+
+def _stop_if_unusable(request: pytest.FixtureRequest, why: str) -> None:
+    if why:
+        strict = _run(request.config).settings.strict
+        _stop(why, is_failure=bool({"all", request.fixturename or ""} & set(strict)))
+
+
+def _stop(why: str, *, is_failure: bool) -> NoReturn:
+    """Skip or fail a test before it begins."""
+    if is_failure:
+        pytest.fail(why, pytrace=False)
+    # The place of the test, as pytest's own marks tell it; all skips would stand in this file else.
+    raise pytest.skip.Exception(why, _use_item_location=True)
+
+
 # ---- collecting --------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on every device and backend, unless somebody else gives it values."""
-    on_device = parametrizing.is_wanted(metafunc, parametrizing.DEVICE)
-    by_attention = parametrizing.is_wanted(metafunc, parametrizing.ATTENTION)
-    if not (on_device or by_attention):
+    """Run a test on every device and backend, or the pairs of them, unless somebody else gives it values."""
+    has_device, has_attention = _is_ours(metafunc, _DEVICE), _is_ours(metafunc, _ATTENTION)
+    if not (has_device or has_attention):
         return
-    run = run_of(metafunc.config)
+    from mlbackends.testing import devices
+
+    run = _run(metafunc.config)
     run.is_used = True
-    parametrizing.parametrize(metafunc, run.settings, device=on_device, attention=by_attention)
+    settings = run.settings
+    limit = _limit(metafunc, _DEVICE, tuple(devices.PROBES))
+    found = devices.choices(settings.machine, settings.devices, limit)
+    names: Any = _DEVICE
+    values: list[Any] = list(found)
+    ids = [choice.name for choice in found]
+    if has_attention:
+        from mlbackends.testing import attention
+
+        limit = _limit(metafunc, _ATTENTION, attention.names())
+        usable = [choice.name for choice in found if not choice.why]
+        pairs = []
+        if usable:
+            pairs = attention.choices(settings.machine, usable, settings.attention, limit)
+        name = (limit or settings.attention or ("none",))[0]
+        pairs += [
+            attention.AttentionChoice(name, each.name, each.why) for each in found if each.why
+        ]
+        names, values = _ATTENTION, list(pairs)
+        ids = [f"{pair.name}-{pair.device}" for pair in pairs]
+        if has_device:
+            by_name = {choice.name: choice for choice in found}
+            names = (_DEVICE, _ATTENTION)
+            values = [(by_name[pair.device], pair) for pair in pairs]
+            ids = [f"{pair.device}-{pair.name}" for pair in pairs]
+    metafunc.parametrize(names, values, indirect=True, ids=ids, scope="session")
+
+
+def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Tell whether a test requests the fixture of this plugin, and gets no values from elsewhere.
+
+    A fixture of the same name that a conftest has, or values by parametrize, come before ours.
+    """
+    if name not in metafunc.fixturenames:
+        return False
+    if any(name in call.params for call in getattr(metafunc, "_calls", ())):
+        return False
+    for definition in reversed(getattr(metafunc, "_arg2fixturedefs", {}).get(name, ())):
+        if getattr(definition.func, "__module__", "") == __name__:
+            return True
+        if name not in definition.argnames:  # it does not build upon the one that it hides
+            return False
+    return False
+
+
+def _limit(
+    metafunc: pytest.Metafunc, fixture: str, names: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """Return the names in the marker of a fixture, None without one; wrong ones are reported later."""
+    mark = metafunc.definition.get_closest_marker(_LIMITS[fixture])
+    if mark is None:
+        return None
+    return tuple(
+        each for each in mark.args if isinstance(each, str) and each.partition(":")[0] in names
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse markers that say nothing sensible: a slip of the pen must not become a skip."""
-    run = run_of(config)
+    """Refuse wrong markers: a slip of the pen must not become a skip."""
+    run = _run(config)
     for item in items:
-        found = [*item.iter_markers(REQUIRES)]
-        run.is_used = run.is_used or bool(found)
-        limits = map(item.get_closest_marker, parametrizing.MARKS.values())
-        found += [mark for mark in limits if mark is not None]
-        if why := _wrong(found):
+        marks = [*item.iter_markers(REQUIRES)]
+        run.is_used = run.is_used or bool(marks)
+        marks += [mark for mark in map(item.get_closest_marker, _LIMITS.values()) if mark]
+        if marks and (why := _wrong(marks)):
             run.wrong[item.nodeid] = why
     # A worker that ended here would look like one that crashed; its tests fail instead.
     if run.wrong and not hasattr(config, "workerinput"):
@@ -93,10 +221,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _wrong(marks: list[pytest.Mark]) -> str:
     """Return what is wrong with the first wrong one of our markers, "" if nothing is."""
-    if not marks:
-        return ""
     from mlbackends.model.errors import MlBackendsError
-    from mlbackends.testing.requiring import check_names, demand, sentence
+    from mlbackends.testing.requirements import check_names, demand, sentence
 
     try:
         for mark in marks:
@@ -115,66 +241,64 @@ def _wrong(marks: list[pytest.Mark]) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip or fail what requires more than is here, before its fixtures are made."""
-    run = run_of(item.config)
+    run = _run(item.config)
     if item.nodeid in run.wrong:
         pytest.fail(run.wrong[item.nodeid], pytrace=False)
     marks = list(item.iter_markers(REQUIRES))
     if not marks:
         return
     from mlbackends.model.errors import MlBackendsError
-    from mlbackends.testing.requiring import demand, sentence, unmet_here
+    from mlbackends.testing.requirements import demand, sentence, unmet_here
 
     for mark in marks:
         try:
-            asked = demand(mark.args, dict(mark.kwargs))
-            found = unmet_here(run.settings.machine, asked, run.settings.strict)
+            needs = demand(mark.args, dict(mark.kwargs))
+            found = unmet_here(run.settings.machine, needs, run.settings.strict)
         except MlBackendsError as error:
             pytest.fail(sentence(error), pytrace=False)
         if found:
-            stop(found.why, is_failure=found.is_failure)
+            _stop(found.why, is_failure=found.is_failure)
 
 
 # ---- reporting ---------------------------------------------------------------------------------
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what machine it is, where the run was told to or uses an option of ours."""
-    run = run_of(config)
+    """Return the machine's facts, where that is configured or an option of ours is used."""
     when = options.header(config)
-    if when == "never" or (when == "auto" and not options.is_told_anything(config)):
+    is_shown = when == "always" or (when == "auto" and options.is_used(config))
+    return _shown(_run(config)) if is_shown else []
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Return the facts behind the count of tests, where only they tell that the plugin is used."""
+    run = _run(config)
+    is_quiet = config.get_verbosity() < 0 or config.getoption("no_header", default=False)
+    if run.is_shown or not run.is_used or is_quiet or options.header(config) == "never":
         return []
     return _shown(run)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say it behind the count of tests, where only they tell that the plugin is used."""
-    run = run_of(config)
-    if run.is_shown or not run.is_used or options.header(config) == "never":
-        return []
-    is_quiet = config.get_verbosity() < 0 or config.getoption("no_header", default=False)
-    return [] if is_quiet else _shown(run)
-
-
 def _shown(run: Run) -> list[str]:
-    from mlbackends.testing.facts import facts, lines
+    from mlbackends.testing.machine import fact_lines, facts
 
     run.is_shown = True
-    return lines(facts(run.settings.machine))
+    return fact_lines(facts(run.settings.machine))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave the facts in JUnit's file; tell the process that started us whether we were used."""
-    run = run_of(session.config)
-    told = getattr(session.config, "workeroutput", None)
-    if told is not None:
-        told[_USED] = run.is_used
+    """Write the facts into JUnit's file; tell the process that started us whether we were used."""
+    run = _run(session.config)
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_USED] = run.is_used
         return
     if not (run.is_used or run.is_shown):
         return
     for plugin in session.config.pluginmanager.get_plugins():
         if hasattr(plugin, "add_global_property"):  # the writer of --junit-xml
-            from mlbackends.testing.facts import facts
+            from mlbackends.testing.machine import facts
 
             for name, value in facts(run.settings.machine).items():
                 plugin.add_global_property(f"backends.{name}", value)
@@ -188,7 +312,7 @@ def pytest_configure_node(node: Any) -> None:
     """Give workers a folder, so that one survey serves all of them; the first to survey makes it."""
     if not getattr(node.gateway.spec, "popen", False):  # a worker elsewhere asks its own machine
         return
-    run = run_of(node.config)
+    run = _run(node.config)
     if not run.own_share:
         import tempfile
         import uuid
@@ -201,4 +325,4 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Learn whether a worker had to do with us."""
     if getattr(node, "workeroutput", {}).get(_USED):
-        run_of(node.config).is_used = True
+        _run(node.config).is_used = True

@@ -14,10 +14,9 @@ import pytest
 import mlbackends.audit.device_limits
 import mlbackends.audit.reports
 import mlbackends.testing.attention
-import mlbackends.testing.facts
-import mlbackends.testing.limits
+import mlbackends.testing.element_types
 import mlbackends.testing.machine
-import mlbackends.testing.sharing
+import mlbackends.testing.requirements
 import mlbackends.testing.tolerances  # noqa: F401
 
 with contextlib.suppress(ImportError):
@@ -432,9 +431,7 @@ def test_a_run_that_uses_nothing_of_ours_says_nothing_and_asks_no_probe(
         def test_it():
             names = [each for each in sys.modules if each.startswith("mlbackends.")]
             assert sorted(names) == [
-                "mlbackends.testing", "mlbackends.testing.fixtures", "mlbackends.testing.options",
-                "mlbackends.testing.parametrizing", "mlbackends.testing.plugin",
-                "mlbackends.testing.run",
+                "mlbackends.testing", "mlbackends.testing.options", "mlbackends.testing.plugin",
             ]
             assert "msgspec" not in sys.modules
     """)
@@ -507,7 +504,7 @@ def test_a_run_that_uses_nothing_of_ours_leaves_no_property(pytester: pytest.Pyt
 
 def test_it_can_be_turned_off(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(device): pass")
-    result = pytester.runpytest_subprocess(*ALONE, "-p", "no:mlbackends")
+    result = ran(pytester, "-p", "no:mlbackends")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'device' not found*"])
@@ -520,6 +517,7 @@ def test_the_entry_point_loads_it(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_workers_share_one_survey_and_leave_nothing(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

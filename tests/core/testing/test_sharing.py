@@ -5,56 +5,55 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
 from mlbackends.model.records import Presence, Report
 from mlbackends.testing.machine import Machine, current, forget, make_current
-from mlbackends.testing.sharing import shared
 
 HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "ivy-bridge-desktop")
 
 
-class Asked:
-    """Answers from a recorded machine, and remembers what it was asked."""
+class Recorded(Machine):
+    """A live machine that is a recorded one, and notes which probes it was asked for."""
 
-    def __init__(self) -> None:
-        self.names: list[tuple[str, ...]] = []
+    def __init__(self, folder: Path, depth: Presence = Presence.USABLE) -> None:
+        super().__init__(depth=depth, share=str(folder))
+        self.asked: list[tuple[str, ...]] = []
 
-    def __call__(self, names: tuple[str, ...]) -> Report:
-        from msgspec.structs import replace
-
-        self.names.append(names)
+    def _survey(self, names: tuple[str, ...], depth: Presence) -> Report:
+        self.asked.append(names)
         whole = report_of(HOST)
-        return replace(whole, probes={name: whole.probes[name] for name in names})
+        return replace(whole, depth=depth, probes={name: whole.probes[name] for name in names})
 
 
 def test_a_probe_is_asked_once_for_all(tmp_path: Path) -> None:
-    asked = Asked()
-    first = shared(str(tmp_path), "usable", ("cpu",), asked)
-    second = shared(str(tmp_path), "usable", ("cpu", "mps"), asked)
-    third = shared(str(tmp_path), "usable", ("mps",), asked)
+    workers = [Recorded(tmp_path) for _ in range(3)]
+    first = workers[0].report(("cpu",))
+    second = workers[1].report(("cpu", "mps"))
+    third = workers[2].report(("mps",))
 
-    assert asked.names == [("cpu",), ("mps",)]
+    assert [worker.asked for worker in workers] == [[("cpu",)], [("mps",)], []]
     assert second == third
     assert second.probes["cpu"] == first.probes["cpu"]
 
 
 def test_what_was_asked_less_deeply_is_not_taken(tmp_path: Path) -> None:
-    asked = Asked()
-    shared(str(tmp_path), "found", ("cpu",), asked)
-    shared(str(tmp_path), "usable", ("cpu",), asked)
+    shallow, deep = Recorded(tmp_path, Presence.FOUND), Recorded(tmp_path)
+    shallow.report(("cpu",))
+    deep.report(("cpu",))
 
-    assert asked.names == [("cpu",), ("cpu",)]
+    assert deep.asked == [("cpu",)]
 
 
 @pytest.mark.parametrize("left", [b"", b"{", b'{"schema": 1}', b"\xff"])
 def test_a_file_that_was_cut_off_is_written_again(tmp_path: Path, left: bytes) -> None:
     (tmp_path / "usable.json").write_bytes(left)
-    asked = Asked()
+    first, second = Recorded(tmp_path), Recorded(tmp_path)
 
-    assert "cpu" in shared(str(tmp_path), "usable", ("cpu",), asked).probes
-    shared(str(tmp_path), "usable", ("cpu",), asked)
-    assert len(asked.names) == 1
+    assert "cpu" in first.report(("cpu",)).probes
+    second.report(("cpu",))
+    assert (first.asked, second.asked) == ([("cpu",)], [])
 
 
 def test_the_first_to_ask_makes_the_folder(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_a_saved_report_that_lacks_a_probe_says_so(tmp_path: Path) -> None:
     from mlbackends.model.errors import BadInput
 
     file = tmp_path / "part.json"
-    file.write_bytes(msgspec.json.encode(Asked()(("cpu",))))
+    file.write_bytes(msgspec.json.encode(Recorded(tmp_path)._survey(("cpu",), Presence.USABLE)))
 
     with pytest.raises(BadInput, match="says nothing about cudnn"):
         Machine(str(file)).report(("cpu", "cudnn"))

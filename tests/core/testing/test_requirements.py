@@ -10,7 +10,7 @@ import pytest
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.testing import why_unmet
 from mlbackends.testing.machine import Machine, forget, make_current
-from mlbackends.testing.requiring import check_strict, demand, unmet_here
+from mlbackends.testing.requirements import check_strict, demand, unmet_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

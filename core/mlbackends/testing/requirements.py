@@ -1,4 +1,4 @@
-"""`requires_backend`: what a test needs of the machine, and what is so when it is not there."""
+"""`requires_backend`: what a test needs of the machine, and whether that is met."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ ALL = "all"
 
 
 class Demand(NamedTuple):
-    """One marker: what it requires, and what its author says to that.
-
-    reason: the author's own, said before ours. strict: fail where it could not be told.
-    """
+    """One marker. reason: the author's own, before ours. strict: fail where it could not be told."""
 
     needs: tuple[Requirement, ...]
     reason: str = ""
@@ -26,7 +23,7 @@ class Demand(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """Why a test cannot run here; is_failure where that is not to be passed over."""
+    """Why a test cannot run here; is_failure where that must not be a skip."""
 
     why: str
     is_failure: bool
@@ -45,19 +42,29 @@ def demand(texts: tuple[object, ...], options: dict[str, object]) -> Demand:
     return Demand(tuple(map(_requirement, texts)), reason, strict)
 
 
-def unmet_here(machine: Machine, asked: Demand, strict_names: tuple[str, ...]) -> Unmet | None:
+@cache
+def _requirement(text: object) -> Requirement:
+    if not isinstance(text, str):
+        raise BadInput(f"a requirement is a text such as 'cudnn>=9.10', not {text!r}")
+    need = Requirement.parse(text)
+    check(need)
+    return need
+
+
+def unmet_here(machine: Machine, needs: Demand, strict_names: tuple[str, ...]) -> Unmet | None:
     """Return why a demand is not met, None if it is.
 
     strict_names: the requirements whose lack is a failure: "all", a probe, or a dotted name.
     """
-    for need in asked.needs:
+    for need in needs.needs:
         report = machine.report((need.probe,))
-        why = unmet(report, need)
-        if not why:
-            continue
-        said = f"{asked.reason} (requires {why})" if asked.reason else f"requires {why}"
-        named = any(_names(name, need) for name in strict_names)
-        return Unmet(said, named or (asked.strict and not is_told(report, need)))
+        if why := unmet(report, need):
+            message = f"{needs.reason} (requires {why})" if needs.reason else f"requires {why}"
+            is_named = any(
+                name in (ALL, need.probe) or f"{need.name}.".startswith(f"{name}.")
+                for name in strict_names
+            )
+            return Unmet(message, is_named or (needs.strict and not is_told(report, need)))
     return None
 
 
@@ -71,10 +78,6 @@ def why_unmet(*texts: str) -> str:
 
     found = unmet_here(current(), demand(texts, {}), ())
     return found.why.removeprefix("requires ") if found else ""
-
-
-def _names(name: str, need: Requirement) -> bool:
-    return name in (ALL, need.probe) or f"{need.name}.".startswith(f"{name}.")
 
 
 def check_strict(name: str) -> None:
@@ -96,15 +99,6 @@ def check_names(mark: str, names: tuple[object, ...], options: dict[str, object]
         from mlbackends.testing.attention import check_name
     for name in names:
         check_name(name if isinstance(name, str) else repr(name))
-
-
-@cache
-def _requirement(text: object) -> Requirement:
-    if not isinstance(text, str):
-        raise BadInput(f"a requirement is a text such as 'cudnn>=9.10', not {text!r}")
-    need = Requirement.parse(text)
-    check(need)
-    return need
 
 
 def sentence(error: MlBackendsError) -> str:
