@@ -208,7 +208,7 @@ def flags_page() -> str:
 def policy_page() -> str:
     """Return backends-policy(7): every table and key of a policy file."""
     lines = [
-        '.\\" Made by man/generate.py from core/mlbackends/model/policy.py; change that.',
+        '.\\" Made by man/generate.py from core/mlbackends/model/policy.json; change that.',
         f'.TH BACKENDS-POLICY 7 "" "backends {__version__}" "Miscellaneous"',
         ".SH NAME",
         "backends\\-policy \\- what is expected of a machine, in TOML",
@@ -226,7 +226,7 @@ def policy_page() -> str:
     for table, keys in policy.TABLES.items():
         lines.append(f".SH {heads[table]}")
         for key in keys:
-            takes = " or ".join(key.words) or policy.KINDS[key.kind][0]
+            takes = " or ".join(key.words) or policy.KINDS[key.kind].words
             needed = " Required." if key.required else ""
             lines += definitions({key.name: f"{key.doc}{needed} Takes {takes}."})
     lines += [".SH SEE ALSO", ".BR backends\\-audit (1),\n.BR backends\\-facts (7)"]

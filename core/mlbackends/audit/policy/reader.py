@@ -211,7 +211,7 @@ def check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
             near = suggestion(name, tuple(keys))
             document.wrong((*path, name), f"there is no such key{inside}{near}")
         if not _TYPES[key.kind](value):
-            wanted = language.KINDS[key.kind][0]
+            wanted = language.KINDS[key.kind].words
             document.wrong((*path, name), f"must be {wanted}, not {_type_word(value)}")
         if key.words and value not in key.words:
             near = suggestion(value, key.words)

@@ -21,7 +21,7 @@ from mlbackends.model.records import Report
 MOST_FILES = 50
 """So many files one policy may be made of."""
 _ID = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_ASSERTIONS = tuple(key.name for key in language.ASSERTIONS)
+_ASSERTIONS = language.ASSERTIONS
 _COPIED = ("message", "why", "hint", "command", "documentation")
 _NOT_OTHERWISE = ("names", "except")
 _NOT_WITH = {
@@ -48,7 +48,7 @@ class Golden(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """One rule. when: conditions of the rule and of its file, all of which must hold.
 
-    missing: of policy.MISSING. needs: ids of rules that must have passed.
+    missing: what it means if the value is not there. needs: ids of rules that must have passed.
     """
 
     id: str
