@@ -18,7 +18,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import MklCall, Primitive
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.session.session import NotCaptured, stamping
-from mlbackends.tracing.verbose.scope import VerboseUnreachable
+from mlbackends.tracing.verbose import VerboseUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mlbackends.tracing.session.redirection import Redirected, write_all
 from mlbackends.tracing.session.sink import Sink
-from mlbackends.tracing.verbose.loaded_files import Held, loaded_files
+from mlbackends.tracing.verbose.copies import Held, loaded_files
 
 VARIABLE = "MKL_VERBOSE_OUTPUT_FILE"
 

@@ -31,8 +31,7 @@ from mlbackends.tracing import exporting, viewing
 from mlbackends.tracing.reader import line_records
 from mlbackends.tracing.session import listener, stamping
 from mlbackends.tracing.session.mkl_file import VARIABLE, OutputFiles
-from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose
-from mlbackends.tracing.verbose.scope import Scope, VerboseUnreachable
+from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose, Scope, VerboseUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

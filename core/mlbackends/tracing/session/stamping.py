@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.session.sink import Sink
-from mlbackends.tracing.verbose.loaded_files import loaded_files
+from mlbackends.tracing.verbose.copies import loaded_files
 
 _END = b"\x01"
 

@@ -1,10 +1,215 @@
-"""The scopes in which MKL and oneDNN print a line for each call: the copies this process really has.
+"""The scopes in which MKL and oneDNN print a line for each call: the copies that this process has loaded.
 
-Nothing is loaded for it: a scope finds the copies that are mapped at that moment, those inside torch's
-own libraries among them, sets each and gives each back the level that it was found at.
+The level belongs to the process, as in the libraries: a scope in one thread shows the calls of all.
+Scopes of one thread nest. Scopes of several threads may end in any order: one that ends before a
+later one leaves the level alone, and the later one restores what the earlier one had found.
 """
 
-from mlbackends.tracing.verbose.mkl import verbose as MklVerbose  # noqa: N812  torch's name
-from mlbackends.tracing.verbose.onednn import verbose as OnednnVerbose  # noqa: N812
+import _thread
+import os
 
-__all__ = ["MklVerbose", "OnednnVerbose"]
+from mlbackends.model.errors import MlBackendsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Literal, Self
+
+    from mlbackends.tracing.verbose.copies import Family, Switch
+
+OFF = 0
+
+
+class VerboseUnreachable(MlBackendsError, AssertionError):
+    """No copy could be set, or one refused; nothing was changed. torch raises AssertionError too."""
+
+
+class _Entry:
+    """One copy in one scope: the level that was set, and the one to restore."""
+
+    def __init__(self, switch: "Switch", found: int, level: int) -> None:
+        self.switch, self.found, self.level = switch, found, level
+
+
+_lock = _thread.RLock()
+_active: dict[int, list[_Entry]] = {}
+"""Per function's address the entries that have not ended, oldest first."""
+_warned: set[str] = set()
+
+
+class Scope:
+    """A scope in which every loaded copy of a library is at a level.
+
+    Entering raises TypeError for a level that is no integer, and VerboseUnreachable (an
+    AssertionError) for one outside 0 to 2, where no copy can be set, or where one refuses; then
+    nothing has changed. Level 0 silences, and needs no copy. One object may be entered repeatedly.
+    """
+
+    def __init__(self) -> None:
+        self._entered: list[list[_Entry]] = []
+
+    def _target(self) -> "tuple[Family, int]":
+        """Return the library and the level, which need be no int. torch, too, looks on entering."""
+        raise NotImplementedError
+
+    def __enter__(self) -> "Self":
+        import operator
+
+        family, given = self._target()
+        try:
+            level = operator.index(given)
+        except TypeError:
+            raise TypeError(
+                f"{family.name}'s verbose level is an integer, 0 to 2; got {type(given).__name__}"
+            ) from None
+        if not 0 <= level <= 2:
+            why = f"{family.name} has no level {level}"
+            raise _unreachable(family, why, "levels are 0, 1 and 2")
+        with _lock:
+            self._entered.append(_enter(family, level))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> "Literal[False]":
+        with _lock:
+            for entry in reversed(self._entered.pop()):
+                _leave(entry)
+                entry.switch.held.release()
+        return False
+
+
+class MklVerbose(Scope):
+    """Have MKL print a line for each call, in every thread of this process, until the scope ends.
+
+    enable: 0 silences, 1 prints each call with its time; 2 prints the same on a CPU, and MKL before
+    2022 has no 2. The lines go to the standard output of the process, or to the file that
+    MKL_VERBOSE_OUTPUT_FILE names. As torch's, but the level that was found is restored, and 0
+    silences.
+    """
+
+    def __init__(self, enable: int) -> None:
+        super().__init__()
+        self.enable = enable
+
+    def _target(self) -> "tuple[Family, int]":
+        from mlbackends.tracing.verbose.copies import MKL
+
+        return MKL, self.enable
+
+
+class OnednnVerbose(Scope):
+    """Have oneDNN print a line for each primitive, in every thread of this process, until the end.
+
+    level: 0 silences (its error messages too), 1 prints executions, 2 creations as well. The lines go
+    to the standard output of the process. As torch's, but the level that was found is restored, and
+    0 silences. oneDNN does not return its level: but for torch's own scope around this one (up to
+    Python 3.13), a level that other code set is not seen, and what ONEDNN_VERBOSE sets beyond the
+    levels cannot be restored (a warning says so).
+    """
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self.level = level
+
+    def _target(self) -> "tuple[Family, int]":
+        from mlbackends.tracing.verbose.copies import ONEDNN
+
+        return ONEDNN, self.level
+
+
+for _class in (MklVerbose, OnednnVerbose):
+    _class.__name__ = _class.__qualname__ = "verbose"  # torch's name
+
+
+def _enter(family: "Family", level: int) -> list[_Entry]:
+    """Set every copy that is loaded, or none."""
+    from mlbackends.tracing.verbose.copies import find_switches, unreachable_hint
+
+    switches, files = find_switches(family)
+    done: list[_Entry] = []
+    try:
+        # All are read before one is set: two files may switch the same copy, as libmkl_rt does.
+        entries = []
+        for switch in switches:
+            entries.append(_Entry(switch, _level_of(switch, family), level))  # noqa: PERF401
+        for entry in entries:
+            if entry.switch.set(level):
+                _active.setdefault(entry.switch.address, []).append(entry)
+                done.append(entry)
+            elif level != OFF and entry.switch.set(entry.found):
+                # A copy that takes no level at all is a build without the library in it.
+                why = f"{entry.switch.path} refused level {level}"
+                raise _unreachable(family, why, "older versions have fewer levels")  # noqa: TRY301
+        if level != OFF and not done:
+            why = f"this process has no {family.name} that can be switched"
+            raise _unreachable(family, why, unreachable_hint(family, files))  # noqa: TRY301
+    except BaseException:
+        for entry in reversed(done):
+            _leave(entry)
+        done = []
+        raise
+    finally:
+        kept = {entry.switch.address for entry in done}
+        for switch in switches:
+            if switch.address not in kept:
+                switch.held.release()
+    return done
+
+
+def _unreachable(family: "Family", why: str, hint: str) -> VerboseUnreachable:
+    return VerboseUnreachable(f"Failed to set {family.name} into verbose mode: {why}", hint)
+
+
+def _leave(entry: _Entry) -> None:
+    """End one copy's part in a scope: the last that was set restores, an earlier one hands down."""
+    address = entry.switch.address
+    active = _active[address]
+    place = active.index(entry)
+    del active[place]
+    if place < len(active):
+        active[place].found = entry.found
+    else:
+        entry.switch.set(entry.found)
+    if not active:
+        del _active[address]
+
+
+def _level_of(switch: "Switch", family: "Family") -> int:
+    """Return the level of a copy: as it tells, as a scope set it (ours, torch's), or as it started."""
+    level = switch.read()
+    if level is not None:
+        return level
+    if active := _active.get(switch.address):
+        return active[-1].level
+    if switch.symbol.name.startswith("_ZN5torch"):
+        from mlbackends.tracing.verbose.levels import level_of_torch
+
+        if (level := level_of_torch()) is not None:
+            return level
+    # The fourth frame from here is the one that enters: a comprehension in between would be a fifth.
+    beyond = switch.start.beyond
+    if beyond and beyond not in _warned:
+        import warnings
+
+        _warned.add(beyond)
+        warnings.warn(
+            f"{family.name} cannot be set back to {beyond} from within a process: after this scope"
+            f" it is at level {switch.start.level}",
+            UserWarning,
+            stacklevel=4,
+        )
+    return switch.start.level
+
+
+def _renew_lock() -> None:
+    """Give the child of a fork a lock of its own: the holder of ours does not exist there."""
+    global _lock  # noqa: PLW0603
+    _lock = _thread.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

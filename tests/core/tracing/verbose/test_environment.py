@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.verbose.environment import Start, mkl_start, onednn_start
+from mlbackends.tracing.verbose.levels import Start, mkl_start, onednn_start
 
 # Seen with oneMKL 2024.2 and 2026.2.
 MKL = {"0": 0, "1": 1, "2": 2, "3": 0, "-1": 0, "on": 0, "true": 0, "": 0, " 1": 0, "01": 0}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose
-from mlbackends.tracing.verbose.loaded_files import loaded_files
+from mlbackends.tracing.verbose.copies import loaded_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -380,11 +380,11 @@ def test_a_fork_inside_a_scope_can_open_scopes_of_its_own(fake_library: FakeLibr
     path = fake_library("fake_mkl", "libmkl_rt.so.3")
     printed = run_alone(
         "import ctypes, os, threading\n"
-        "from mlbackends.tracing.verbose import MklVerbose, scope\n"
+        "from mlbackends.tracing.verbose import MklVerbose\nfrom mlbackends.tracing import verbose as scope\n"
         f"library = ctypes.CDLL({str(path)!r})\n"
         "held, over = threading.Event(), threading.Event()\n"
         "def hold():\n"
-        "    with scope._LOCK: held.set(); over.wait()\n"
+        "    with scope._lock: held.set(); over.wait()\n"
         "thread = threading.Thread(target=hold); thread.start(); held.wait()\n"
         "child = os.fork()\n"
         "if not child:\n"

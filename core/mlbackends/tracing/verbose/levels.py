@@ -1,16 +1,16 @@
-"""The level that a library starts at, read from the environment as that library reads it.
+"""The level that a library starts at, read from the environment as it reads it; and the one that torch set.
 
 Sources: oneMKL developer guide, "Using oneMKL Verbose Mode"; oneDNN documentation, "Verbose Mode";
-tried with oneMKL 2024.2 and oneDNN 3.12, which take a word they do not know for no word.
+tried with oneMKL 2024.2 and oneDNN 3.12, which ignore words that they do not know.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
 Version = tuple[int, int]
 
 _EXECUTION, _CREATION, _MORE = 1, 2, 4
-
 _WORDS = {
     "1": _EXECUTION,
     "2": _EXECUTION | _CREATION,
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 class Start(NamedTuple):
-    """A level, and the text of a variable that asked for more than any level says ("" if none did)."""
+    """A level, and the text of a variable that sets more than any level does ("" if none does)."""
 
     level: int
     beyond: str = ""
@@ -44,13 +44,20 @@ def onednn_start(environment: Mapping[str, str], version: Version | None) -> Sta
     variables: tuple[str, ...] = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
     if version is not None:
         variables = variables[:2] if version >= (2, 5) else variables[1:]
-    # One that is set to nothing counts as not set: the next is asked.
+    # One that is set to nothing counts as not set: the next is read.
     variable = next((each for each in variables if environment.get(each)), "")
     value = environment.get(variable, "")
     if version is not None and version < (3, 2):
         return Start(min(max(_leading_integer(value), 0), 2))
-    level, beyond = _words(value)
-    return Start(level, f"{variable}={value}" if beyond else "")
+    flags = 0
+    for word in value.lower().split(","):
+        if word in {"0", "none"}:
+            flags = 0
+        else:
+            flags |= _MORE if word.startswith("filter=") else _WORDS.get(word, 0)
+    level = 2 if flags & _CREATION else flags & _EXECUTION
+    has_more = flags not in (0, _EXECUTION, _EXECUTION | _CREATION)
+    return Start(level, f"{variable}={value}" if has_more else "")
 
 
 def _leading_integer(text: str) -> int:
@@ -62,16 +69,28 @@ def _leading_integer(text: str) -> int:
     return sign * int(digits[: min(count, 12)] or "0")
 
 
-def _words(value: str) -> tuple[int, bool]:
-    """Return the nearest level for a list of words, and whether no level says the same."""
-    flags = 0
-    for word in value.lower().split(","):
-        if word in {"0", "none"}:
-            flags = 0
-        elif word.startswith("filter="):
-            flags |= _MORE
-        else:
-            flags |= _WORDS.get(word, 0)
-    if flags & _CREATION:
-        return 2, flags != _EXECUTION | _CREATION
-    return flags & _EXECUTION, bool(flags & _MORE)
+def level_of_torch() -> int | None:
+    """Return the oneDNN level of torch's scopes that were entered and have not ended.
+
+    None where there are none, or they do not agree: which of them is the inner one is unknown. oneDNN
+    does not return its level, but `with torch.backends.mkldnn.verbose(1):` keeps the bound `__exit__`
+    of its object until it ends, up to Python 3.13 at least, and so does an ExitStack. One that is only
+    made, or has ended, is kept by no such method.
+    """
+    scope = getattr(sys.modules.get("torch.backends.mkldnn"), "verbose", None)
+    if not isinstance(scope, type):
+        return None
+    import gc
+    from types import MethodType
+
+    leave = getattr(scope, "__exit__", None)
+    levels = set()
+    for each in gc.get_referrers(scope):
+        if type(each) is scope and any(
+            isinstance(holder, MethodType) and holder.__func__ is leave
+            for holder in gc.get_referrers(each)
+        ):
+            levels.add(getattr(each, "level", None))
+    levels.discard(0)  # torch's sets nothing then
+    level = levels.pop() if len(levels) == 1 else None
+    return level if isinstance(level, int) and 0 <= level <= 2 else None

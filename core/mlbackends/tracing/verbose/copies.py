@@ -1,0 +1,227 @@
+"""The copies of MKL and oneDNN that this process has loaded, and the functions that set their levels.
+
+Nothing is loaded for it: the copies inside torch's own libraries are found too.
+"""
+
+import ctypes
+import os
+import sys
+from typing import NamedTuple
+
+from mlbackends.tracing.verbose.levels import Start, Version, mkl_start, onednn_start
+
+
+class Symbol(NamedTuple):
+    """A function `int set(int level)`, and what it returns where it succeeded: None is the level."""
+
+    name: str
+    success: int | None
+
+
+class Family(NamedTuple):
+    """What is known of a library, in any of the forms in which it is shipped."""
+
+    name: str
+    symbols: tuple[Symbol, ...]
+    """In this order: the first that a file has is taken."""
+    level_readers: tuple[str, ...]
+    """Functions that give the address of the present level; none where no version has one."""
+    version_readers: tuple[str, ...]
+    """Functions that give the address of three ints: major, minor, patch."""
+    file_names: tuple[str, ...]
+    """Parts of the names of its own files, for messages."""
+    carriers: tuple[str, ...]
+    """Parts of the names of files that hold a copy without a switch."""
+    variable: str
+    """The variable that sets such a copy, before the process starts."""
+
+
+MKL = Family(
+    name="MKL",
+    # They return the mode that is on now, -1 for one that they do not have.
+    symbols=(Symbol("MKL_Verbose", None), Symbol("mkl_verbose", None)),
+    level_readers=("mkl_serv_iface_verbose_mode", "mkl_serv_verbose_mode"),
+    version_readers=(),
+    file_names=("libmkl", "mkl_"),
+    carriers=(),
+    variable="MKL_VERBOSE",
+)
+ONEDNN = Family(
+    name="MKLDNN",
+    symbols=(
+        Symbol("dnnl_set_verbose", 0),
+        Symbol("mkldnn_set_verbose", 0),
+        # torch::verbose::_mkldnn_set_verbose(int): the copy inside libtorch_cpu.so.
+        Symbol("_ZN5torch7verbose19_mkldnn_set_verboseEi", 1),
+    ),
+    level_readers=(),
+    version_readers=("dnnl_version", "mkldnn_version"),
+    file_names=("dnnl",),
+    carriers=("tensorflow", "xla_extension", "libjax", "openvino", "ctranslate2", "libmxnet"),
+    variable="ONEDNN_VERBOSE",
+)
+
+
+def loaded_files() -> list[str]:
+    """Return the path of each library that is loaded now, [] where the system does not tell.
+
+    Linux: from /proc/self/maps; `dl_iterate_phdr` would call Python under the loader's lock, which
+    another thread may want while it holds the interpreter's.
+    """
+    if sys.platform == "darwin":
+        # PyDLL: no other Python thread can unload an image between the count and the name.
+        process = ctypes.PyDLL(None)
+        name = process._dyld_get_image_name  # noqa: SLF001  that is what it is called
+        name.restype, name.argtypes = ctypes.c_char_p, [ctypes.c_uint32]
+        names = [name(index) for index in range(process._dyld_image_count())]  # noqa: SLF001
+        return list(dict.fromkeys(os.fsdecode(each) for each in names if each))
+    found: dict[str, None] = {}
+    for line in _maps():
+        parts = line.split(None, 5)
+        if len(parts) == 6 and b"x" in parts[1] and parts[5].startswith(b"/"):
+            found[os.fsdecode(parts[5].removesuffix(b" (deleted)"))] = None
+    return list(found)
+
+
+def _maps() -> list[bytes]:
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def _is_readable(address: int, size: int) -> bool:
+    """Tell whether a private, writable piece of this process's memory holds `size` bytes there."""
+    for line in _maps():
+        span, rights, *_ = line.split(None, 2)
+        first, _, last = span.partition(b"-")
+        if int(first, 16) <= address and address + size <= int(last, 16):
+            return rights.startswith(b"rw")
+    return False
+
+
+class Held:
+    """A loaded library, kept from being unloaded until `release`. Raises OSError if it is not loaded."""
+
+    def __init__(self, path: str) -> None:
+        import _ctypes
+
+        self.path = path
+        self._close = _ctypes.dlclose
+        self._find = _ctypes.dlsym
+        # NOLOAD finds copies that were opened RTLD_LOCAL too, and never runs a constructor.
+        self._handle = _ctypes.dlopen(path, os.RTLD_LAZY | os.RTLD_NOLOAD)
+
+    def address(self, *symbols: str) -> int:
+        """Return where the first of these functions is, here or in a library that this needs; 0 if nowhere."""
+        for symbol in symbols:
+            try:
+                return self._find(self._handle, symbol)
+            except OSError:
+                continue
+        return 0
+
+    def release(self) -> None:
+        """Let it be unloaded again, once nothing else holds it."""
+        self._close(self._handle)
+
+
+class Switch:
+    """One loaded copy: `path` is its file, `address` its function."""
+
+    def __init__(self, held: Held, symbol: Symbol, address: int, family: Family) -> None:
+        self.held, self.symbol, self.address = held, symbol, address
+        self.path = _file_of(address) or held.path
+        # PyDLL's kind, which keeps the interpreter's lock: the call is a few instructions, and
+        # between it and our own record of it no other Python thread should run.
+        self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(address)
+        self._reader = held.address(*family.level_readers)
+        self.start = self._start(family)
+
+    def _start(self, family: Family) -> Start:
+        if family is MKL:
+            return mkl_start(os.environ)
+        reader = self.held.address(*family.version_readers)
+        numbers = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int))(reader)() if reader else None
+        version: Version | None = (numbers[0], numbers[1]) if numbers else None
+        return onednn_start(os.environ, version)
+
+    def set(self, level: int) -> bool:
+        """Set the level, and tell whether the library did so."""
+        answer: int = self._call(level)
+        return answer == (level if self.symbol.success is None else self.symbol.success)
+
+    def read(self) -> int | None:
+        """Return the level that the library is at; None if it cannot tell.
+
+        MKL's reader is exported but not documented, so its result is used only where it can be
+        nothing else: an aligned address in our own writable memory, with 0, 1 or 2 there.
+        """
+        if not self._reader:
+            return None
+        address = ctypes.PYFUNCTYPE(ctypes.c_void_p)(self._reader)() or 0
+        if address % 4 or not _is_readable(address, 4):
+            return None
+        level = ctypes.c_int.from_address(address).value
+        return level if 0 <= level <= 2 else None
+
+
+def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
+    """Return the switches of this process, and every loaded file, with a switch or without.
+
+    The caller releases each switch's `held` in the end.
+    """
+    switches: dict[int, Switch] = {}
+    files = loaded_files()
+    for path in files:
+        try:
+            held = Held(path)
+        except OSError:  # a mapped file that is no library
+            continue
+        symbol = next((each for each in family.symbols if held.address(each.name)), None)
+        # A handle also finds what its library needs, so several files may lead to one function.
+        address = held.address(symbol.name) if symbol else 0
+        if symbol is None or address in switches:
+            held.release()
+        else:
+            switches[address] = Switch(held, symbol, address, family)
+    return list(switches.values()), files
+
+
+class _Place(ctypes.Structure):
+    """What dladdr(3) tells of an address."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("origin", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _file_of(address: int) -> str:
+    """Return the file that an address lies in, which may be one that the library needs."""
+    place = _Place()
+    found = ctypes.PyDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place))
+    return os.fsdecode(place.file) if found and place.file else ""
+
+
+def unreachable_hint(family: Family, files: list[str]) -> str:
+    """Return which files were examined, and what else would help."""
+    if not files:
+        return "the system does not tell which libraries are loaded (on Linux, /proc/self/maps)"
+
+    def named(parts: tuple[str, ...]) -> str:
+        found = (each for each in files if any(part in os.path.basename(each) for part in parts))
+        return ", ".join(found)
+
+    own, carriers = named(family.file_names), named(family.carriers)
+    hint = f"looked at the {len(files)} files that are loaded"
+    if own:
+        hint += f"; {own} is {family.name} by its name and has no such function"
+    if carriers:
+        hint += f"; {carriers} holds a copy that no function switches"
+    if own or carriers:
+        return f"{hint}: set {family.variable} before the process starts"
+    return f"{hint}: none is {family.name}; a scope acts on what was imported before it"
