@@ -114,7 +114,7 @@ class Held:
         self._handle = _ctypes.dlopen(path, os.RTLD_LAZY | os.RTLD_NOLOAD)
 
     def address(self, *symbols: str) -> int:
-        """Return where the first of these functions is, here or in a library that this needs; 0 if nowhere."""
+        """Return where the first of these functions is, here or in a library that is needed; 0 if nowhere."""
         for symbol in symbols:
             try:
                 return self._find(self._handle, symbol)
