@@ -5,7 +5,7 @@ generic), and the older switches are bridges to several of its entries. Pure fun
 Source: torch 2.13, observed; tests/compat/test_precision_agrees.py walks both side by side.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 
 from mlbackends.switches.kinds import Reduction
@@ -16,7 +16,7 @@ DEFAULT = "default"
 Cells = dict[str, tuple[object, str]]
 """The value of each cell, and its origin."""
 
-#: Beside torch's own words: tf32 unless a parent says otherwise, until somebody writes to the entry.
+#: Beside torch's own words: tf32 unless a parent has a value, until the entry is written to.
 _UNTOUCHED = "default"
 _GENERIC = "fp32_precision"
 #: Every entry of the tree, and the one it inherits from.
@@ -34,7 +34,7 @@ PARENTS = {
 CUDA_MATMUL, MKLDNN_MATMUL = "cuda.matmul.fp32_precision", "mkldnn.matmul.fp32_precision"
 _CONV, _RNN = "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"
 OLDER = "float32_matmul_precision"
-#: What the older switch says to cuBLAS and to oneDNN.
+#: What the older switch means for cuBLAS and for oneDNN.
 _MEANINGS = {"highest": ("ieee", "ieee"), "high": ("tf32", "tf32"), "medium": ("tf32", "bf16")}
 #: The cells behind a switch that is not one cell of its own name.
 _CELLS = {
@@ -46,7 +46,7 @@ _SPLIT_K = "_split_k"
 
 
 def untouched() -> Cells:
-    """Return the cells as they are where nobody has said anything."""
+    """Return the cells as they are where nothing is set."""
     cells = {cell: (FLAGS[cell].default, DEFAULT) for name in FLAGS for cell in cells_of(name)}
     return {**cells, _CONV: (_UNTOUCHED, DEFAULT), _RNN: (_UNTOUCHED, DEFAULT)}
 
@@ -76,17 +76,13 @@ def reading(cells: Cells, flag: Flag) -> object:
 
 
 def deciding(cells: Cells, cell: str) -> str:
-    """Return the entry whose word counts for `cell`: itself, or the nearest parent that has one."""
-    for entry in _line(cell):
+    """Return the entry whose value counts for `cell`: itself, or the nearest parent that has one."""
+    entry = cell
+    while entry:
         if cells[entry][0] not in ("none", _UNTOUCHED):
             return entry
+        entry = PARENTS[entry]
     return cell
-
-
-def _line(cell: str) -> Iterator[str]:
-    while cell:
-        yield cell
-        cell = PARENTS[cell]
 
 
 def _resolved(cells: Cells, cell: str) -> str:
@@ -133,7 +129,7 @@ def put(cells: Cells, flag: Flag, value: object, origin: str) -> None:
     """Write what has been checked into the cells behind a switch."""
     name = flag.name
     if name == "mkldnn.allow_tf32":
-        return  # only builds for Intel GPUs have it; flag_conditions has warned
+        return  # only builds for Intel GPUs have it; conditions.refuse has warned
     if name == "cuda.matmul.allow_tf32":
         cells[CUDA_MATMUL] = ("tf32" if value else "ieee", origin)
         cells[OLDER] = ("high" if value else "highest", origin)

@@ -50,18 +50,20 @@ def refuse(flag: Flag, value: object) -> None:
             f" {flag.variable} before the program starts, or use `backends run --set {name}=VALUE`"
         )
     if name == "mkldnn.allow_tf32":
+        from mlbackends.switches.startup import warn
+
         flag.kind.checked(name, value)
-        _warn_of_tf32()
+        warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
     elif name == "quantized.engine":
         _refuse_engine(flag, value)
     elif name.startswith("opt_einsum.") and value not in (None, False):
-        _refuse_without_opt_einsum(name, value)
+        from mlbackends.survey import availability
 
-
-def _warn_of_tf32() -> None:
-    from mlbackends.switches.startup import warn
-
-    warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
+        if not availability.is_importable("opt_einsum"):
+            raise ValueError(
+                f"opt_einsum is not available, so {name} cannot be {value!r};"
+                " products are taken from left to right. Install opt-einsum"
+            )
 
 
 def _refuse_engine(flag: Flag, value: object) -> None:
@@ -76,13 +78,3 @@ def _refuse_engine(flag: Flag, value: object) -> None:
     if value not in engines():
         here = ", ".join(engines()) or "none"
         raise RuntimeError(f"quantized engine {value} is not supported; here are: {here}")
-
-
-def _refuse_without_opt_einsum(name: str, value: object) -> None:
-    from mlbackends.survey import availability
-
-    if not availability.is_importable("opt_einsum"):
-        raise ValueError(
-            f"opt_einsum is not available, so {name} cannot be {value!r};"
-            " products are taken from left to right. Install opt-einsum"
-        )

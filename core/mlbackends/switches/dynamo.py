@@ -26,32 +26,23 @@ def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, 
         compiler: Any = sys.modules.get("torch._dynamo")
         if compiler is None or not hasattr(compiler, "disable"):
             return function(*args, **kwargs)
-        # While it looks at nothing, asking it away would only take long. It reads this, too: is_compiling()
-        # is True to it, and keeps it from what it cannot read.
+        # Where nothing is traced, disabling the compiler would only cost time. The compiler traces this
+        # too: is_compiling() is True for it, and keeps it from the rest, which it cannot trace.
         traced: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
         if traced is not None and not traced():
             frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
             idle: Any = getattr(frames, "get_eval_frame_callback", lambda: ...)
             if idle() is None:
                 return function(*args, **kwargs)
-        return _outside(compiler, whole, function)(*args, **kwargs)
+        # The compiler looks at the code of `whole` alone, which all of our functions share: it would
+        # compile that for each of them, and complain after eight.
+        skip = getattr(getattr(compiler, "eval_frame", None), "skip_code", None)
+        if skip is not None:
+            skip(whole.__code__)
+        outside: Callable[Parameters, Result] = compiler.disable(function)
+        return outside(*args, **kwargs)
 
     marked: Any = whole
     marked._torchdynamo_disable = True  # noqa: SLF001  the mark that torch.compiler.disable leaves
     marked._torchdynamo_disable_msg = _REASON  # noqa: SLF001
     return whole
-
-
-def _outside(
-    compiler: "Any", whole: "Any", function: "Callable[Parameters, Result]"
-) -> "Callable[Parameters, Result]":
-    """Return a function as the compiler lets it be, and have it pass by `whole` from now on.
-
-    It looks at the code of `whole` alone, which all of our functions share: it would compile that for
-    each of them, and complain after eight.
-    """
-    skip = getattr(getattr(compiler, "eval_frame", None), "skip_code", None)
-    if skip is not None:
-        skip(whole.__code__)
-    left_alone: Callable[Parameters, Result] = compiler.disable(function)
-    return left_alone

@@ -25,7 +25,7 @@ def read(path: str) -> "dict[str, object]":
 def switches(data: bytes, path: str) -> "dict[str, object]":
     """Return the switches of a file's bytes, each checked and none against another.
 
-    path: how the file is called in what BadInput says.
+    path: the name of the file in BadInput.
     """
     text, tables = parsed(data, path)
     found: dict[str, object] = {}
@@ -165,7 +165,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
-    """Return the text of a file and its tables. A byte order mark of UTF-8 is passed over."""
+    """Return the text of a file and its tables. A byte order mark of UTF-8 is ignored."""
     import tomllib
 
     if len(data) > _LIMIT:
@@ -179,35 +179,27 @@ def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
         line = data[: error.start].count(b"\n") + 1
         raise BadInput(f"{path}:{line}: not UTF-8 at byte {error.start}{seen}") from None
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(_syntax_error(path, text, str(error))) from None
+        # tomllib has the place at the end: "... (at line 1, column 7)", "... (at end of document)".
+        problem, _, place = str(error).rpartition(" (at ")
+        words = place.rstrip(")").replace(",", "").split()
+        line, where = len(text.rstrip("\n").split("\n")), "at the end"
+        if words[:1] == ["line"] and len(words) == 4:
+            line, where = int(words[1]), f"column {words[3]}"
+        raise BadInput(f"{path}:{line}: {problem} ({where})") from None
     except RecursionError:
         raise BadInput(f"{path}: nested more deeply than any switch is") from None
     except ValueError:  # what int() says of thousands of digits
         raise BadInput(f"{path}: a number in it has thousands of digits") from None
 
 
-def _syntax_error(path: str, text: str, said: str) -> str:
-    """Put the line that tomllib has at the end to the front: "... (at line 1, column 7)"."""
-    sentence, _, place = said.rpartition(" (at ")
-    words = place.rstrip(")").replace(",", "").split()
-    if words[:1] == ["line"] and len(words) == 4:
-        return f"{path}:{words[1]}: {sentence} (column {words[3]})"
-    last = len(text.rstrip("\n").split("\n"))
-    return f"{path}:{last}: {sentence} (at the end)" if sentence else f"{path}:{last}: {said}"
-
-
-def leaves(table: "dict[str, object]", groups: "tuple[str, ...]") -> Iterator[tuple[str, object]]:
-    """Yield the dotted keys of tables and their values; a group's empty table says nothing."""
-    yield from _leaves(table, groups, "", 1)
-
-
-def _leaves(
-    table: "dict[str, object]", groups: "tuple[str, ...]", prefix: str, depth: int
+def leaves(
+    table: "dict[str, object]", groups: "tuple[str, ...]", prefix: str = "", depth: int = 1
 ) -> Iterator[tuple[str, object]]:
+    """Yield the dotted keys of tables and their values; a group's empty table sets nothing."""
     for key, value in table.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict) and depth < _DEEPEST and (value or name in groups):
-            yield from _leaves(value, groups, f"{name}.", depth + 1)
+            yield from leaves(value, groups, f"{name}.", depth + 1)
         else:
             yield name, value
 
@@ -254,8 +246,8 @@ def unknown(name: str) -> UnknownName:
     return UnknownName("switch", name, tuple(FLAGS), "backends flags list")
 
 
-def unknown_variable(name: str, known: "tuple[str, ...]") -> str:
-    """Return what is to be said of a variable that begins as ours do, and that nothing reads."""
-    near = nearest(name, known)
+def unknown_variable(name: str, ours: "tuple[str, ...]") -> str:
+    """Return the warning about a variable that begins as ours do, and that nothing reads."""
+    near = nearest(name, ours)
     ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
     return f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"

@@ -1,12 +1,13 @@
 """The kinds of values that switches take: what is accepted, and how it is written in text.
 
-A kind refuses a value with the type of exception that torch 2.13 raises there. `parsed` reads what
-stands in an environment variable, a file or behind `--set`; `written` is its inverse.
+Each kind has three methods: `checked` returns the value to keep of what Python code assigns, and refuses
+with the type of exception that torch 2.13 raises there; `parsed` reads the text of an environment variable,
+a file or `--set`, and raises ValueError with what is accepted; `written` is its inverse.
 """
 
 
 class Kind:
-    """One kind of value: what Python code may assign, and its spelling as text."""
+    """One kind of value. name: as `backends flags` shows it. annotation: as the type stubs have it."""
 
     name = ""
     annotation = "str"
@@ -16,7 +17,7 @@ class Kind:
         raise NotImplementedError
 
     def parsed(self, text: str) -> object:
-        """Return the value that a text stands for. Raises ValueError with what is accepted."""
+        """Return the value of a text. Raises ValueError with what is accepted."""
         raise NotImplementedError
 
     def written(self, value: object) -> str:
@@ -25,51 +26,47 @@ class Kind:
 
 
 class Boolean(Kind):
-    """True or False; in a variable 1 or 0, in which torch takes nothing else."""
+    """True or False, not 1 or 0, as torch; in a variable 1 or 0, in which torch takes nothing else."""
 
-    name = "bool"
-    annotation = "bool"
+    name = annotation = "bool"
 
     def checked(self, flag: str, value: object) -> object:
-        """Return a real bool: 1 and 0 are refused, as torch refuses them."""
         if not isinstance(value, bool):
-            raise RuntimeError(f"{flag} expects a bool, but got {_kind_of(value)}")  # noqa: TRY004
+            raise RuntimeError(f"{flag} expects a bool, but got {_type_of(value)}")  # noqa: TRY004
         return value
 
     def parsed(self, text: str) -> object:
-        """Take 0 and 1 only."""
         if text not in ("0", "1"):
             raise ValueError("valid values are 0 or 1")
         return text == "1"
 
     def written(self, value: object) -> str:
-        """Return 1 or 0."""
         return "1" if value else "0"
 
 
 class Reduction(Boolean):
     """Whether cuBLAS may reduce in the input's precision: a bool, or (allow_reduced, allow_splitk).
 
-    The value that is kept is the pair. Only (True, False) makes no sense.
+    The value that is kept is the pair; a bool alone leaves split-K allowed. (True, False) makes no
+    sense. As text: 0, 1, or two of them with a comma.
     """
 
     name = "bool or two"
     annotation = "bool | tuple[bool, ...] | list[bool]"
 
     def checked(self, flag: str, value: object) -> object:
-        """Return the pair; a bool alone leaves split-K allowed."""
         if isinstance(value, bool):
             return value, True
         if not isinstance(value, tuple | list):
             wanted = "a bool or a tuple/list of bools"
-            raise TypeError(f"{flag} expects {wanted}, but got {_kind_of(value)}")
+            raise TypeError(f"{flag} expects {wanted}, but got {_type_of(value)}")
         if not value:
             raise TypeError(f"{flag} expects at least one boolean argument")
         if len(value) > 2:
             raise TypeError(f"{flag} expects at most two boolean arguments")
         for each, part in zip(value, ("allow_reduced_precision", "allow_splitk"), strict=False):
             if not isinstance(each, bool):
-                raise TypeError(f"{flag} expects a bool for {part}, but got {_kind_of(each)}")
+                raise TypeError(f"{flag} expects a bool for {part}, but got {_type_of(each)}")
         pair = (value[0], value[1] if len(value) == 2 else True)
         if pair == (True, False):
             raise RuntimeError(
@@ -78,7 +75,6 @@ class Reduction(Boolean):
         return pair
 
     def parsed(self, text: str) -> object:
-        """Take 0, 1, or two of them with a comma."""
         values = [super(Reduction, self).parsed(part.strip()) for part in text.split(",")]
         try:
             return self.checked("the value", values)
@@ -86,7 +82,6 @@ class Reduction(Boolean):
             raise ValueError(str(error)) from None
 
     def written(self, value: object) -> str:
-        """Return one digit, or two where split-K is forbidden."""
         assert isinstance(value, tuple)
         return "1" if value[0] else ("0" if value[1] else "0,0")
 
@@ -94,7 +89,8 @@ class Reduction(Boolean):
 class Choice(Kind):
     """One of a few words, spelled exactly so.
 
-    missing: the exception for another word. aliases: words that mean one of the others.
+    unknown, wrong_type: the exceptions for another word and for what is no text. aliases: words that
+    mean one of the others. optional: None is taken too, where the library is not installed.
     """
 
     name = "word"
@@ -105,23 +101,26 @@ class Choice(Kind):
         unknown: type[Exception] = RuntimeError,
         wrong_type: type[Exception] = RuntimeError,
         aliases: "dict[str, str] | None" = None,
+        optional: bool = False,
     ) -> None:
         self.words = words
         self.unknown = unknown
         self.wrong_type = wrong_type
         self.aliases = aliases or {}
+        self.optional = optional
+        self.annotation = "str | None" if optional else "str"
 
     def checked(self, flag: str, value: object) -> object:
-        """Return the word; an alias becomes what it stands for."""
         if not isinstance(value, str):
-            raise self.wrong_type(f"{flag} expects a string, but got {_kind_of(value)}")
+            raise self.wrong_type(f"{flag} expects a string, but got {_type_of(value)}")
         word = self.aliases.get(value, value)
         if word not in self.words:
             raise self.unknown(f"{flag} cannot be {_shown(value)}. {self._accepted(value)}")
         return word
 
     def parsed(self, text: str) -> object:
-        """Take the same words."""
+        if text == "none" and self.optional:
+            return None
         word = self.aliases.get(text, text)
         if word not in self.words:
             raise ValueError(self._accepted(text))
@@ -130,18 +129,8 @@ class Choice(Kind):
     def _accepted(self, word: str) -> str:
         from mlbackends.model.errors import suggestion
 
-        known = (*self.words, *self.aliases)
-        return f"Choose from: {', '.join(known)}{suggestion(word, known)}"
-
-
-class OptionalChoice(Choice):
-    """One of a few words, or None where the library that would read it is not installed."""
-
-    annotation = "str | None"
-
-    def parsed(self, text: str) -> object:
-        """Take the same words, and none."""
-        return None if text == "none" else super().parsed(text)
+        words = (*self.words, *self.aliases)
+        return f"Choose from: {', '.join(words)}{suggestion(word, words)}"
 
 
 class Count(Kind):
@@ -150,20 +139,14 @@ class Count(Kind):
     name = "int"
     annotation = "int | None"
 
-    def __init__(
-        self, lowest: int = 0, *, wrong_type: type[Exception] = TypeError, optional: bool = True
-    ) -> None:
+    def __init__(self, lowest: int = 0) -> None:
         self.lowest = lowest
-        self.wrong_type = wrong_type
-        self.optional = optional
-        self.annotation = "int | None" if optional else "int"
 
     def checked(self, flag: str, value: object) -> object:
-        """Return the number, which is no bool and not too small."""
-        if value is None and self.optional:
+        if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong_type(f"{flag} expects an int, but got {_kind_of(value)}")
+            raise TypeError(f"{flag} expects an int, but got {_type_of(value)}")
         if value < self.lowest:
             least = f"{self.lowest} or more" if self.lowest else "non-negative"
             raise RuntimeError(f"{flag} must be {least}, but got {_shown(value)}")
@@ -172,8 +155,7 @@ class Count(Kind):
         return value
 
     def parsed(self, text: str) -> object:
-        """Take decimal digits, or none where the library may choose."""
-        if text == "none" and self.optional:
+        if text == "none":
             return None
         digits = text.isascii() and text.isdecimal() and len(text) < 20
         if not digits or not self.lowest <= int(text) < 2**63:
@@ -182,7 +164,7 @@ class Count(Kind):
 
 
 class Permutation(Kind):
-    """An order of all of the named things, as a tuple of their numbers."""
+    """An order of all of the named things, as a tuple of their numbers; as text their names with commas."""
 
     name = "order"
     annotation = "tuple[int, ...]"
@@ -191,9 +173,8 @@ class Permutation(Kind):
         self.words = words
 
     def checked(self, flag: str, value: object) -> object:
-        """Return the order: every number once."""
         if not isinstance(value, tuple | list):
-            raise RuntimeError(f"{flag} expects a tuple or list, but got {_kind_of(value)}")  # noqa: TRY004
+            raise RuntimeError(f"{flag} expects a tuple or list, but got {_type_of(value)}")  # noqa: TRY004
         numbers = [int(each) if isinstance(each, int) else -1 for each in value]
         if sorted(numbers) != list(range(len(self.words))):
             raise RuntimeError(
@@ -202,14 +183,12 @@ class Permutation(Kind):
         return tuple(numbers)
 
     def parsed(self, text: str) -> object:
-        """Take the names, with commas, first the one that is tried first."""
         names = [part.strip() for part in text.split(",")]
         if sorted(names) != sorted(self.words):
             raise ValueError(f"valid values are {','.join(self.words)} in any order, each once")
         return tuple(self.words.index(name) for name in names)
 
     def written(self, value: object) -> str:
-        """Return the names with commas."""
         assert isinstance(value, tuple)
         return ",".join(self.words[number] for number in value)
 
@@ -217,12 +196,13 @@ class Permutation(Kind):
 class Workspace(Count):
     """A workspace in bytes; in CUBLAS_WORKSPACE_CONFIG as repeated `:KiB:count`.
 
+    `:4096:2:16:8` is 4096 KiB twice and 16 KiB eight times. Written are buffers of 4096, 16 and 1 KiB,
+    rounded up: 32 MiB is :4096:8, with which results repeat bit for bit.
     Source: cuBLAS documentation, "Results reproducibility".
     """
 
     def parsed(self, text: str) -> object:
-        """Take `:4096:2:16:8`, which is 4096 KiB twice and 16 KiB eight times."""
-        if text == "none" and self.optional:
+        if text == "none":
             return None
         parts = text.removeprefix(":").split(":")
         plain = all(part.isascii() and part.isdecimal() and len(part) < 16 for part in parts)
@@ -233,7 +213,6 @@ class Workspace(Count):
         return _bytes_of(total)
 
     def written(self, value: object) -> str:
-        """Return buffers of 4096, 16 and 1 KiB, rounded up: 32 MiB is :4096:8, which repeats bit for bit."""
         if not isinstance(value, int):
             return "none"
         left, parts = -(-value // 1024), []
@@ -244,10 +223,9 @@ class Workspace(Count):
 
 
 class Kibibytes(Count):
-    """A size in bytes that its variable gives in KiB."""
+    """A size in bytes that its variable gives in KiB, rounded up."""
 
     def parsed(self, text: str) -> object:
-        """Take whole KiB."""
         try:
             number = super().parsed(text)
         except ValueError:
@@ -255,7 +233,6 @@ class Kibibytes(Count):
         return _bytes_of(number) if isinstance(number, int) else None
 
     def written(self, value: object) -> str:
-        """Return whole KiB, rounded up."""
         return str(-(-value // 1024)) if isinstance(value, int) else "none"
 
 
@@ -264,24 +241,17 @@ class Text(Kind):
 
     name = "text"
     annotation = "str | None"
+    expects = "a string"
 
     def checked(self, flag: str, value: object) -> object:
-        """Return the text."""
         if not isinstance(value, str):
-            raise TypeError(f"{flag} expects a string, but got {_kind_of(value)}")
+            raise TypeError(f"{flag} expects {self.expects}, but got {_type_of(value)}")
         return self.parsed(value)
 
     def parsed(self, text: str) -> object:
-        """Take any text that a variable can hold."""
         if "\0" in text:
             raise ValueError("a variable holds no NUL character")
         return text
-
-
-def _bytes_of(kibibytes: int) -> int:
-    if kibibytes > 2**53:
-        raise ValueError("valid values are at most 2**53 KiB")
-    return min(kibibytes * 1024, 2**63 - 1)
 
 
 class ThreadCounts(Text):
@@ -291,16 +261,9 @@ class ThreadCounts(Text):
     """
 
     name = "counts"
-
-    def checked(self, flag: str, value: object) -> object:
-        """Return the numbers as text."""
-        if not isinstance(value, str):
-            wanted = "a whole number, or several as text such as '4,2'"
-            raise TypeError(f"{flag} expects {wanted}, but got {_kind_of(value)}")
-        return self.parsed(value)
+    expects = "a whole number, or several as text such as '4,2'"
 
     def parsed(self, text: str) -> object:
-        """Take positive numbers with commas between them."""
         counts = [part.strip() for part in text.split(",")]
         if not all(
             part.isascii() and part.isdecimal() and len(part) < 10 and int(part) for part in counts
@@ -311,7 +274,13 @@ class ThreadCounts(Text):
         return ",".join(counts)
 
 
-def _kind_of(value: object) -> str:
+def _bytes_of(kibibytes: int) -> int:
+    if kibibytes > 2**53:
+        raise ValueError("valid values are at most 2**53 KiB")
+    return min(kibibytes * 1024, 2**63 - 1)
+
+
+def _type_of(value: object) -> str:
     """Return the name of a value's type, with its module where that is not Python's own: numpy.bool."""
     kind = type(value)
     inside = "" if kind.__module__ == "builtins" else f"{kind.__module__}."

@@ -1,10 +1,17 @@
 """The switches as records: what each one is now, where that came from, who reads it, and how it is set."""
 
 from mlbackends import __version__
+from mlbackends.model.errors import UnknownName
 from mlbackends.model.switches import SCHEMA, Switch, Switches
 from mlbackends.switches import conditions, store
-from mlbackends.switches.files import as_data
+from mlbackends.switches.files import as_data, groups, members
 from mlbackends.switches.table import FLAGS, PROBED, Flag
+
+_ACCEPTED = {
+    "bool": "true, false",
+    "bool or two": "true, false, or two of them",
+    "counts": "int, or several with commas",
+}
 
 
 def listing(names: "tuple[str, ...]" = ()) -> Switches:
@@ -18,18 +25,11 @@ def listing(names: "tuple[str, ...]" = ()) -> Switches:
 
 def matching(names: "tuple[str, ...]") -> "list[Flag]":
     """Return the switches that names stand for, in the order of the table."""
-    from mlbackends.model.errors import UnknownName
-    from mlbackends.switches.files import groups
-
     for name in names:
-        if not any(_below(each, name) for each in FLAGS):
-            known = (*FLAGS, *groups())
-            raise UnknownName("switch", name, known, "backends flags list")
-    return [flag for flag in FLAGS.values() if any(_below(flag.name, name) for name in names)]
-
-
-def _below(name: str, above: str) -> bool:
-    return name == above or name.startswith(f"{above}.")
+        if name not in FLAGS and not members(name):
+            raise UnknownName("switch", name, (*FLAGS, *groups()), "backends flags list")
+    found = {each for name in names for each in (name, *members(name))}
+    return [flag for flag in FLAGS.values() if flag.name in found]
 
 
 def _switch(flag: Flag) -> Switch:
@@ -53,7 +53,7 @@ def _switch(flag: Flag) -> Switch:
 
 
 def default(flag: Flag) -> object:
-    """Return what reading a switch gives where nobody has said anything."""
+    """Return what reading a switch gives where nothing sets it."""
     if flag.default is PROBED:
         return conditions.default(flag.name)
     if isinstance(flag.default, tuple) and flag.kind.annotation.startswith("bool"):
@@ -68,17 +68,7 @@ def accepts(flag: Flag) -> str:
     words = getattr(flag.kind, "words", None)
     if words:
         return ("any order of " if flag.kind.name == "order" else "") + ", ".join(words)
-    return _IN_WORDS.get(flag.kind.name, flag.kind.name)
-
-
-_IN_WORDS = {
-    "bool": "true, false",
-    "bool or two": "true, false, or two of them",
-    "counts": "int, or several with commas",
-}
-
-
-_ORDER = "cuda.sdp_priority_order"
+    return _ACCEPTED.get(flag.kind.name, flag.kind.name)
 
 
 def set_by(flag: Flag) -> str:
@@ -90,7 +80,7 @@ def set_by(flag: Flag) -> str:
         return f"mlbackends.{flag.name}"
     if flag.reached == "flags":
         return f"{module}.set_flags() or {module}.flags()"
-    if flag.name == _ORDER:
+    if flag.name == "cuda.sdp_priority_order":
         return "mlbackends.sdpa_kernel([...], set_priority=True)"
     return _ours(flag.torch_set) or f'mlbackends.flag_store.write("{flag.name}", value)'
 
@@ -102,7 +92,7 @@ def read_by(flag: Flag) -> str:
     return _ours(flag.torch_get) or f'mlbackends.flag_store.read("{flag.name}")'
 
 
-def told(flag: Flag) -> str:
+def how_to_set(flag: Flag) -> str:
     """Return in one sentence how a switch is set that is no attribute."""
     if flag.reached == "variable":
         return (

@@ -14,6 +14,9 @@ from types import ModuleType
 from mlbackends.switches import store
 from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
 
+_INTERNAL = frozenset({"install", "TYPE_CHECKING", "annotations"})
+_warned: set[str] = set()
+
 
 class ContextProp:
     """A switch as an attribute: a getter without arguments, a setter with one; frozen with the others."""
@@ -48,45 +51,53 @@ class PropModule(ModuleType):
 
     def __init__(self, m: ModuleType, name: str) -> None:
         super().__init__(name)
-        self.__dict__["m"] = m
+        namespace(self)["m"] = m
 
     def __getattr__(self, attr: str) -> object:
-        held = self.__dict__.get("m")
-        if held is not None and held is not self and hasattr(held, attr):
-            return getattr(held, attr)
+        names = namespace(self)
+        wrapped = names.get("m")
+        if wrapped is not None and wrapped is not self and hasattr(wrapped, attr):
+            return getattr(wrapped, attr)
         if attr == "m":
             return self
-        found = _first_import(self, attr)
-        if found is not None:
-            return found
-        how = _told(self, attr) or _near(self, attr)
-        raise AttributeError(
-            f"module {self.__name__!r} has no attribute {attr!r}{how}", name=attr, obj=self
-        )
+        source = names.get("_LAZY", {}).get(attr)
+        if source is None:
+            how = _how_to_set(self, attr) or _nearest_name(self, attr)
+            raise AttributeError(
+                f"module {self.__name__!r} has no attribute {attr!r}{how}", name=attr, obj=self
+            )
+        # "mlbackends.cudnn", or "mlbackends_kernels.operations._call:einsum"
+        import importlib
+
+        path, _, attribute = source.partition(":")
+        found: object = importlib.import_module(path)
+        names[attr] = found = getattr(found, attribute) if attribute else found
+        return found
 
     def __setattr__(self, attr: str, value: object) -> None:
         if not hasattr(type(self), attr) and not attr.startswith("__"):
             # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
-            how = "" if callable(value) else _told(self, attr)
-            if how or (attr not in self.__dict__ and not isinstance(value, ModuleType)):
+            how = "" if callable(value) else _how_to_set(self, attr)
+            if how or (attr not in namespace(self) and not isinstance(value, ModuleType)):
                 raise AttributeError(
-                    f"module {self.__name__!r} has no switch {attr!r}{how or _near(self, attr)}",
+                    f"module {self.__name__!r} has no switch {attr!r}{how or _nearest_name(self, attr)}",
                     name=attr,
                     obj=self,
                 )
         super().__setattr__(attr, value)
 
     def __dir__(self) -> list[str]:
-        rows = {flag.attribute for flag in of_module(_short(self.__name__)) if _is_attribute(flag)}
-        public = self.__dict__.get("_PUBLIC")
-        if public is not None:
-            own = {name for name in self.__dict__ if name.startswith("__")}
-            return sorted({*public, *rows, *own} - {"__warningregistry__"})
-        names = {name for name in super().__dir__() if name not in _PLUMBING}
-        return sorted(names | rows | set(self.__dict__.get("_LAZY", ())))
+        names = namespace(self)
+        rows = {flag.attribute for flag in _rows(self.__name__) if flag.reached == "attribute"}
+        if "_PUBLIC" in names:
+            own = {name for name in names if name.startswith("__")}
+            return sorted({*names["_PUBLIC"], *rows, *own} - {"__warningregistry__"})
+        return sorted(({*super().__dir__()} - _INTERNAL) | rows | {*names.get("_LAZY", ())})
 
 
-_PLUMBING = frozenset({"install", "TYPE_CHECKING", "annotations"})
+def namespace(module: ModuleType) -> "dict[str, object]":
+    """Return the names of a module, to add one of ours: setattr() refuses new names, as for a user."""
+    return vars(module)
 
 
 class FP32Precision:
@@ -106,9 +117,7 @@ class FP32Precision:
     def __getattr__(self, name: str) -> object:
         if name == "fp32_precision":
             return store.read(precision_name(self.backend, self.op))
-        raise AttributeError(
-            f"Unknown attribute {name}{_suggestion(name, ('fp32_precision',))}", name=name, obj=self
-        )
+        raise self._unknown(name)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "fp32_precision":
@@ -116,14 +125,16 @@ class FP32Precision:
         elif name in ("backend", "op"):
             super().__setattr__(name, value)
         else:
-            raise AttributeError(
-                f"Unknown attribute {name}{_suggestion(name, ('fp32_precision',))}",
-                name=name,
-                obj=self,
-            )
+            raise self._unknown(name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), "fp32_precision"})
+
+    def _unknown(self, name: str) -> AttributeError:
+        from mlbackends.model.errors import suggestion
+
+        near = suggestion(name, ("fp32_precision",))
+        return AttributeError(f"Unknown attribute {name}{near}", name=name, obj=self)
 
 
 def precision_name(backend: str, op: str) -> str:
@@ -152,20 +163,20 @@ def install(name: str, class_name: str, **more: object) -> None:
     more: further descriptors of the class, for what is no switch.
     """
     module = sys.modules[name]
-    rows = of_module(_short(name))
-    slots = {flag.attribute: _descriptor(flag) for flag in rows if _is_attribute(flag)}
-    body = {
+    rows = _rows(name)
+    body: dict[str, object] = {
         "__module__": name,
         "__doc__": f"The class of the module {name}: its switches.",
-        **slots,
+        **{flag.attribute: _descriptor(flag) for flag in rows if flag.reached == "attribute"},
         **more,
     }
     made = type(class_name, (PropModule,), body)
-    module.__dict__[class_name] = made
+    names = namespace(module)
+    names[class_name] = made
     inside = [flag for flag in rows if flag.inside_flags is not NOT_IN_FLAGS]
     if inside:
-        for function in (set_flags_of(name, inside), flags_of(name, inside)):
-            module.__dict__.setdefault(function.__name__, function)
+        names.setdefault("set_flags", set_flags_of(name, inside))
+        names.setdefault("flags", flags_of(name, inside))
     module.__class__ = made
 
 
@@ -181,51 +192,25 @@ def _descriptor(flag: Flag) -> ContextProp:
     return made
 
 
-def _is_attribute(flag: Flag) -> bool:
-    return flag.reached == "attribute"
+def _rows(name: str) -> list[Flag]:
+    """Return the switches of a module, by its full name."""
+    return of_module(name.removeprefix("mlbackends").removeprefix("."))
 
 
-def _short(name: str) -> str:
-    """Return a module's name as the table has it: "" for mlbackends, "cudnn.rnn" for mlbackends.cudnn.rnn."""
-    return name.removeprefix("mlbackends").removeprefix(".")
-
-
-def _first_import(module: ModuleType, name: str) -> object:
-    """Return what a module hands on from another one, at the first use of its name; None for no such name.
-
-    `_LAZY` of the module has the places: "mlbackends.cudnn", or "mlbackends_kernels.operations._call:einsum".
-    """
-    source = module.__dict__.get("_LAZY", {}).get(name)
-    if source is None:
-        return None
-    import importlib
-
-    path, _, attribute = source.partition(":")
-    found: object = importlib.import_module(path)
-    if attribute:
-        found = getattr(found, attribute)
-    module.__dict__[name] = found
-    return found
-
-
-def _told(module: ModuleType, name: str) -> str:
+def _how_to_set(module: ModuleType, name: str) -> str:
     """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
-    for flag in of_module(_short(module.__name__)):
-        if flag.attribute == name and not _is_attribute(flag):
-            from mlbackends.switches.listing import told
+    for flag in _rows(module.__name__):
+        if flag.attribute == name and flag.reached != "attribute":
+            from mlbackends.switches.listing import how_to_set
 
-            return f"; {told(flag)}"
+            return f"; {how_to_set(flag)}"
     return ""
 
 
-def _near(module: ModuleType, name: str) -> str:
-    return _suggestion(name, tuple(each for each in dir(module) if not each.startswith("_")))
-
-
-def _suggestion(name: str, known: tuple[str, ...]) -> str:
+def _nearest_name(module: ModuleType, name: str) -> str:
     from mlbackends.model.errors import suggestion  # at a mistake alone: the import costs start-up
 
-    return suggestion(name, known)
+    return suggestion(name, tuple(each for each in dir(module) if not each.startswith("_")))
 
 
 # ---- flags() and set_flags() ------------------------------------------------
@@ -235,11 +220,10 @@ def set_flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
     """Return `set_flags` of a module: sets what is not None, all or nothing, and returns the old values."""
     parts = [f"_{flag.attribute}={set_flags_default(flag)!r}" for flag in rows]
     if len(rows) == 1 and rows[0].reached == "flags":
-        parts = [f"_{rows[0].attribute}"]  # nnpack's, which must be said
+        parts = [f"_{rows[0].attribute}"]  # nnpack's has no default
 
     def changed(values: "tuple[object, ...]") -> "tuple[object, ...]":
-        _refuse_strategy_alone(rows, values)
-        return store.swap(tuple(flag.name for flag in rows), _asked_for(rows, values))
+        return store.swap(tuple(flag.name for flag in rows), _given(rows, values))
 
     doc = "Set switches, all or none; None leaves one as it is. Returns the values before."
     return _function("set_flags", parts, changed, doc, module)
@@ -251,12 +235,11 @@ def flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
 
     @contextmanager
     def scope(values: "tuple[object, ...]") -> Iterator[None]:
-        _refuse_strategy_alone(rows, values)
-        asked = _asked_for(rows, values)
-        # TF32 is what flags() asks of oneDNN unless told otherwise; a warning on each call would be noise.
-        if asked.get("mkldnn.allow_tf32") is True:
-            del asked["mkldnn.allow_tf32"]
-        with store.applied(asked):
+        given = _given(rows, values)
+        # flags() sets TF32 of oneDNN to True by default; a warning on each call would be noise.
+        if given.get("mkldnn.allow_tf32") is True:
+            del given["mkldnn.allow_tf32"]
+        with store.applied(given):
             _warn_of_disabling(module, rows, values)
             yield
 
@@ -267,7 +250,7 @@ def flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
 def _function(
     name: str, parts: "list[str]", body: "Callable[..., object]", doc: str, module: str
 ) -> "Callable[..., object]":
-    """Return a function with these parameters, which hands their values to `body` as one tuple."""
+    """Return a function with these parameters, which passes their values to `body` as one tuple."""
     names = ", ".join(part.partition("=")[0] for part in parts)
     space: dict[str, object] = {"body": body, "__name__": module}
     # As namedtuple does it: a signature that is real for inspect, help() and error messages.
@@ -284,36 +267,27 @@ def set_flags_default(flag: Flag) -> object:
     return "none" if flag.attribute == "fp32_precision" else None
 
 
-def _asked_for(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, object]":
-    asked = {
+def _given(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, object]":
+    """Return the switches that a call sets. Raises ValueError for a strategy without opt_einsum."""
+    given = {
         flag.name: value
         for flag, value in zip(rows, values, strict=True)
         if value is not None or flag.reached == "flags"  # nnpack's, which takes no None
     }
-    # Where there is no cuDNN, and nobody gave it a limit, flags() passes over it as torch's does.
-    if "cudnn.benchmark_limit" in asked and store.read("cudnn.benchmark_limit") is None:
-        del asked["cudnn.benchmark_limit"]
-    return asked
-
-
-def _refuse_strategy_alone(rows: "list[Flag]", values: "tuple[object, ...]") -> None:
-    named = {flag.name: value for flag, value in zip(rows, values, strict=True)}
-    if named.get("opt_einsum.strategy") is None:
-        return
-    enabled = named["opt_einsum.enabled"]
-    if enabled is None:
-        enabled = store.read("opt_einsum.enabled")
-    if not enabled:
+    if "opt_einsum.strategy" in given and not given.get(
+        "opt_einsum.enabled", store.read("opt_einsum.enabled")
+    ):
         raise ValueError(
             "opt_einsum is not enabled, so a strategy has no meaning; set enabled to True as well"
         )
-
-
-_warned: set[str] = set()
+    # Where there is no cuDNN, and no limit was set, flags() ignores it as torch's does.
+    if "cudnn.benchmark_limit" in given and store.read("cudnn.benchmark_limit") is None:
+        del given["cudnn.benchmark_limit"]
+    return given
 
 
 def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, ...]") -> None:
-    """Say once a module that flags() switches the library off unless enabled=True is given."""
+    """Warn once a module that flags() switches the library off unless enabled=True is given."""
     named = {flag.attribute: value for flag, value in zip(rows, values, strict=True)}
     changed = [
         flag.attribute
@@ -325,11 +299,14 @@ def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, .
     from mlbackends.switches.startup import warn
 
     _warned.add(module)
-    short = _short(module)
+    short = module.removeprefix("mlbackends.")
     warn(
         f"{short}.flags({changed[0]}={named[changed[0]]!r}) also turns {short} off inside the block, since"
         " enabled is False there unless given, as in torch.backends; pass enabled=True to keep it on"
     )
+
+
+# ---- the functions of mlbackends itself -------------------------------------
 
 
 def disable_global_flags() -> None:

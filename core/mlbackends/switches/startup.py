@@ -1,4 +1,4 @@
-"""How the switches start, from a file and the environment; and the variables that make a process start so.
+"""How the switches start, from a file and the environment; and the variables for a process that starts so.
 
 Read in the order of the table, so older switches come first and the entries that they bridge to later.
 """
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
 
 OUR_PREFIX = "MLBACKENDS_"
 FILE_VARIABLE = "MLBACKENDS_FLAGS"
-#: What begins with ours and is no switch's; the build has two, and the tracer several.
-_NO_SWITCHES = (
-    *(FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_TORCH_PYTHON"),
-    *("MLBACKENDS_NATIVE", "MLBACKENDS_OBJECTS"),
-)
+#: Variables that begin with ours and set no switch; the tracer has several more.
+_OTHERS = (
+    FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_TORCH_PYTHON", "MLBACKENDS_NATIVE",
+    "MLBACKENDS_OBJECTS",
+)  # fmt: skip
 _OF_THE_TRACER = "MLBACKENDS_TRACE_"
 ENVIRONMENT, FILE = "environment", "file"
 
-#: What ATEN_CPU_CAPABILITY may say beside "default", where that is not avx2 or avx512.
+#: The values of ATEN_CPU_CAPABILITY beside "default", where they are not avx2 and avx512.
 _INSTRUCTION_SETS = {
     "ppc64le": ("vsx",),
     "s390x": ("zvector",),
     "aarch64": ("sve256",),
     "arm64": ("sve256",),
 }
-#: In place of a value: nothing is to be changed, or said.
+#: In place of a value: nothing is to be changed, and no variable is needed.
 _NOTHING = object()
+_MOST_PROBLEMS = 3
 
 
 def first_cells() -> tuple[Cells, list[str]]:
@@ -47,9 +48,16 @@ def first_cells() -> tuple[Cells, list[str]]:
     cells, problems = untouched(), []
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
-        problems += _take_file(cells, path)
-    said, wrong = switches_of_variables(os.environ)
-    for name, (_, value) in said.items():
+        from mlbackends.model.errors import MlBackendsError
+        from mlbackends.switches import files
+
+        try:
+            for name, value in files.read(path).items():
+                put(cells, FLAGS[name], value, FILE)
+        except MlBackendsError as error:
+            problems.append(f"Ignoring the file that {FILE_VARIABLE} names: {error}")
+    found, wrong = switches_of_variables(os.environ)
+    for name, (_, value) in found.items():
         put(cells, FLAGS[name], value, ENVIRONMENT)
     return cells, [*problems, *(sentence for _, sentence in wrong)]
 
@@ -57,11 +65,11 @@ def first_cells() -> tuple[Cells, list[str]]:
 def switches_of_variables(
     environment: "Mapping[str, str]",
 ) -> "tuple[dict[str, tuple[str, object]], list[tuple[str, str]]]":
-    """Return what variables say of switches, and what is wrong with others, which are to be ignored.
+    """Return the switches that variables set, and what is wrong with others, which are to be ignored.
 
     The first by the names of switches, each with its variable; the second with the variable too.
     """
-    said: dict[str, tuple[str, object]] = {}
+    found: dict[str, tuple[str, object]] = {}
     problems: list[tuple[str, str]] = []
     for flag in FLAGS.values():
         for variable, meanings in flag.variables.items():
@@ -74,18 +82,15 @@ def switches_of_variables(
                 problems.append((variable, _invalid(flag, variable, text, str(error))))
                 continue
             if value is not _NOTHING:
-                said[flag.name] = (variable, value)
-    return said, problems + _unknown_variables(environment)
+                found[flag.name] = (variable, value)
+    return found, problems + _unknown_variables(environment)
 
 
 def as_error(problems: "list[str]") -> str:
     """Return one sentence of what is wrong, for where it is not ignored; of many the first ones."""
-    said = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
+    text = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
     left = len(problems) - _MOST_PROBLEMS
-    return f"{said} And {left} more." if left > 0 else said
-
-
-_MOST_PROBLEMS = 3
+    return f"{text} And {left} more." if left > 0 else text
 
 
 def _invalid(flag: Flag, variable: str, text: str, why: str) -> str:
@@ -95,17 +100,17 @@ def _invalid(flag: Flag, variable: str, text: str, why: str) -> str:
 
 
 def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
-    known = {*_NO_SWITCHES, *(each for flag in FLAGS.values() for each in flag.variables)}
+    valid = {*_OTHERS, *(each for flag in FLAGS.values() for each in flag.variables)}
     unknown = [
         name
         for name in environment
-        if name.startswith(OUR_PREFIX) and name not in known and not name.startswith(_OF_THE_TRACER)
+        if name.startswith(OUR_PREFIX) and name not in valid and not name.startswith(_OF_THE_TRACER)
     ]
     if not unknown:
         return []
     from mlbackends.switches.files import unknown_variable
 
-    ours = tuple(sorted(each for each in known if each.startswith(OUR_PREFIX)))
+    ours = tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX)))
     return [(name, unknown_variable(name, ours)) for name in unknown]
 
 
@@ -114,18 +119,18 @@ def variables(wanted: Cells) -> "dict[str, str]":
     made = untouched()
     found: dict[str, str] = {}
     for flag in FLAGS.values():
-        value = _to_say(flag, made, wanted)
+        value = _difference(flag, made, wanted)
         if value is not _NOTHING:
             put(made, flag, value, ENVIRONMENT)
             found.update([variable_of(flag, value)])
     return found
 
 
-def _to_say(flag: Flag, made: Cells, wanted: Cells) -> object:
-    """Return what must be said of a switch to get from the cells `made` to those `wanted`."""
+def _difference(flag: Flag, made: Cells, wanted: Cells) -> object:
+    """Return the value that a switch needs to get from the cells `made` to those `wanted`."""
     if flag.read_only:
         return _NOTHING
-    # The variable of this one can say only True: that, and nothing of oneDNN.
+    # The variable of allow_tf32 can set only True, and does not change oneDNN.
     both = tuple(wanted[cell][0] for cell in (CUDA_MATMUL, OLDER, MKLDNN_MATMUL))
     by_its_variable = both == ("tf32", "high", "none")
     if flag.name == "cuda.matmul.allow_tf32":
@@ -148,18 +153,6 @@ def variable_of(flag: Flag, value: object) -> tuple[str, str]:
     raise AssertionError(flag.name)
 
 
-def _take_file(cells: Cells, path: str) -> list[str]:
-    from mlbackends.model.errors import MlBackendsError
-    from mlbackends.switches import files
-
-    try:
-        for name, value in files.read(path).items():
-            put(cells, FLAGS[name], value, FILE)
-    except MlBackendsError as error:
-        return [f"Ignoring the file that {FILE_VARIABLE} names: {error}"]
-    return []
-
-
 def _shown(text: str) -> str:
     """Return a variable's text as it fits into one line."""
     short = text if len(text) <= 80 else f"{text[:77]}..."
@@ -177,17 +170,12 @@ def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:
         return _NOTHING
     value = flag.kind.parsed(text)
     if flag.name == "cpu.capability":
-        _refuse_of_other_processors(str(value))
+        machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
+        words = ("default", *_INSTRUCTION_SETS.get(machine, ("avx2", "avx512")))
+        if value not in words:  # processors of this kind never have it
+            raise ValueError(f"on {machine} choose from: {', '.join(words)}")
     # torch starts at "none" then, not at the "ieee" that the assignment would mean.
     return _NOTHING if flag.name == "cuda.matmul.allow_tf32" and value is False else value
-
-
-def _refuse_of_other_processors(word: str) -> None:
-    """Raise ValueError for an instruction set that processors of this kind never have."""
-    machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
-    own = _INSTRUCTION_SETS.get(machine, ("avx2", "avx512"))
-    if word not in ("default", *own):
-        raise ValueError(f"on {machine} choose from: default, {', '.join(own)}")
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -6,7 +6,7 @@ Per context (thread or asyncio task): whether the freeze of `disable_global_flag
 A value comes from, in this order: what was set in Python; the environment; the file that the variable
 MLBACKENDS_FLAGS names; the default. Variables are read once, at the first touch of any switch.
 
-`mlbackends.switches.cells` says what a switch reads and writes, `mlbackends.switches.startup` how they start.
+`mlbackends.switches.cells` has what a switch reads and writes, `mlbackends.switches.startup` how they start.
 """
 
 import os
@@ -28,9 +28,9 @@ _frozen = False
 _states: "dict[object, object]" = {}
 _MOST_STATES = 64
 state = object()
-"""The same object whenever all switches are as they were: what was decided then holds again."""
+"""The same object whenever all switches have the same values: earlier decisions hold again."""
 turn = object()
-"""Another object after each change: what was found while it was the same one was found in one state."""
+"""Another object after each change: what was read while it was the same belongs to one state."""
 _lifted: ContextVar[bool] = ContextVar("mlbackends_freeze_lifted", default=False)
 
 
@@ -89,9 +89,9 @@ def swap(names: "tuple[str, ...]", values: "Mapping[str, object]") -> "tuple[obj
 
 
 def take(values: "Mapping[str, object]", origin: str = SET) -> None:
-    """Take switches for set that have been checked already, also such as a library reads at its start.
+    """Set switches that have been checked already, also such as a library reads at its start.
 
-    For telling what a process would be like; what is not installed here is not asked about.
+    It shows what a process would be like: what is installed here does not matter.
     """
     checked = [(_flag(name), value) for name, value in values.items()]
     with _lock:
@@ -134,7 +134,7 @@ def _given_back(found: Cells) -> Iterator[None]:
 
 
 def changed() -> None:
-    """Say that no decision holds any more: what they follow from, beside the switches, is another."""
+    """Discard all decisions: something beside the switches that they depend on has changed."""
     with _lock:
         _states.clear()
         _switched()
@@ -219,7 +219,7 @@ def _decided(name: str, value: object) -> object:
 
 
 def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":
-    """Check values, without the lock: what is installed here may have to be asked."""
+    """Check values, without the lock: that may have to look for what is installed here."""
     flags = [_flag(name) for name in values]
     return [(flag, _checked(flag, values[flag.name])) for flag in flags]
 

@@ -13,7 +13,6 @@ from mlbackends.switches.kinds import (
     Count,
     Kibibytes,
     Kind,
-    OptionalChoice,
     Permutation,
     Reduction,
     Text,
@@ -22,7 +21,7 @@ from mlbackends.switches.kinds import (
 )
 
 PROBED = object()
-"""In place of a default: what is installed here decides; see `mlbackends.flag_defaults`."""
+"""In place of a default: what is installed here decides; see `mlbackends.switches.conditions`."""
 NOT_IN_FLAGS = object()
 """In place of a value inside `flags()`: `flags()` leaves this switch alone."""
 
@@ -38,17 +37,17 @@ class Flag:
     """One switch.
 
     name: dotted, as the attribute is reached where there is one.
-    default: what it is where nobody said anything; None stands for what the library chooses.
-    inside_flags: what `flags()` sets it to unless told otherwise, which differs from the default.
+    default: its value where nothing sets it; None stands for what the library chooses.
+    inside_flags: what `flags()` sets it to by default, which differs from the default.
     reached: "attribute", "function", "flags" (through `set_flags()` and `flags()` alone) or "variable"
     (a library reads it when it is loaded: nothing in Python changes it).
     freezable: whether `disable_global_flags()` forbids a bare assignment.
     variable: the environment variable that gives its first value; of torch's or the library's own
     where there is one. also: older spellings of the variable, with the value that 1 and 0 stand for.
-    obeyed_by: who acts on it; () where nobody does yet.
+    obeyed_by: who reads it; () where nothing does yet.
     torch_set, torch_get: the functions that write and read it in torch, where it is no attribute of
     torch.backends. needs: what a build of torch must have for it to be set: "cuda", "cudnn", "xpu".
-    read_only: its value is an answer, not a setting.
+    read_only: it describes what is installed, and cannot be set.
     """
 
     __slots__ = (
@@ -297,11 +296,11 @@ _ROWS = (
     ),
     Flag(
         "cudnn.conv.fp32_precision", _CUDA_PRECISION, "tf32",
-        "Precision inside float32 convolutions on CUDA; tf32 until something else was said.",
+        "Precision inside float32 convolutions on CUDA; tf32 until something else is set.",
     ),
     Flag(
         "cudnn.rnn.fp32_precision", _CUDA_PRECISION, "tf32",
-        "Precision inside float32 recurrent layers on CUDA; tf32 until something else was said.",
+        "Precision inside float32 recurrent layers on CUDA; tf32 until something else is set.",
     ),
     Flag(
         "cudnn.skip_compatibility_check", _BOOL, False,
@@ -311,8 +310,8 @@ _ROWS = (
     # ---- the CPU's libraries ------------------------------------------------
     Flag(
         "cpu.capability",
-        OptionalChoice("default", "avx2", "avx512", "vsx", "zvector", "sve256"), None,
-        "The highest instruction set that CPU kernels may use; the hardware's own where none is said.",
+        Choice("default", "avx2", "avx512", "vsx", "zvector", "sve256", optional=True), None,
+        "The highest instruction set that CPU kernels may use; the hardware's own by default.",
         reached="variable", variable="ATEN_CPU_CAPABILITY", obeyed_by=(OURS, TORCH),
     ),
     Flag(
@@ -352,7 +351,7 @@ _ROWS = (
     ),
     Flag(
         "mkldnn.default_fpmath_mode",
-        OptionalChoice("STRICT", "BF16", "F16", "TF32", "ANY", unknown=ValueError), None,
+        Choice("STRICT", "BF16", "F16", "TF32", "ANY", unknown=ValueError, optional=True), None,
         "The precision that oneDNN itself may use inside float32 work, in any program.",
         reached="variable", variable="ONEDNN_DEFAULT_FPMATH_MODE", obeyed_by=(ONEDNN,),
     ),
@@ -362,7 +361,8 @@ _ROWS = (
         reached="variable", variable="ONEDNN_MAX_CPU_ISA", obeyed_by=(ONEDNN,),
     ),
     Flag(
-        "mkl.verbose_level", OptionalChoice("0", "1", "2"), None, "Whether MKL prints a line for each call.",
+        "mkl.verbose_level", Choice("0", "1", "2", optional=True), None,
+        "Whether MKL prints a line for each call.",
         reached="variable", variable="MKL_VERBOSE", obeyed_by=(MKL,),
     ),
     Flag(
@@ -397,15 +397,15 @@ _ROWS = (
     ),
     Flag(
         "opt_einsum.enabled", _BOOL, PROBED,
-        "Let einsum of three and more operands ask opt_einsum for the order of its products.",
+        "Let einsum of three and more operands use opt_einsum for the order of its products.",
         inside_flags=None, obeyed_by=(OURS, TORCH),
     ),
     Flag(
         "opt_einsum.strategy",
-        OptionalChoice(
+        Choice(
             "auto", "greedy", "optimal", "auto-hq", "branch-all", "branch-1", "branch-2",
             "dynamic-programming", "random-greedy", "random-greedy-128",
-            unknown=ValueError, wrong_type=ValueError,
+            unknown=ValueError, wrong_type=ValueError, optional=True,
         ),
         PROBED, "How opt_einsum looks for that order; None where it is not installed.",
         inside_flags=None, obeyed_by=(OURS, TORCH),

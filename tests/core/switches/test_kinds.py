@@ -14,7 +14,6 @@ from mlbackends.switches.kinds import (
     Count,
     Kibibytes,
     Kind,
-    OptionalChoice,
     Permutation,
     Reduction,
     Text,
@@ -161,7 +160,7 @@ def test_another_word_gets_the_list_and_the_nearest(word: str, meant: str) -> No
 
 
 def test_an_optional_word_may_be_none_in_a_variable() -> None:
-    kind = OptionalChoice("auto", "greedy")
+    kind = Choice("auto", "greedy", optional=True)
 
     assert kind.parsed("none") is None
     assert kind.written(None) == "none"
@@ -193,8 +192,6 @@ def test_a_count_is_decimal_digits_in_a_variable(text: str) -> None:
 def test_a_count_may_have_a_lowest_value() -> None:
     with pytest.raises(RuntimeError, match="must be 1 or more, but got 0"):
         Count(1).checked("mkl.num_threads", 0)
-    with pytest.raises(TypeError, match="got NoneType"):
-        Count(1, optional=False).checked("mkl.num_threads", None)
     assert Count(1).checked("mkl.num_threads", None) is None
 
 
