@@ -45,7 +45,7 @@ _LAZY = {
         for name in ("einsum", "matmul", "multi_head_attention")
     },
 }  # fmt: skip
-#: What serves the others: it can be imported by its name, and is nobody's to touch.
+#: Internal names: they can be imported, and are not shown.
 _INNER = frozenset({"_FP32Precision", "__allow_nonbracketed_mutation"})
 _PUBLIC = (*(name for name in _LAZY if name not in _INNER), "flags", "set_flags")
 __all__ = [name for name in _PUBLIC if name not in ("ContextProp", "PropModule", "flag_store")]

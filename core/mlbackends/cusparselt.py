@@ -1,4 +1,4 @@
-"""cuSPARSELt: what the copy that is installed here says of itself."""
+"""cuSPARSELt: the version of the copy that is installed here."""
 
 from mlbackends.switches.modules import install
 
@@ -9,7 +9,7 @@ _MAX_ALG_ID = {400: 4, 502: 5, 602: 37}
 
 
 def version() -> int | None:
-    """Return the version that cuSPARSELt says of itself, such as 602 for 0.6.2; None without one."""
+    """Return the version that cuSPARSELt itself returns, such as 602 for 0.6.2; None without one."""
     from mlbackends.survey import availability
 
     parts = [
@@ -19,14 +19,14 @@ def version() -> int | None:
 
 
 def is_available() -> bool:
-    """Tell whether a copy of cuSPARSELt is here that opens and says its version, with a GPU or without."""
+    """Tell whether a copy of cuSPARSELt is here that opens and has a version, with a GPU or without."""
     from mlbackends.survey import availability
 
     return availability.opens("cusparselt")
 
 
 def get_max_alg_id() -> int | None:
-    """Return the highest number of an algorithm, None where that is not known for the version."""
+    """Return the highest number of an algorithm, None for a version that is not in the table."""
     found = version()
     return None if found is None else _MAX_ALG_ID.get(found)
 

@@ -1,6 +1,6 @@
 """Fast Fourier transforms, of arrays in memory by NumPy and of arrays on a CUDA device by cuFFT.
 
-Names, arguments, results and exceptions are those of `numpy.fft`, without `out`. Where torch says
+Names, arguments, results and exceptions are those of `numpy.fft`, without `out`. Where torch has
 `dim`, `dim=` is taken too, in the place of `axis` and `axes`.
 
 In memory: the arrays and tensors of any library, no lists. float32 and complex64 give results of 32

@@ -1,4 +1,4 @@
-"""Engines of quantized layers: which are here, and which one torch is told to use."""
+"""Engines of quantized layers: which are here, and which one torch uses."""
 
 from mlbackends.switches.conditions import engines
 from mlbackends.switches.modules import install

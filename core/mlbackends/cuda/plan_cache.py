@@ -1,7 +1,7 @@
 """The cuFFT plans that each device keeps: `mlbackends.cuda.cufft_plan_cache`.
 
 A plan is costly to make and holds memory, so the least recently used go when there are too many.
-Each device has its own cache, whichever object asks for it; all of it is per process.
+Each device has its own cache, whichever object uses it; all of it is per process.
 """
 
 import importlib
@@ -90,7 +90,7 @@ def plans_of(device: int) -> Plans:
 class cuFFTPlanCacheAttrContextProp:  # noqa: N801  torch's name
     """An attribute of a cache: a getter and a setter that take the device's index.
 
-    A setter that is a text makes the attribute read-only; the text says why.
+    A setter that is a text makes the attribute read-only; the text is the reason.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
     """
 
     caches: "list[cuFFTPlanCache]"
-    """One for each device, in their order; [] until a device is asked for."""
+    """One for each device, in their order; [] until a device is used."""
 
     def __init__(self) -> None:
         object.__setattr__(self, "caches", [])

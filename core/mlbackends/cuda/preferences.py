@@ -167,7 +167,7 @@ def blas_workspace_size(
 ) -> int:
     """Return the bytes that a BLAS may work in; set them to `size` before. The first argument is the size.
 
-    backend: as for `preferred_blas_library`, whose answer stands for None. Raises RuntimeError for
+    backend: as for `preferred_blas_library`, whose result stands for None. Raises RuntimeError for
     an unknown one and for ck, which has no workspace.
     """
     if backend is None:

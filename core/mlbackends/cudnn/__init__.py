@@ -1,4 +1,4 @@
-"""cuDNN: its switches, and what the copy that is installed here says of itself."""
+"""cuDNN: its switches, and the version of the copy that is installed here."""
 
 from mlbackends.switches import store
 from mlbackends.switches.modules import FP32Precision, install
@@ -15,14 +15,14 @@ _LAZY = {"rnn": "mlbackends.cudnn.rnn"}
 
 
 def is_available() -> bool:
-    """Tell whether a copy of cuDNN is here that opens and says its version, with a GPU or without."""
+    """Tell whether a copy of cuDNN is here that opens and has a version, with a GPU or without."""
     from mlbackends.survey import availability
 
     return availability.opens("cudnn")
 
 
 def version() -> int | None:
-    """Return the version that cuDNN says of itself: 91002 for 9.10.2, 8907 for 8.9.7; None without one.
+    """Return the version that cuDNN itself returns: 91002 for 9.10.2, 8907 for 8.9.7; None without one.
 
     Source: cudnn_version.h; the number of digits changed with 9.0.
     """

@@ -92,7 +92,7 @@ def _variables_of(flag: Flag, value: object) -> dict[str, str]:
 
 
 _BACKENDS = "torch.backends."
-#: Where bare assignment does something else than it says: it writes the generic entry (mkldnn), or
+#: Where bare assignment does something else than its name says: it writes the generic entry (mkldnn), or
 #: shadows the module's state (opt_einsum). The functions and their arguments do it right.
 _BY_FUNCTION = {
     "mkldnn.fp32_precision": ("mkldnn.set_flags", "_fp32_precision"),
@@ -135,8 +135,8 @@ def reads_of(flag: Flag, value: object) -> tuple[tuple[str, object], ...]:
     path = flag.torch_get or f"{_BACKENDS}{flag.name}"
     if isinstance(flag.kind, Reduction) and isinstance(value, tuple):
         split = f"{flag.name}_split_k"
-        known = ((f"{_BACKENDS}{split}", value[1]),) if split in FLAGS and not value[1] else ()
-        return ((path, value[0]), *known)
+        second = ((f"{_BACKENDS}{split}", value[1]),) if split in FLAGS and not value[1] else ()
+        return ((path, value[0]), *second)
     if isinstance(flag.kind, Permutation) and isinstance(value, tuple):
         return ((path, list(value)),)
     return ((path, None if value == "none" else value),)

@@ -39,7 +39,7 @@ class Torch(Struct, frozen=True):
 class Target(Struct, frozen=True):
     """The Python that runs, and what its environment has.
 
-    hook_ignored_by: the option of Python that passes over the import hook, "" if none.
+    hook_ignored_by: the option of Python that ignores the import hook, "" if none.
     modules: which of mlbackends and opt_einsum can be imported.
     """
 
@@ -127,7 +127,7 @@ _WITH_VALUE = "WX"
 
 
 class PythonArguments(Struct, frozen=True):
-    """hook_ignored_by: the option that makes Python pass over PYTHONPATH or sitecustomize, "" if none.
+    """hook_ignored_by: the option that makes Python ignore PYTHONPATH or sitecustomize, "" if none.
 
     program: the script that runs, "" for code, a module or none. has_own_folder: whether the script's
     folder, or the current one, stands first on the import path.
@@ -171,7 +171,7 @@ _SHELLS = ("sh", "bash", "dash")
 
 
 def interpreter_of(path: str) -> tuple[str, ...]:
-    """Return the interpreter of a script and the options before the script's name; () where none is told.
+    """Return the interpreter of a script and the options before the script's name; () where there is none.
 
     () as well where a shell runs it, and may start anything.
     The first is a path, or a bare name that is looked up on PATH.

@@ -242,7 +242,7 @@ def save(module: LoweredWrapper, file: str | os.PathLike[str] | BinaryIO) -> Non
 def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredWrapper:
     """Read a lowered module from a path or a binary file, and let its backend compile it.
 
-    This unpickles: a file from somebody else can run any code. Raises NotLoadable (a RuntimeError
+    This unpickles: a file that you do not trust can run any code. Raises NotLoadable (a RuntimeError
     and ValueError) for a file that is not ours, truncated, damaged, of another version or in need of a
     class that is not here; RuntimeError where the backend is not registered or "Backend is not
     available."; OSError where the file cannot be read.

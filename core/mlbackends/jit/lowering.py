@@ -121,7 +121,7 @@ def _check_value(value: object, method: str) -> None:
 
 
 def _snapshot(value: Any) -> Any:
-    """Copy the dicts, lists and tuples of a spec, so that nobody else's change is seen in it."""
+    """Copy the dicts, lists and tuples of a spec, so that later changes by others are not seen in it."""
     if isinstance(value, dict):
         return {key: _snapshot(each) for key, each in value.items()}
     if type(value) in {list, tuple}:

@@ -42,7 +42,7 @@ class ReturnType(NamedTuple):
     is_named: bool = False
 
     def matches(self, value: object) -> bool:
-        """Tell whether the value is what the annotation says."""
+        """Tell whether the value fits the annotation."""
         if not self.classes:
             return True
         names = {f"{cls.__module__}:{cls.__qualname__}" for cls in type(value).__mro__}
@@ -231,7 +231,7 @@ def _evaluated(text: str, function: Any) -> Any:
     try:
         # It stands in the source of the method that is being lowered: its author's own code.
         return eval(text, {}, names)  # noqa: S307
-    except Exception:  # noqa: BLE001  any code can stand there; what it raises says it is no type
+    except Exception:  # noqa: BLE001  any code can stand there; an exception means that it is no type
         return Any
 
 

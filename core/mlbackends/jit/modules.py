@@ -55,10 +55,10 @@ def submodule(parent: Any, name: str) -> Any:
     try:
         value = getattr(parent, name)
     except AttributeError:
-        known = [*children, *(key for key, each in _attributes(parent) if is_module(each))]
+        names = [*children, *(key for key, each in _attributes(parent) if is_module(each))]
         raise JitError(
             f"{type(parent).__qualname__} does not have a field with name '{name}'."
-            f"{suggestion(name, known)}"
+            f"{suggestion(name, names)}"
         ) from None
     counts = (
         hasattr(type(value), "named_children") or is_lowered(value) if named else is_module(value)

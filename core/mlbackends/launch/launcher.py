@@ -8,7 +8,7 @@ is started with the affinity mask that it shall have, which needs no tool.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Launch(Struct, frozen=True):
-    """Programs that are ready to be started, and what is to be told before."""
+    """Programs that are ready to be started, and the notices to show before."""
 
     children: "tuple[Child, ...]"
     notices: tuple[Notice, ...]
@@ -39,8 +39,8 @@ def launch(
 
     command: a Python script and its arguments; with `module` a module's name, with `no_python` any
     command. environment: the programs' own before ours is added; this process's by default. say:
-    gets what is told on the way as a level ("INFO", "WARNING", "ERROR") and a sentence; it goes to
-    standard error by default. 0 if no program failed, 128 + N for one that signal N ended.
+    gets each notice as a level ("INFO", "WARNING", "ERROR") and a sentence; by default it goes to
+    standard error. 0 if no program failed, 128 + N for one that signal N ended.
 
     Raises before anything is started, and each is an MlBackendsError too: RuntimeError for options
     that contradict each other or ask for too much, ValueError for a value that cannot be read or a
@@ -49,7 +49,7 @@ def launch(
     """
     from mlbackends.launch.running import run
 
-    say = say or tell
+    say = say or write_notice
     made = prepare(options, command, environment)
     for level, sentence in made.notices:
         say(level, sentence)
@@ -74,7 +74,6 @@ def prepare(
     topology: the cores; those of this machine by default. works: tells whether a binding command
     can be used; it is tried by default. Raises as `launch` does.
     """
-    import os
     import shlex
 
     from mlbackends.host.host import Host
@@ -121,7 +120,7 @@ def program_command(options: Options, command: Sequence[str]) -> list[str]:
     return [sys.executable, "-u", *(("-m",) if options.module else ()), *command]
 
 
-def tell(level: str, sentence: str) -> None:
+def write_notice(level: str, sentence: str) -> None:
     """Write a line to standard error: time, name, level and sentence, as torch's launcher has them."""
     import time
 
@@ -133,11 +132,13 @@ def tell(level: str, sentence: str) -> None:
         sys.stderr.flush()
 
 
-Tool = Literal["numactl", "taskset", "affinity", "none"]
-"""What binds; "affinity" is the launcher by sched_setaffinity, "none" leaves instances unbound."""
+_NO_NUMACTL = (
+    "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
+    " that may be slower on a machine with several"
+)
 
 
-def binding_command(tool: Tool, cpus: Sequence[int], memory_nodes: Sequence[int]) -> list[str]:
+def binding_command(tool: str, cpus: Sequence[int], memory_nodes: Sequence[int]) -> list[str]:
     """Return what stands before the program; nothing for "affinity" and "none"."""
     if tool == "numactl":
         nodes = ",".join(map(str, memory_nodes))
@@ -160,46 +161,36 @@ def cpu_ranges(cpus: Sequence[int]) -> str:
 
 def choose_tool(
     options: Options, instances: Sequence[Instance], works: Callable[[list[str]], bool]
-) -> tuple[Tool, list[Notice]]:
-    """Return what binds the instances on this machine.
+) -> tuple[str, list[Notice]]:
+    """Return what binds the instances on this machine: "numactl", "taskset", "affinity" or "none".
 
+    "affinity" is the launcher itself by sched_setaffinity; "none" leaves the instances unbound.
     works: tells whether a program can be started behind such a command.
     """
     if options.disable_numactl and options.disable_taskset:
         return "none", []
     cpus = [cpu for one in instances for cpu in one.cpus]
     nodes = sorted({node for one in instances for node in one.memory_nodes})
-
-    def binds(tool: Tool) -> bool:
-        return works(binding_command(tool, cpus, nodes))
-
-    if not options.disable_numactl and binds("numactl"):
-        return "numactl", []
     notices: list[Notice] = []
-    if not options.disable_numactl:
-        notices.append(
-            warning(
-                "numactl is missing or may not bind here, so memory is not bound to NUMA nodes; "
-                "that may be slower on a machine with several",
-            )
-        )
-    if not options.disable_taskset and binds("taskset"):
-        return "taskset", notices
-    if not options.disable_taskset:
-        notices.append(warning("taskset is missing or may not bind here"))
+    for tool, is_disabled, otherwise in (
+        ("numactl", options.disable_numactl, _NO_NUMACTL),
+        ("taskset", options.disable_taskset, "taskset is missing or may not bind here"),
+    ):
+        if is_disabled:
+            continue
+        if works(binding_command(tool, cpus, nodes)):
+            return tool, notices
+        notices.append(warning(otherwise))
     notices.append(information("the launcher itself binds the instances to their cores"))
     return "affinity", notices
 
 
 def can_start_behind(command: list[str]) -> bool:
     """Tell whether a program that does nothing can be started behind this binding command."""
-    nothing = [
-        (os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in range(3)
-    ]
+    silent = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+    arguments = [*command, "true"]
     try:
-        process = os.posix_spawnp(
-            command[0], [*command, "true"], dict(os.environ), file_actions=nothing
-        )
+        process = os.posix_spawnp(arguments[0], arguments, dict(os.environ), file_actions=silent)
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     except OSError:
         return False

@@ -11,12 +11,12 @@ Notice = tuple[str, str]
 
 
 def information(sentence: str) -> Notice:
-    """Return a notice that nobody need act on."""
+    """Return a notice that needs no action."""
     return "INFO", sentence
 
 
 def warning(sentence: str) -> Notice:
-    """Return a notice of what was asked for and is not so."""
+    """Return a notice that something requested is not done."""
     return "WARNING", sentence
 
 

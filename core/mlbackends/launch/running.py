@@ -3,8 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ _GRACE_SECONDS = 30.0
 
 # Python ignores these for itself; a program that is started expects the system's own answer.
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+_SIGNALS = {each.value: each.name for each in signal.Signals}
 
 
 class Child(Struct, frozen=True):
@@ -44,7 +45,7 @@ def run(
 
     0 if none did, 128 + N for one that signal N ended. When one fails, the others get SIGTERM, and
     SIGKILL after `grace_seconds`. A signal that a process sends us is sent on. A single program has
-    our stdin; several have none. say: is told of a failure, as a level and a sentence.
+    our stdin; several have none. say: gets each failure, as a level and a sentence.
     Raises Refused where one cannot be started, and BadInput where logs cannot be written; then none
     is left running.
     """
@@ -106,7 +107,7 @@ class _Running:
         has_stdin = len(self._children) == 1
         nothing = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         try:
-            with _Bound(child.cpus):
+            with _bound(child.cpus):
                 process = os.posix_spawn(
                     program,
                     child.command,
@@ -121,25 +122,24 @@ class _Running:
         self.processes[process] = index
 
     def reap(self) -> None:
-        """Take note of the programs that ended."""
+        """Collect the programs that ended; after the first failure, end the others."""
         for process, index in list(self.processes.items()):
             ended, status = os.waitpid(process, os.WNOHANG)
-            if ended:
-                del self.processes[process]
-                self._note(process, index, os.waitstatus_to_exitcode(status))
+            if not ended:
+                continue
+            del self.processes[process]
+            code = os.waitstatus_to_exitcode(status)
+            if code == 0 or self.code:
+                continue
+            self.code = code if code > 0 else 128 - code
+            how = f"exit code {code}" if code > 0 else _SIGNALS.get(-code, f"signal {-code}")
+            if len(self._children) > 1:
+                self._say("ERROR", f"instance {index} (process {process}) failed by {how}")
+            if self.processes:
+                self._killed_at = time.monotonic() + self._grace_seconds
+                send(signal.SIGTERM, self.processes)
         if time.monotonic() > self._killed_at:
             send(signal.SIGKILL, self.processes)
-
-    def _note(self, process: int, index: int, code: int) -> None:
-        if code == 0 or self.code:
-            return
-        self.code = code if code > 0 else 128 - code
-        how = f"exit code {code}" if code > 0 else _signal_name(-code)
-        if len(self._children) > 1:
-            self._say("ERROR", f"instance {index} (process {process}) failed by {how}")
-        if self.processes:
-            self._killed_at = time.monotonic() + self._grace_seconds
-            send(signal.SIGTERM, self.processes)
 
     def end(self) -> None:
         """End what still runs, after an error of ours."""
@@ -154,25 +154,14 @@ class _Running:
             time.sleep(0.01 if self.processes else 0)
 
 
-class _Bound:
-    """A scope in which this thread, and so what it starts, runs on the given CPUs alone."""
-
-    def __init__(self, cpus: Sequence[int]) -> None:
-        self._cpus = cpus
-        self._before: set[int] = set()
-
-    def __enter__(self) -> None:
-        if self._cpus:
-            self._before = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, self._cpus)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before:
-            os.sched_setaffinity(0, self._before)
-
-
-def _signal_name(number: int) -> str:
+@contextmanager
+def _bound(cpus: Sequence[int]) -> Iterator[None]:
+    """Run this thread, and so what it starts, on the given CPUs alone; () changes nothing."""
+    before = os.sched_getaffinity(0)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
     try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        yield
+    finally:
+        if cpus:
+            os.sched_setaffinity(0, before)

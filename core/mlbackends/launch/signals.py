@@ -1,6 +1,6 @@
-"""Signals while programs run: those that somebody sends to the launcher are sent on to them.
+"""Signals while programs run: those that a process sends to the launcher are sent on to them.
 
-They are blocked and waited for, not handled: who sent a signal then can be told. The terminal's
+They are blocked and waited for, not handled: then the sender of a signal is known. The terminal's
 (Ctrl-C) reach the programs without us, for they are in the same process group; sent on, they
 would arrive twice.
 """
@@ -14,13 +14,8 @@ from types import TracebackType
 from typing import Self
 
 SENT_ON = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
 _BLOCKED = (*SENT_ON, signal.SIGCHLD)
 
 
@@ -52,7 +47,9 @@ class WaitedSignals:
         trace: TracebackType | None,
     ) -> None:
         if kind is None:
-            while self._take(0):  # what came as the last program ended was meant for the programs
+            while signal.sigtimedwait(
+                _BLOCKED, 0
+            ):  # what came as the last program ended was meant for the programs
                 pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         if self._ignores_children:
@@ -60,18 +57,11 @@ class WaitedSignals:
 
     def next(self, seconds: float) -> int:
         """Wait for a signal, the end of a program included; return the one to send on, or 0."""
-        told = self._take(seconds)
-        if told is None or told.si_signo == signal.SIGCHLD:
+        received = signal.sigtimedwait(_BLOCKED, seconds)
+        if received is None or received.si_signo == signal.SIGCHLD:
             return 0
-        return told.si_signo if _is_from_a_process(told) else 0
-
-    def _take(self, seconds: float) -> "signal.struct_siginfo | None":
-        return signal.sigtimedwait(_BLOCKED, seconds)
-
-
-def _is_from_a_process(told: "signal.struct_siginfo") -> bool:
-    """Tell whether kill() or its like sent it; what the kernel sends, as for Ctrl-C, is above 0."""
-    return told.si_code <= 0
+        # kill() and its like have a code of 0 or less; what the kernel sends, as for Ctrl-C, is above 0.
+        return received.si_signo if received.si_code <= 0 else 0
 
 
 def send(number: int, processes: Iterable[int]) -> None:

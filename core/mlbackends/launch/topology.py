@@ -130,7 +130,7 @@ _LONGEST = 1 << 22
 
 
 def parse_lscpu(text: str) -> Topology:
-    """Return the cores that the lines name; lines with # say nothing.
+    """Return the cores that the lines name; lines with # are comments.
 
     A CPU without a core is off, and left out. A CPU without a node lies on the lowest node. Raises
     BadInput for a line that is none of these, and where no CPU is left.
@@ -158,15 +158,14 @@ def parse_lscpu(text: str) -> Topology:
 
 def _fields(line: str) -> list[int | None]:
     """Return CPU, core, socket and node; further columns, such as caches, do not count."""
-    fields = [field.strip() for field in line.split(",")[:4]]
-    numbers = [int(field) if _is_number(field) else None for field in fields]
-    wrong = [field for field in fields if field not in ("", "-") and not _is_number(field)]
-    if wrong or len(fields) < 4:
+    found: list[int | None] = []
+    for field in map(str.strip, line.split(",")[:4]):
+        if field.isascii() and field.isdecimal() and len(field) < 7:
+            found.append(int(field))
+        elif field in ("", "-"):
+            found.append(None)
+    if len(found) < 4:
         raise BadInput(
             f"lscpu's line {line.strip()[:80]!r} is not four numbers: CPU, core, socket, node"
         )
-    return numbers
-
-
-def _is_number(field: str) -> bool:
-    return field.isascii() and field.isdecimal() and len(field) < 7
+    return found

@@ -48,7 +48,7 @@ def get_dsl_operations(dsl_name: str) -> list[str]:
 def disable_operations(*op_symbols: str) -> None:
     """Switch off every DSL's kernels for some operations.
 
-    Raises UnknownName (a LookupError) for an operation that nobody overrides, and switches nothing.
+    Raises UnknownName (a LookupError) for an operation without an override, and switches nothing.
     """
     filters.disable(filters.OPERATION, _checked(filters.OPERATION, *op_symbols))
 

@@ -124,7 +124,7 @@ def disabled(kind: str, names: Iterable[str]) -> Iterator[None]:
 
 
 def is_on(kind: str, name: str) -> bool:
-    """Tell whether nobody switched a name of one kind off."""
+    """Tell whether a name of one kind is not switched off."""
     return (kind, name) not in _off
 
 

@@ -1,7 +1,7 @@
 """Functions that torch.compile leaves whole: it breaks its graph there, and calls them as they are.
 
 Our operations read memory, which a graph has none of while it is captured. torch need not be here: its
-compiler looks for the mark on a function, and a call asks for the compiler that is in this process.
+compiler looks for the mark on a function, and a call looks for the compiler in this process.
 """
 
 import sys

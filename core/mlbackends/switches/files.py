@@ -142,7 +142,7 @@ _DEEPEST = 5
 
 
 def read_bytes(path: str) -> bytes:
-    """Return a file, cut where it is too large. A pipe is refused: nobody may ever write to it."""
+    """Return a file, cut where it is too large. A pipe is refused: reading it might never end."""
     import os
     import stat
 
@@ -188,7 +188,7 @@ def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
         raise BadInput(f"{path}:{line}: {problem} ({where})") from None
     except RecursionError:
         raise BadInput(f"{path}: nested more deeply than any switch is") from None
-    except ValueError:  # what int() says of thousands of digits
+    except ValueError:  # int() refuses thousands of digits
         raise BadInput(f"{path}: a number in it has thousands of digits") from None
 
 

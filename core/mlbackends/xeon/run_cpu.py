@@ -1,20 +1,82 @@
 """`python -m mlbackends.xeon.run_cpu [options] program [arguments]`: a program on chosen cores.
 
 The options are those of `python -m torch.backends.xeon.run_cpu`. The exit code is that of the first
-instance that failed, and 2 where something was asked wrongly. What stands after the program is the
-program's, whatever it looks like.
+instance that failed, and 2 where the command line is wrong. What stands after the program is passed to
+it, whatever it looks like.
 """
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
-from mlbackends.launch.launcher import launch
+from mlbackends.host.host import Host
+from mlbackends.launch.launcher import launch, write_notice
+from mlbackends.launch.notices import Refused, UnknownCpu
 from mlbackends.launch.options import OPTIONS, Option, Options
+from mlbackends.launch.topology import parse_lscpu, read_topology
 from mlbackends.model.errors import MlBackendsError
-from mlbackends.xeon.cpu_info import CPUinfo
 
 __all__ = ["CPUinfo", "create_args", "main", "run"]
+
+
+class CPUinfo:
+    """Which CPUs and physical cores there are, and on which NUMA nodes.
+
+    test_input: what `lscpu --parse=CPU,Core,Socket,Node` prints, to read instead of this machine;
+    of this machine only what this process may use counts. A physical core is named by the lowest
+    of its CPUs, for CPUs are what can be bound. Raises RuntimeError where the system is not Linux,
+    ValueError for a `test_input` that lscpu does not print.
+    """
+
+    def __init__(self, test_input: str = "") -> None:
+        self.topology = parse_lscpu(test_input) if test_input else read_topology(Host())
+
+    def physical_core_nums(self) -> int:
+        """Return how many physical cores there are, on all nodes."""
+        return len(self.topology.cores)
+
+    def logical_core_nums(self) -> int:
+        """Return how many CPUs there are: hyper-threads count."""
+        return len(self.topology.logical())
+
+    def get_node_physical_cores(self, node_id: int) -> list[int]:
+        """Return one CPU of each core of a node; raises ValueError for a node that is not there."""
+        return list(self.topology.physical(node_id))
+
+    def get_node_logical_cores(self, node_id: int) -> list[int]:
+        """Return the CPUs of a node; raises ValueError for a node that is not there."""
+        return sorted(self.topology.logical(node_id))
+
+    def get_all_physical_cores(self) -> list[int]:
+        """Return one CPU of each core, node by node."""
+        return list(self.topology.physical())
+
+    def get_all_logical_cores(self) -> list[int]:
+        """Return every CPU, node by node."""
+        return [cpu for node in self.topology.nodes for cpu in self.get_node_logical_cores(node)]
+
+    def numa_aware_check(self, core_list: Iterable[int]) -> list[int]:
+        """Return the nodes on which these CPUs lie, sorted; more than one gives a warning.
+
+        Raises KeyError for a CPU that is not there, RuntimeError for an empty list.
+        """
+        owner = self.topology.node_of()
+        cpus = list(core_list)
+        for cpu in cpus:
+            if cpu not in owner:
+                raise UnknownCpu(f"CPU {cpu} is off, or not there, or not for this process")
+        nodes = sorted({owner[cpu] for cpu in cpus})
+        if not nodes:
+            raise Refused("invalid number of NUMA nodes; please make sure numa_ids >= 1")
+        if len(nodes) > 1:
+            write_notice("WARNING", f"the cores {cpus} lie on several NUMA nodes: {nodes}")
+        return nodes
+
+    # The names in torch.
+    _physical_core_nums = physical_core_nums
+    _logical_core_nums = logical_core_nums
+
 
 _NAME = "python -m mlbackends.xeon.run_cpu"
 _DESCRIPTION = """Start a program on chosen cores, once or several times side by side.
@@ -31,7 +93,7 @@ _EXAMPLES = """examples:
 
 _CPUinfo = CPUinfo
 _LONGEST = 400
-"""So many characters of an error are told: a value that was given may have any number."""
+"""The most characters of an error that are shown: a value may have any number."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,10 +101,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
-        self.exit(2, _told(message))
+        self.exit(2, _one_line(message))
 
 
-def _told(message: str) -> str:
+def _one_line(message: str) -> str:
     line = " ".join(message.split())
     return f"run_cpu: error: {line if len(line) <= _LONGEST else line[:_LONGEST] + '...'}\n"
 
@@ -87,7 +149,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Do what the command line says and return the exit code; misuse is told in one line, as 2."""
+    """Run the command line and return the exit code; a mistake in it is one line, and 2."""
     parser = create_args()
     own, command = split(arguments)
     # After "--" nothing is an option any more, so the program's arguments are never looked at.
@@ -97,7 +159,7 @@ def run(arguments: list[str]) -> int:
         return main(args)
     except MlBackendsError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        sys.stderr.write(_told(f"{error}{hint}"))
+        sys.stderr.write(_one_line(f"{error}{hint}"))
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mlbackends.xeon.cpu_info import CPUinfo
+from mlbackends.xeon.run_cpu import CPUinfo
 
 
 def lscpu(*sizes: int, threads: int = 1) -> str:

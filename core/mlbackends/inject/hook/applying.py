@@ -48,7 +48,7 @@ def _tried(
         action(torch, step)
     except Exception as error:  # noqa: BLE001  as above
         shown = f"{step['name']}={json.dumps(step['value'])}"
-        why = str(error) if isinstance(error, _Refused) else "it said " + _first_line(error)
+        why = str(error) if isinstance(error, _Refused) else "it raised " + _first_line(error)
         version = getattr(torch, "__version__", "of no version")
         raise _Refused(f"{shown} cannot be applied to torch {version}: {why}") from None
 

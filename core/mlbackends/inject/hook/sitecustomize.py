@@ -30,7 +30,7 @@ class _Finder:
     ) -> "ModuleSpec | None":
         if name != "torch" or self not in sys.meta_path:
             return None
-        # Those before have been asked, or ask us.
+        # The finders before this one have not found it.
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(name, path, target) if find is not None else None
@@ -72,7 +72,7 @@ class _Watched:
 
 
 def _watch(spec: "Any") -> None:
-    # The loader stays the one that was found: torch.__loader__ is asked for sources and data.
+    # The loader stays the one that was found: torch.__loader__ gives sources and data.
     if isinstance(spec.loader, type) or not hasattr(spec.loader, "__dict__"):
         spec.loader = _Watched(spec.loader)
     if not isinstance(spec.loader.exec_module, _Execution):

@@ -19,7 +19,7 @@ class Symbol(NamedTuple):
 
 
 class Family(NamedTuple):
-    """What is known of a library, in any of the forms in which it is shipped."""
+    """The facts about a library, in any of the forms in which it is shipped."""
 
     name: str
     symbols: tuple[Symbol, ...]

@@ -324,7 +324,7 @@ def step(**changes: object) -> list[dict[str, object]]:
         (step(reads=[["torch.backends.cudnn.nosuch", 1]]), "it has no torch.backends.cudnn.nosuch"),
         (step(argument=False), "torch.backends.cudnn.benchmark is false there"),
         (step(argument=1), "torch.backends.cudnn.benchmark is 1 there"),
-        (step(attribute="", call="torch.backends.cudnn.enabled"), "it said TypeError: "),
+        (step(attribute="", call="torch.backends.cudnn.enabled"), "it raised TypeError: "),
     ],
 )  # fmt: skip
 def test_a_switch_that_does_not_hold_ends_the_program_with_one_line(
