@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 
+@cache
 def capability(**variables: str) -> str:
     program = "from mlbackends import cpu; print(cpu.get_cpu_capability())"
     environment = {name: text for name, text in os.environ.items() if name != "ATEN_CPU_CAPABILITY"}
