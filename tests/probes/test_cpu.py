@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.host.cpu.features import FEATURE_FACTS
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
+from mlbackends.model.tables import table
 from mlbackends_probes import cpu
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ def test_smt_is_what_the_kernel_can_say(tmp_path: Path, text: str, told: str | N
 
 
 def test_every_feature_fact_is_declared() -> None:
-    names = {name for facts in FEATURE_FACTS.values() for name in facts}
+    names = {name for facts in table("host/cpu/features")["facts"].values() for name in facts}
     assert names <= {fact.name for fact in cpu.FACTS}
 
 

@@ -13,13 +13,28 @@ from mlbackends.model.records import FactValue
 
 Facts = dict[str, FactValue]
 
+_NUMBERS = {
+    "threads": ("hw.logicalcpu", "hw.ncpu"),
+    "cores": ("hw.physicalcpu",),
+    "sockets": ("hw.packages",),
+    "max_hertz": ("hw.cpufrequency_max",),
+    "min_hertz": ("hw.cpufrequency_min",),
+    "base_hertz": ("hw.cpufrequency",),
+    "sme_vector_bytes": ("hw.optional.arm.sme_max_svl_b",),
+    "microcode": ("machdep.cpu.microcode_version",),
+}
+_CACHES = (
+    ("l1d", 1, "data"),
+    ("l1i", 1, "instruction"),
+    ("l2", 2, "unified"),
+    ("l3", 3, "unified"),
+)
+
 
 def macos_facts(controls: dict[str, str]) -> Facts:
     """Return identity, counts, kinds of core, caches and frequency as `sysctl -a` has them."""
     name = controls.get("machdep.cpu.brand_string") or controls.get("hw.model", "")
-    facts: Facts = {}
-    if name:
-        facts |= {"model_name": name, "model_name_source": "kernel"}
+    facts: Facts = {"model_name": name, "model_name_source": "kernel"} if name else {}
     vendor = controls.get("machdep.cpu.vendor", "")
     facts["vendor_id"] = vendor
     facts["vendor"] = {"GenuineIntel": "Intel"}.get(vendor, "Apple" if "Apple" in name else "")
@@ -27,17 +42,7 @@ def macos_facts(controls: dict[str, str]) -> Facts:
         number = whole_number(controls.get(f"machdep.cpu.{fact}", ""), highest=0xFFFF)
         if number is not None:
             facts[fact] = number
-    counts = {
-        "threads": ("hw.logicalcpu", "hw.ncpu"),
-        "cores": ("hw.physicalcpu",),
-        "sockets": ("hw.packages",),
-        "max_hertz": ("hw.cpufrequency_max",),
-        "min_hertz": ("hw.cpufrequency_min",),
-        "base_hertz": ("hw.cpufrequency",),
-        "sme_vector_bytes": ("hw.optional.arm.sme_max_svl_b",),
-        "microcode": ("machdep.cpu.microcode_version",),
-    }
-    for fact, names in counts.items():
+    for fact, names in _NUMBERS.items():
         number = control_number(controls, *names)
         if number is not None:
             facts[fact] = hex(number) if fact == "microcode" else number
@@ -46,63 +51,43 @@ def macos_facts(controls: dict[str, str]) -> Facts:
         facts["threads_per_core"] = -(-threads // cores)
     levels = _performance_levels(controls)
     if len(levels) > 1:
-        facts["kinds"] = [level["kind"] for level in levels]
-    if listed := _macos_caches(controls, levels):
-        facts["caches"] = listed
+        facts["kinds"] = [kind for _, kind in levels]
+    if caches := _macos_caches(controls, levels):
+        facts["caches"] = list(caches)
     if controls.get("sysctl.proc_translated") == "1":
         facts["translated"] = True
     return {fact: value for fact, value in facts.items() if value != ""}
 
 
-def _performance_levels(controls: dict[str, str]) -> list[dict[str, dict[str, FactValue]]]:
-    """Return each perflevel's kind of core and its settings, the strongest first."""
+def _performance_levels(controls: dict[str, str]) -> list[tuple[str, Facts]]:
+    """Return the prefix of each perflevel's settings and its kind of core, the strongest first."""
     levels = []
     for number in range(whole_number(controls.get("hw.nperflevels", ""), 0, 8) or 0):
         prefix = f"hw.perflevel{number}."
-        own: dict[str, FactValue] = {
-            name.removeprefix(prefix): value
-            for name, value in controls.items()
-            if name.startswith(prefix)
-        }
         threads = control_number(controls, f"{prefix}logicalcpu")
         cores = control_number(controls, f"{prefix}physicalcpu")
         if threads is None or cores is None:
             continue
         name = controls.get(f"{prefix}name") or ("performance", "efficiency")[min(number, 1)]
-        kind: dict[str, FactValue] = {"name": name.lower(), "threads": threads, "cores": cores}
-        levels.append({"kind": kind, "settings": own})
+        kind: Facts = {"name": name.lower(), "threads": threads, "cores": cores}
+        levels.append((prefix, kind))
     return levels
 
 
-def _macos_caches(
-    controls: dict[str, str], levels: list[dict[str, dict[str, FactValue]]]
-) -> list[dict[str, FactValue]]:
+def _macos_caches(controls: dict[str, str], levels: list[tuple[str, Facts]]) -> list[Facts]:
     line = control_number(controls, "hw.cachelinesize")
-    kinds = (
-        ("l1d", 1, "data"),
-        ("l1i", 1, "instruction"),
-        ("l2", 2, "unified"),
-        ("l3", 3, "unified"),
-    )
     found = []
-    for name, level, kind in kinds:
-        for source in levels or [{"kind": {}, "settings": {}}]:
-            settings = source["settings"]
-            told = (
-                str(settings.get(f"{name}cachesize", ""))
-                if levels
-                else controls.get(f"hw.{name}cachesize", "")
-            )
-            size = size_in_bytes(told)
+    for name, level, kind in _CACHES:
+        for prefix, core in levels or [("hw.", {})]:
+            size = size_in_bytes(controls.get(f"{prefix}{name}cachesize", ""))
             if not size:
                 continue
-            cache: dict[str, FactValue] = {"level": level, "type": kind, "size_bytes": size}
+            cache: Facts = {"level": level, "type": kind, "size_bytes": size}
             if line is not None:
                 cache["line_bytes"] = line
-            threads = source["kind"].get("threads")
-            sharing = (
-                1 if level == 1 else whole_number(str(settings.get(f"cpusper{name}", "")), 1, 1024)
-            )
+            threads, sharing = core.get("threads"), 1 if level == 1 else None
+            if level > 1:
+                sharing = whole_number(controls.get(f"{prefix}cpusper{name}", ""), 1, 1024)
             if isinstance(threads, int) and sharing:
                 cache |= {"instances": -(-threads // sharing), "shared_by_cpus": sharing}
             found.append(cache)
@@ -119,28 +104,23 @@ def other_facts(host: Host) -> tuple[Facts, frozenset[str]]:
     import cpuinfo
     import psutil
 
-    told = cpuinfo.get_cpu_info()
-    name = str(told.get("brand_raw", ""))
-    vendor = str(told.get("vendor_id_raw", ""))
+    info = cpuinfo.get_cpu_info()
+    name = str(info.get("brand_raw", ""))
+    vendor = str(info.get("vendor_id_raw", ""))
+    in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", name)
     facts: Facts = {
         "vendor_id": vendor,
         "vendor": {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}.get(vendor, vendor),
         "model_name": name,
+        "model_name_source": "kernel" if name else "",
+        "threads": psutil.cpu_count() or "",
+        "cores": psutil.cpu_count(logical=False) or "",
+        "base_hertz": (hertz(in_name[1], 1_000_000_000) if in_name else None) or "",
     }
-    if name:
-        facts["model_name_source"] = "kernel"
-    for fact in ("family", "model", "stepping"):
-        if isinstance(told.get(fact), int):
-            facts[fact] = told[fact]
-    for fact, count in (
-        ("threads", psutil.cpu_count()),
-        ("cores", psutil.cpu_count(logical=False)),
-    ):
-        if count:
-            facts[fact] = count
-    in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", name)
-    base = hertz(in_name[1], 1_000_000_000) if in_name else None
-    if base:
-        facts["base_hertz"] = base
-    flags = canonical([str(flag) for flag in told.get("flags", [])])
+    facts |= {
+        fact: info[fact]
+        for fact in ("family", "model", "stepping")
+        if isinstance(info.get(fact), int)
+    }
+    flags = canonical([str(flag) for flag in info.get("flags", [])])
     return {fact: value for fact, value in facts.items() if value != ""}, flags

@@ -1,13 +1,7 @@
-"""How a machine's CPUs hang together: sockets, cores, threads, kinds of core, NUMA nodes.
+"""How a machine's CPUs are arranged: sockets, cores, threads, kinds of core, NUMA nodes, caches.
 
-Source: Linux, Documentation/admin-guide/cputopology.rst and sysfs-devices-system-cpu. A file that
-lists siblings is read once for each group, not once for each CPU: hundreds of CPUs stay quick.
-
-A machine's CPU caches: how many there are of each, how large, and how many CPUs share one.
-
-Source: Linux, sysfs-devices-system-cpu, cache/index*. Each instance is met once, through the first
-CPU that has it; size is read of each L3, which may differ from die to die, and of the others once
-for each kind of core.
+Source: Linux, Documentation/admin-guide/cputopology.rst and sysfs-devices-system-cpu, cache/index*. A file
+that lists siblings is read once for each group, not once for each CPU: hundreds of CPUs stay quick.
 """
 
 import re
@@ -27,20 +21,22 @@ Groups = list[tuple[int, ...]]
 Kinds = list[tuple[str, tuple[int, ...], dict[str, int]]]
 """Of each kind of core its name, its CPUs, and what else is known of it."""
 
+Cache = dict[str, FactValue]
+
+_CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
+_LARGEST_CACHE = 1 << 40
+_LAST_LEVELS = 3
+
 
 def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
     """Return the CPUs that are on, by /sys or, where that is missing, by /proc/cpuinfo."""
     online = parse_cpu_list(host.read(f"{CPU}/online"))
-    if online:
-        return online
-    named = parse_cpu_list(" ".join(block.get("processor", "") for block in blocks))
+    named = online or parse_cpu_list(" ".join(block.get("processor", "") for block in blocks))
     if named:
         return named
     # s390x has no such key, but "processor 0" and a count.
-    counted = next(
-        (whole_number(b["# processors"], 1, 8192) for b in blocks if "# processors" in b), None
-    )
-    return tuple(range(counted or 0))
+    count = next((b["# processors"] for b in blocks if "# processors" in b), "")
+    return tuple(range(whole_number(count, 1, 8192) or 0))
 
 
 def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
@@ -74,10 +70,8 @@ def core_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Group
 
 def socket_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:
     """Return the CPUs of each socket; [] where nothing tells."""
-    if not cpus:
-        return []
-    package = host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id")
-    if package.startswith("-"):  # device trees without sockets: the list is of clusters then
+    # Device trees without sockets say -1: the list is of clusters then.
+    if not cpus or host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id").startswith("-"):
         return []
     by_file = sibling_groups(host, cpus, "package_cpus_list", "core_siblings_list")
     return by_file or _grouped(blocks, cpus, "physical id")
@@ -91,37 +85,39 @@ def _grouped(blocks: list[Block], cpus: tuple[int, ...], *keys: str) -> Groups:
         if cpu is None or not all(block.get(key) for key in keys):
             return []
         groups.setdefault(tuple(block[key] for key in keys), []).append(cpu)
-    told = sorted(cpu for group in groups.values() for cpu in group)
-    return [tuple(group) for group in groups.values()] if told == list(cpus) else []
+    grouped = sorted(cpu for group in groups.values() for cpu in group)
+    return [tuple(group) for group in groups.values()] if grouped == list(cpus) else []
 
 
 def topology_facts(
     host: Host, blocks: list[Block], cpus: tuple[int, ...], kinds: Kinds
 ) -> dict[str, FactValue]:
     """Return how many sockets, cores and threads there are, and which CPUs are on or off."""
-    facts: dict[str, FactValue] = {}
     if not cpus:
-        return facts
-    facts["threads"] = len(cpus)
-    facts["online_cpus"] = format_cpu_list(cpus)
+        return {}
+    facts: dict[str, FactValue] = {"threads": len(cpus), "online_cpus": format_cpu_list(cpus)}
     cores = core_groups(host, cpus, blocks)
-    sockets = socket_groups(host, cpus, blocks)
     if cores:
         facts["cores"] = len(cores)
         facts["threads_per_core"] = max(len(core) for core in cores)
-    if sockets:
+    if sockets := socket_groups(host, cpus, blocks):
         facts["sockets"] = len(sockets)
-    dies = sibling_groups(host, cpus, "die_cpus_list")
-    if dies:
+    if dies := sibling_groups(host, cpus, "die_cpus_list"):
         facts["dies"] = len(dies)
-    present = parse_cpu_list(host.read(f"{CPU}/present"))
-    if present:
+    if present := parse_cpu_list(host.read(f"{CPU}/present")):
         facts["offline_cpus"] = format_cpu_list(set(present) - set(cpus))
     for fact, name in (("isolated_cpus", "isolated"), ("nohz_full_cpus", "nohz_full")):
         if listed := parse_cpu_list(host.read(f"{CPU}/{name}")):
             facts[fact] = format_cpu_list(listed)
-    if kinds:
-        facts["kinds"] = [_kind(name, group, more, cores) for name, group, more in kinds]
+    described: list[dict[str, FactValue]] = []
+    for name, group, more in kinds:
+        kind: dict[str, FactValue] = {"name": name, "threads": len(group)}
+        kind |= {"cpus": format_cpu_list(group), **more}
+        if cores:
+            kind["cores"] = sum(1 for core in cores if core[0] in group)
+        described.append(kind)
+    if described:
+        facts["kinds"] = list(described)
     return facts
 
 
@@ -130,17 +126,13 @@ def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds
 
     [] on the usual machine, where all are of one kind.
     """
-    return _intel_kinds(host, cpus) or _arm_kinds(host, cpus, blocks)
-
-
-def _intel_kinds(host: Host, cpus: tuple[int, ...]) -> Kinds:
     names = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
     kinds: Kinds = []
     for folder, name in names.items():
         listed = set(parse_cpu_list(host.read(f"/sys/devices/{folder}/cpus")))
         if group := tuple(cpu for cpu in cpus if cpu in listed):
             kinds.append((name, group, {}))
-    return kinds if len(kinds) > 1 else []
+    return kinds if len(kinds) > 1 else _arm_kinds(host, cpus, blocks)
 
 
 def _arm_kinds(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds:
@@ -157,26 +149,14 @@ def _arm_kinds(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds:
         groups.setdefault((strength, *part_of.get(cpu, (0, 0))), []).append(cpu)
     if len(groups) == 1:
         return []
-    kinds: Kinds = []
-    for (strength, implementer, part), group in sorted(groups.items(), reverse=True):
-        name = core_name(implementer, part) or f"{implementer:#04x}/{part:#05x}"
-        kinds.append((name, tuple(group), {"capacity": strength} if strength else {}))
-    return kinds
-
-
-def _kind(
-    name: str, group: tuple[int, ...], more: dict[str, int], cores: Groups
-) -> dict[str, FactValue]:
-    kind: dict[str, FactValue] = {
-        "name": name,
-        "threads": len(group),
-        "cpus": format_cpu_list(group),
-        **more,
-    }
-    if cores:
-        members = set(group)
-        kind["cores"] = sum(1 for core in cores if core[0] in members)
-    return kind
+    return [
+        (
+            core_name(implementer, part) or f"{implementer:#04x}/{part:#05x}",
+            tuple(group),
+            {"capacity": strength} if strength else {},
+        )
+        for (strength, implementer, part), group in sorted(groups.items(), reverse=True)
+    ]
 
 
 def numa_nodes(host: Host) -> list[dict[str, FactValue]]:
@@ -185,19 +165,16 @@ def numa_nodes(host: Host) -> list[dict[str, FactValue]]:
     A node without CPUs is memory of its own: HBM, a GPU's, CXL.
     """
     nodes: list[dict[str, FactValue]] = []
-    names = [
-        match for name in host.listdir(NODE) if (match := re.fullmatch(r"node(\d{1,5})", name))
-    ]
-    for match in sorted(names, key=lambda match: int(match[1])):
-        folder = f"{NODE}/{match[0]}"
+    for number in node_numbers(host):
+        folder = f"{NODE}/node{number}"
         node: dict[str, FactValue] = {
-            "node": int(match[1]),
+            "node": int(number),
             "cpus": format_cpu_list(parse_cpu_list(host.read(f"{folder}/cpulist"))),
         }
-        if told := re.search(r"MemTotal:\s*(\d+ kB)", host.read(f"{folder}/meminfo", 4096)):
-            memory = size_in_bytes(told[1])
-            if memory is not None:
-                node["memory_bytes"] = memory
+        total = re.search(r"MemTotal:\s*(\d+ kB)", host.read(f"{folder}/meminfo", 4096))
+        memory = size_in_bytes(total[1]) if total else None
+        if memory is not None:
+            node["memory_bytes"] = memory
         distances = host.read(f"{folder}/distance", 65536).split()
         numbers = [whole_number(one, highest=255) for one in distances]
         if numbers and None not in numbers:
@@ -206,11 +183,13 @@ def numa_nodes(host: Host) -> list[dict[str, FactValue]]:
     return nodes
 
 
-Cache = dict[str, FactValue]
+def node_numbers(host: Host) -> list[str]:
+    """Return the numbers of the NUMA nodes as they are written, in their order."""
+    names = (re.fullmatch(r"node(\d{1,5})", name) for name in host.listdir(NODE))
+    return sorted((match[1] for match in names if match), key=int)
 
-_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
-_LARGEST = 1 << 40
-_LAST_LEVELS = 3
+
+# ---- caches ------------------------------------------------------------------------------------
 
 
 def caches(
@@ -219,30 +198,38 @@ def caches(
     """Return one record for each different cache, from the first level to the last.
 
     kinds: the CPUs of each kind of core, [] if all are alike. Size and count are of one instance
-    and of instances on the whole machine.
+    and of instances on the whole machine. Each instance is met once, through the first CPU that has
+    it; size is read of each L3, which may differ from die to die, and of the others once a kind.
     """
     found: dict[tuple[tuple[str, FactValue], ...], list[int]] = {}
     covered: dict[tuple[FactValue, FactValue], set[int]] = {}
     online = set(cpus)
     for group in kinds or [cpus]:
-        indexes = _indexes(host, group[0]) if group else {}
-        for name, cache in indexes.items():
+        for name, cache in _indexes(host, group[0]).items() if group else ():
             done = covered.setdefault((cache["level"], cache["type"]), set())
             for cpu in group:
-                if cpu in done:
+                folder = f"{CPU}/cpu{cpu}/cache/{name}"
+                if cpu in done or not (text := _sharing(host, folder)):
                     continue
-                shared = _shared(host, cpu, name, online)
-                if not shared:
-                    continue
+                shared = set(parse_cpu_list(text)) & online
+                shared = shared if cpu in shared else {cpu}
                 done |= shared
-                same = _with_size(host, cpu, name, cache)
+                size = None
+                if isinstance(cache["level"], int) and cache["level"] >= _LAST_LEVELS:
+                    size = size_in_bytes(host.read(f"{folder}/size"))
+                same = {**cache, "size_bytes": size} if size and size <= _LARGEST_CACHE else cache
                 found.setdefault(tuple(same.items()), []).append(len(shared))
     listed = [
         {**dict(cache), "instances": len(sharing), "shared_by_cpus": max(sharing)}
         for cache, sharing in found.items()
     ]
     listed += _from_cpuinfo(blocks, {cache["level"] for cache in listed})
-    return sorted(listed, key=_order)
+    return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
+
+
+def _sharing(host: Host, folder: str) -> str:
+    """Return the list of the CPUs that share a cache, a blank where it is missing, "" without cache."""
+    return host.read(f"{folder}/shared_cpu_list") or (" " if host.exists(folder) else "")
 
 
 def _indexes(host: Host, cpu: int) -> dict[str, Cache]:
@@ -252,40 +239,25 @@ def _indexes(host: Host, cpu: int) -> dict[str, Cache]:
         if not re.fullmatch(r"index\d{1,2}", name):
             continue
         folder = f"{CPU}/cpu{cpu}/cache/{name}"
-        level = whole_number(host.read(f"{folder}/level"), 1, 8)
-        size = size_in_bytes(host.read(f"{folder}/size"))
-        kind = _TYPES.get(host.read(f"{folder}/type"))
-        if level is None or kind is None or not size or size > _LARGEST:
-            continue
-        cache: Cache = {"level": level, "type": kind, "size_bytes": size}
-        for fact, file in (
-            ("line_bytes", "coherency_line_size"),
-            ("ways", "ways_of_associativity"),
-        ):
-            # Hypervisors and device trees that do not know say 0.
-            number = whole_number(host.read(f"{folder}/{file}"), 1, 65536)
-            if number is not None:
-                cache[fact] = number
-        indexes[name] = cache
+        files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
+        cache = _cache(*(host.read(f"{folder}/{file}") for file in files))
+        if cache:
+            indexes[name] = cache
     return indexes
 
 
-def _shared(host: Host, cpu: int, name: str, online: set[int]) -> set[int]:
-    """Return the CPUs that share this one's cache, itself at least; empty if it has none such."""
-    folder = f"{CPU}/cpu{cpu}/cache/{name}"
-    text = host.read(f"{folder}/shared_cpu_list")
-    if not text and not host.exists(folder):
-        return set()
-    shared = set(parse_cpu_list(text)) & online
-    return shared if cpu in shared else {cpu}
-
-
-def _with_size(host: Host, cpu: int, name: str, cache: Cache) -> Cache:
-    level = cache["level"]
-    if isinstance(level, int) and level < _LAST_LEVELS:
-        return cache
-    size = size_in_bytes(host.read(f"{CPU}/cpu{cpu}/cache/{name}/size"))
-    return {**cache, "size_bytes": size} if size and size <= _LARGEST else cache
+def _cache(level_text: str, type_text: str, size_text: str, line: str, ways: str) -> Cache | None:
+    level, size = whole_number(level_text, 1, 8), size_in_bytes(size_text)
+    kind = _CACHE_TYPES.get(type_text)
+    if level is None or kind is None or not size or size > _LARGEST_CACHE:
+        return None
+    cache: Cache = {"level": level, "type": kind, "size_bytes": size}
+    for fact, text in (("line_bytes", line), ("ways", ways)):
+        # Hypervisors and device trees that do not know say 0.
+        number = whole_number(text, 1, 65536)
+        if number is not None:
+            cache[fact] = number
+    return cache
 
 
 def _from_cpuinfo(blocks: list[Block], known: set[FactValue]) -> list[Cache]:
@@ -295,24 +267,9 @@ def _from_cpuinfo(blocks: list[Block], known: set[FactValue]) -> list[Cache]:
         for key, value in block.items():
             if not re.fullmatch(r"cache\d{1,2}", key):
                 continue
-            told = dict(re.findall(r"(\w+)=(\S+)", value))
-            level = whole_number(told.get("level", ""), 1, 8)
-            size = size_in_bytes(told.get("size", ""))
-            kind = _TYPES.get(told.get("type", ""))
-            if level is None or level in known or kind is None or not size or size > _LARGEST:
-                continue
-            cache: Cache = {"level": level, "type": kind, "size_bytes": size}
-            for fact, name in (("line_bytes", "line_size"), ("ways", "associativity")):
-                number = whole_number(told.get(name, ""), 1, 65536)
-                if number is not None:
-                    cache[fact] = number
-            if cache not in listed:
+            words = dict(re.findall(r"(\w+)=(\S+)", value))
+            names = ("level", "type", "size", "line_size", "associativity")
+            cache = _cache(*(words.get(name, "") for name in names))
+            if cache and cache["level"] not in known and cache not in listed:
                 listed.append(cache)
     return listed
-
-
-def _order(cache: Cache) -> tuple[int, str, int]:
-    level, size = cache["level"], cache["size_bytes"]
-    assert isinstance(level, int)
-    assert isinstance(size, int)
-    return level, str(cache["type"]), -size

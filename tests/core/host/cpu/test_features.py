@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.cpu.features import (
-    X86_64_LEVELS,
     canonical,
     feature_facts,
     features_of,
@@ -18,13 +17,14 @@ from mlbackends.host.cpu.features import (
 )
 from mlbackends.host.host import Host
 from mlbackends.host.system.kernel import HWCAP, HWCAP2, auxiliary_vector
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_a_level_needs_all_levels_below_it() -> None:
-    everything = frozenset[str]().union(*X86_64_LEVELS.values())
+    everything = frozenset[str]().union(*table("host/cpu/features")["x86_64_levels"].values())
     assert x86_64_level(everything) == "x86-64-v4"
     assert x86_64_level(everything - {"popcnt"}) == "x86-64-v1"
     assert x86_64_level(everything - {"movbe"}) == "x86-64-v2"

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.host.cpu.cpuinfo import (
-    IMPLEMENTERS,
-    PARTS,
     architecture_of,
     identity,
     parse_blocks,
     read_blocks,
 )
 from mlbackends.host.host import Host
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,8 +183,11 @@ def test_of_arm_cpus_all_are_read(tmp_path: Path) -> None:
     assert len(read_blocks(Host(str(tmp_path)))) == 128
 
 
-def test_the_table_of_parts_names_only_known_makers() -> None:
-    assert set(PARTS) <= set(IMPLEMENTERS)
+def test_the_table_of_arm_cores_has_numbers_as_the_kernel_writes_them() -> None:
+    for implementer, maker in table("host/cpu/arm").items():
+        assert implementer == f"{int(implementer, 16):#04x}"
+        assert maker["name"]
+        assert all(part == f"{int(part, 16):#05x}" for part in maker["parts"])
 
 
 @given(
