@@ -8,8 +8,8 @@ probes read of it; they answer the same from that. A file that is not named here
 import re
 from collections.abc import Callable
 
-from mlbackends.host.system.kernel import kept as kept_parameters
-from mlbackends.host.system.virtual_machines import ASSET_TAGS
+from mlbackends.host.system.kernel import kept_parameters
+from mlbackends.host.system.virtual_machines import asset_tags
 from mlbackends.model.patterns import bytes_pattern, pattern
 
 Hide = Callable[[str], str]
@@ -152,7 +152,7 @@ def _environment(data: bytes) -> bytes:
 
 
 def _asset_tag(data: bytes) -> bytes:
-    return data if data.startswith(tuple(tag.encode() for tag in ASSET_TAGS)) else b""
+    return data if data.startswith(tuple(tag.encode() for tag in asset_tags())) else b""
 
 
 def _groups(data: bytes) -> bytes:

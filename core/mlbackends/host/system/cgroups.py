@@ -1,18 +1,11 @@
-"""The control groups that this process is in, and the folders where they and their ancestors lie.
+"""The control groups that this process is in, and the tightest limits that they put on it.
 
 Version 1 has a hierarchy for each controller, version 2 one for all; a hybrid machine has both and
-each controller lives in one of them. The way up ends where nothing more is shown: inside a
-container at its own group.
+each controller lives in one of them. A limit of an ancestor binds its descendants, so a limit is the
+lowest on the way up, which ends where nothing more is shown: inside a container at its own group.
 
-Source: cgroups(7); cgroup_namespaces(7); proc_pid_cgroup(5).
-
-The tightest limits that control groups put on this process.
-
-A limit of an ancestor binds its descendants, so a limit is the lowest on the way up, as far up as
-can be seen.
-
-Source: Linux Documentation/admin-guide/cgroup-v2.rst; admin-guide/cgroup-v1/memory.rst and
-cpusets.rst; scheduler/sched-bwc.rst.
+Source: cgroups(7); cgroup_namespaces(7); proc_pid_cgroup(5); Linux Documentation/admin-guide/cgroup-v2.rst;
+admin-guide/cgroup-v1/memory.rst and cpusets.rst; scheduler/sched-bwc.rst.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +13,7 @@ from math import inf
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host, to_int
+from mlbackends.host.host import Host, once_per_host, to_int
 from mlbackends.host.quantities import LARGEST, parse_cpu_list, whole_number
 from mlbackends.host.system.kernel import Mount, mounts
 
@@ -29,6 +22,9 @@ CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 
 _FOLDER = "/sys/fs/cgroup"
 _DEEPEST = 64
+# Version 1 writes "none" as the largest number of pages: 2**63 less a page, whose size varies.
+_NO_MEMORY_LIMIT = 1 << 62
+_PERIOD_MICROSECONDS = 100_000  # the kernel's own, where cpu.max names none
 
 
 class Group(Struct, frozen=True):
@@ -41,108 +37,6 @@ class Group(Struct, frozen=True):
     version: str
     controllers: tuple[str, ...]
     folders: tuple[str, ...]
-
-
-def groups(host: Host) -> tuple[Group, ...]:
-    """Return the process's group in each hierarchy that can be seen, once a host."""
-    cached: tuple[Group, ...] | None = host.__dict__.get("_cgroups")
-    if cached is None:
-        mounted = [mount for mount in mounts(host) if mount.kind in ("cgroup", "cgroup2")]
-        if not mounts(host):
-            mounted = _customary(host)
-        cached = tuple(_groups(host, mounted))
-        host.__dict__["_cgroups"] = cached
-    return cached
-
-
-def version(host: Host) -> str:
-    """Return "v1", "v2", "hybrid", or "none" where no hierarchy with controllers can be seen."""
-    seen = {group.version for group in groups(host)}
-    if len(seen) > 1:
-        return "hybrid"
-    return seen.pop() if seen else "none"
-
-
-def home(host: Host, controller: str) -> tuple[str, tuple[str, ...]]:
-    """Return which version has a controller and the folders of its files, own group first.
-
-    ("", ()) where no hierarchy can be seen. Not every folder has the files of every controller.
-    """
-    for group in groups(host):
-        if controller in group.controllers:
-            return group.version, group.folders
-    for group in groups(host):
-        if group.version == "v2":
-            return group.version, group.folders
-    return "", ()
-
-
-def _groups(host: Host, mounted: list[Mount]) -> Iterator[Group]:
-    paths = _paths(host)
-    first = [mount for mount in mounted if mount.kind == "cgroup"]
-    held = {name for mount in first for name in CONTROLLERS if name in mount.options}
-    for mount in first:
-        names = tuple(name for name in CONTROLLERS if name in mount.options and name in held)
-        if names:
-            same = [other for other in first if names[0] in other.options]
-            held.difference_update(names)
-            path = next((paths[name] for name in names if name in paths), "/")
-            if at := _best_view(host, path, same):
-                yield Group("v1", names, at)
-    second = [mount for mount in mounted if mount.kind == "cgroup2"]
-    if second and (at := _best_view(host, paths.get("", "/"), second)):
-        yield Group("v2", (), at)
-
-
-def _paths(host: Host) -> dict[str, str]:
-    """Return the group's path by controller, as the kernel names it; "" stands for version 2."""
-    found: dict[str, str] = {}
-    for line in host.read("/proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
-        if path.startswith("/"):
-            path = path.removesuffix(" (deleted)")
-            found.update((name, path) for name in names.split(","))
-    return found
-
-
-def _best_view(host: Host, path: str, mounted: list[Mount]) -> tuple[str, ...]:
-    """Return the folders of a group and its ancestors through the mount that shows most of them."""
-    views = [_view(host, path, mount) for mount in mounted]
-    return max(views, key=lambda view: (view[0], len(view[1])), default=(False, ()))[1]
-
-
-def _view(host: Host, path: str, mount: Mount) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a mount shows the group itself, and the folders it shows, deepest first."""
-    if ".." in path.split("/") and not path.startswith(mount.root.rstrip("/") + "/"):
-        return False, ()  # a process outside our namespace: what is mounted here does not bind it
-    root = mount.root.rstrip("/")
-    is_below = path == root or path.startswith(root + "/")
-    parts = [part for part in path[len(root) :].split("/") if part] if is_below else []
-    if ".." in parts:
-        return False, ()
-    # Not below: the container's mount shows its own group, under a path that the host gave it.
-    at = [mount.point.rstrip("/")]
-    at += [f"{at[0]}/{'/'.join(parts[:count])}" for count in range(1, len(parts) + 1)]
-    shown = [folder for folder in at[::-1][:_DEEPEST] if host.is_dir(folder)]
-    return is_below and shown[:1] == at[-1:], tuple(shown)
-
-
-def _customary(host: Host) -> list[Mount]:
-    """Return the mounts by their customary places, for a machine recorded without its list."""
-    if host.is_file(f"{_FOLDER}/cgroup.controllers"):
-        return [Mount("/", _FOLDER, "cgroup2")]
-    found = []
-    for name in host.listdir(_FOLDER):
-        kind = "cgroup2" if name == "unified" else "cgroup"
-        if not host.is_link(f"{_FOLDER}/{name}"):
-            found.append(Mount("/", f"{_FOLDER}/{name}", kind, tuple(name.split(","))))
-    return found
-
-
-# Version 1 writes "none" as the largest number of pages: 2**63 less a page, whose size varies.
-_NO_MEMORY_LIMIT = 1 << 62
-_PERIOD_MICROSECONDS = 100_000  # the kernel's own, where cpu.max names none
 
 
 class Limit(Struct, frozen=True):
@@ -165,48 +59,145 @@ class Throttling(Struct, frozen=True):
     throttled_seconds: float
 
 
+# ---- groups ------------------------------------------------------------------------------------
+
+
+def version(host: Host) -> str:
+    """Return "v1", "v2", "hybrid", or "none" where no hierarchy with controllers can be seen."""
+    seen = {group.version for group in groups(host)}
+    return "hybrid" if len(seen) > 1 else seen.pop() if seen else "none"
+
+
+def home(host: Host, controller: str) -> tuple[str, tuple[str, ...]]:
+    """Return which version has a controller and the folders of its files, own group first.
+
+    ("", ()) where no hierarchy can be seen. Not every folder has the files of every controller.
+    """
+    own = [group for group in groups(host) if controller in group.controllers]
+    own += [group for group in groups(host) if group.version == "v2"]
+    return (own[0].version, own[0].folders) if own else ("", ())
+
+
+@once_per_host
+def groups(host: Host) -> tuple[Group, ...]:
+    """Return the process's group in each hierarchy that can be seen."""
+    return tuple(_groups(host))
+
+
+def _groups(host: Host) -> Iterator[Group]:
+    mounted: Iterable[Mount] = mounts(host) or _customary_mounts(host)
+    paths = _paths(host)
+    first = [mount for mount in mounted if mount.kind == "cgroup"]
+    left = {name for mount in first for name in CONTROLLERS if name in mount.options}
+    for mount in first:
+        names = tuple(name for name in CONTROLLERS if name in mount.options and name in left)
+        if names:
+            same = [other for other in first if names[0] in other.options]
+            left.difference_update(names)
+            path = next((paths[name] for name in names if name in paths), "/")
+            if folders := _best_view(host, path, same):
+                yield Group("v1", names, folders)
+    second = [mount for mount in mounted if mount.kind == "cgroup2"]
+    if second and (folders := _best_view(host, paths.get("", "/"), second)):
+        yield Group("v2", (), folders)
+
+
+def _paths(host: Host) -> dict[str, str]:
+    """Return the group's path by controller, as the kernel names it; "" stands for version 2."""
+    found: dict[str, str] = {}
+    for line in host.read("/proc/self/cgroup").splitlines():
+        names, _, path = line.partition(":")[2].partition(":")
+        if path.startswith("/"):
+            found.update((name, path.removesuffix(" (deleted)")) for name in names.split(","))
+    return found
+
+
+def _best_view(host: Host, path: str, mounted: list[Mount]) -> tuple[str, ...]:
+    """Return the folders of a group and its ancestors through the mount that shows most of them."""
+    views = [_view(host, path, mount) for mount in mounted]
+    return max(views, key=lambda view: (view[0], len(view[1])), default=(False, ()))[1]
+
+
+def _view(host: Host, path: str, mount: Mount) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a mount shows the group itself, and the folders it shows, deepest first."""
+    root = mount.root.rstrip("/")
+    if ".." in path.split("/") and not path.startswith(root + "/"):
+        return False, ()  # a process outside our namespace: what is mounted here does not bind it
+    is_below = path == root or path.startswith(root + "/")
+    parts = [part for part in path[len(root) :].split("/") if part] if is_below else []
+    if ".." in parts:
+        return False, ()
+    # Not below: the container's mount shows its own group, under a path that the host gave it.
+    at = [mount.point.rstrip("/")]
+    at += [f"{at[0]}/{'/'.join(parts[:count])}" for count in range(1, len(parts) + 1)]
+    shown = [folder for folder in at[::-1][:_DEEPEST] if host.is_dir(folder)]
+    return is_below and shown[:1] == at[-1:], tuple(shown)
+
+
+def _customary_mounts(host: Host) -> list[Mount]:
+    """Return the mounts by their customary places, for a machine recorded without its list."""
+    if host.is_file(f"{_FOLDER}/cgroup.controllers"):
+        return [Mount("/", _FOLDER, "cgroup2")]
+    found = []
+    for name in host.listdir(_FOLDER):
+        kind = "cgroup2" if name == "unified" else "cgroup"
+        if not host.is_link(f"{_FOLDER}/{name}"):
+            found.append(Mount("/", f"{_FOLDER}/{name}", kind, tuple(name.split(","))))
+    return found
+
+
+# ---- limits ------------------------------------------------------------------------------------
+
+
 def cpu_quota(host: Host) -> Limit | None:
     """Return how many CPUs' worth of time the process gets, such as 1.5; None where none tells."""
-    kind, at = home(host, "cpu")
-    if kind == "v1":
-        return _tightest(
-            _limit(folder, "cpu.cfs_quota_us", _quota_of_version_1(host, folder)) for folder in at
-        )
-    return _tightest(
-        _limit(folder, "cpu.max", _quota(host.read(f"{folder}/cpu.max", 256))) for folder in at
-    )
+    kind, folders = home(host, "cpu")
+    if kind != "v1":
+        return _lowest(host, folders, "cpu.max", _quota)
+    limits = []
+    for folder in folders:
+        quota = to_int(_text(host, folder, "cpu.cfs_quota_us"))
+        period = whole_number(_text(host, folder, "cpu.cfs_period_us"), lowest=1)
+        if quota == -1:
+            limits.append(Limit(inf, folder, "cpu.cfs_quota_us"))
+        elif quota is not None and 0 < quota <= LARGEST and period is not None:
+            limits.append(Limit(quota / period, folder, "cpu.cfs_quota_us"))
+    return _tightest(limits)
 
 
 def memory_limit(host: Host) -> Limit | None:
     """Return how many bytes of memory there are before something is killed; None: none tells."""
-    kind, at = home(host, "memory")
+    kind, folders = home(host, "memory")
     if kind == "v2":
-        return _lowest(host, at, "memory.max", _bytes)
-    binding = _binding(host, at)
-    shown = _lowest(host, binding, "memory.limit_in_bytes", _bytes)
-    # Ancestors that a container does not see are in this line too.
-    whole = _limit(binding[0], "memory.stat", _hierarchical(host, binding[0])) if binding else None
-    return _tightest((shown, whole))
+        return _lowest(host, folders, "memory.max", _bytes)
+    binding = _binding(host, folders)
+    limits = [_lowest(host, binding, "memory.limit_in_bytes", _bytes)]
+    if binding:
+        # Ancestors that a container does not see are in this line too.
+        statistics = _statistics(host, binding[0], "memory.stat")
+        whole = _bytes(str(statistics.get("hierarchical_memory_limit", "")))
+        limits.append(None if whole is None else Limit(whole, binding[0], "memory.stat"))
+    return _tightest(limits)
 
 
 def memory_high(host: Host) -> Limit | None:
     """Return the bytes of memory above which version 2 slows the process and reclaims."""
-    kind, at = home(host, "memory")
-    return _lowest(host, at, "memory.high", _bytes) if kind == "v2" else None
+    kind, folders = home(host, "memory")
+    return _lowest(host, folders, "memory.high", _bytes) if kind == "v2" else None
 
 
 def swap_limit(host: Host) -> Limit | None:
     """Return how many bytes of swap the process may use in version 2."""
-    kind, at = home(host, "memory")
-    return _lowest(host, at, "memory.swap.max", _bytes_or_zero) if kind == "v2" else None
+    kind, folders = home(host, "memory")
+    return _lowest(host, folders, "memory.swap.max", _bytes_or_zero) if kind == "v2" else None
 
 
 def memory_and_swap_limit(host: Host) -> Limit | None:
     """Return how many bytes of memory and swap together the process may use in version 1."""
-    kind, at = home(host, "memory")
+    kind, folders = home(host, "memory")
     if kind != "v1":
         return None
-    return _lowest(host, _binding(host, at), "memory.memsw.limit_in_bytes", _bytes)
+    return _lowest(host, _binding(host, folders), "memory.memsw.limit_in_bytes", _bytes)
 
 
 def process_limit(host: Host) -> Limit | None:
@@ -226,51 +217,45 @@ def allowed_memory_nodes(host: Host) -> tuple[int, ...]:
 
 def throttling(host: Host, folder: str = "") -> Throttling | None:
     """Return how often a group was throttled, its own group's by default; None where none tells."""
-    told = _statistics(host, folder or _own(host, "cpu"), "cpu.stat")
-    periods, throttled = told.get("nr_periods"), told.get("nr_throttled")
+    numbers = _statistics(host, folder or _own(host, "cpu"), "cpu.stat")
+    periods, throttled = numbers.get("nr_periods"), numbers.get("nr_throttled")
     if periods is None or throttled is None or throttled > periods:
         return None
-    seconds = told.get("throttled_usec", 0) / 1e6
-    if "throttled_time" in told:  # version 1, in nanoseconds
-        seconds = told["throttled_time"] / 1e9
+    seconds = numbers.get("throttled_usec", 0) / 1e6
+    if "throttled_time" in numbers:  # version 1, in nanoseconds
+        seconds = numbers["throttled_time"] / 1e9
     return Throttling(periods, throttled, seconds)
 
 
 def memory_usage(host: Host, folder: str = "") -> int | None:
     """Return the bytes that a group uses, page cache included; its own group's by default."""
     folder = folder or _own(host, "memory")
-    for name in ("memory.current", "memory.usage_in_bytes"):
-        told = whole_number(_text(host, folder, name)) if folder else None
-        if told is not None:
-            return told
-    return None
+    names = ("memory.current", "memory.usage_in_bytes") if folder else ()
+    sizes = (whole_number(_text(host, folder, name)) for name in names)
+    return next((size for size in sizes if size is not None), None)
 
 
 def cpu_weight(host: Host) -> tuple[str, int] | None:
     """Return the share of scarce CPUs: ("weight", 1 to 10000) or ("shares", 2 to 262144)."""
-    kind, at = home(host, "cpu")
+    kind, folders = home(host, "cpu")
     name = "shares" if kind == "v1" else "weight"
-    told = whole_number(_text(host, at[0], f"cpu.{name}"), lowest=1) if at else None
-    return None if told is None else (name, told)
+    weight = whole_number(_text(host, folders[0], f"cpu.{name}"), lowest=1) if folders else None
+    return None if weight is None else (name, weight)
 
 
 def _lowest(
-    host: Host, at: Iterable[str], name: str, parse: Callable[[str], float | None]
+    host: Host, folders: Iterable[str], name: str, parse: Callable[[str], float | None]
 ) -> Limit | None:
-    return _tightest(_limit(folder, name, parse(_text(host, folder, name))) for folder in at)
-
-
-def _limit(folder: str, name: str, value: float | None) -> Limit | None:
-    return None if value is None else Limit(value, folder, name)
+    values = ((folder, parse(_text(host, folder, name))) for folder in folders)
+    return _tightest(
+        None if value is None else Limit(value, folder, name) for folder, value in values
+    )
 
 
 def _tightest(limits: Iterable[Limit | None]) -> Limit | None:
     """Return the lowest; of equal ones the nearest to the process."""
-    told = [limit for limit in limits if limit is not None]
-    if not told:
-        return None
-    lowest = min(told, key=lambda limit: limit.value)
-    return lowest if lowest.value < inf else Limit(inf)
+    lowest = min((each for each in limits if each), key=lambda limit: limit.value, default=None)
+    return Limit(inf) if lowest and lowest.value == inf else lowest
 
 
 def _own(host: Host, controller: str) -> str:
@@ -284,27 +269,14 @@ def _text(host: Host, folder: str, name: str) -> str:
 def _quota(text: str) -> float | None:
     amount, _, rest = text.strip().partition(" ")
     period = whole_number(rest, lowest=1) if rest else _PERIOD_MICROSECONDS
-    if period is None:
-        return None
-    if amount == "max":
-        return inf
+    if period is None or amount == "max":
+        return None if period is None else inf
     quota = whole_number(amount, lowest=1)
     return None if quota is None else quota / period
 
 
-def _quota_of_version_1(host: Host, folder: str) -> float | None:
-    quota = to_int(_text(host, folder, "cpu.cfs_quota_us"))
-    period = whole_number(_text(host, folder, "cpu.cfs_period_us"), lowest=1)
-    if quota == -1:
-        return inf
-    if quota is None or not 0 < quota <= LARGEST or period is None:
-        return None
-    return quota / period
-
-
 def _bytes(text: str) -> float | None:
-    size = _bytes_or_zero(text)
-    return None if size == 0 else size
+    return _bytes_or_zero(text) or None
 
 
 def _bytes_or_zero(text: str) -> float | None:
@@ -318,38 +290,29 @@ def _count(text: str) -> float | None:
     return inf if text.strip() == "max" else whole_number(text, lowest=1)
 
 
-def _binding(host: Host, at: tuple[str, ...]) -> tuple[str, ...]:
+def _binding(host: Host, folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return the groups of version 1 whose memory limits bind.
 
     Before Linux 5.11 a group with memory.use_hierarchy 0 did not count what its descendants use.
     """
-    for i, folder in enumerate(at[1:], 1):
+    for i, folder in enumerate(folders[1:], 1):
         if _text(host, folder, "memory.use_hierarchy") == "0":
-            return at[:i]
-    return at
-
-
-def _hierarchical(host: Host, folder: str) -> float | None:
-    told = _statistics(host, folder, "memory.stat").get("hierarchical_memory_limit")
-    return None if told is None else _bytes(str(told))
+            return folders[:i]
+    return folders
 
 
 def _allowed(host: Host, second: tuple[str, ...], first: tuple[str, ...]) -> tuple[int, ...]:
-    kind, at = home(host, "cpuset")
+    kind, folders = home(host, "cpuset")
     names = first if kind == "v1" else second
-    told = [
-        next((cpus for name in names if (cpus := _list(host, f"{folder}/{name}"))), ())
-        for folder in at
+    listed = [
+        [parse_cpu_list(host.read(f"{folder}/{name}", 65536)) for name in names]
+        for folder in folders
     ]
-    sets = [set(cpus) for cpus in told if cpus]
+    sets = [set(cpus) for lists in listed if (cpus := next(filter(None, lists), ()))]
     if not sets:
         return ()
-    # No common CPU is nonsense: the nearest group's word then counts.
+    # No common CPU is nonsense: the nearest group's list then counts.
     return tuple(sorted(set.intersection(*sets) or sets[0]))
-
-
-def _list(host: Host, path: str) -> tuple[int, ...]:
-    return parse_cpu_list(host.read(path, 65536))
 
 
 def _statistics(host: Host, folder: str, name: str) -> dict[str, int]:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.host.recording.excerpts import excerpt, of_command, without_secrets
-from mlbackends.host.system.kernel import PARAMETERS, kernel_parameters
+from mlbackends.host.system.kernel import kernel_parameters
+from mlbackends.model.tables import table
 
 COMMAND_LINE = (
     "BOOT_IMAGE=/vmlinuz root=UUID=ab ip=10.1.1.1::10.1.1.254:255.255.255.0:node9 mitigations=off"
@@ -28,7 +29,12 @@ def test_of_the_command_line_the_parameters_are_kept_that_are_told() -> None:
     assert kernel_parameters(told) == kernel_parameters(COMMAND_LINE)
 
 
-@given(st.lists(st.sampled_from([*sorted(PARAMETERS), "secret", "--"]) | st.text(max_size=5)))
+@given(
+    st.lists(
+        st.sampled_from([*table("host/system/kernel_parameters"), "secret", "--"])
+        | st.text(max_size=5)
+    )
+)
 def test_every_command_line_tells_what_it_told(words: list[str]) -> None:
     line = " ".join(words)
     assert kernel_parameters(kept("/proc/cmdline", line)) == kernel_parameters(line)
