@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
     distributions,
@@ -100,11 +100,11 @@ def package(
     if not location and editable:
         location = editable_location(host, module)
     text = host.read(f"{location}/{version_file}", 1 << 16) if location and version_file else ""
-    told = assigned_text(text, "__version__") or assigned_text(text, "version")
+    version = assigned_text(text, "__version__") or assigned_text(text, "version")
     metadata_version = installed[0].version if installed else ""
     return Package(
         name=installed[0].name if installed else module,
-        version=told or metadata_version,
+        version=version or metadata_version,
         location=location,
         installed=tuple(installed),
         metadata_version=metadata_version,
@@ -171,51 +171,41 @@ def found_set(
     here = [package for package in packages if package is not None]
     if not here:
         return Finding(reasons=(not_installed(host, looked_for),))
-    needs = [required(host, one.installed[0]) if one.installed else [] for one in here]
-    told: dict[str, FactValue] = {"packages": {one.name: one.version for one in here}}
+    common: dict[str, FactValue] = {"packages": {one.name: one.version for one in here}}
     if locations := {one.name: one.location for one in here if one.location}:
-        told["locations"] = locations
-    pins: list[Any] = [
-        {**pin, "by": one.name}
-        for one, requirements in zip(here, needs, strict=True)
-        for pin in _pins(requirements)
-    ]
+        common["locations"] = locations
+    pins: list[Any] = []
+    problems: list[Reason | None] = []
+    for one in here:
+        requirements = required(host, one.installed[0]) if one.installed else []
+        pins += [{**pin, "by": one.name} for pin in _pins(requirements)]
+        problems += package_warnings(host, one, requirements)
     if pins:
-        told["pins"] = pins
-    found_wrong = [
-        warning
-        for one, requirements in zip(here, needs, strict=True)
-        for warning in package_warnings(host, one, requirements)
-    ]
-    found_wrong += [warning for warning in warnings if warning is not None]
+        common["pins"] = pins
     return Finding(
         presence=Presence.FOUND,
         version=here[0].version,
-        facts=told | (facts or {}),
+        facts=common | (facts or {}),
         reasons=tuple(reason for one in here for reason in lacks_files(one)),
-        warnings=tuple(found_wrong),
+        warnings=tuple(each for each in (*problems, *warnings) if each is not None),
     )
 
 
 def package_facts(package: Package, requirements: Sequence[Requirement]) -> dict[str, FactValue]:
     """Return the facts that `PACKAGE_FACTS` declares."""
-    facts: dict[str, FactValue] = {}
-    if package.installed:
-        facts["distribution"] = package.name
-    if package.location:
-        facts["location"] = package.location
-    if len(package.installed) > 1:
-        facts["installations"] = [
+    facts: dict[str, FactValue] = {
+        "distribution": package.name if package.installed else "",
+        "location": package.location,
+        "installations": [
             {"name": dist.name, "version": dist.version, "folder": dist.folder}
             for dist in package.installed
-        ]
-    if package.is_editable:
-        facts["editable"] = True
-    if package.source:
-        facts["source"] = package.source
-    if pins := _pins(requirements):
-        facts["pins"] = pins
-    return facts
+            if len(package.installed) > 1
+        ],
+        "editable": package.is_editable,
+        "source": package.source,
+        "pins": _pins(requirements),
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def _pins(requirements: Sequence[Requirement]) -> list[Any]:
@@ -231,18 +221,17 @@ def package_warnings(
 ) -> tuple[Reason, ...]:
     """Return what does not go together: installations, versions, pins."""
     warnings = _installed_twice(host, package)
-    told, metadata = package.version, package.metadata_version
-    if metadata and told != metadata and not same_public_version(told, metadata):
-        said = f"the metadata of {package.name} says {metadata}, and its files say {told}"
-        hint = f"reinstall {package.name}: something wrote over its files"
-        warnings.append(Reason("metadata-mismatch", said, hint))
-    dist = _with_version(package.name, metadata)
+    name, version, metadata = package.name, package.version, package.metadata_version
+    if metadata and version != metadata and not same_public_version(version, metadata):
+        message = f"the metadata of {name} says {metadata}, and its files say {version}"
+        hint = f"reinstall {name}: something wrote over its files"
+        warnings.append(Reason("metadata-mismatch", message, hint))
     for one in requirements:
         if one.pinned and one.is_met is False:
             here = f"{one.installed} is installed" if one.installed else "it is not installed"
-            said = f"{dist} needs {one.name} {one.pinned}, and {here}"
-            hint = f"install {one.name}=={one.pinned}, or a {package.name} that goes with it"
-            warnings.append(Reason("pin-mismatch", said, hint))
+            message = f"{_with_version(name, metadata)} needs {one.name} {one.pinned}, and {here}"
+            hint = f"install {one.name}=={one.pinned}, or a {name} that goes with it"
+            warnings.append(Reason("pin-mismatch", message, hint))
     return tuple(warnings)
 
 
@@ -251,9 +240,9 @@ def lacks_files(package: Package) -> tuple[Reason, ...]:
     if package.location or package.is_editable:
         return ()
     dist = package.installed[0]
-    named = _with_version(dist.name, dist.version)
-    said = f"{dist.info} says that {named} is installed; its files are not there"
-    return (Reason("metadata-only", said, f"reinstall {dist.name}"),)
+    name = _with_version(dist.name, dist.version)
+    message = f"{dist.info} says that {name} is installed; its files are not there"
+    return (Reason("metadata-only", message, f"reinstall {dist.name}"),)
 
 
 def range_warnings(
@@ -303,22 +292,20 @@ def assigned_flag(text: str, name: str) -> bool | None:
 
 def entry_points(host: Host, group: str) -> dict[str, str]:
     """Return the entry points of a group, name to object, from every distribution."""
-    cached = host.__dict__.get("_entry_points")
-    if cached is None:
-        cached = [
-            text
-            for all_of in distributions(host).values()
-            if (text := host.read(f"{all_of[0].info}/entry_points.txt", 1 << 16))
-        ]
-        host.__dict__["_entry_points"] = cached
     found: dict[str, str] = {}
-    for text in cached:
+    for text in _entry_point_files(host):
         section = f"\n{text}".partition(f"\n[{group}]")[2].partition("\n[")[0]
         for line in section.splitlines():
             name, sign, value = line.partition("=")
             if sign and name.strip():
                 found[name.strip()] = value.strip()
     return dict(sorted(found.items()))
+
+
+@once_per_host
+def _entry_point_files(host: Host) -> list[str]:
+    paths = (f"{dists[0].info}/entry_points.txt" for dists in distributions(host).values())
+    return [text for path in paths if (text := host.read(path, 1 << 16))]
 
 
 def gpu_unused(host: Host, what: str, hint: str) -> Reason | None:
@@ -350,9 +337,9 @@ def built_for_torch(host: Host, what: str, wanted: str) -> Reason | None:
     same = has_public.split(".")[: len(parts)] == parts
     if same and (not local or not has_local or local == has_local):
         return None
-    said = f"{what} is built for torch {wanted}, and torch {torch} is installed"
+    message = f"{what} is built for torch {wanted}, and torch {torch} is installed"
     hint = f"its compiled operators may not load: install the {what} that goes with torch {torch}"
-    return Reason("conflict", said, hint)
+    return Reason("conflict", message, hint)
 
 
 def _with_version(name: str, version: str) -> str:
@@ -362,34 +349,30 @@ def _with_version(name: str, version: str) -> str:
 
 def _installed_twice(host: Host, package: Package) -> list[Reason]:
     """Warn of installations that write over each other or hide each other."""
-    first, *others = package.installed or (None,)
-    warnings = []
+    warnings: list[Reason] = []
+    if not package.installed:
+        return warnings
+    first, *others = package.installed
+    one = _with_version(first.name, first.version)
+    # One of two distributions may be but the way to install the other.
+    needs = {
+        (dist.name, need.name)
+        for dist in (package.installed if others else ())
+        for need in required(host, dist)
+    }
     for other in others:
-        if first is None or _is_required(host, package.installed, first.name, other.name):
+        names = (first.name, other.name)
+        if first.name != other.name and not needs.isdisjoint({names, names[::-1]}):
             continue
-        one = _with_version(first.name, first.version)
         two = _with_version(other.name, other.version)
         if first.folder == other.folder:
             code = "installed-twice"
-            said = f"{one} and {two} are both in {first.folder}: one wrote over the other"
+            message = f"{one} and {two} are both in {first.folder}: one wrote over the other"
             hint = "uninstall both, then install the one that you want"
         else:
             from_user = is_user_site(host, first.folder) and not is_user_site(host, other.folder)
             code = "hidden-by-user-site" if from_user else "installation-hidden"
-            said = f"{one} in {first.folder} is imported, and hides {two} in {other.folder}"
+            message = f"{one} in {first.folder} is imported, and hides {two} in {other.folder}"
             hint = "uninstall one of them"
-        warnings.append(Reason(code, said, hint))
+        warnings.append(Reason(code, message, hint))
     return warnings
-
-
-def _is_required(host: Host, dists: Sequence[Distribution], one: str, other: str) -> bool:
-    """Tell whether one of two distributions is but the way to install the other."""
-    if one == other:
-        return False
-    return any(
-        need.name == wanted
-        for dist in dists
-        for name, wanted in ((one, other), (other, one))
-        if dist.name == name
-        for need in required(host, dist)
-    )

@@ -37,10 +37,10 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
     location: the module's folder.
     """
     text = host.read(f"{location}/__config__.py", 1 << 18)
-    blas, lapack = _section(text, "blas"), _section(text, "lapack")
-    compiler = _section(text, "c")
-    told = {
-        "blas": blas.get("name", "") or _old_blas(text),
+    blas, lapack, compiler = (_section(text, name) for name in ("blas", "lapack", "c"))
+    old = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
+    values = {
+        "blas": blas.get("name") or next((match[1] for match in old if match), ""),
         "blas_version": blas.get("version", ""),
         "blas_configuration": " ".join(blas.get("openblas configuration", "").split()),
         "blas_folder": blas.get("lib directory", ""),
@@ -50,9 +50,12 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
     }
     # Meson writes "unknown" where the dependency does not tell.
     facts: dict[str, FactValue] = {
-        name: value for name, value in told.items() if value and value != "unknown"
+        name: value for name, value in values.items() if value and value != "unknown"
     }
-    if bundled := _bundled(host, location, module):
+    # numpy.libs (Linux, Windows) or numpy/.dylibs (macOS)
+    beside = f"{location.rpartition('/')[0]}/{module}.libs"
+    names = host.listdir(beside) + host.listdir(f"{location}/.dylibs")
+    if bundled := [name for name in names if any(each in name for each in _EXTENSIONS)]:
         facts["bundled_libraries"] = list[object](bundled)
     return facts
 
@@ -60,17 +63,3 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
 def _section(text: str, name: str) -> dict[str, str]:
     match = re.search(_SECTION.format(name=re.escape(name)), text, re.DOTALL)
     return {key: value for key, _, value in _ITEM.findall(match[1])} if match else {}
-
-
-def _old_blas(text: str) -> str:
-    for section in _OLD.findall(text):
-        if match := _OLD_LIBRARIES.search(section):
-            return str(match[1])
-    return ""
-
-
-def _bundled(host: Host, location: str, module: str) -> list[str]:
-    """Return the files in numpy.libs (Linux, Windows) or numpy/.dylibs (macOS)."""
-    above = location.rpartition("/")[0]
-    names = host.listdir(f"{above}/{module}.libs") + host.listdir(f"{location}/.dylibs")
-    return [name for name in names if any(extension in name for extension in _EXTENSIONS)]

@@ -1,9 +1,7 @@
-"""What is installed in the Python environment that is looked at, from metadata alone.
+"""What is installed in the Python environment that is inspected, from metadata alone.
 
 Reads the names of `*.dist-info` and `*.egg-info` folders: 0.1 ms where `importlib.metadata` takes
-40. Nothing is imported, and pip or uv are not asked, who may look at another interpreter.
-
-Where a Python module is imported from, and what it was installed from.
+40. Nothing is imported, and pip or uv are not run: they may be those of another interpreter.
 
 Source: PyPA, "Recording the Direct URL Origin of installed distributions"; setuptools, "Development
 mode" (the finder of an editable install).
@@ -15,11 +13,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.model.patterns import pattern
 
 _RECORD_LIMIT = 32 << 20
 """No RECORD is larger than this, in bytes; torch's has a million."""
+_CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
+_FINDERS_LIMIT = 200
 
 
 class Distribution(Struct, frozen=True):
@@ -42,15 +42,13 @@ def normalised(name: str) -> str:
     return name
 
 
+@once_per_host
 def distributions(host: Host) -> dict[str, list[Distribution]]:
     """Return every installed distribution by normalised name, in the order of the import path.
 
     Two entries under one name are two installations; the first is the one that is imported. An
     egg-info beside a dist-info of the same name, as Debian ships some, is the same installation.
     """
-    cached = host.__dict__.get("_distributions")
-    if cached is not None:
-        return cached  # type: ignore[no-any-return]
     found: dict[str, list[Distribution]] = {}
     for folder in python_folders(host):
         for entry in host.listdir(folder):
@@ -59,23 +57,18 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
             if extension not in (".dist-info", ".egg-info") or stem[:1] in ("~", "-", ""):
                 continue
             name, _, version = stem.partition("-")
-            version = version.split("-py", 1)[0]
-            name = normalised(name)
-            found.setdefault(name, []).append(
-                Distribution(name, version, f"{folder}/{entry}", folder)
-            )
+            name, version = normalised(name), version.split("-py", 1)[0]
+            dist = Distribution(name, version, f"{folder}/{entry}", folder)
+            found.setdefault(name, []).append(dist)
     for name, dists in found.items():
         if len(dists) > 1:
-            found[name] = _each_once(dists)
-    host.__dict__["_distributions"] = found
+            modern = {dist.folder for dist in dists if dist.info.endswith(".dist-info")}
+            found[name] = [
+                dist
+                for dist in dists
+                if dist.info.endswith(".dist-info") or dist.folder not in modern
+            ]
     return found
-
-
-def _each_once(dists: list[Distribution]) -> list[Distribution]:
-    described = {dist.folder for dist in dists if dist.info.endswith(".dist-info")}
-    return [
-        dist for dist in dists if dist.info.endswith(".dist-info") or dist.folder not in described
-    ]
 
 
 def distribution(host: Host, name: str) -> Distribution | None:
@@ -86,65 +79,66 @@ def distribution(host: Host, name: str) -> Distribution | None:
 
 def python_folders(host: Host) -> list[str]:
     """Return the folders that the interpreter imports from, in order, each once."""
-    told = host.python.get("path")
-    folders = (
-        [folder for folder in told if isinstance(folder, str)] if isinstance(told, list) else []
-    )
-    return list(dict.fromkeys(folders))
+    path = host.python.get("path")
+    folders = path if isinstance(path, list) else []
+    return list(dict.fromkeys(folder for folder in folders if isinstance(folder, str)))
+
+
+@once_per_host
+def _entries(host: Host, folder: str) -> frozenset[str]:
+    return frozenset(host.listdir(folder))
+
+
+# ---- metadata of one ------------------------------------------------------------------------------
 
 
 def requirements(host: Host, dist: Distribution) -> list[str]:
     """Return the `Requires-Dist` lines of a distribution's metadata, as they are written."""
-    return [
-        line[15:].strip() for line in _headers(host, dist) if line.startswith("Requires-Dist: ")
-    ]
-
-
-def _headers(host: Host, dist: Distribution) -> list[str]:
     name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
-    return host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
+    headers = host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
+    return [line[15:].strip() for line in headers if line.startswith("Requires-Dist: ")]
 
 
 def record(host: Host, dist: Distribution) -> list[str]:
     """Return the paths in a distribution's RECORD, relative to the folder it lies in."""
-    text = host.read(f"{dist.info}/RECORD", _RECORD_LIMIT)
-    paths = []
-    for line in text.splitlines():
-        if line.startswith('"'):
-            paths.append(line[1:].split('"', 1)[0])
-        elif line:
-            paths.append(line.rsplit(",", 2)[0])
-    return paths
+    lines = record_bytes(host, dist).decode(errors="replace").splitlines()
+    return [
+        line[1:].split('"', 1)[0] if line.startswith('"') else line.rsplit(",", 2)[0]
+        for line in lines
+        if line
+    ]
 
 
+@once_per_host
 def record_bytes(host: Host, dist: Distribution) -> bytes:
-    """Return a distribution's RECORD as it is, b"" without one; read once a host."""
-    cached: dict[str, bytes] = host.__dict__.setdefault("_records", {})
-    if dist.info not in cached:
-        cached[dist.info] = host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
-    return cached[dist.info]
+    """Return a distribution's RECORD as it is, b"" without one."""
+    return host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
 
 
-def is_user_site(host: Host, folder: str) -> bool:
-    """Tell whether a folder is where Python looks for what its user alone has installed."""
-    base = host.env("PYTHONUSERBASE")
-    if base and folder.startswith(f"{base.rstrip('/')}/"):
-        return True
-    home = host.env("HOME").rstrip("/")
-    bases = [f"{home}/.local/lib/", f"{home}/Library/Python/"] if home else ["/.local/lib/python"]
-    return any(folder.startswith(one) if home else one in folder for one in bases)
+def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
+    """Return `url` and `editable` of a distribution that came from no index; {} for others."""
+    text = host.read_bytes(f"{dist.info}/direct_url.json", 1 << 16)
+    if text:
+        import msgspec
+
+        try:
+            source = msgspec.json.decode(text, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return {}
+        folder, url = source.get("dir_info"), source.get("url")
+        origin: dict[str, Any] = {}
+        if isinstance(url, str):
+            origin["url"] = _CREDENTIALS.sub(r"\1", url)
+        if isinstance(folder, dict) and folder.get("editable") is True:
+            origin["editable"] = True
+        return origin
+    links = {f"{dist.name}.egg-link", f"{dist.name.replace('-', '_')}.egg-link"}
+    if any(links & _entries(host, folder) for folder in python_folders(host)):
+        return {"url": f"file://{dist.folder}", "editable": True}
+    return {}
 
 
-def conda_prefix(host: Host) -> str:
-    """Return the prefix of the conda environment that is active or that Python runs in; "" without."""
-    for prefix in (host.env("CONDA_PREFIX"), str(host.python.get("prefix", ""))):
-        if prefix and host.is_dir(f"{prefix}/conda-meta"):
-            return prefix
-    return ""
-
-
-_CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
-_FINDERS_LIMIT = 200
+# ---- where modules and environments lie --------------------------------------------------------------
 
 
 def module_location(host: Host, module: str, *, require_init: bool = True) -> str:
@@ -177,40 +171,28 @@ def editable_location(host: Host, module: str) -> str:
         for name in _entries(host, folder)
         if name.startswith("__editable__") and name.endswith("_finder.py")
     ]
-    pattern = re.compile(rf"""['"]{re.escape(module)}['"]\s*:\s*(['"])(.+?)\1""")
+    mapping = re.compile(rf"""['"]{re.escape(module)}['"]\s*:\s*(['"])(.+?)\1""")
     for path in sorted(finders)[:_FINDERS_LIMIT]:
-        match = pattern.search(host.read(path, 1 << 20))
+        match = mapping.search(host.read(path, 1 << 20))
         if match and host.exists(match[2]):
             return match[2]
     return ""
 
 
-def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
-    """Return `url` and `editable` of a distribution that came from no index; {} for others."""
-    text = host.read_bytes(f"{dist.info}/direct_url.json", 1 << 16)
-    if text:
-        import msgspec
-
-        try:
-            told = msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return {}
-        folder, url = told.get("dir_info"), told.get("url")
-        origin: dict[str, Any] = {}
-        if isinstance(url, str):
-            origin["url"] = _CREDENTIALS.sub(r"\1", url)
-        if isinstance(folder, dict) and folder.get("editable") is True:
-            origin["editable"] = True
-        return origin
-    links = {f"{dist.name}.egg-link", f"{dist.name.replace('-', '_')}.egg-link"}
-    if any(links & _entries(host, folder) for folder in python_folders(host)):
-        return {"url": f"file://{dist.folder}", "editable": True}
-    return {}
+def is_user_site(host: Host, folder: str) -> bool:
+    """Tell whether a folder is where Python looks for what its user alone has installed."""
+    base = host.env("PYTHONUSERBASE")
+    if base and folder.startswith(f"{base.rstrip('/')}/"):
+        return True
+    home = host.env("HOME").rstrip("/")
+    if not home:
+        return "/.local/lib/python" in folder
+    return folder.startswith((f"{home}/.local/lib/", f"{home}/Library/Python/"))
 
 
-def _entries(host: Host, folder: str) -> frozenset[str]:
-    """Return the names in a folder of the import path, read once a host."""
-    cached: dict[str, frozenset[str]] = host.__dict__.setdefault("_import_folders", {})
-    if folder not in cached:
-        cached[folder] = frozenset(host.listdir(folder))
-    return cached[folder]
+def conda_prefix(host: Host) -> str:
+    """Return the prefix of the conda environment that is active or that Python runs in; "" without."""
+    for prefix in (host.env("CONDA_PREFIX"), str(host.python.get("prefix", ""))):
+        if prefix and host.is_dir(f"{prefix}/conda-meta"):
+            return prefix
+    return ""

@@ -1,26 +1,13 @@
-"""Files that two distributions installed: the later one wrote over the earlier one.
+"""Files of wheels: owned by two distributions, missing, or built for a newer C library.
 
 Package managers do not look: what each distribution owns stands in its RECORD, and nobody compares
-them. An environment of 200 distributions has 55,000 lines of RECORD, so lines are looked at as
-bytes, and only those of distributions that have a top-level name in common with another.
+them. An environment of 200 distributions has 55,000 lines of RECORD, so they are searched as bytes.
+Two packages that own the same files leave missing ones behind: when one of them is uninstalled, the files
+of the other go with it. The tags of a wheel are compared when it is installed, and by nobody after the
+environment was copied into an older container.
 
-Source: PyPA, "Recording installed projects", RECORD; numbers measured on an environment for vLLM.
-
-Files that a distribution's RECORD names and that are not there.
-
-Two packages that own the same files leave this behind: when one of them is uninstalled, the files of
-the other go with it, and no package manager says so. Only libraries are looked for: a module's text
-that is missing tells its own story when it is imported, and a file system answers for hundreds of
-libraries in a few milliseconds, not for tens of thousands of texts.
-
-Source: PyPA, "Recording installed projects", RECORD.
-
-What the tags of an installed wheel ask of the C library.
-
-pip compares them when it installs, and nobody afterwards: an environment that was copied into an
-older container is not looked at again.
-
-Source: PEP 600 (manylinux_X_Y), PEP 513, 571, 599 for the older names; PEP 427 for the file WHEEL.
+Source: PyPA, "Recording installed projects", RECORD; PEP 600 (manylinux_X_Y), PEP 513, 571, 599 for the
+older names; PEP 427 for the file WHEEL.
 """
 
 import os
@@ -34,10 +21,19 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, record_bytes
 from mlbackends.model.patterns import bytes_pattern, pattern
 
+LEAST_TOLD = "2.17"
+"""Every glibc that is still in use is as new as manylinux2014 asks for."""
+
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Takes all the lines in a row that begin alike as one: half the time of looking at each line.
-_RUN = re.compile(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
+_RUN = bytes_pattern(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
 _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
+_LIBRARY = bytes_pattern(rb'"?([^",\n]+\.(?:so(?:\.[0-9][0-9.]*)?|pyd|dylib|dll))"?,')
+#: How the names of libraries end on each system; each ending is searched for in all lines.
+_ENDINGS = {"linux": (b".so",), "darwin": (b".so", b".dylib"), "win32": (b".pyd", b".dll")}
+_TAG = pattern(r"manylinux(?:_(\d{1,3})_(\d{1,3})|1|2010|2014)_\w+")
+_OLDEST = (2, 17)
+_WHEEL_LIMIT = 1 << 16
 
 
 class SharedFiles(Struct, frozen=True):
@@ -68,21 +64,26 @@ def shared_files(host: Host, dists: Sequence[Distribution]) -> list[SharedFiles]
     by_folder: dict[str, list[Distribution]] = {}
     for dist in dists:
         by_folder.setdefault(dist.folder, []).append(dist)
-    for folder, here in by_folder.items():
+    for here in by_folder.values():
         if len(here) > 1:
-            found += _shared_in(host, folder, here)
+            found += _shared_in_folder(host, here)
     return found
 
 
-def _shared_in(host: Host, folder: str, dists: list[Distribution]) -> list[SharedFiles]:
+def _shared_in_folder(host: Host, dists: list[Distribution]) -> list[SharedFiles]:
     records = {dist: record_bytes(host, dist) for dist in dists}
-    suspects: dict[Distribution, dict[bytes, bytes]] = {}
-    for dist in _with_tops_in_common(records):
-        lines = dict(_LINE.findall(records[dist]))
-        suspects[dist] = {path.strip(b'"'): rest for path, rest in lines.items()}
+    # Only distributions with a top-level name in common can share a file.
+    by_top: dict[bytes, list[Distribution]] = {}
+    for dist, data in records.items():
+        for top in set(_RUN.findall(data)) - _IGNORED_TOPS:
+            by_top.setdefault(top, []).append(dist)
+    suspects = {dist for sharing in by_top.values() if len(sharing) > 1 for dist in sharing}
+    contents: dict[Distribution, dict[bytes, bytes]] = {}
     owners: dict[bytes, list[Distribution]] = {}
-    for dist, lines in suspects.items():
-        for path in lines:
+    for dist in (dist for dist in records if dist in suspects):
+        lines = dict(_LINE.findall(records[dist]))
+        contents[dist] = {path.strip(b'"'): rest for path, rest in lines.items()}
+        for path in contents[dist]:
             owners.setdefault(path, []).append(dist)
     pairs: dict[tuple[Distribution, Distribution], list[bytes]] = {}
     for path, owning in owners.items():
@@ -93,26 +94,17 @@ def _shared_in(host: Host, folder: str, dists: list[Distribution]) -> list[Share
                         pairs.setdefault((first, second), []).append(path)
     found = []
     for (first, second), paths in pairs.items():
-        one, other = suspects[first], suspects[second]
-        differing = [path for path in paths if not _is_same(one[path], other[path])]
+        one, other = contents[first], contents[second]
+        # Without a hash nothing is known, and a difference is likely.
+        differing = [
+            path
+            for path in paths
+            if one[path].strip() != other[path].strip() or b"=" not in one[path]
+        ]
         if differing:
-            told = _told_by_size(host, folder, differing, (first, one), (second, other))
-            found.append(SharedFiles(first, second, len(paths), len(differing), *told))
+            example, owner = _example(host, differing, {first: one, second: other})
+            found.append(SharedFiles(first, second, len(paths), len(differing), example, owner))
     return found
-
-
-def _with_tops_in_common(records: dict[Distribution, bytes]) -> list[Distribution]:
-    owners: dict[bytes, list[Distribution]] = {}
-    for dist, data in records.items():
-        for top in _tops(data):
-            owners.setdefault(top, []).append(dist)
-    suspects = {dist for owning in owners.values() if len(owning) > 1 for dist in owning}
-    return [dist for dist in records if dist in suspects]
-
-
-def _tops(data: bytes) -> set[bytes]:
-    """Return the first parts of the paths in a RECORD, with the "/" or "," that ends them."""
-    return set(_RUN.findall(data)) - _IGNORED_TOPS
 
 
 def _is_counted(path: bytes) -> bool:
@@ -123,60 +115,41 @@ def _is_counted(path: bytes) -> bool:
     )
 
 
-def _is_same(one: bytes, other: bytes) -> bool:
-    """Compare "sha256=HASH,SIZE"; without a hash nothing is known, and a difference is likely."""
-    return one.strip() == other.strip() and b"=" in one
-
-
-def _told_by_size(
-    host: Host,
-    folder: str,
-    paths: list[bytes],
-    *owners: tuple[Distribution, dict[bytes, bytes]],
+def _example(
+    host: Host, paths: list[bytes], contents: dict[Distribution, dict[bytes, bytes]]
 ) -> tuple[str, str]:
     """Return a file whose size on disk is that of one owner alone, and the owner's name."""
     for path in paths[:20]:
         name = path.decode(errors="replace")
-        size = host.size(f"{folder}/{name}")
-        fits = [dist.name for dist, lines in owners if _size(lines[path]) == size]
+        fits = []
+        for dist, lines in contents.items():
+            size = lines[path].strip().rpartition(b",")[2]
+            is_number = size.isdigit() and len(size) < 19
+            if is_number and int(size) == host.size(f"{dist.folder}/{name}"):
+                fits.append(dist.name)
         if len(fits) == 1:
             return name, fits[0]
     return paths[0].decode(errors="replace"), ""
 
 
-def _size(rest: bytes) -> int | None:
-    text = rest.strip().rpartition(b",")[2]
-    return int(text) if text.isdigit() and len(text) < 19 else None
-
-
-_LIBRARY = bytes_pattern(rb'"?([^",\n]+\.(?:so(?:\.[0-9][0-9.]*)?|pyd|dylib|dll))"?,')
-#: How the names of libraries end on each system; each ending is searched for in all lines.
-_ENDINGS = {"linux": (b".so",), "darwin": (b".so", b".dylib"), "win32": (b".pyd", b".dll")}
-
-
 def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, Any]]:
     """Return name, version, files (how many) and example for each that lacks libraries of its own.
 
+    Only libraries are looked for: a module's text that is missing shows when it is imported, and a file
+    system answers for hundreds of libraries in a few milliseconds, not for tens of thousands of texts.
     A distribution without a RECORD owns nothing.
     """
     found: list[dict[str, Any]] = []
+    endings = _ENDINGS.get(host.platform, (b".so",))
     for dist in dists:
         paths = [
             os.path.normpath(f"{dist.folder}/{name.decode(errors='replace')}")
-            for name in _libraries_in(
-                record_bytes(host, dist), _ENDINGS.get(host.platform, (b".so",))
-            )
+            for name in _libraries_in(record_bytes(host, dist), endings)
         ]
         gone = [path for path in paths if not host.exists(path)]
         if gone:
-            found.append(
-                {
-                    "name": dist.name,
-                    "version": dist.version,
-                    "files": len(gone),
-                    "example": gone[0],
-                }
-            )
+            counted = {"files": len(gone), "example": gone[0]}
+            found.append({"name": dist.name, "version": dist.version, **counted})
     return found
 
 
@@ -198,14 +171,6 @@ def _libraries_in(record: bytes, endings: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-LEAST_TOLD = "2.17"
-"""Every glibc that is still in use is as new as manylinux2014 asks for."""
-
-_TAG = pattern(r"manylinux(?:_(\d{1,3})_(\d{1,3})|1|2010|2014)_\w+")
-_OLDEST = (2, 17)
-_WHEEL_LIMIT = 1 << 16
-
-
 def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
     """Return the glibc that wheels ask for, "2.28", by the name of their distribution.
 
@@ -218,10 +183,10 @@ def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
         text = host.read(f"{dist.info}/WHEEL", _WHEEL_LIMIT)
         tags = [line[4:].strip() for line in text.splitlines() if line.startswith("Tag:")]
         platforms = [part for tag in tags for part in tag.rpartition("-")[2].split(".")]
-        asked = [match for part in platforms if (match := _TAG.fullmatch(part))]
+        versions = [match for part in platforms if (match := _TAG.fullmatch(part))]
         # A tag that asks for no glibc (linux_x86_64, any) says nothing of it.
-        if asked and len(asked) == len(platforms):
-            least = min((int(one[1]), int(one[2])) if one[1] else _OLDEST for one in asked)
+        if versions and len(versions) == len(platforms):
+            least = min((int(one[1]), int(one[2])) if one[1] else _OLDEST for one in versions)
             if least > _OLDEST:
                 found[dist.name] = f"{least[0]}.{least[1]}"
     return found
