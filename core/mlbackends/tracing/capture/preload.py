@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Mapping
 
-from mlbackends.libraries.elf_image import ElfFile, ElfImage, NotElf
+from mlbackends.libraries.elf_image import ElfImage, NotElf, opened
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
@@ -41,7 +41,7 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
     try:
         if os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
             return f"{path} runs with more rights than ours, so nothing is preloaded into it"
-        with ElfFile(path) as program, ElfFile(shim) as ours:
+        with opened(path) as program, opened(shim) as ours:
             image, machine = ElfImage(program), ElfImage(ours).machine
             if image.machine != machine:
                 return f"{path} is for {image.machine}, the shim for {machine}"
