@@ -20,7 +20,7 @@ _TOP = 10
 
 def demo(tracer: str, output: str, color: str) -> int:
     """Trace, and print what came; return the exit code."""
-    from mlbackends.tracing import capture
+    from mlbackends.tracing.capture import command
     from mlbackends.tracing.demo.demonstrations import demonstrations
 
     style = page(color, to_file=False)
@@ -30,7 +30,7 @@ def demo(tracer: str, output: str, color: str) -> int:
         is_first = True
         for each in demonstrations(tracers):
             write(f"Tracing a few calls of {each.what}:\n")
-            captured = capture.run(
+            captured = command.run(
                 each.command,
                 each.tracers,
                 path,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mlbackends.model.trace_views import AnyView
-    from mlbackends.tracing.capture import Captured
+    from mlbackends.tracing.capture.command import Captured
 
 _SHORT = 10
 _NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
@@ -34,7 +34,7 @@ def run(
     **options: "Any",
 ) -> int:
     """Run a command with tracing on, tell what came, and return the command's own exit code."""
-    from mlbackends.tracing import capture
+    from mlbackends.tracing.capture import command
 
     page = error_page(color)
     table = LiveTable(page) if live and terminal_size() else None
@@ -42,7 +42,7 @@ def run(
         say("--live needs a terminal at standard error; the trace is taken without it")
     names = tuple(each for part in rank_variables.split(",") if (each := part.strip()))
     try:
-        captured = capture.run(
+        captured = command.run(
             command_line,
             tracers,
             output,

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from start import processor
 
-from mlbackends.tracing import capture
+from mlbackends.tracing.capture import command as capture
 
 PROGRAM = r"""
 #include <stdio.h>

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlbackends.model import registry
-from mlbackends.tracing import capture
+from mlbackends.tracing.capture import command as capture
 from mlbackends.tracing.capture.preload import shim_path
 
 torch = pytest.importorskip("torch")
@@ -63,7 +63,7 @@ def captured(
     script.write_text(code)
     driver = (
         "import sys, msgspec\n"
-        "from mlbackends.tracing import capture\n"
+        "from mlbackends.tracing.capture import command as capture\n"
         "way, trace, tracers, *command = sys.argv[1:]\n"
         "captured = capture.run(command, tracers.split(), trace, separation=way)\n"
         "open(trace + '.json', 'wb').write(msgspec.json.encode(captured))\n"

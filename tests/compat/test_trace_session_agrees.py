@@ -12,7 +12,8 @@ import pytest
 
 import mlbackends
 from mlbackends.model.trace import Header, Malformed, MklCall, Primitive, Text
-from mlbackends.tracing import capture, reader
+from mlbackends.tracing import reader
+from mlbackends.tracing.capture import command as capture
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.demo.demonstrations import demonstrations
 

@@ -123,8 +123,8 @@ def _outcome(
 ) -> "Outcome":
     import datetime as dt
 
-    from mlbackends.audit.policy.rules import read
     from mlbackends.audit.policy.evaluation import audit
+    from mlbackends.audit.policy.rules import read
     from mlbackends.audit.reports import name_of
 
     read_policies = [read(path) for path in policies]  # an error in one is told before asking

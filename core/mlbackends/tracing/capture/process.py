@@ -1,18 +1,63 @@
-"""The command as a process: started with our streams, sent what signals we get, and waited for."""
+"""The command as a process: found, started with our streams, sent what signals we get, and waited for."""
 
 import os
+import select
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self
+from types import FrameType
+from typing import Any, Protocol, Self
 
-from mlbackends.launch.signals import WaitedSignals, send
-from mlbackends.tracing.capture.programs import NOT_EXECUTABLE, NOT_FOUND, NotStarted
+from mlbackends.launch.signals import SENT_ON, WaitedSignals, send
+from mlbackends.model.errors import MlBackendsError
 
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
 # Python ignores these for itself; a program that is started expects the system's own answer.
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-
+_FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _GRACE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+class NotStarted(MlBackendsError, RuntimeError):
+    """A command that does not exist (exit code 127) or cannot be executed (126)."""
+
+    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code
+
+
+def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the file to execute, and then the arguments, the zeroth included.
+
+    What has no format of its own is the shell's, as in execvp(3). Raises NotStarted, as a shell does.
+    """
+    name = command[0]
+    if not name or "\0" in name or ("/" in name and not os.path.exists(name)):
+        raise NotStarted(f"there is no program {name!r}", NOT_FOUND)
+    path = name
+    if "/" not in name:
+        folders = os.get_exec_path(environment)
+        paths = [path for folder in folders if os.path.isfile(path := os.path.join(folder, name))]
+        if not paths:
+            raise NotStarted(f"there is no program {name!r} on PATH", NOT_FOUND)
+        path = next((path for path in paths if os.access(path, os.X_OK)), paths[0])
+    if os.path.isdir(path):
+        raise NotStarted(f"{path} is a folder, not a program", NOT_EXECUTABLE)
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        hint = "start it by its interpreter" if os.path.isfile(path) else ""
+        raise NotStarted(f"{path} is not executable", NOT_EXECUTABLE, hint)
+    try:
+        with open(path, "rb") as file:
+            head = file.read(256)
+    except OSError:  # executable and not readable: a program
+        return [path, *command]
+    # The system refuses a file of no format of its own; shells take it for a script.
+    is_text = b"\0" not in head.partition(b"\n")[0]
+    is_script = is_text and not head.startswith((b"#!", b"\x7fELF"))
+    return ["/bin/sh", "sh", path, *command[1:]] if is_script else [path, *command]
 
 
 class Signals(Protocol):
@@ -26,12 +71,59 @@ class Signals(Protocol):
         """Wait for a signal, or the end of a process; return the one to send on, or 0."""
 
 
+class HandledSignals:
+    r"""A scope in which signals come one by one, where they cannot be waited for (macOS).
+
+    The sender is not known: Ctrl-C and Ctrl-\ are taken to come from our terminal, which tells the
+    command itself. Outside the main thread Python can handle none: nothing is sent on then.
+    """
+
+    def __init__(self) -> None:
+        self.mask: set[signal.Signals | int] = set()
+        self._before: dict[signal.Signals, Any] = {}
+        self._pipe = (-1, -1)
+        self._wakeup = -1
+
+    def __enter__(self) -> Self:
+        self.mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        if threading.current_thread() is threading.main_thread():
+            self._pipe = os.pipe()
+            for end in self._pipe:
+                os.set_blocking(end, False)
+            self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+            for number in (*SENT_ON, signal.SIGCHLD):
+                self._before[number] = signal.signal(number, _ignore)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._pipe[0] >= 0:
+            signal.set_wakeup_fd(self._wakeup)
+            for end in self._pipe:
+                os.close(end)
+
+    def next(self, seconds: float) -> int:
+        """Wait for a signal, the end of a program included; return the one to send on, or 0."""
+        if self._pipe[0] < 0:
+            time.sleep(min(seconds, _POLL_SECONDS))
+            return 0
+        if not select.select([self._pipe[0]], [], [], seconds)[0]:
+            return 0
+        number = os.read(self._pipe[0], 1)[0]
+        has_terminal = any(os.isatty(stream) for stream in (0, 1, 2))
+        is_ours = number in SENT_ON and not (number in _FROM_THE_TERMINAL and has_terminal)
+        return number if is_ours else 0
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the number is in the pipe."""
+
+
 def signals() -> Signals:
     """Return the scope that this system can do."""
     if hasattr(signal, "sigtimedwait"):
         return WaitedSignals()  # type: ignore[return-value]  # its __exit__ names three arguments
-    from mlbackends.tracing.capture.handled_signals import HandledSignals
-
     return HandledSignals()
 
 
@@ -41,7 +133,7 @@ def start(
     mask: "set[signal.Signals | int]",
     stdout: int | None = None,
 ) -> int:
-    """Start a file with arguments, as `programs.found` gives them, and return the process id.
+    """Start a file with arguments, as `executable` gives them, and return the process id.
 
     stdout: a descriptor to print to instead of ours. Raises NotStarted.
     """

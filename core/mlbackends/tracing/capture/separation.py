@@ -2,19 +2,26 @@
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from mlbackends.launch.notices import Notice, information, warning
 from mlbackends.model.errors import BadInput
-from mlbackends.tracing.capture.counts import Counted, Counts
-from mlbackends.tracing.capture.demultiplexer import Demultiplexer
-from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
-from mlbackends.tracing.capture.relaying import Relay
+from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
+from mlbackends.tracing.capture.preload import Counted, Counts, preload_value, shim_path, why_not
 from mlbackends.tracing.capture.trace_file import TraceFile
 
 SEPARATIONS = ("auto", "preload", "terminal", "pipe", "none")
 
 Markers = Mapping[str, Sequence[bytes]]
+_PIECE_BYTES = 1 << 16
+_BRIEF_SECONDS = 0.05
+_PATIENT_SECONDS = 2.0
+_BRIEF_BYTES = 4
+_AFTER_THE_END_SECONDS = 2.0
 
 
 class Separation:
@@ -89,6 +96,151 @@ class Preloaded(Separation):
         self._counts.close()
 
 
+class Relay:
+    """A thread that reads the command's output, prints its text to ours, and hands over the trace.
+
+    The command prints to a terminal of its own where our output is one, else to a pipe.
+
+    Start it where signals are blocked: the thread takes none. take_lines: gets whole lines.
+    child_end: the descriptor that the command prints to; `close_child_end` once it has it.
+    """
+
+    def __init__(
+        self,
+        demultiplexer: Demultiplexer,
+        take_lines: Callable[[list[bytes]], None],
+        *,
+        by_terminal: bool,
+        stdout: int = 1,
+    ) -> None:
+        self._demultiplexer = demultiplexer
+        self._take_lines = take_lines
+        self._stdout = stdout
+        self._by_terminal = by_terminal
+        self._size: tuple[int, int] | None = None
+        self._has_ended = threading.Event()
+        self._source_lock = threading.Lock()
+        self._quiet_since: float | None = None
+        self._source, self.child_end = _terminal(stdout) if by_terminal else os.pipe()
+        self._thread = threading.Thread(target=self._run, name="trace relay", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close_child_end(self) -> None:
+        """Let go of the command's end: when the last program has, the output is at its end."""
+        if self.child_end >= 0:
+            os.close(self.child_end)
+            self.child_end = -1
+
+    def resize(self, process: int) -> None:
+        """Give the command's terminal the size of ours, and tell the command if it changed."""
+        if not self._by_terminal or not (size := _size(self._stdout)) or size == self._size:
+            return
+        self._size, before = size, self._size
+        with self._source_lock:
+            if self._source >= 0:
+                _resize(self._source, size)
+        if before:
+            os.kill(process, signal.SIGWINCH)
+
+    def finish(self) -> bool:
+        """Read to the end, and return whether it came.
+
+        A program that was left behind in the background and keeps the output open is waited for
+        only while it prints.
+        """
+        self.close_child_end()
+        while self._thread.is_alive():
+            self._thread.join(_BRIEF_SECONDS)
+            quiet_since = self._quiet_since  # never while text waits for a slow reader of ours
+            if quiet_since and time.monotonic() - quiet_since > _AFTER_THE_END_SECONDS:
+                self._has_ended.set()
+                self._thread.join(_AFTER_THE_END_SECONDS)
+                return False
+        return True
+
+    def _run(self) -> None:
+        try:
+            while not self._has_ended.is_set() and (piece := self._read()) is not None:
+                if piece:
+                    self._quiet_since = None
+                    self._give(self._demultiplexer.feed(piece))
+                else:
+                    self._quiet_since = self._quiet_since or time.monotonic()
+                    if self._is_overdue(time.monotonic() - self._quiet_since):
+                        self._give(self._demultiplexer.release())
+            self._give(self._demultiplexer.release(at_end=True))
+        except OSError:  # nobody reads our output: the command is to see the same
+            pass
+        finally:
+            with self._source_lock:
+                os.close(self._source)
+                self._source = -1
+
+    def _read(self) -> bytes | None:
+        """Return what came, b"" if nothing did for a moment, None at the end."""
+        if not select.select([self._source], [], [], _BRIEF_SECONDS / 2)[0]:
+            return b""
+        try:
+            return os.read(self._source, _PIECE_BYTES) or None
+        except OSError as error:  # a terminal's way to end
+            if error.errno == errno.EIO:
+                return None
+            raise
+
+    def _is_overdue(self, quiet_seconds: float) -> bool:
+        """Tell whether what is held should be seen now: a prompt "MKL_VERBOSE? " may wait for an answer.
+
+        A library prints a line at once: little more than a moment can lie between its parts.
+        """
+        held = self._demultiplexer.held
+        if not held or self._demultiplexer.is_surely_trace:
+            return False
+        patience = _BRIEF_SECONDS if len(held) < _BRIEF_BYTES else _PATIENT_SECONDS
+        return quiet_seconds > patience
+
+    def _give(self, separated: Separated) -> None:
+        if separated.lines:
+            self._take_lines(separated.lines)
+        rest = memoryview(separated.text)
+        while rest:
+            try:
+                rest = rest[os.write(self._stdout, rest) :]
+            except BlockingIOError:
+                select.select([], [self._stdout], [])
+
+
+def _terminal(stdout: int) -> tuple[int, int]:
+    """Return both ends of a terminal like ours that changes no byte."""
+    import termios
+
+    ours, childs = os.openpty()
+    settings = termios.tcgetattr(stdout)
+    settings[1] &= ~termios.OPOST  # ours does that when the text gets there
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(childs, termios.TCSANOW, settings)
+    if size := _size(stdout):
+        _resize(ours, size)
+    return ours, childs
+
+
+def _size(terminal: int) -> tuple[int, int] | None:
+    try:
+        size = os.get_terminal_size(terminal)
+    except OSError:
+        return None
+    return size.lines, size.columns
+
+
+def _resize(terminal: int, size: tuple[int, int]) -> None:
+    import termios
+
+    if hasattr(termios, "tcsetwinsize"):
+        termios.tcsetwinsize(terminal, size)
+
+
 class Relayed(Separation):
     """The command's output comes through us, by a terminal or a pipe."""
 
@@ -148,7 +300,7 @@ class Relayed(Separation):
 
 
 def separation_for(
-    asked: str,
+    way: str,
     program: str,
     trace: TraceFile,
     markers: Markers,
@@ -156,30 +308,30 @@ def separation_for(
     folder: str,
     shim: str | None,
 ) -> Separation:
-    """Return the way that was asked for, or with "auto" the best that there is.
+    """Return the way that was way for, or with "auto" the best that there is.
 
-    Raises BadInput where one that was asked for cannot be taken.
+    Raises BadInput where one that was way for cannot be taken.
     """
     shim = shim_path() if shim is None else shim
-    problem = why_not(program, shim, environment) if asked in ("auto", "preload") else ""
-    if asked in ("auto", "preload") and not problem:
+    problem = why_not(program, shim, environment) if way in ("auto", "preload") else ""
+    if way in ("auto", "preload") and not problem:
         try:
             return Preloaded(shim, folder, markers, environment)
         except OSError as error:
             problem = error.strerror or str(error)
-    if asked == "preload":
+    if way == "preload":
         raise BadInput(f"nothing can be preloaded: {problem}")
     # MKL writes its own file: its user's output need not go through us.
-    if asked == "none" or (asked == "auto" and set(markers) <= {"mkl"}):
+    if way == "none" or (way == "auto" and set(markers) <= {"mkl"}):
         return Separation()
-    if asked == "auto":
-        asked = "terminal" if os.isatty(1) else "pipe"
-        why = [information(f"the output goes through a {asked}: {problem}")]
+    if way == "auto":
+        way = "terminal" if os.isatty(1) else "pipe"
+        why = [information(f"the output goes through a {way}: {problem}")]
     else:
         why = []
-    if asked == "terminal" and not os.isatty(1):
+    if way == "terminal" and not os.isatty(1):
         raise BadInput("standard output is no terminal")
     try:
-        return Relayed(asked, trace, markers, why)
+        return Relayed(way, trace, markers, why)
     except OSError as error:
-        raise BadInput(f"no {asked} can be made: {error.strerror}") from None
+        raise BadInput(f"no {way} can be made: {error.strerror}") from None

@@ -1,16 +1,21 @@
-"""The file that a trace goes to: made before the command starts, added to by many processes."""
+"""The file that a trace goes to: made before the command starts, added to by many processes.
+
+A trace may go to what is no regular file, such as /dev/stderr or a FIFO: whole, at the end.
+"""
 
 import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
 from mlbackends.model.errors import BadInput
-from mlbackends.tracing.capture.ranks import ranks_files
+from mlbackends.tracing.capture.environment import ranks_files
 
 _PIECE_BYTES = 1 << 20
+_LONGEST_LINE = 1 << 20
 
 
 class TraceFile:
@@ -112,3 +117,75 @@ def counted(
                     totals[name] += sum(text.count(one, 0, end) for one in each)
                 rest = text[end:]
     return totals
+
+
+def is_special(path: str) -> bool:
+    """Tell whether a path is there and is no regular file, such as /dev/stderr or a FIFO."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def opened(path: str) -> int:
+    """Return a descriptor to write to, before the command runs, so that a FIFO keeps its reader.
+
+    Raises BadInput where it cannot be written; a FIFO that nobody reads is not waited for.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
+            raise BadInput(f"nobody reads the FIFO {path}", "start its reader first") from None
+        raise unwritable(path, error) from None
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def copied(source: str, descriptor: int, target: str) -> tuple[int | None, str]:
+    """Write a file to its target; return None, or how many bytes it took, and why not all."""
+    written = 0
+    try:
+        with open(source, "rb", buffering=0) as lines:
+            while piece := lines.read(_PIECE_BYTES):
+                while piece:
+                    count = os.write(descriptor, piece)
+                    written += count
+                    piece = piece[count:]
+    except BrokenPipeError:  # its reader has seen enough
+        return written, ""
+    except OSError as error:
+        return written, str(unwritable(target, error))
+    return None, ""
+
+
+class Follower:
+    """Reads the lines of files that grow, as they arrive.
+
+    parts: returns which files they are now, each with the byte to start at.
+    """
+
+    def __init__(self, parts: Callable[[], Iterable[tuple[str, int]]]) -> None:
+        self._parts = parts
+        self._places: dict[str, int] = {}
+        self._rests: dict[str, bytes] = {}
+
+    def new_lines(self) -> list[bytes]:
+        """Return the whole lines that were added, without their ends; at most a MiB a file."""
+        lines: list[bytes] = []
+        for path, start in self._parts():
+            place = self._places.get(path, start)
+            try:
+                with open(path, "rb", buffering=0) as file:
+                    piece = os.pread(file.fileno(), _PIECE_BYTES, place)
+            except OSError:  # removed by somebody
+                continue
+            self._places[path] = place + len(piece)
+            *whole, rest = (self._rests.get(path, b"") + piece).split(b"\n")
+            if len(rest) > _LONGEST_LINE:
+                whole.append(rest)
+                rest = b""
+            self._rests[path] = rest
+            lines += whole
+        return lines

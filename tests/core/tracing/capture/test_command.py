@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.tracing import capture
+from mlbackends.tracing.capture import command as capture
 
 if sys.platform == "win32":
     pytest.skip("captures are for POSIX", allow_module_level=True)
@@ -24,12 +24,13 @@ if sys.platform == "win32":
 CAPTURE = """
 import json, sys
 import msgspec
-from mlbackends.tracing import capture
+from mlbackends.tracing.capture import command as capture
+from mlbackends.tracing.capture.process import NotStarted
 options = json.loads(sys.argv[1])
 record = options.pop("record")
 try:
     captured = capture.run(sys.argv[2:], **options)
-except capture.NotStarted as error:
+except NotStarted as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)
 with open(record, "wb") as file:

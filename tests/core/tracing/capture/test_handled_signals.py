@@ -12,7 +12,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("signals are POSIX's", allow_module_level=True)
 
-from mlbackends.tracing.capture.handled_signals import HandledSignals
+from mlbackends.tracing.capture.process import HandledSignals
 
 
 def test_a_signal_is_handed_out() -> None:

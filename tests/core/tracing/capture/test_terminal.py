@@ -19,7 +19,7 @@ if sys.platform == "win32":
 
 CAPTURE = """
 import sys
-from mlbackends.tracing import capture
+from mlbackends.tracing.capture import command as capture
 way, trace, shim, *command = sys.argv[1:]
 captured = capture.run(command, ("onednn",), trace, separation=way, shim=shim)
 sys.exit(captured.exit_code)

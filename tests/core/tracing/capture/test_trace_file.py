@@ -11,10 +11,8 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("captures are for POSIX", allow_module_level=True)
 
-from mlbackends.tracing.capture.following import Follower
-from mlbackends.tracing.capture.ranks import rank_of, ranks_files, with_rank
-from mlbackends.tracing.capture.special_file import is_special
-from mlbackends.tracing.capture.trace_file import TraceFile, counted
+from mlbackends.tracing.capture.environment import rank_of, ranks_files, with_rank
+from mlbackends.tracing.capture.trace_file import Follower, TraceFile, counted, is_special
 
 if TYPE_CHECKING:
     from pathlib import Path
