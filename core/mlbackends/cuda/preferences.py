@@ -50,8 +50,6 @@ class _ROCmFABackend(_Backend):
     Ck = 2
 
 
-_LINALG, _BLAS = "cuda.preferred_linalg_library", "cuda.preferred_blas_library"
-_ROCM_FA = "cuda.preferred_rocm_fa_library"
 _WORD_TO_LINALG = {each.name.lower(): each for each in _LinalgBackend}
 _WORD_TO_BLAS = {
     "default": _BlasBackend.Default,
@@ -86,8 +84,8 @@ def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _
             _need(_installed("magma", "libmagma"), "MAGMA", "libmagma")
         elif wanted is _LinalgBackend.Cusolver:
             _need(_found_by_probe("cusolver", "cusolver"), "cuSOLVER", "libcusolver")
-        store.write(_LINALG, wanted.name.lower())
-    return _WORD_TO_LINALG[str(store.read(_LINALG))]
+        store.write("cuda.preferred_linalg_library", wanted.name.lower())
+    return _WORD_TO_LINALG[str(store.read("cuda.preferred_linalg_library"))]
 
 
 def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _BlasBackend:
@@ -100,14 +98,13 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
     if backend is not None:
         wanted: _BlasBackend = _member(backend, _BlasBackend, _WORD_TO_BLAS, RuntimeError)
         if wanted is _BlasBackend.Cublaslt:
-            is_here = _found_by_probe("cublas", "cublasLt") or _found_by_probe(
-                "hipblaslt", "hipblaslt"
-            )
+            probes = {"cublas": "cublasLt", "hipblaslt": "hipblaslt"}
+            is_here = any(_found_by_probe(*each) for each in probes.items())
             _need(is_here, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
         elif wanted is _BlasBackend.Ck:
             _warn_once("Composable Kernel as BLAS is experimental; our own matmul has none", 3)
-        store.write(_BLAS, wanted.name.lower())
-    return _WORD_TO_BLAS[str(store.read(_BLAS))]
+        store.write("cuda.preferred_blas_library", wanted.name.lower())
+    return _WORD_TO_BLAS[str(store.read("cuda.preferred_blas_library"))]
 
 
 def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> _ROCmFABackend:
@@ -118,8 +115,8 @@ def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> 
     """
     if backend is not None:
         wanted: _ROCmFABackend = _member(backend, _ROCmFABackend, _WORD_TO_ROCM_FA, ValueError)
-        store.write(_ROCM_FA, wanted.name.lower())
-    return _WORD_TO_ROCM_FA[str(store.read(_ROCM_FA))]
+        store.write("cuda.preferred_rocm_fa_library", wanted.name.lower())
+    return _WORD_TO_ROCM_FA[str(store.read("cuda.preferred_rocm_fa_library"))]
 
 
 def cublas_workspace_size(size: int | None = None) -> int:
@@ -170,18 +167,11 @@ def blas_workspace_size(
     backend: as for `preferred_blas_library`, whose result stands for None. Raises RuntimeError for
     an unknown one and for ck, which has no workspace.
     """
-    if backend is None:
-        wanted = preferred_blas_library()
-    elif isinstance(backend, str):
-        if backend not in _WORD_TO_BLAS:
-            raise RuntimeError(_unknown("backend string", backend, _WORD_TO_BLAS))
-        wanted = _WORD_TO_BLAS[backend]
-    elif isinstance(backend, _BlasBackend):
-        wanted = backend
-    else:
-        raise RuntimeError(
-            f"Unknown backend type. A str or a _BlasBackend is needed, not {type(backend).__name__}"
-        )
+    wanted: _BlasBackend = (
+        preferred_blas_library()
+        if backend is None
+        else _member(backend, _BlasBackend, _WORD_TO_BLAS, RuntimeError, "backend string")
+    )
     if wanted is _BlasBackend.Ck:
         raise RuntimeError("CK backend does not use a workspace.")
     if wanted is _BlasBackend.Cublaslt:
@@ -194,24 +184,23 @@ def _member(
     kind: type[_Backend],
     words: "Mapping[str, _Backend]",
     wrong_type: type[Exception],
+    what: str = "input value",
 ) -> "Any":
-    """Return the member that a word means, or the member itself."""
+    """Return the member that a word means, or the member itself. what: torch's term, for the message."""
     if isinstance(backend, kind):
         return backend
-    if isinstance(backend, str):
-        if backend in words:
-            return words[backend]
-        raise RuntimeError(_unknown("input value", backend, words))
-    needed = f"A str or a {kind.__name__} is needed, not {type(backend).__name__}"
-    raise wrong_type(f"Unknown input value type. {needed}")
+    if not isinstance(backend, str):
+        needed = f"A str or a {kind.__name__} is needed, not {type(backend).__name__}"
+        raise wrong_type(f"Unknown {what.removesuffix(' string')} type. {needed}")
+    if backend not in words:
+        from mlbackends.model.errors import nearest
 
-
-def _unknown(what: str, word: str, words: "Mapping[str, _Backend]") -> str:
-    from mlbackends.model.errors import nearest
-
-    near = nearest(word, tuple(words))
-    meant = f" Did you mean {near[0]!r}?" if near else ""
-    return f"Unknown {what}. Choose from: {', '.join(words)}. It was {word!r}.{meant}"
+        near = nearest(backend, tuple(words))
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise RuntimeError(
+            f"Unknown {what}. Choose from: {', '.join(words)}. It was {backend!r}.{meant}"
+        )
+    return words[backend]
 
 
 def _found_by_probe(probe: str, name: str) -> bool:

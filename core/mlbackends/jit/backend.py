@@ -180,12 +180,16 @@ def register_preprocess(name: str, function: Preprocess) -> None:
 
 def preprocess_of(name: str) -> Preprocess:
     """Return a backend's preprocess function; raises RuntimeError where there is none."""
-    return _registered(_preprocesses, name, f"Preprocessing function for backend {name}")
+    found: Preprocess = _registered(
+        _preprocesses, name, f"Preprocessing function for backend {name}"
+    )
+    return found
 
 
 def backend_factory(name: str) -> Factory:
     """Return what makes the instances of a backend; raises RuntimeError, with the nearest name."""
-    return _registered(_backends, name, f"Backend {name}")
+    found: Factory = _registered(_backends, name, f"Backend {name}")
+    return found
 
 
 def new_backend(name: str) -> BackendInterface:

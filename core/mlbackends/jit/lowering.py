@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,13 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
     module, TypeError for a name that is no str or a spec that is no dict. Nothing has run then.
     """
     methods = _checked(name, module, method_compile_spec)
-    spec = _snapshot(method_compile_spec)
+    # Two copies: neither the caller nor the preprocess function changes what is compiled.
+    spec, given = (
+        {method: _copied(value, method) for method, value in method_compile_spec.items()}
+        for _ in range(2)
+    )
     handles = DebugHandles()
-    processed = preprocess_of(name)(clone(module)[0], _snapshot(spec), handles)
+    processed = preprocess_of(name)(clone(module)[0], given, handles)
     kind = type(module)
     original = (
         module.qualified_name if is_lowered(module) else f"{kind.__module__}.{kind.__qualname__}"
@@ -71,7 +76,9 @@ def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Ite
     if isinstance(names, str) or not all(isinstance(each, str) for each in wanted):
         raise TypeError("the submodules to lower are a sequence of names (str)")
     if not is_module(module):
-        raise JitError(f"Object {_shown(module)} is not a ScriptModule, nor an object with methods")
+        raise JitError(
+            f"Object {reprlib.repr(module)} is not a ScriptModule, nor an object with methods"
+        )
     copied, shared = clone(module)
     for name in wanted:  # before the first is lowered
         _located(copied, name, shared)
@@ -79,7 +86,9 @@ def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Ite
         parent, last = _located(copied, name, shared)
         lowered = function(submodule(parent, last))
         if not is_module(lowered):
-            raise NotAModule(f"the function returned {_shown(lowered)} for {name!r}, no module")
+            raise NotAModule(
+                f"the function returned {reprlib.repr(lowered)} for {name!r}, no module"
+            )
         replace(parent, last, lowered)
     return copied
 
@@ -93,12 +102,14 @@ def _checked(name: str, module: Any, spec: dict[str, Any]) -> dict[str, Method]:
     preprocess_of(name)
     backend_factory(name)
     if not is_module(module):
-        raise NotAModule(f"{_shown(module)} is not a module: an object with methods is needed")
+        raise NotAModule(
+            f"{reprlib.repr(module)} is not a module: an object with methods is needed"
+        )
     methods = {}
     for method, value in spec.items():
         if not isinstance(method, str):
             raise JitError(f"the names of methods are str, not {type(method).__name__}")
-        _check_value(value, method)
+        _copied(value, method)
         if method.startswith("__lowered") or (
             method != "__call__" and hasattr(LoweredWrapper, method)
         ):
@@ -107,25 +118,18 @@ def _checked(name: str, module: Any, spec: dict[str, Any]) -> dict[str, Method]:
     return methods
 
 
-def _check_value(value: object, method: str) -> None:
+def _copied(value: Any, method: str) -> Any:
+    """Copy the dicts, lists and tuples of a spec. Raises RuntimeError for one that is empty."""
     if isinstance(value, dict | list) and not value:
         raise JitError(
             f"the compile spec of {method!r} holds an empty {type(value).__name__}; "
             "its type cannot be inferred"
         )
     if isinstance(value, dict):
-        value = list(value.values())
+        return {key: _copied(each, method) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        for each in value:
-            _check_value(each, method)
-
-
-def _snapshot(value: Any) -> Any:
-    """Copy the dicts, lists and tuples of a spec, so that later changes by others are not seen in it."""
-    if isinstance(value, dict):
-        return {key: _snapshot(each) for key, each in value.items()}
-    if type(value) in {list, tuple}:
-        return type(value)(map(_snapshot, value))
+        items = [_copied(each, method) for each in value]
+        return type(value)(items) if type(value) in {list, tuple} else value
     return value
 
 
@@ -142,10 +146,3 @@ def _located(root: Any, name: str, shared: set[int]) -> tuple[Any, str]:
             )
     submodule(parent, last)
     return parent, last
-
-
-def _shown(value: object) -> str:
-    """Return a short text for a value, also where its own repr fails."""
-    import reprlib
-
-    return reprlib.repr(value)

@@ -14,6 +14,7 @@ goes to the first of them that is switched on and whose condition holds, else to
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from functools import cache
@@ -129,8 +130,8 @@ def add(override: Override) -> None:
     """
     global _added  # noqa: PLW0603  a count of the process
     dsl, op_symbol, dispatch_key = override.dsl, override.op_symbol, override.dispatch_key
-    names = {"dsl": dsl, "op_symbol": op_symbol, "dispatch_key": dispatch_key}
-    for what, name in names.items():
+    for what in ("dsl", "op_symbol", "dispatch_key"):
+        name = getattr(override, what)
         if not isinstance(name, str):
             raise TypeError(f"{what} must be a str, got {type(name).__name__}")
         if not name.strip():
@@ -232,11 +233,9 @@ def order_function() -> Callable[..., Any] | None:
     path = os.environ.get(ORDER_FUNCTION, "")
     if not path:
         return None
-    from importlib import import_module
-
     module, _, name = path.rpartition(".")
     try:
-        function = getattr(import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except Exception as error:
         raise ValueError(
             f"{ORDER_FUNCTION} is {path!r}, which cannot be imported: {error}"

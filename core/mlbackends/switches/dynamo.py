@@ -38,7 +38,7 @@ def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, 
         # compile that for each of them, and complain after eight.
         skip = getattr(getattr(compiler, "eval_frame", None), "skip_code", None)
         if skip is not None:
-            skip(whole.__code__)
+            skip(marked.__code__)
         outside: Callable[Parameters, Result] = compiler.disable(function)
         return outside(*args, **kwargs)
 
