@@ -14,6 +14,10 @@ from types import ModuleType
 from mlbackends.switches import store
 from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _INTERNAL = frozenset({"install", "TYPE_CHECKING", "annotations"})
 _warned: set[str] = set()
 
@@ -95,7 +99,7 @@ class PropModule(ModuleType):
         return sorted(({*super().__dir__()} - _INTERNAL) | rows | {*names.get("_LAZY", ())})
 
 
-def namespace(module: ModuleType) -> "dict[str, object]":
+def namespace(module: ModuleType) -> "dict[str, Any]":
     """Return the names of a module, to add one of ours: setattr() refuses new names, as for a user."""
     return vars(module)
 
