@@ -8,20 +8,21 @@ difference.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from mlbackends import __version__
+from mlbackends.audit.pairs import devices, libraries
 from mlbackends.model import audit
-from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Device, FactValue, Library, Presence, ProbeReport, Report
+from mlbackends.model.records import Device, FactValue, Library, Presence, Report
 from mlbackends.model.registry import facts_of
 
 _TOLERANCE_PARTS = 100
@@ -31,8 +32,10 @@ TOLERANCE = 1 / _TOLERANCE_PARTS
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
 _IDENTITY = pattern(r"redacted-\d+|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 """A device's name in a variable, and what stands for it in a report that was redacted."""
+_LONGEST = 300
+SAME = "same"
 _OF_THE_SYSTEM = ("", "/", "/usr", "/usr/local")
-_UNTOLD = "could not be told"
+_UNKNOWN = "could not be told"
 _OF_LIBRARY = ("soname", "version", "presence", "found_by", "owner", "wins")
 _OF_DEVICE = ("name", "presence", "memory_bytes", "capability", "driver", "numa_node", "features")
 
@@ -41,21 +44,29 @@ _Values = dict[str, Any]
 
 def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) -> Difference:
     """Return the difference. names: what people call the two. Raises BadInput where they share no probe."""
-    common = [name for name in before.probes if name in after.probes]
+    common = sorted(name for name in before.probes if name in after.probes)
     if not common:
         raise BadInput("the two reports have no probe in common")
     depth = min(before.depth, after.depth, key=lambda each: each.rung)
-    sides = [_Side(report, depth) for report in (before, after)]
-    changes: list[Change] = []
-    for name in sorted(common):
-        changes += _probe(name, *sides)
+    sides = _Side(before, depth), _Side(after, depth)
+    notes = []
+    for here, there, word in ((before, after, "first"), (after, before, "second")):
+        if only := sorted(name for name in here.probes if name not in there.probes):
+            notes.append(f"only in the {word}, so not compared: {', '.join(only)}")
+    if before.depth != after.depth:
+        notes.append(
+            f"the first was looked at to {before.depth}, the second to {after.depth}: what only the"
+            " deeper look tells was left out"
+        )
+    reports = zip(names, (before, after), strict=True)
+    of_before, of_after = (Side(n, r.created, str(r.depth), r.tool) for n, r in reports)
     return Difference(
         schema=SCHEMA,
         tool=f"backends {__version__}",
-        before=_side(before, names[0]),
-        after=_side(after, names[1]),
-        changes=tuple(changes),
-        notes=tuple(_notes(before, after)),
+        before=of_before,
+        after=of_after,
+        changes=tuple(change for name in common for change in _probe(name, *sides)),
+        notes=tuple(notes),
     )
 
 
@@ -66,26 +77,21 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
     """
     for glob in globs:
         probe, _, rest = glob.partition(".")
-        if _has_wildcard(probe):
+        head = rest.partition("[")[0].partition(".")[0]
+        if "*" in probe or "?" in probe:
             continue
-        probes = tuple({name: None for report in reports for name in report.probes})
+        probes = tuple(dict.fromkeys(name for report in reports for name in report.probes))
         if probe not in probes:
             raise UnknownName("probe", probe, probes)
-        head = rest.partition("[")[0].partition(".")[0]
-        if not head or _has_wildcard(head):
+        if not head or "*" in head or "?" in head:
             continue
-        known = dict.fromkeys(("presence", "version", "warnings", "libraries", "devices"))
-        known |= dict.fromkeys(facts_of(probe))
+        heads = dict.fromkeys(("presence", "version", "warnings", "libraries", "devices"))
+        heads |= dict.fromkeys(facts_of(probe))
         for report in reports:
             if probe in report.probes:
-                known |= dict.fromkeys(report.probes[probe].facts)
-        if head not in known:
-            names = tuple(f"{probe}.{each}" for each in known)
-            raise UnknownName("value", f"{probe}.{head}", names)
-
-
-def _has_wildcard(part: str) -> bool:
-    return "*" in part or "?" in part
+                heads |= dict.fromkeys(report.probes[probe].facts)
+        if head not in heads:
+            raise UnknownName("value", f"{probe}.{head}", tuple(f"{probe}.{one}" for one in heads))
 
 
 def kept(
@@ -106,30 +112,14 @@ def _fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
     if not globs:
         return None
     # In a glob "[...]" is a set of letters; in a name it is which library. Here it is the name's.
-    told = (re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".") for glob in globs)
-    return re.compile("|".join(rf"(?:{each})(?:[.\[]|$)" for each in told), re.DOTALL)
-
-
-def _side(report: Report, name: str) -> Side:
-    return Side(name, report.created, str(report.depth), report.tool)
-
-
-def _notes(before: Report, after: Report) -> Iterator[str]:
-    for here, there, word in ((before, after, "first"), (after, before, "second")):
-        only = [name for name in here.probes if name not in there.probes]
-        if only:
-            yield f"only in the {word}, so not compared: {', '.join(sorted(only))}"
-    if before.depth != after.depth:
-        yield (
-            f"the first was looked at to {before.depth}, the second to {after.depth}: what only the"
-            " deeper look tells was left out"
-        )
+    parts = (re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".") for glob in globs)
+    return re.compile("|".join(rf"(?:{part})(?:[.\[]|$)" for part in parts), re.DOTALL)
 
 
 class _Side:
     """One report, as it is compared.
 
-    is_deeper: whether it was looked at further than the other, so that what it alone tells says nothing.
+    is_deeper: whether it was looked at further than the other, so that what it alone has says nothing.
     """
 
     def __init__(self, report: Report, depth: Presence) -> None:
@@ -139,8 +129,10 @@ class _Side:
         python = report.probes.get("python")
         prefix = str(python.facts.get("prefix", "")) if python else ""
         # Everything lies below /usr; a path there says more than one below "the environment".
-        told = "" if prefix in _OF_THE_SYSTEM else re.escape(prefix.rstrip("/"))
-        self._prefix = re.compile(rf"{told}(?![\w.-])") if told else None
+        has_prefix = prefix not in _OF_THE_SYSTEM
+        self._prefix = (
+            re.compile(rf"{re.escape(prefix.rstrip('/'))}(?![\w.-])") if has_prefix else None
+        )
 
     def plain(self, value: Any) -> Any:
         """Return a value without identities, its paths from the environment or the home folder on."""
@@ -156,61 +148,57 @@ class _Side:
         return value
 
     def presence(self, presence: Presence | None) -> str:
-        """Return a rung, no higher than both reports looked."""
+        """Return a presence, no higher than both reports looked."""
         if presence is None:
-            return _UNTOLD
+            return _UNKNOWN
         return str(min(presence, self.depth, key=lambda each: each.rung))
 
-    def fields(self, thing: Library | Device, names: tuple[str, ...]) -> _Values:
-        """Return the fields of a library or device that say something, and its facts."""
-        told: _Values = {name: getattr(thing, name) for name in names}
-        told["presence"] = self.presence(thing.presence)
-        told = {name: value for name, value in told.items() if value not in ("", None, ())}
-        return self.plain(told | thing.facts)  # type: ignore[no-any-return]
+    def fields(self, thing: Library | Device) -> _Values:
+        """Return the fields of a library or device that are not empty, and its facts."""
+        names = _OF_LIBRARY if isinstance(thing, Library) else _OF_DEVICE
+        values: _Values = {name: getattr(thing, name) for name in names}
+        values["presence"] = self.presence(thing.presence)
+        values = {name: value for name, value in values.items() if value not in ("", None, ())}
+        return self.plain(values | thing.facts)  # type: ignore[no-any-return]
 
 
 def _probe(name: str, before: _Side, after: _Side) -> Iterator[Change]:
     old, new = before.probes[name], after.probes[name]
     if not (is_certain(old) and is_certain(new)):
         # What could not be told has not gone.
-        told = [each.presence if is_certain(each) else None for each in (old, new)]
-        if told[0] != told[1]:
-            yield Change(f"{name}.presence", Kind.CHANGED, *(str(each or _UNTOLD) for each in told))
+        presences = [each.presence if is_certain(each) else None for each in (old, new)]
+        if presences[0] != presences[1]:
+            words = (str(each or _UNKNOWN) for each in presences)
+            yield Change(f"{name}.presence", Kind.CHANGED, *words)
         return
     roles = {fact.name: fact.role for fact in facts_of(name).values()}
-    compared = _Comparing(before, after, roles)
-    yield from compared.values(name, _told(before, old), _told(after, new))
+    compared = _Comparison(before, after, roles)
+    heads = [
+        {"presence": side.presence(probe.presence)}
+        | ({"version": probe.version} if probe.version else {})
+        for side, probe in ((before, old), (after, new))
+    ]
+    yield from compared.values(name, *heads)
     yield from compared.values(
         name,
         {key: before.plain(value) for key, value in old.facts.items()},
         {key: after.plain(value) for key, value in new.facts.items()},
     )
-    yield from _codes(f"{name}.warnings", old, new, compared)
-    for label, was, now in libraries(old.libraries, new.libraries, before.plain, after.plain):
-        yield from compared.things(f"{name}.libraries[{label}]", was, now, _OF_LIBRARY)
-    for label, one, other in devices(old.devices, new.devices):
-        yield from compared.things(f"{name}.devices[{label}]", one, other, _OF_DEVICE)
-
-
-def _told(side: _Side, probe: ProbeReport) -> _Values:
-    told = {"presence": side.presence(probe.presence)}
-    return told | ({"version": probe.version} if probe.version else {})
-
-
-def _codes(
-    name: str, old: ProbeReport, new: ProbeReport, compared: "_Comparing"
-) -> Iterator[Change]:
-    """Yield the warnings that came or went, by code: what a message measures differs by itself."""
+    # Warnings by code: what a message measures differs by itself.
     was = {reason.code: reason.message for reason in old.warnings}
     now = {reason.code: reason.message for reason in new.warnings}
     yield from compared.values(
-        name,
+        f"{name}.warnings",
         {code: message for code, message in was.items() if code not in now},
         {code: message for code, message in now.items() if code not in was},
     )
+    for label, library, same in libraries(old.libraries, new.libraries, before.plain, after.plain):
+        yield from compared.things(f"{name}.libraries[{label}]", library, same)
+    for label, one, other in devices(old.devices, new.devices):
+        yield from compared.things(f"{name}.devices[{label}]", one, other)
 
 
-class _Comparing:
+class _Comparison:
     """Compares values with values. roles: those of a probe's facts."""
 
     def __init__(self, before: _Side, after: _Side, roles: dict[str, str]) -> None:
@@ -222,28 +210,21 @@ class _Comparing:
         """Yield what differs between two tables, whose keys are facts or fields of a probe."""
         for key in sorted({**was, **now}):
             role = self._roles.get(key, "fact")
-            if role in ("identity", "volatile"):
-                continue
-            yield from self._value(f"{name}.{key}", was.get(key), now.get(key), role)
+            if role not in ("identity", "volatile"):
+                yield from self._value(f"{name}.{key}", was.get(key), now.get(key), role)
 
     def things(
-        self,
-        name: str,
-        was: Library | Device | None,
-        now: Library | Device | None,
-        fields: tuple[str, ...],
+        self, name: str, was: Library | Device | None, now: Library | Device | None
     ) -> Iterator[Change]:
         """Yield what differs between two libraries or devices; one that is alone is one change."""
-        if was is None or now is None:
-            alone, kind = (now, Kind.ADDED) if was is None else (was, Kind.REMOVED)
-            assert alone is not None
-            side = self._after if was is None else self._before
-            told = _name(alone, side.plain)
-            yield Change(name, kind, *((None, told) if was is None else (told, None)))
-            return
-        old, new = self._before.fields(was, fields), self._after.fields(now, fields)
-        for key in sorted({**old, **new}):
-            yield from self._value(f"{name}.{key}", old.get(key), new.get(key), "fact")
+        if was is None and now is not None:
+            yield Change(name, Kind.ADDED, None, _title(now, self._after))
+        elif was is not None and now is None:
+            yield Change(name, Kind.REMOVED, _title(was, self._before), None)
+        elif was is not None and now is not None:
+            old, new = self._before.fields(was), self._after.fields(now)
+            for key in sorted({**old, **new}):
+                yield from self._value(f"{name}.{key}", old.get(key), new.get(key), "fact")
 
     def _value(self, name: str, was: Any, now: Any, role: str) -> Iterator[Change]:
         if was is None and now is None:
@@ -263,17 +244,16 @@ class _Comparing:
 
 def _lists(name: str, was: list[Any], now: list[Any]) -> Iterator[Change]:
     """Yield what left a list and what came to it; its order is nothing."""
-    old, new = Counter(map(_key, was)), Counter(map(_key, now))
+    old, new = (
+        Counter(msgspec.json.encode(each, order="deterministic") for each in values)
+        for values in (was, now)
+    )
     gone = [msgspec.json.decode(key) for key in (old - new).elements()]
     come = [msgspec.json.decode(key) for key in (new - old).elements()]
     if gone and come:
         yield Change(name, Kind.CHANGED, gone, come)
     elif gone or come:
         yield Change(name, Kind.REMOVED if gone else Kind.ADDED, gone or None, come or None)
-
-
-def _key(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")
 
 
 def _alike(was: Any, now: Any, role: str) -> bool:
@@ -287,132 +267,37 @@ def _alike(was: Any, now: Any, role: str) -> bool:
     return bool(abs(was - now) * _TOLERANCE_PARTS <= max(abs(was), abs(now)))
 
 
-def _name(thing: Library | Device, plain: Callable[[Any], Any]) -> str:
+def _title(thing: Library | Device, side: _Side) -> str:
     if isinstance(thing, Library):
-        return " ".join(filter(None, (str(plain(thing.path)), thing.version)))
+        return " ".join(filter(None, (str(side.plain(thing.path)), thing.version)))
     return thing.name or f"{thing.kind} {thing.index}"
 
 
-_Thing = TypeVar("_Thing")
-_Pair = tuple[_Thing | None, _Thing | None]
-_Key = Callable[[_Thing], Hashable]
-
-
-def libraries(
-    before: Sequence[Library],
-    after: Sequence[Library],
-    plain_before: Callable[[Any], Any],
-    plain_after: Callable[[Any], Any],
-) -> Iterator[tuple[str, Library | None, Library | None]]:
-    """Yield each library with its label, matched by soname and path.
-
-    plain_before, plain_after: take the environment's folder out of a path. A copy that is alone with
-    its soname on both sides is the same library in another place.
-    """
-    same_place = (
-        lambda one: (one.soname, plain_before(one.path)),
-        lambda one: (one.soname, plain_after(one.path)),
-    )
-    pairs, left, right = _paired(before, after, same_place)
-    moved = _alone(left) & _alone(right)
-    by_soname = (
-        lambda one: soname if (soname := _soname(one)) in moved else None,
-        _soname,
-    )
-    more, left, right = _paired(left, right, by_soname)
-    pairs += [*more, *((one, None) for one in left), *((None, one) for one in right)]
-    counts = Counter(_soname(one or other) for one, other in pairs)
-    for one, other in sorted(pairs, key=lambda pair: _soname(pair[0] or pair[1])):
-        label = _soname(one or other)
-        if counts[label] > 1:
-            label = str(plain_after(other.path) if other else plain_before(one.path))  # type: ignore[union-attr]
-        yield label, one, other
-
-
-def devices(
-    before: Sequence[Device], after: Sequence[Device]
-) -> Iterator[tuple[str, Device | None, Device | None]]:
-    """Yield each device with its label, matched by address, or by number where one has no address."""
-    pairs, left, right = _paired(before, after, (_address, _address))
-    more, left, right = _paired(left, right, (_number, _number))
-    pairs += [*more, *((one, None) for one in left), *((None, one) for one in right)]
-    for one, other in pairs:
-        told = other or one
-        assert told is not None
-        yield told.pci_address or f"{told.kind} {told.index}", one, other
-
-
-def _paired(
-    before: Sequence[_Thing], after: Sequence[_Thing], keys: tuple[_Key[_Thing], _Key[_Thing]]
-) -> tuple[list[_Pair[_Thing]], list[_Thing], list[_Thing]]:
-    """Pair what has the same key; return the pairs and what is left on each side.
-
-    keys: that of the one side and that of the other; a key of None pairs nothing.
-    """
-    wanted: dict[Hashable, list[_Thing]] = {}
-    for other in after:
-        wanted.setdefault(keys[1](other), []).append(other)
-    pairs: list[_Pair[_Thing]] = []
-    left = []
-    for one in before:
-        key = keys[0](one)
-        if key is not None and wanted.get(key):
-            pairs.append((one, wanted[key].pop(0)))
-        else:
-            left.append(one)
-    return pairs, left, [other for others in wanted.values() for other in others]
-
-
-def _alone(libraries: Sequence[Library]) -> set[str]:
-    """Return the sonames that one library alone has."""
-    return {name for name, count in Counter(map(_soname, libraries)).items() if count == 1}
-
-
-def _soname(library: Library | None) -> str:
-    assert library is not None
-    return library.soname or library.path.rpartition("/")[2]
-
-
-def _address(device: Device) -> Hashable:
-    return (device.kind, device.pci_address) if device.pci_address else None
-
-
-def _number(device: Device) -> Hashable:
-    return device.kind, device.index
-
-
-_LONGEST = 300
-SAME = "same"
+# ---- for people and for CI ---------------------------------------------------------------------
 
 
 def outcome_of(difference: Difference) -> Outcome:
     """Return one failed check for each change; where there is none, one that has passed."""
-    subject = f"{difference.after.name} against {difference.before.name}"
-    checks = tuple(_check(change) for change in difference.changes)
+    checks = []
+    for change in difference.changes:
+        sides = {"before": change.before, "after": change.after}
+        checks.append(
+            Check(
+                code=change.name,
+                title=f"{change.name} is the same",
+                status=Status.FAILED,
+                message=sentence(change),
+                evidence={word: value for word, value in sides.items() if value is not None},
+            )
+        )
     return Outcome(
         schema=audit.SCHEMA,
         tool=difference.tool,
         kind="diff",
         title="Differences",
-        subject=subject,
+        subject=f"{difference.after.name} against {difference.before.name}",
         created=difference.after.created,
-        checks=checks or (Check(SAME, "The two do not differ"),),
-    )
-
-
-def _check(change: Change) -> Check:
-    evidence: dict[str, FactValue] = {}
-    if change.before is not None:
-        evidence["before"] = change.before
-    if change.after is not None:
-        evidence["after"] = change.after
-    return Check(
-        code=change.name,
-        title=f"{change.name} is the same",
-        severity=Severity.ERROR,
-        status=Status.FAILED,
-        message=sentence(change),
-        evidence=evidence,
+        checks=tuple(checks) or (Check(SAME, "The two do not differ"),),
     )
 
 
