@@ -14,11 +14,14 @@ has
     WARNINGS          optional: the warnings of probes that it speaks for, as (probe, code) pairs
     symptoms(report)  yields a Symptom for each time that it is there; it may raise NotReported,
                       DoesNotApply
+    CODE.toml         optional: a table that is read by `table`, beside the file
 
 A hazard reads the report alone: no file, no variable, no clock. It never alarms on an idle state.
 """
 
+import os
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +44,7 @@ __all__ = [
     "from_warning",
     "load",
     "sections",
+    "table",
     "title",
 ]
 
@@ -170,6 +174,16 @@ def load(code: str) -> ModuleType:
     if name not in registry.names(REGISTRY) or "_" in code:
         raise UnknownName("hazard", code, codes(), "backends explain hazards")
     return registry.load(REGISTRY, name)
+
+
+@cache
+def table(code: str) -> dict[str, Any]:
+    """Return the data of a hazard that has a TOML file beside it."""
+    import tomllib
+
+    name = f"{code.replace('-', '_')}.toml"
+    with open(os.path.join(os.path.dirname(__file__), "hazards", name), "rb") as file:
+        return tomllib.load(file)
 
 
 def title(hazard: ModuleType) -> str:

@@ -9,8 +9,7 @@ No alarm:  a value that names all that the processor has, or more; MKL_CBWR, whi
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
-from mlbackends.audit.instruction_caps import lost
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, table
 from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
@@ -30,24 +29,50 @@ SOURCES = (
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each variable that takes instructions away, with those that are lost."""
-    told = settings(report)
+    variables = settings(report)
     features = frozenset(report.fact("cpu.features", ()))
     vendor = str(report.fact("cpu.vendor", ""))
-    for name, value in told.items():
+    for name, value in variables.items():
         gone = lost(name, value, features, vendor)
         if gone:
-            said = f"{name} is {value[:80]!r}: what it steers does not use {', '.join(gone)}, which"
-            yield _symptom(name, value, f"{said} this processor has", {"cpu.features": list(gone)})
+            message = (
+                f"{name} is {value[:80]!r}: what it steers does not use {', '.join(gone)}, which"
+            )
+            yield _symptom(
+                name, value, f"{message} this processor has", {"cpu.features": list(gone)}
+            )
     used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
-    ladder = ("DEFAULT", "AVX2", "AVX512")
+    words = ("DEFAULT", "AVX2", "AVX512")
     below = used == "DEFAULT" != has
-    if used in ladder and has in ladder:
-        below = ladder.index(used) < ladder.index(has)
-    override = told.get("ATEN_CPU_CAPABILITY", "")
+    if used in words and has in words:
+        below = words.index(used) < words.index(has)
+    override = variables.get("ATEN_CPU_CAPABILITY", "")
     if below and override == used.lower().replace(" ", ""):
-        said = f"ATEN_CPU_CAPABILITY is {override!r}: torch takes its {used} kernels, and {has} is here"
-        seen: dict[str, FactValue] = {"cpu.capability": used, "cpu.hardware_capability": has}
-        yield _symptom("ATEN_CPU_CAPABILITY", override, said, seen)
+        message = f"ATEN_CPU_CAPABILITY is {override!r}: torch takes its {used} kernels, and {has} is here"
+        evidence: dict[str, FactValue] = {"cpu.capability": used, "cpu.hardware_capability": has}
+        yield _symptom("ATEN_CPU_CAPABILITY", override, message, evidence)
+
+
+def lost(name: str, value: str, features: frozenset[str], vendor: str) -> tuple[str, ...]:
+    """Return which of the processor's features a value takes away, by Linux's names; () for nothing.
+
+    vendor: as the cpu probe spells it.
+    """
+    if name == "NPY_DISABLE_CPU_FEATURES":
+        words = value.replace(",", " ").split()
+        return tuple(sorted({word.lower() for word in words} & features))
+    data = table("isa-capped")
+    steps = data["steps"]
+    for library in data.values():
+        if library is steps or name not in library["variables"]:
+            continue
+        if library.get("vendor", vendor) != vendor:
+            return ()
+        used = steps[: steps.index(library.get("widest", steps[-1])) + 1]
+        for first, values in library["first_lost"].items():
+            if value.upper() in values:
+                return tuple(step for step in used[steps.index(first) :] if step in features)
+    return ()
 
 
 def _symptom(name: str, value: str, message: str, evidence: dict[str, FactValue]) -> Symptom:

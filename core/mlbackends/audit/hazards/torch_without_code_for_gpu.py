@@ -7,9 +7,10 @@ No alarm:  code of the same major and a lower minor number runs; of a build that
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from mlbackends.audit.gpus import runs_on, targets
-from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom, table
+from mlbackends.model.patterns import pattern
 
 SEVERITY = Severity.ERROR
 READS = ("torch", "nvidia")
@@ -21,6 +22,10 @@ SOURCES = (
     "pytorch/pytorch#182849",
     "CUDA Toolkit release notes, deprecated architectures",
 )
+
+_WHEEL = pattern(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}(?:\+cu\d{2,3})?")
+_CAPABILITY = pattern(r"(\d{1,2})\.(\d)")
+_RELEASE = pattern(r"(\d{1,2})\.(\d{1,2})")
 
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
@@ -35,8 +40,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     codes = targets(version, cuda, is_arm, is_wheel)
     if codes is None:
         raise NotReported(f"it is not known what torch {version} for CUDA {cuda} is compiled for")
-    told = [one for one in gpus if one.capability]
-    kinds = {one.capability: one for one in told}
+    kinds = {one.capability: one for one in gpus if one.capability}
     for capability, gpu in kinds.items():
         if not runs_on(capability, codes):
             yield Symptom(
@@ -45,7 +49,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
                 hint=_hint(capability),
                 evidence={"torch.cuda_version": cuda, f"nvidia.{gpu.index}.capability": capability},
             )
-    if not told:
+    if not kinds:
         raise NotReported("no GPU tells its compute capability")
 
 
@@ -54,3 +58,59 @@ def _hint(capability: str) -> str:
     if major >= 10:
         return "install torch 2.7 or newer for CUDA 12.8 or newer (+cu128, +cu130)"
     return "install the torch for CUDA 12.6 (+cu126), up to release 2.14"
+
+
+class Targets(NamedTuple):
+    """What a build is compiled for. listed: for people. codes: () where only the bounds are known."""
+
+    listed: tuple[str, ...]
+    codes: tuple[str, ...] = ()
+    lowest: str = ""
+    highest: str = ""
+
+
+def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Targets | None:
+    """Return what a build of torch is compiled for; None where nothing is known of it.
+
+    is_wheel: whether it came as a wheel; of other builds only the compiler's lowest GPU is known.
+    """
+    data = table("torch-without-code-for-gpu")
+    wheel, release = _WHEEL.fullmatch(version), _RELEASE.match(cuda)
+    if release is None:
+        return None
+    made_by = [int(release[1]), int(release[2])]
+    if is_wheel and wheel:
+        torch = [int(wheel[1]), int(wheel[2])]
+        for row in data["wheels"]:
+            first, last = row["torch"]
+            if first <= torch <= last and release[0] == row["cuda"]:
+                codes = tuple(row["aarch64" if is_arm else "x86_64"])
+                return Targets(codes, codes)
+    for row in data["compilers"]:
+        if made_by >= row["since"] and made_by[0] == row["since"][0]:
+            lowest, highest = row["lowest"], row["highest"]
+            if is_wheel and wheel:
+                return Targets((f"{lowest} to {highest} at most",), (), lowest, highest)
+            return Targets((f"{lowest} and newer at most",), (), lowest, "99.9")
+    return None
+
+
+def runs_on(capability: str, code: Targets) -> bool:
+    """Tell whether a GPU runs some of the code; true for a capability that makes no sense.
+
+    A cubin runs on GPUs of the same major and the same or a higher minor number.
+    """
+    if not _CAPABILITY.fullmatch(capability):
+        return True
+    major, minor = _numbers(capability)
+    if not code.codes:
+        return _numbers(code.lowest) <= (major, minor) <= _numbers(code.highest)
+    compiled = [_numbers(one) for one in code.codes if one != "PTX"]
+    if "PTX" in code.codes and (major, minor) >= compiled[-1]:
+        return True
+    return any(each[0] == major and each[1] <= minor for each in compiled)
+
+
+def _numbers(capability: str) -> tuple[int, int]:
+    major, _, minor = capability.partition(".")
+    return int(major), int(minor)
