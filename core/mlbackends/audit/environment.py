@@ -14,10 +14,10 @@ def settings(report: ReportView) -> dict[str, str]:
 
     Raises NotReported where the report does not tell the environment.
     """
-    told = report.need("environment.variables")
+    variables = report.need("environment.variables")
     return {
         name: value.strip()
-        for name, value in told.items()
+        for name, value in variables.items()
         if isinstance(value, str) and value.strip()
     }
 

@@ -33,10 +33,10 @@ def answering(report: ReportView) -> tuple[Device, ...]:
     gpus = nvidia_gpus(report)
     if not any(map(is_driven, gpus)):
         raise DoesNotApply("no GPU here is driven by NVIDIA's driver")
-    told = tuple(gpu for gpu in gpus if gpu.presence is not Presence.FOUND)
-    if not told:
+    described = tuple(gpu for gpu in gpus if gpu.presence is not Presence.FOUND)
+    if not described:
         raise NotReported(_NOT_ASKED)
-    return told
+    return described
 
 
 def is_driven(gpu: Device) -> bool:
@@ -58,14 +58,14 @@ def refused_by_module(report: ReportView, gpu: Device) -> tuple[str, str]:
     if number is None or gpu.facts.get("kernel_driver", "nvidia") != "nvidia":
         return "", ""
     if number < _FIRST_TURING and kind == "open":
-        said = "is older than Turing and needs the proprietary kernel module"
-        return said, "install the driver with its proprietary kernel module"
+        why = "is older than Turing and needs the proprietary kernel module"
+        return why, "install the driver with its proprietary kernel module"
     if number < _FIRST_TURING and branch.isdecimal() and int(branch) >= _WITHOUT_PASCAL:
-        said = "is older than Turing, which drivers have left out since 590"
-        return said, "install a driver of the 580 branch"
+        why = "is older than Turing, which drivers have left out since 590"
+        return why, "install a driver of the 580 branch"
     if number >= _FIRST_BLACKWELL and kind == "proprietary":
-        said = "is of Blackwell or newer and needs the open kernel module"
-        return said, "install the driver with its open kernel module (nvidia-open)"
+        why = "is of Blackwell or newer and needs the open kernel module"
+        return why, "install the driver with its open kernel module (nvidia-open)"
     return "", ""
 
 

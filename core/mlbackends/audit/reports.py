@@ -68,11 +68,11 @@ def reports_of(
     The live machine is looked at as far as the other one was, so that the depth is no difference.
     Raises BadInput as `report_of` does.
     """
-    told = {each: report_of(each) for each in (before, after) if each != LIVE}
-    depth = next((report.depth for report in told.values()), Presence.USABLE)
+    reports = {each: report_of(each) for each in (before, after) if each != LIVE}
+    depth = next((report.depth for report in reports.values()), Presence.USABLE)
     if LIVE in (before, after):
-        told[LIVE] = report_of(LIVE, depth=depth, timeout=timeout, progress=progress)
-    return told[before], told[after]
+        reports[LIVE] = report_of(LIVE, depth=depth, timeout=timeout, progress=progress)
+    return reports[before], reports[after]
 
 
 def name_of(subject: str) -> str:
@@ -90,8 +90,8 @@ def read_report(path: str) -> Report:
         if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
             raise BadInput(f"{path} is no report: its schema is {head.schema[:80]!r}", _HINT)
         if head.schema != SCHEMA:
-            said = f"{path} has the schema {head.schema[:80]!r}; this version reads {SCHEMA!r}"
-            raise BadInput(said, "use the version of backends that wrote it")
+            message = f"{path} has the schema {head.schema[:80]!r}; this version reads {SCHEMA!r}"
+            raise BadInput(message, "use the version of backends that wrote it")
         report = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is no report: {error}", _HINT) from None

@@ -39,29 +39,29 @@ class Bound(NamedTuple):
         return len(self.cpus & allowed) if self.cpus and allowed else self.number
 
 
-def bound(told: Mapping[str, str]) -> list[Bound]:
+def bound(variables: Mapping[str, str]) -> list[Bound]:
     """Return what binds threads to CPUs that can be counted; what a runtime refuses binds nothing.
 
-    told: variables that are set. Of GNU's own and OpenMP's the latter goes first, and
+    variables: variables that are set. Of GNU's own and OpenMP's the latter goes first, and
     OMP_PROC_BIND=false undoes both.
     """
     found = []
-    how = told.get("OMP_PROC_BIND", "").lower().split(",")[0].strip()
+    how = variables.get("OMP_PROC_BIND", "").lower().split(",")[0].strip()
     if not is_off(how):
-        if places := _places(told.get("OMP_PLACES", "")):
-            found.append(_of_places(told, places, how))
-        elif "OMP_PLACES" not in told:
+        if places := _places(variables.get("OMP_PLACES", "")):
+            found.append(_of_places(variables, places, how))
+        elif "OMP_PLACES" not in variables:
             if how in _TOGETHER:
                 # Without OMP_PLACES a place is one hardware thread, or one core.
-                found.append(Bound("OMP_PROC_BIND", told["OMP_PROC_BIND"], frozenset(), 1))
-            elif cpus := _ranges(told.get("GOMP_CPU_AFFINITY", "").replace(",", " ").split()):
-                found.append(_of_cpus("GOMP_CPU_AFFINITY", told, cpus))
-    asked = told.get("KMP_AFFINITY", "")
-    listed = _LISTED.search(asked)
-    if listed and "explicit" in asked.lower():
+                found.append(Bound("OMP_PROC_BIND", variables["OMP_PROC_BIND"], frozenset(), 1))
+            elif cpus := _ranges(variables.get("GOMP_CPU_AFFINITY", "").replace(",", " ").split()):
+                found.append(_of_cpus("GOMP_CPU_AFFINITY", variables, cpus))
+    affinity = variables.get("KMP_AFFINITY", "")
+    listed = _LISTED.search(affinity)
+    if listed and "explicit" in affinity.lower():
         parts = re.split(r"[\s,{}]+", listed[1])
         if cpus := _ranges([part for part in parts if part]):
-            found.append(_of_cpus("KMP_AFFINITY", told, cpus))
+            found.append(_of_cpus("KMP_AFFINITY", variables, cpus))
     return found
 
 
@@ -70,18 +70,18 @@ def cpu_list(text: str) -> frozenset[int]:
     return _ranges(text.split(","))
 
 
-def _of_cpus(variable: str, told: Mapping[str, str], cpus: frozenset[int]) -> Bound:
-    return Bound(variable, told[variable], cpus, len(cpus))
+def _of_cpus(variable: str, variables: Mapping[str, str], cpus: frozenset[int]) -> Bound:
+    return Bound(variable, variables[variable], cpus, len(cpus))
 
 
-def _of_places(told: Mapping[str, str], places: list[frozenset[int]], how: str) -> Bound:
+def _of_places(variables: Mapping[str, str], places: list[frozenset[int]], how: str) -> Bound:
     """Return what a list of places binds to: all of them, or the one of the first thread."""
     cpus = frozenset().union(*places)
     if how in _TOGETHER:
         cpus = max(places, key=len)
     if min(cpus, default=0) < 0:  # threads(N): which ones is the runtime's choice
-        return Bound("OMP_PLACES", told["OMP_PLACES"], frozenset(), len(cpus))
-    return _of_cpus("OMP_PLACES", told, cpus)
+        return Bound("OMP_PLACES", variables["OMP_PLACES"], frozenset(), len(cpus))
+    return _of_cpus("OMP_PLACES", variables, cpus)
 
 
 def _places(text: str) -> list[frozenset[int]]:

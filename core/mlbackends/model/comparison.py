@@ -1,7 +1,7 @@
 """Whether a value of a report fits a clause such as `>=9.10`, `>=16GiB` or `==AVX2`.
 
-Numbers are compared as numbers, with a unit where the clause has one; words that stand on a ladder, by
-their rung; versions as PEP 440 orders them; other texts only by == and !=.
+Numbers are compared as numbers, with a unit where the clause has one; words that have an order, by it;
+versions as PEP 440 orders them; other texts only by == and !=.
 """
 
 import math
@@ -32,7 +32,7 @@ _RELEASE = pattern(r"v?([0-9]+(?:\.[0-9]+)*)")
 def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> bool:
     """Tell whether a value fits; of a list or table its length is compared.
 
-    sign: one of SIGNS. order: the words of a ladder from the lowest, for a value that stands on one.
+    sign: one of SIGNS. order: the words that the value can be, from the lowest, where they have an order.
     Raises BadInput where the two cannot be compared, with what could be.
     """
     if isinstance(value, bool):
@@ -70,13 +70,13 @@ def is_beyond(text: str) -> bool:
 
 
 def _word_fits(value: str, sign: str, wanted: str, order: tuple[str, ...]) -> bool:
-    rungs = {word.lower(): rung for rung, word in enumerate(order)}
+    places = {word.lower(): place for place, word in enumerate(order)}
     if sign in (*_EQUAL, "!="):
         return (value.lower() == wanted.lower()) is (sign in _EQUAL)
-    if wanted.lower() not in rungs:
-        raise BadInput(f"{wanted!r} is not on the ladder", f"it is {' < '.join(order)}")
-    # What stands on another ladder (SVE256 beside AVX2) is neither above nor below.
-    return _compare(rungs.get(value.lower(), math.nan), rungs[wanted.lower()], sign)
+    if wanted.lower() not in places:
+        raise BadInput(f"{wanted!r} is none of its words", f"they are {' < '.join(order)}")
+    # What has another order (SVE256 beside AVX2) is neither above nor below.
+    return _compare(places.get(value.lower(), math.nan), places[wanted.lower()], sign)
 
 
 def _compare(left: float, right: float, sign: str) -> bool:

@@ -155,10 +155,10 @@ class _Parser:
             raise self.unreadable(f"an operator ({', '.join(language.operators)})")
         if operator not in language.operators:
             words = tuple(word for word in language.operators if word.isalpha())
-            known = ", ".join(language.operators)
+            operators = ", ".join(language.operators)
             near = "; write ==" if operator == "=" else suggestion(operator, words)
             raise self.unreadable(
-                "an operator", f"{shown(operator)} is no operator{near or f': {known}'}"
+                "an operator", f"{shown(operator)} is no operator{near or f': {operators}'}"
             )
         self.at += found.end()
         if operator in language.alone:

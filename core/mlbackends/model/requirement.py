@@ -61,19 +61,19 @@ class Requirement(Struct, frozen=True):
 def check(need: Requirement) -> None:
     """Refuse what no machine could ever answer: a value that no probe tells, a clause that cannot fit it.
 
-    Raises BadInput or UnknownName. Looks at no machine, so that a slip of the pen is told everywhere.
+    Raises BadInput or UnknownName. Looks at no machine, so that a typing error is found everywhere.
     """
     if "." not in need.name:
         _try_clauses(need, "1.0", (), "a version")
         return
     facts = facts_of(need.probe)
     path = need.name.split(".")[1:]
-    known = (*facts, *dotted.FIELDS)
-    if path[0] not in known:
-        raise UnknownName("value", need.name, tuple(f"{need.probe}.{name}" for name in known))
+    names = (*facts, *dotted.FIELDS)
+    if path[0] not in names:
+        raise UnknownName("value", need.name, tuple(f"{need.probe}.{name}" for name in names))
     fact = facts.get(path[0]) if len(path) == 1 else None
     if fact and fact.order:
-        _try_clauses(need, fact.order[0], fact.order, "a word on a ladder")
+        _try_clauses(need, fact.order[0], fact.order, "a word that has an order")
     elif fact and fact.kind in _SAMPLES:
         _try_clauses(need, _SAMPLES[fact.kind][0], (), _SAMPLES[fact.kind][1])
 
@@ -90,13 +90,13 @@ def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: s
         try:
             fits(sample, sign, wanted, order)
         except BadInput as error:
-            said = f"the requirement {need.text!r} can be met nowhere"
+            message = f"the requirement {need.text!r} can be met nowhere"
             about = f"{need.name} is {kind}, and {sign}{wanted} does not go with that"
-            raise BadInput(f"{said}: {about}", error.hint) from None
+            raise BadInput(f"{message}: {about}", error.hint) from None
 
 
-def is_told(report: Report, need: Requirement) -> bool:
-    """Tell whether the report could know: what `unmet` then says is a no, and not a "who knows"."""
+def is_decidable(report: Report, need: Requirement) -> bool:
+    """Tell whether the report is sure of it: what `unmet` then returns is a no, and not a "perhaps"."""
     probe = report.probes[need.probe]
     if probe.presence is None or not dotted.is_certain(probe):
         return False
@@ -108,8 +108,8 @@ def unmet(report: Report, need: Requirement) -> str:
     """Return why a requirement is not met, one sentence; "" where it is."""
     probe = report.probes[need.probe]
     if probe.presence is None:
-        told = [probe.failure] if probe.failure else list(probe.reasons)
-        why = f": {told[0].message}" if told else ""
+        reasons = [probe.failure] if probe.failure else list(probe.reasons)
+        why = f": {reasons[0].message}" if reasons else ""
         return f"{need.text}: {need.probe} could not be told{why}"
     if "." not in need.name:
         if why := _below(probe, probe.presence, report.depth):
@@ -133,7 +133,7 @@ def unmet(report: Report, need: Requirement) -> str:
 
 
 def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
-    """Say why a probe is below the rung that was asked for; one that has no higher check is not below."""
+    """Say why a probe is below the presence that was requested; one that has no higher check is not below."""
     if any(reason.code == "not-mapped" for reason in probe.reasons):
         return ": " + next(r.message for r in probe.reasons if r.code == "not-mapped")
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlbackends.model.errors import BadInput, MlBackendsError
-from mlbackends.model.requirement import Requirement, check, is_told, unmet
+from mlbackends.model.requirement import Requirement, check, is_decidable, unmet
 
 if TYPE_CHECKING:
     from mlbackends.testing.machine import Machine
@@ -64,7 +64,7 @@ def unmet_here(machine: Machine, needs: Demand, strict_names: tuple[str, ...]) -
                 name in (ALL, need.probe) or f"{need.name}.".startswith(f"{name}.")
                 for name in strict_names
             )
-            return Unmet(message, is_named or (needs.strict and not is_told(report, need)))
+            return Unmet(message, is_named or (needs.strict and not is_decidable(report, need)))
     return None
 
 

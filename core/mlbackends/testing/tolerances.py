@@ -96,12 +96,14 @@ def _kind(device: str) -> str:
 def _precision(kind: str, precision: str) -> str:
     from mlbackends.model.errors import UnknownName
 
-    known = ("ieee", *BY_PRECISION)
+    precisions = ("ieee", *BY_PRECISION)
     if precision:
-        if precision not in known:
-            raise UnknownName("precision", precision, known)
+        if precision not in precisions:
+            raise UnknownName("precision", precision, precisions)
         return precision
     from mlbackends.switches import store
 
     seen = [str(store.read(name)) for name in _SWITCHES.get(kind, ())]
-    return max(seen, key=lambda each: known.index(each) if each in known else 0, default="ieee")
+    return max(
+        seen, key=lambda each: precisions.index(each) if each in precisions else 0, default="ieee"
+    )

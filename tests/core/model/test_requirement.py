@@ -11,7 +11,7 @@ from mlbackends.audit.reports import report_of
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Failure, Presence, ProbeReport, Report
-from mlbackends.model.requirement import Requirement, check, is_told, unmet
+from mlbackends.model.requirement import Requirement, check, is_decidable, unmet
 
 HOST = Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus"
 
@@ -45,7 +45,7 @@ def test_what_some_machine_could_meet_is_let_through(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cpu.capability>=AVX3", "a word on a ladder"),
+        ("cpu.capability>=AVX3", "a word that has an order"),
         ("cpu.avx2==maybe", "true or false"),
         ("cpu.avx2>=1", "true or false"),
         ("cpu.cores>=many", "a number"),
@@ -54,7 +54,7 @@ def test_what_some_machine_could_meet_is_let_through(text: str) -> None:
         ("cpu.coress>=8", "no value named 'cpu.coress'"),
     ],
 )
-def test_what_no_machine_could_meet_is_told_without_one(text: str, said: str) -> None:
+def test_what_no_machine_could_meet_is_decidable_without_one(text: str, said: str) -> None:
     need = Requirement.parse(text)
     with pytest.raises(MlBackendsError, match=said):
         check(need)
@@ -78,9 +78,9 @@ def test_a_message_names_no_option() -> None:
         (ProbeReport(None, failure=Failure("it broke")), False),
     ],
 )
-def test_a_no_is_told_from_a_who_knows(probe: ProbeReport, told: bool) -> None:
+def test_a_no_is_decidable_from_a_who_knows(probe: ProbeReport, told: bool) -> None:
     need = Requirement.parse("cudnn>=9.10")
     report = with_probe("cudnn", probe)
 
     assert unmet(report, need)
-    assert is_told(report, need) is told
+    assert is_decidable(report, need) is told

@@ -33,10 +33,10 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         raise DoesNotApply("the machine has one CPU")
     if int(report.need("limits.affinity_cpus")) != 1:
         return
-    told = settings(report)
-    binding = [name for name in _BINDING if name in told]
+    variables = settings(report)
+    binding = [name for name in _BINDING if name in variables]
     scheduler = str(report.fact("limits.scheduler", ""))
-    if told.get("SLURM_CPUS_PER_TASK") == "1":
+    if variables.get("SLURM_CPUS_PER_TASK") == "1":
         return
     message = f"this process may run on CPU {report.fact('limits.affinity', '')} alone, of {online}"
     command = f"unset {' '.join(binding)}" if binding else ""

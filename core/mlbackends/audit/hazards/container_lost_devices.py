@@ -30,11 +30,14 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where NVML cannot reach what the nodes promise."""
     if not (kind := container(report)):
         raise DoesNotApply("this is no container")
-    told = report.probe("nvidia")
+    probe_report = report.probe("nvidia")
     nodes = report.fact("nvidia.device_nodes", [])
-    if told is None or not nodes:
+    if probe_report is None or not nodes:
         return
-    reasons = [*told.reasons, *(reason for gpu in told.devices for reason in gpu.reasons)]
+    reasons = [
+        *probe_report.reasons,
+        *(reason for gpu in probe_report.devices for reason in gpu.reasons),
+    ]
     lost = next((reason for reason in reasons if reason.code == "access-lost"), None)
     if lost is not None:
         yield Symptom(

@@ -36,9 +36,9 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where it is asked for and not given."""
     if not report.devices("nvidia") and not report.libraries("nvidia"):
         raise DoesNotApply("there is no NVIDIA GPU")
-    told = settings(report)
-    value = told.get(_NAME, "")
-    asking = [name for name, asks in _ASKING.items() if asks(told.get(name, ""))]
+    variables = settings(report)
+    value = variables.get(_NAME, "")
+    asking = [name for name, asks in _ASKING.items() if asks(variables.get(name, ""))]
     if value in _DETERMINISTIC or not (value or asking):
         return
     message = f"{' and '.join(asking)} ask{'s' if len(asking) == 1 else ''} for equal results, and"
@@ -49,5 +49,5 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     yield Symptom(
         message,
         command=f"export {_NAME}=:4096:8",
-        evidence={f"environment.variables.{name}": told[name] for name in names},
+        evidence={f"environment.variables.{name}": variables[name] for name in names},
     )

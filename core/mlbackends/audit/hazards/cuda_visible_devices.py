@@ -27,7 +27,7 @@ _COMMANDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the probe found wrong with the list and with the order."""
-    told = report.fact("nvidia.environment", {})
+    variables = report.fact("nvidia.environment", {})
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
             name = next((name for name in _COMMANDS if warning.message.startswith(name)), "")
@@ -36,7 +36,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
                 hint=warning.hint if not warning.hint.startswith("unset ") else "",
                 command=f"unset {name}" if name else "",
                 evidence={
-                    f"nvidia.environment.{name}": told.get(name, ""),
+                    f"nvidia.environment.{name}": variables.get(name, ""),
                     "nvidia.pci_gpu_count": report.fact("nvidia.pci_gpu_count", 0),
                 },
             )

@@ -33,10 +33,12 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     libc, version = report.need("host.libc"), report.need("host.libc_version")
     if libc != "musl":
         needed = {
-            name: asked for name, asked in needed.items() if numbers(asked) > numbers(version)
+            name: wanted for name, wanted in needed.items() if numbers(wanted) > numbers(version)
         }
     if needed:
-        listed = ", ".join(f"{name} (glibc {asked})" for name, asked in sorted(needed.items())[:5])
+        listed = ", ".join(
+            f"{name} (glibc {wanted})" for name, wanted in sorted(needed.items())[:5]
+        )
         more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
         yield Symptom(
             f"this machine has {libc} {version}; newer ones are asked for by {listed}{more}",

@@ -35,10 +35,10 @@ SOURCES = (
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each folder, with every library that it shadows."""
     older = older_than_pinned(report)
-    told = older[0].path if older else ""
+    older_path = older[0].path if older else ""
     folders: dict[tuple[str, str], list[Shadowed]] = {}
     for pair in shadowed(report):
-        if pair.taken.path != told:
+        if pair.taken.path != older_path:
             folder = pair.taken.path.rpartition("/")[0]
             folders.setdefault((pair.taken.found_by, folder), []).append(pair)
     for (variable, folder), pairs in folders.items():

@@ -46,24 +46,24 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each file that a process would take, or that ends its search."""
     if not any(name in report.record.probes for name in _EVERYWHERE):
         raise NotReported("the report has no library")
-    told: set[str] = set()
-    yield from _bad_files(report, told)
+    reported: set[str] = set()
+    yield from _bad_files(report, reported)
     for one in failed(report):
-        if one.library.path not in told:
-            told.add(one.library.path)
+        if one.library.path not in reported:
+            reported.add(one.library.path)
             yield _refused(report, one)
-    if not told and (why := not_opened(report)):
+    if not reported and (why := not_opened(report)):
         raise NotReported(why)
 
 
-def _bad_files(report: ReportView, told: set[str]) -> Iterator[Symptom]:
-    """Yield one for each file that is seen to be bad without opening it. told: their paths are added."""
+def _bad_files(report: ReportView, reported: set[str]) -> Iterator[Symptom]:
+    """Yield one for each file that is seen to be bad without opening it. reported: their paths are added."""
     for name in report.record.probes:
         copies = report.libraries(name)
         good = {one.soname for one in copies if one.wins}
         for library in copies:
             reason = next((one for one in library.reasons if one.code in _CODES), None)
-            if reason is None or library.path in told or not _RUNTIME_NAME.search(library.path):
+            if reason is None or library.path in reported or not _RUNTIME_NAME.search(library.path):
                 continue
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it.
             is_fatal = reason.code == "not-a-library" and library.found_by in _SEARCHED
@@ -72,7 +72,7 @@ def _bad_files(report: ReportView, told: set[str]) -> Iterator[Symptom]:
                 is_fatal = False
             if library.soname in good and not is_fatal and not is_of_one_package(library):
                 continue
-            told.add(library.path)
+            reported.add(library.path)
             seen = reason.message
             if library.path not in seen:
                 seen = f"{library.path}: {seen}"

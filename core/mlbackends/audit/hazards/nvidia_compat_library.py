@@ -35,23 +35,25 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         raise DoesNotApply("programs get no forward-compatibility libcuda here")
     if driver.presence is Presence.USABLE:
         return
-    told = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
+    refusals = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
     evidence: dict[str, FactValue] = {"cuda_driver.libraries": [winner.path]}
-    if told:
-        yield from_warning(told[0], **evidence)
+    if refusals:
+        yield from_warning(refusals[0], **evidence)
         return
     names = sorted({gpu.name for gpu in report.devices("nvidia") if gpu.name})
     consumer = [name for name in names if any(word in name for word in _CONSUMER)]
     loaded = str(report.fact("nvidia.driver_release", ""))
     release = str(winner.facts.get("driver_release", ""))
     if consumer:
-        said = (
+        message = (
             f"programs get {winner.path}, a forward-compatibility library, which does not work on"
         )
-        yield Symptom(f"{said} {', '.join(consumer)}", evidence=evidence)
+        yield Symptom(f"{message} {', '.join(consumer)}", evidence=evidence)
     elif loaded and release and _parts(release) < _parts(loaded):
-        said = f"programs get {winner.path} of {release}, a forward-compatibility library that is"
-        yield Symptom(f"{said} older than the kernel module {loaded}", evidence=evidence)
+        message = (
+            f"programs get {winner.path} of {release}, a forward-compatibility library that is"
+        )
+        yield Symptom(f"{message} older than the kernel module {loaded}", evidence=evidence)
 
 
 def _parts(release: str) -> tuple[int, ...]:

@@ -34,17 +34,17 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     if len(models) < 2:
         raise DoesNotApply("there are no two GPUs to be told apart")
     unlike = sorted(set(models.values()) - {""})
-    told = [gpu.pci_address for gpu in report.devices("cuda_driver") if gpu.pci_address]
-    is_bus_order = len(told) == len(models) and told == sorted(told)
+    addresses = [gpu.pci_address for gpu in report.devices("cuda_driver") if gpu.pci_address]
+    is_bus_order = len(addresses) == len(models) and addresses == sorted(addresses)
     if len(unlike) < 2 or is_bus_order or report.variable(_ORDER) == "PCI_BUS_ID":
         return
     visible = report.variable(_VISIBLE) or ""
     indexed = [entry for entry in visible.split(",") if entry.strip().isdecimal()]
-    said = f"the GPUs are unlike ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
+    message = f"the GPUs are unlike ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
     if indexed:
-        said += f': what {_VISIBLE} "{visible}" names may be another GPU than nvidia-smi\'s'
+        message += f': what {_VISIBLE} "{visible}" names may be another GPU than nvidia-smi\'s'
     yield Symptom(
-        said,
+        message,
         command=f"export {_ORDER}=PCI_BUS_ID",
         evidence={
             "nvidia.devices.name": unlike,

@@ -50,10 +50,10 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     waiting = [gpu for gpu in gpus if gpu.facts.get("fabric_state") in _NOT_READY]
     if waiting:
         states = sorted({str(gpu.facts["fabric_state"]) for gpu in waiting})
-        said = (
+        message = (
             f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
         )
-        yield Symptom(said, command=command, evidence=evidence)
+        yield Symptom(message, command=command, evidence=evidence)
         return
     refused = driver.reasons if driver is not None else ()
     for reason in refused:
@@ -66,8 +66,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         gpu.facts.get("fabric_state") == "completed" for gpu in gpus
     ):
         return
-    said = (
+    message = (
         f"{evidence['nvidia.nvswitches']} NVSwitches join the GPUs, and the fabric manager does not"
     )
     needed = f" (nvidia-fabricmanager {release} is needed)" if release else ""
-    yield Symptom(f"{said} run{needed}", command=command, evidence=evidence)
+    yield Symptom(f"{message} run{needed}", command=command, evidence=evidence)

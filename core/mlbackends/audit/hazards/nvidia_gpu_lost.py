@@ -31,7 +31,7 @@ _CODES = ("gpu-lost", "reset-required", "timed-out")
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU that NVML lost, and for each that it does not count."""
     gpus = nvidia_gpus(report)
-    told = report.probe("nvidia")
+    probe_report = report.probe("nvidia")
     counted = report.fact("nvidia.gpu_count")
     lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
     for gpu, reason in lost:
@@ -39,7 +39,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         yield Symptom(
             f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={where: [reason.code]}
         )
-    for reason in told.reasons if told is not None and not lost else ():
+    for reason in probe_report.reasons if probe_report is not None and not lost else ():
         if reason.code in ("gpu-lost", "reset-required"):
             yield Symptom(
                 reason.message, hint=reason.hint, evidence={"nvidia.reasons": [reason.code]}

@@ -34,10 +34,10 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         warnings = tuple(report.warnings(probe, "driver-mismatch"))
         for warning in warnings:
             yield from_warning(warning, **evidence)
-        told = report.probe(probe)
-        if told is None or warnings:
+        probe_report = report.probe(probe)
+        if probe_report is None or warnings:
             continue
-        for reason in told.reasons:
+        for reason in probe_report.reasons:
             if reason.code == "driver-mismatch":
                 yield from_warning(reason, **evidence)
                 break

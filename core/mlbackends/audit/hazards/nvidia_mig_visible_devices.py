@@ -52,13 +52,15 @@ def _of_the_list(report: ReportView, count: int) -> Iterator[Symptom]:
     }
     named = [entry for entry in entries if entry.startswith("MIG-")]
     if len(named) > 1:
-        said = f"{_VARIABLE} names {len(named)} MIG instances; a process gets the first alone"
-        yield Symptom(said, evidence=evidence)
+        message = f"{_VARIABLE} names {len(named)} MIG instances; a process gets the first alone"
+        yield Symptom(message, evidence=evidence)
     elif entries and entries[0].isdecimal():
-        said = (
+        message = (
             f"{_VARIABLE} is {value!r}: a number names a GPU, and of one in MIG mode a process gets"
         )
-        yield Symptom(f"{said} the first instance alone", evidence=evidence, severity=Severity.NOTE)
+        yield Symptom(
+            f"{message} the first instance alone", evidence=evidence, severity=Severity.NOTE
+        )
 
 
 def _nothing(gpu: Device) -> Symptom:

@@ -30,10 +30,10 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     kind = str(report.fact("nvidia.kernel_module", ""))
     release = str(report.fact("nvidia.driver_release", ""))
     for gpu in nvidia_gpus(report):
-        said, hint = refused_by_module(report, gpu)
-        if said and gpu.presence is Presence.FOUND:
+        message, hint = refused_by_module(report, gpu)
+        if message and gpu.presence is Presence.FOUND:
             yield Symptom(
-                f"{called(gpu)} {said}; the loaded one is {kind or 'nvidia'} {release}".rstrip(),
+                f"{called(gpu)} {message}; the loaded one is {kind or 'nvidia'} {release}".rstrip(),
                 hint=hint,
                 evidence={
                     "nvidia.kernel_module": kind,

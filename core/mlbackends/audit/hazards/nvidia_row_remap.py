@@ -22,11 +22,11 @@ WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each GPU whose rows could not be replaced, and for each that waits."""
-    told = {
+    states = {
         f"nvidia.devices.{gpu.index}.remapped_rows": gpu.facts["remapped_rows"]
         for gpu in answering(report)
         if "remapped_rows" in gpu.facts
     }
     for severity, code in ((Severity.ERROR, "row-remap-failed"), (None, "row-remap-pending")):
         for warning in report.warnings("nvidia", code):
-            yield Symptom(warning.message, hint=warning.hint, evidence=told, severity=severity)
+            yield Symptom(warning.message, hint=warning.hint, evidence=states, severity=severity)

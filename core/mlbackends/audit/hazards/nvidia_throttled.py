@@ -38,10 +38,10 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         }
         bad = [words for limit, words in _BAD.items() if limit in limits]
         if bad:
-            said = f"{called(gpu)} is slowed down: {', '.join(bad)}"
-            yield Symptom(said, evidence=evidence)
+            message = f"{called(gpu)} is slowed down: {', '.join(bad)}"
+            yield Symptom(message, evidence=evidence)
         elif "hardware-slowdown" in limits and "idle" not in limits:
             # Some drivers show it alone for a moment while the clocks change.
-            said = f"{called(gpu)} is slowed down by its hardware, which does not say why"
+            message = f"{called(gpu)} is slowed down by its hardware, which does not say why"
             hint = "look again: it may have been a change of clocks; then look at heat and power"
-            yield Symptom(said, hint=hint, evidence=evidence, severity=Severity.NOTE)
+            yield Symptom(message, hint=hint, evidence=evidence, severity=Severity.NOTE)

@@ -22,17 +22,17 @@ SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where each process could have two threads or more."""
-    told = settings(report)
-    if told.get("OMP_NUM_THREADS", "").split(",")[0].strip() != "1":
+    variables = settings(report)
+    if variables.get("OMP_NUM_THREADS", "").split(",")[0].strip() != "1":
         raise DoesNotApply("OMP_NUM_THREADS is not 1")
     cpus = int(report.need("limits.effective_cpus"))
-    size = told.get("LOCAL_WORLD_SIZE", "")
+    size = variables.get("LOCAL_WORLD_SIZE", "")
     is_number = size.isascii() and size.isdecimal() and len(size) < 7
     processes = max(1, int(size)) if is_number else 1
     share = cpus // processes
     if share < 2:
         return
-    launched = "LOCAL_RANK" in told or bool(size)
+    launched = "LOCAL_RANK" in variables or bool(size)
     ours = f", which is {share} for each of {processes} processes" if processes > 1 else ""
     by = "; a launcher such as torchrun sets that" if launched else ""
     yield Symptom(

@@ -49,9 +49,9 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         )
     redirected = [gpu for gpu in gpus if gpu.facts.get("peers_redirected")]
     if redirected:
-        said = "a PCIe switch sends what they say to each other up to the processor (ACS):"
+        message = "a PCIe switch sends what they say to each other up to the processor (ACS):"
         yield Symptom(
-            f"{said} {', '.join(map(called, redirected))}",
+            f"{message} {', '.join(map(called, redirected))}",
             hint="switch ACS off in the firmware, or on each switch with setpci (ECAP_ACS+0x6.w=0000)",
             evidence={f"nvidia.devices.{gpu.index}.peers_redirected": True for gpu in redirected},
         )

@@ -29,5 +29,5 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
 
 
 def _facts(report: ReportView) -> dict[str, object]:
-    told = report.probe("rocm")
-    return dict(told.facts) if told is not None else {}
+    probe_report = report.probe("rocm")
+    return dict(probe_report.facts) if probe_report is not None else {}

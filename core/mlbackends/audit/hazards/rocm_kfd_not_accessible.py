@@ -29,17 +29,17 @@ _COMMANDS = {
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for /dev/kfd, and one for each GPU whose own node is closed."""
     gpus = amd_gpus(report)
-    told = report.probe("rocm")
-    if told is None or told.presence is Presence.USABLE:
+    probe_report = report.probe("rocm")
+    if probe_report is None or probe_report.presence is Presence.USABLE:
         return
     if (
-        not told.libraries
+        not probe_report.libraries
         and not report.fact("rocm.installations")
         and not report.fact("torch.hip_version")
     ):
         raise DoesNotApply("nothing of ROCm is installed here")
     kind = str(report.fact("host.container", "none"))
-    reasons = [reason for reason in told.reasons if "/dev/kfd" in reason.message]
+    reasons = [reason for reason in probe_report.reasons if "/dev/kfd" in reason.message]
     reasons += [reason for gpu in gpus for reason in gpu.reasons if _is_denied(reason)]
     for reason in dict.fromkeys(reasons):
         yield Symptom(

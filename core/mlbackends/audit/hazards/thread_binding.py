@@ -35,13 +35,13 @@ _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield each variable that binds threads to too few CPUs, or those of several processes alike."""
-    told = settings(report)
-    yield from _too_few(report, told)
-    ranks = told.get("LOCAL_WORLD_SIZE", "")
+    variables = settings(report)
+    yield from _too_few(report, variables)
+    ranks = variables.get("LOCAL_WORLD_SIZE", "")
     if not ranks or ranks == "1":
         return
     for name in _VARIABLES:
-        value = told.get(name, "")
+        value = variables.get(name, "")
         if value and value.lower().split(",")[0] not in _UNBOUND:
             yield Symptom(
                 f"{name} is {value[:80]!r}, and {ranks[:10]} processes on this machine read it: each"
@@ -54,9 +54,9 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
             )
 
 
-def _too_few(report: ReportView, told: dict[str, str]) -> Iterator[Symptom]:
+def _too_few(report: ReportView, variables: dict[str, str]) -> Iterator[Symptom]:
     allowed = cpu_list(str(report.fact("limits.affinity", "")))
-    for one in bound(told):
+    for one in bound(variables):
         beliefs = {
             belief["runtime"]: int(belief["cpus"]) for belief in report.need("limits.beliefs")
         }

@@ -26,15 +26,17 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for partner in report.fact("torch.partners", []):
         name, version, wanted = partner["package"], partner["version"], partner["wanted"]
         if satisfies(torch, f"=={wanted}") is False:
-            said = f"{name} {version} is built for torch {wanted}, and torch {torch} is installed"
+            message = (
+                f"{name} {version} is built for torch {wanted}, and torch {torch} is installed"
+            )
             command = install(report, f"torch=={wanted}", f"{name}=={version.partition('+')[0]}")
         elif _is_other_build(torch, version):
-            said = f"{name} {version} and torch {torch} are builds for different devices"
+            message = f"{name} {version} and torch {torch} are builds for different devices"
             command = ""
         else:
             continue
         yield Symptom(
-            said, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
+            message, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
         )
 
 

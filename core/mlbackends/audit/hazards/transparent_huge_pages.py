@@ -33,20 +33,20 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     report.only_on("linux")
     mode = str(report.need("memory.transparent_huge_pages"))
     defrag = str(report.fact("memory.transparent_huge_pages_defrag", ""))
-    asked = is_on((report.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
+    is_requested = is_on((report.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
     evidence: dict[str, FactValue] = {
         "memory.transparent_huge_pages": mode,
         "memory.transparent_huge_pages_defrag": defrag,
     }
     if mode == "never":
         message = "transparent huge pages are never used: tensors lie in small pages"
-        if asked:
+        if is_requested:
             message += ", though THP_MEM_ALLOC_ENABLE asks for huge ones"
         yield Symptom(
             message,
             command=f"echo madvise > {_FOLDER}/enabled",
             evidence=evidence,
-            severity=Severity.WARNING if asked else None,
+            severity=Severity.WARNING if is_requested else None,
         )
     elif defrag == "always":
         yield Symptom(

@@ -28,10 +28,10 @@ _USER = ("/.local/lib/python", "/Library/Python/")
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each package that is hidden, and one for those that an environment lacks."""
-    told = set()
+    reported = set()
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
-            told.add(probe)
+            reported.add(probe)
             rows = report.fact(f"{probe}.installations", [])
             evidence = {f"{probe}.installations": rows}
             yield Symptom(warning.message, command=_COMMAND, evidence=evidence)
@@ -44,7 +44,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     from_user = {
         probe: place
         for probe, place in places.items()
-        if probe not in told and any(part in place for part in _USER)
+        if probe not in reported and any(part in place for part in _USER)
     }
     if from_user:
         yield Symptom(

@@ -69,18 +69,20 @@ def _facts(report: Report) -> Iterator[str]:
         value: Any = report.probes[probe].facts.get(head) if probe in report.probes else None
         if fact is None or type(value) is not fact.kind or value == "":
             continue
-        said: tuple[str, Any] | None
+        assertion: tuple[str, Any] | None
         if name in _VERSIONS:
-            said = _version(value)
+            assertion = _version(value)
         elif name in _LADDERS:
-            said = ("at_least" if value in fact.order else "equals", value)
+            assertion = ("at_least" if value in fact.order else "equals", value)
         elif name in _MEMORY:
-            said = ("min", _floor(value)) if value > 0 else None
+            assertion = ("min", _floor(value)) if value > 0 else None
         else:
-            said = ("min" if name in _AT_LEAST else "equals", value)
-        if said:
+            assertion = ("min" if name in _AT_LEAST else "equals", value)
+        if assertion:
             about = "" if name in _VERSIONS else fact.doc
-            yield _rule(name.replace(".", "-").replace("_", "-"), name, said[0], said[1], about)
+            yield _rule(
+                name.replace(".", "-").replace("_", "-"), name, assertion[0], assertion[1], about
+            )
 
 
 def _probe(name: str, probe: ProbeReport) -> Iterator[str]:
@@ -89,13 +91,13 @@ def _probe(name: str, probe: ProbeReport) -> Iterator[str]:
         return
     title = name.replace("_", "-")
     if _group(name) in _GROUPS:
-        said = _version(probe.version)
-        if said:
-            yield _rule(f"{title}-version", name, *said)
-        if not said or probe.presence is not Presence.FOUND:
+        assertion = _version(probe.version)
+        if assertion:
+            yield _rule(f"{title}-version", name, *assertion)
+        if not assertion or probe.presence is not Presence.FOUND:
             yield _rule(f"{title}-presence", name, "at_least", str(probe.presence))
-    elif name == "python" and (said := _version(probe.version)):
-        yield _rule("python-version", name, *said)
+    elif name == "python" and (assertion := _version(probe.version)):
+        yield _rule("python-version", name, *assertion)
     for kind in dict.fromkeys(device.kind for device in probe.devices):
         if kind.isascii() and kind.isidentifier():
             alike = [device for device in probe.devices if device.kind == kind]
