@@ -7,12 +7,13 @@ Caveats:  in a container /proc and /sys show all GPUs of the machine, NVML those
 Source:   NVML API reference; NVIDIA driver README, /proc/driver/nvidia; Linux sysfs-bus-pci.
 """
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
 from mlbackends.libraries.c_calls import CDLL
-from mlbackends.libraries.cuda import nvml as gpus_by_nvml
 from mlbackends.libraries.cuda.driver import (
     decode,
     device_nodes,
@@ -25,10 +26,10 @@ from mlbackends.libraries.cuda.driver import (
     node_problems,
     on_wsl,
 )
-from mlbackends.libraries.cuda.nvml import bound, must, text_of, told_by_system
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -66,7 +67,7 @@ FACTS = (
     ),
 )
 CODES = {
-    **gpus_by_nvml.CODES,
+    **table("libraries/cuda/nvml")["codes"],
     "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev are not there.",
     "nouveau-bound": "The GPU is driven by nouveau, with which CUDA does not work.",
     "bound-elsewhere": "Another kernel driver holds the GPU, to give it to a virtual machine.",
@@ -113,6 +114,8 @@ def find(host: Host) -> Finding:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the library's own release, which needs no driver."""
+    from mlbackends.libraries.cuda.nvml import bound, told_by_system
+
     nvml = bound(opened)
     release = told_by_system(nvml, "nvmlSystemGetNVMLVersion")
     return Answer(library, facts={"nvml_version": release} if release else {})
@@ -120,6 +123,17 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Ask for everything that NVML tells of the driver and of each GPU."""
+    from mlbackends.libraries.cuda.nvml import (
+        all_gpus,
+        bound,
+        described,
+        must,
+        processes,
+        text_of,
+        told_by_system,
+        topology,
+    )
+
     nvml = bound(opened)
     must(nvml, "nvmlInit")
     release = told_by_system(nvml, "nvmlSystemGetDriverVersion")
@@ -137,20 +151,20 @@ def use(opened: CDLL, library: Library) -> Answer:
     facts["gpu_count"] = count
     devices: list[Device] = []
     warnings: list[Reason] = []
-    answering: list[gpus_by_nvml.Gpu] = []
-    for index, handle in gpus_by_nvml.all_gpus(nvml, count):
+    answering: list[tuple[int, Any]] = []
+    for index, handle in all_gpus(nvml, count):
         if isinstance(handle, Reason):
             devices.append(Device("cuda", index, reasons=(handle,)))
             continue
-        described, problems = gpus_by_nvml.described(nvml, index, handle)
-        devices += described
+        parts, problems = described(nvml, index, handle)
+        devices += parts
         warnings += problems
-        if described[0].presence is Presence.LOADABLE:
+        if parts[0].presence is Presence.LOADABLE:
             answering.append((index, handle))
     if len(answering) > 1:
-        facts["topology"] = gpus_by_nvml.topology(nvml, answering)
+        facts["topology"] = topology(nvml, answering)
     if answering:
-        facts["processes"] = gpus_by_nvml.processes(nvml, answering)
+        facts["processes"] = processes(nvml, answering)
     learned = Answer(library, tuple(devices), facts, tuple(warnings))
     if not count:
         message = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"

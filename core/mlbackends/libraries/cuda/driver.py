@@ -22,6 +22,7 @@ from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Library
+from mlbackends.model.tables import table
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
 
@@ -81,7 +82,7 @@ def kernel_module(host: Host) -> dict[str, FactValue]:
     parameters = {}
     for line in host.read("/proc/driver/nvidia/params", 16 << 10).splitlines():
         name, _, value = line.partition(": ")
-        if name in _PARAMETERS and value.strip():
+        if name in table("libraries/cuda/driver")["module_parameters"] and value.strip():
             parameters[name] = value.strip()
     if parameters:
         facts["module_parameters"] = parameters
@@ -161,18 +162,6 @@ def _makes_nodes(host: Host) -> bool:
     return host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
 
 
-_PARAMETERS = (
-    "EnableGpuFirmware",
-    "OpenRmEnableUnsupportedGpus",
-    "RmProfilingAdminOnly",
-    "ModifyDeviceFiles",
-    "DeviceFileMode",
-    "EnablePCIeGen3",
-    "GrdmaPciTopoCheckOverride",
-    "CoherentGPUMemoryMode",
-)
-
-
 def _folders(host: Host) -> tuple[str, ...]:
     return (
         WSL_FOLDER,
@@ -185,42 +174,6 @@ def _folders(host: Host) -> tuple[str, ...]:
         "/usr/lib/aarch64-linux-gnu/tegra",
     )
 
-
-_SHIPPED = (
-    ((13, 3), (610, 43, 2)),
-    ((13, 2), (595, 45, 4)),
-    ((13, 1), (590, 44, 1)),
-    ((13, 0), (580, 65, 6)),
-    ((12, 9), (575, 51, 3)),
-    ((12, 8), (570, 26)),
-    ((12, 6), (560, 28, 3)),
-    ((12, 5), (555, 42, 2)),
-    ((12, 4), (550, 54, 14)),
-    ((12, 3), (545, 23, 6)),
-    ((12, 2), (535, 54, 3)),
-    ((12, 1), (530, 30, 2)),
-    ((12, 0), (525, 60, 13)),
-    ((11, 8), (520, 61, 5)),
-    ((11, 7), (515, 43, 4)),
-    ((11, 6), (510, 39, 1)),
-    ((11, 5), (495, 29, 5)),
-    ((11, 4), (470, 42, 1)),
-    ((11, 3), (465, 19, 1)),
-    ((11, 2), (460, 27, 3)),
-    ((11, 1), (455, 23)),
-    ((11, 0), (450, 36, 6)),
-    ((10, 2), (440, 33)),
-    ((10, 1), (418, 39)),
-    ((10, 0), (410, 48)),
-    ((9, 2), (396, 26)),
-    ((9, 1), (387, 26)),
-    ((9, 0), (384, 81)),
-    ((8, 0), (367, 48)),
-)
-"""CUDA release -> the first driver release that came with it, newest first."""
-
-_LEAST = {11: (450,), 12: (525,), 13: (580,)}
-"""Major version of CUDA -> the oldest driver that runs anything of it."""
 
 _MAJOR_LIMIT = 100
 _RELEASE = pattern(r"(?<!\d)(?<!\d\.)(\d{3})\.(\d{1,4})(?:\.(\d{1,4}))?(?![\d.]*\d)")
@@ -259,10 +212,8 @@ def cuda_of_driver(release: str) -> str:
     ask the driver itself (cuDriverGetVersion) for the truth.
     """
     driver = _parts(release)
-    for cuda, needed in _SHIPPED:
-        if driver and driver >= needed:
-            return f"{cuda[0]}.{cuda[1]}"
-    return ""
+    shipped = table("libraries/cuda/driver")["shipped"]
+    return next((cuda for cuda, first in shipped if driver and driver >= _parts(first)), "")
 
 
 def driver_for(cuda: str) -> str:
@@ -273,9 +224,12 @@ def driver_for(cuda: str) -> str:
     match = _NUMBER.match(cuda)
     if not match:
         return ""
+    releases = table("libraries/cuda/driver")
     major, minor = int(match[1]), int(match[2])
-    least = _LEAST.get(major) or dict(_SHIPPED).get((major, minor))
-    return ".".join(f"{part:02}" for part in least) if least else ""
+    least: str = releases["least"].get(str(major)) or dict(releases["shipped"]).get(
+        f"{major}.{minor}", ""
+    )
+    return least
 
 
 def too_old_for(release: str, cuda: str) -> bool | None:
