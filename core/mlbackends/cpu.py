@@ -15,7 +15,7 @@ def get_cpu_capability() -> str:
     from mlbackends.switches import store
 
     store.problems()  # the first touch of the switches warns of wrong variables
-    return str(availability.looked_for("cpu").facts.get("capability", "DEFAULT"))
+    return str(availability.found_report("cpu").facts.get("capability", "DEFAULT"))
 
 
 install(__name__, "_CpuModule")

@@ -70,7 +70,7 @@ def get_core_count() -> int:
 def _device() -> "ProbeReport":
     from mlbackends.survey import availability
 
-    report = availability.asked("mps")
+    report = availability.used_report("mps")
     if not report.devices:
         raise AttributeError("there is no Metal device here; `backends info mps` tells more")
     return report

@@ -66,7 +66,7 @@ def test_a_mac_is_as_new_as_it_says(
 def test_a_device_tells_its_name_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("mps", 0, name="Apple M3 Max", facts={"cores": 40})
     report = ProbeReport(presence=Presence.USABLE, devices=(device,))
-    monkeypatch.setattr(availability, "asked", lambda _: report)
+    monkeypatch.setattr(availability, "used_report", lambda _: report)
 
     assert (mps.get_name(), mps.get_core_count()) == ("Apple M3 Max", 40)
 
@@ -75,7 +75,7 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     report = ProbeReport(presence=Presence.USABLE, devices=(Device("mps", 0, name="GPU"),))
-    monkeypatch.setattr(availability, "asked", lambda _: report)
+    monkeypatch.setattr(availability, "used_report", lambda _: report)
 
     with pytest.raises(RuntimeError, match="number of its cores"):
         mps.get_core_count()
@@ -85,7 +85,7 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
 def test_without_a_device_a_question_about_it_is_an_attribute_error(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(availability, "asked", lambda _: ProbeReport(presence=Presence.ABSENT))
+    monkeypatch.setattr(availability, "used_report", lambda _: ProbeReport(presence=Presence.ABSENT))
 
     with pytest.raises(AttributeError, match="no Metal device"):
         getattr(mps, name)()

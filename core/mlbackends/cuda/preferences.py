@@ -206,7 +206,7 @@ def _member(
 def _found_by_probe(probe: str, name: str) -> bool:
     from mlbackends.survey import availability
 
-    libraries = availability.looked_for(probe).libraries
+    libraries = availability.found_report(probe).libraries
     return any(each.name == name and not each.reasons for each in libraries)
 
 

@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Sequence
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import FOLDER
 from mlbackends.model.reasons import Reason
 
@@ -32,11 +32,12 @@ def accel_nodes(host: Host) -> dict[str, str]:
 
 def device_nodes(host: Host, pattern: str) -> list[str]:
     """Return the paths directly below /dev whose whole name matches a regular expression."""
-    names: list[str] | None = host.__dict__.get("_device_nodes")
-    if names is None:
-        names = host.listdir("/dev")
-        host.__dict__["_device_nodes"] = names
-    return [f"/dev/{name}" for name in names if re.fullmatch(pattern, name)]
+    return [f"/dev/{name}" for name in _dev(host) if re.fullmatch(pattern, name)]
+
+
+@once_per_host
+def _dev(host: Host) -> list[str]:
+    return host.listdir("/dev")
 
 
 def denied(host: Host, path: str) -> Reason | None:
@@ -46,15 +47,11 @@ def denied(host: Host, path: str) -> Reason | None:
     """
     if not host.exists(path) or host.can_open(path):
         return None
-    said = f"{path} is there, and this user may not read and write it"
-    group = _group_of(host, path)
-    if not group:
-        return Reason("permission-denied", said)
-    return Reason(
-        "permission-denied",
-        f"{said}: it belongs to the group {group}",
-        f"add the user to it (sudo usermod -aG {group} USER) and log in again",
-    )
+    message, hint = f"{path} is there, and this user may not read and write it", ""
+    if group := _group_of(host, path):
+        message += f": it belongs to the group {group}"
+        hint = f"add the user to it (sudo usermod -aG {group} USER) and log in again"
+    return Reason("permission-denied", message, hint)
 
 
 def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, FactValue
@@ -74,17 +74,13 @@ class PciDevice(Struct, frozen=True):
         return self.class_code.startswith("12")
 
 
+@once_per_host
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
     """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
-    cached = host.__dict__.get("_pci_devices")
-    if cached is None:
-        # Virtual functions come in hundreds; the numbers that matter here are small.
-        names = [name for name in host.listdir(FOLDER) if _ADDRESS.fullmatch(name)]
-        read = (_read(host, name) for name in names[:_DEVICES_LIMIT])
-        cached = tuple(device for device in read if device is not None)
-        host.__dict__["_pci_devices"] = cached
-    found: tuple[PciDevice, ...] = cached
-    return found
+    # Virtual functions come in hundreds; the numbers that matter here are small.
+    names = [name for name in host.listdir(FOLDER) if _ADDRESS.fullmatch(name)]
+    devices = (_read(host, name) for name in names[:_DEVICES_LIMIT])
+    return tuple(device for device in devices if device is not None)
 
 
 def of_vendor(host: Host, *vendors: str) -> tuple[PciDevice, ...]:
@@ -137,12 +133,12 @@ def link_facts(device: PciDevice) -> dict[str, int | float]:
 
     Only the most that the card and its slot can: what is now wobbles with the load.
     """
-    told = {
+    facts = {
         "max_pcie_gigatransfers_per_second": device.max_link_gigatransfers_per_second,
         "max_pcie_width": device.max_link_width,
         "max_pcie_slot_width": device.max_slot_width,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def link_now(device: PciDevice) -> dict[str, int]:
@@ -157,23 +153,16 @@ def is_redirected(host: Host, device: PciDevice) -> bool | None:
     configuration cannot be read: that takes root. A root port's say is left out, for what passes
     through it goes to the processor anyway.
     """
-    told = [
-        redirects
-        for above in _bridges(host, f"{FOLDER}/{device.address}")[1:]
-        if (redirects := _redirects(host, f"{FOLDER}/{above}/config")) is not None
-    ]
-    return any(told) if told else None
+    bridges = _bridges(host, f"{FOLDER}/{device.address}")[1:]
+    controls = [_redirects(host, f"{FOLDER}/{bridge}/config") for bridge in bridges]
+    known = [control for control in controls if control is not None]
+    return any(known) if known else None
 
 
+@once_per_host
 def _redirects(host: Host, path: str) -> bool | None:
-    """Read the ACS control of a bridge; None where it has none. Cached: bridges are shared."""
-    known: dict[str, bool | None] = host.__dict__.setdefault("_pci_redirects", {})
-    if path not in known:
-        known[path] = _request_redirect(host.read_bytes(path, _CONFIGURATION_BYTES))
-    return known[path]
-
-
-def _request_redirect(data: bytes) -> bool | None:
+    """Read the ACS control of a bridge from its extended capabilities; None where it has none."""
+    data = host.read_bytes(path, _CONFIGURATION_BYTES)
     at, seen = _EXTENDED, set[int]()
     while at >= _EXTENDED and at + 8 <= len(data) and at not in seen:
         seen.add(at)
@@ -187,23 +176,23 @@ def _request_redirect(data: bytes) -> bool | None:
 def _read(host: Host, address: str) -> PciDevice | None:
     folder = f"{FOLDER}/{address}"
     lines = host.read(f"{folder}/uevent", 4096).splitlines()
-    told = dict(line.split("=", 1) for line in lines if "=" in line)
-    vendor, _, device = told.get("PCI_ID", "").partition(":")
+    event = dict(line.split("=", 1) for line in lines if "=" in line)
+    vendor, _, device = event.get("PCI_ID", "").partition(":")
     if not vendor or not device:
         vendor = host.read(f"{folder}/vendor", 64)
         device = host.read(f"{folder}/device", 64)
     vendor, device = _digits(vendor, 4), _digits(device, 4)
     if not vendor or not device:
         return None
-    class_code = _digits(told.get("PCI_CLASS", "") or host.read(f"{folder}/class", 64), 6)
-    driver = told.get("DRIVER", "") or host.readlink(f"{folder}/driver").rsplit("/", 1)[-1]
+    class_code = _digits(event.get("PCI_CLASS", "") or host.read(f"{folder}/class", 64), 6)
+    driver = event.get("DRIVER", "") or host.readlink(f"{folder}/driver").rsplit("/", 1)[-1]
     found = PciDevice(
         address=address.lower(),
         vendor=vendor,
         device=device,
         class_code=class_code,
         driver=driver,
-        subsystem=told.get("PCI_SUBSYS_ID", "").lower(),
+        subsystem=event.get("PCI_SUBSYS_ID", "").lower(),
     )
     if class_code.startswith(_DETAILED) or (
         vendor in _ACCELERATOR_VENDORS and not class_code.startswith(("01", "06"))

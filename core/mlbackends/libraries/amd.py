@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host, to_int
+from mlbackends.host.host import Host, once_per_host, to_int
 from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.variables import steering
@@ -80,14 +80,41 @@ def rocm_calls(opened: CDLL) -> Calls:
     return Calls(opened, unnamed="", hint=HINT)
 
 
+@once_per_host
 def gpus(host: Host) -> tuple[AmdGpu, ...]:
     """Return the AMD GPUs: those that can compute, in HIP's order, then the rest by address."""
-    cached = host.__dict__.get("_amd_gpus")
-    if cached is None:
-        cached = _gpus(host)
-        host.__dict__["_amd_gpus"] = cached
-    found: tuple[AmdGpu, ...] = cached
-    return found
+    cards = {
+        device.address: device
+        for device in of_vendor(host, "1002")
+        if device.is_display or device.is_accelerator
+    }
+    found = []
+    for node in _nodes(host):
+        properties = _numbers(host.read(f"{TOPOLOGY}/{node}/properties", 65536))
+        if properties.get("simd_count", 0) <= 0:
+            continue
+        location = properties.get("location_id", 0)
+        at, domain = location & 0xFFFF, properties.get("domain", 0) & 0xFFFFFFFF
+        address = f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}"
+        if "location_id" not in properties:
+            address = ""
+        found.append(
+            AmdGpu(
+                node,
+                address,
+                target_name(properties.get("gfx_target_version", 0)),
+                _memory(host, node, address),
+                properties,
+                cards.get(address),
+                location >> 28 & 15,
+            )
+        )
+    found += [
+        AmdGpu(None, card.address, memory_bytes=_video_memory(host, card.address), pci=card)
+        for card in cards.values()
+        if card.address not in {gpu.address for gpu in found}
+    ]
+    return tuple(found)
 
 
 def unreadable_nodes(host: Host) -> int:
@@ -103,16 +130,16 @@ def links(host: Host) -> list[dict[str, int | str]]:
         for kind in ("io_links", "p2p_links"):
             folder = f"{TOPOLOGY}/{node}/{kind}"
             for name in host.listdir(folder)[:_LINKS_LIMIT]:
-                told = _numbers(host.read(f"{folder}/{name}/properties", 4096))
-                other = index.get(told.get("node_to", -1))
+                numbers = _numbers(host.read(f"{folder}/{name}/properties", 4096))
+                other = index.get(numbers.get("node_to", -1))
                 if other is None or other <= here or (here, other) in found:
                     continue
                 row: dict[str, int | str] = {"from": here, "to": other}
-                row["kind"] = _LINK_KINDS.get(told.get("type", 0), "other")
-                if row["kind"] == "xgmi" and "weight" in told:
-                    row["weight"] = told["weight"]
-                if 0 < told.get("max_bandwidth", 0) < 1 << 31:
-                    row["max_bytes_per_second"] = told["max_bandwidth"] * 1_000_000
+                row["kind"] = _LINK_KINDS.get(numbers.get("type", 0), "other")
+                if row["kind"] == "xgmi" and "weight" in numbers:
+                    row["weight"] = numbers["weight"]
+                if 0 < numbers.get("max_bandwidth", 0) < 1 << 31:
+                    row["max_bytes_per_second"] = numbers["max_bandwidth"] * 1_000_000
                 found[here, other] = row
     return [found[pair] for pair in sorted(found)]
 
@@ -130,38 +157,6 @@ def target_name(version: int) -> str:
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
 
 
-def _gpus(host: Host) -> tuple[AmdGpu, ...]:
-    cards = {
-        device.address: device
-        for device in of_vendor(host, "1002")
-        if device.is_display or device.is_accelerator
-    }
-    found = []
-    for node in _nodes(host):
-        told = _numbers(host.read(f"{TOPOLOGY}/{node}/properties", 65536))
-        if told.get("simd_count", 0) <= 0:
-            continue
-        address = _address(told)
-        found.append(
-            AmdGpu(
-                node,
-                address,
-                target_name(told.get("gfx_target_version", 0)),
-                _memory(host, node, address),
-                told,
-                cards.get(address),
-                told.get("location_id", 0) >> 28 & 15,
-            )
-        )
-    known = {gpu.address for gpu in found}
-    left = (card for address, card in cards.items() if address not in known)
-    found += [
-        AmdGpu(None, card.address, memory_bytes=_video_memory(host, card.address), pci=card)
-        for card in left
-    ]
-    return tuple(found)
-
-
 def _nodes(host: Host) -> list[int]:
     names = [name for name in host.listdir(TOPOLOGY) if name.isascii() and name.isdigit()]
     return sorted(int(name[:9]) for name in names)[:_NODES_LIMIT]
@@ -169,31 +164,22 @@ def _nodes(host: Host) -> list[int]:
 
 def _numbers(text: str) -> dict[str, int]:
     """Read lines of "name number"."""
-    told = {}
+    numbers = {}
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         number = to_int(value)
         if number is not None and 0 <= number < 1 << 64:
-            told[name] = number
-    return told
-
-
-def _address(told: dict[str, int]) -> str:
-    """Return the PCI address in a node's `domain` and `location_id`; "" where they are not told."""
-    if "location_id" not in told:
-        return ""
-    at = told["location_id"] & 0xFFFF
-    domain = told.get("domain", 0) & 0xFFFFFFFF
-    return f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}"
+            numbers[name] = number
+    return numbers
 
 
 def _memory(host: Host, node: int, address: str) -> int | None:
     folder = f"{TOPOLOGY}/{node}/mem_banks"
     total = 0
     for name in host.listdir(folder)[:_LINKS_LIMIT]:
-        told = _numbers(host.read(f"{folder}/{name}/properties", 4096))
-        if told.get("heap_type") in _FRAME_BUFFER:
-            total += told.get("size_in_bytes", 0)
+        numbers = _numbers(host.read(f"{folder}/{name}/properties", 4096))
+        if numbers.get("heap_type") in _FRAME_BUFFER:
+            total += numbers.get("size_in_bytes", 0)
     return total if 0 < total < 1 << 60 else _video_memory(host, address)
 
 

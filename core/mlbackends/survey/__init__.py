@@ -1,6 +1,6 @@
-"""Ask every probe, and make one report of it.
+"""Ask every probe, and merge what it finds with what its libraries return into one report.
 
-`find` runs here and reads files. What it found is opened and used in a child: see
+`find` runs here and reads files. The libraries that it found are opened and used in a child: see
 `mlbackends.isolation.client`. A probe that fails is a failure in the report, never the end of it.
 """
 
@@ -58,23 +58,24 @@ def survey(
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Report:
-    """Ask the named probes, all of them by default, up to a rung of the ladder.
+    """Ask the named probes, all of them by default, up to a presence level.
 
     Raises UnknownName, with the nearest name. On a recorded host nothing can be opened, so the depth
-    is FOUND whatever is asked. timeout: seconds for each answer of a library. meanwhile:
-    called once while libraries are asked, where any are.
+    is FOUND whatever is wanted. timeout: seconds for each answer of a library. meanwhile:
+    called once while libraries are queried, where any are.
     """
     start = time.perf_counter()
     host = host or Host()
     if not host.is_live or host.pid is not None:
         depth = min(depth, Presence.FOUND, key=lambda presence: presence.rung)
     opens = depth.rung > Presence.FOUND.rung
-    # Where everything is asked there will be something to open: let the child come up meanwhile.
+    # Where every probe runs there will be something to open: let the child come up meanwhile.
     child = isolation()() if opens and not names else None
-    asked: list[tuple[str, Library]] = []
+    jobs: list[Job] = []
     reports: dict[str, ProbeReport] = {}
     findings: dict[str, Finding] = {}
     seconds: dict[str, float] = {}
+    replies: dict[int, Reply] = {}
     try:
         modules = {
             name: registry.load("mlbackends_probes", name) for name in names or probe_names()
@@ -87,34 +88,39 @@ def survey(
                 reports[name] = _failed(module, error, time.perf_counter() - before)
                 continue
             findings[name] = finding
-            if opens:
-                asked += [(name, library) for library in finding.libraries if not library.reasons]
-            if asked and child is None:
+            for library in finding.libraries if opens else ():
+                if not library.reasons:
+                    jobs.append(Job(len(jobs), name, library))
+            if jobs and child is None:
                 child = isolation()()
             seconds[name] = time.perf_counter() - before
-        replies = {}
-        if child is not None and asked:
+        if child is not None and jobs:
             if progress is not None:
-                progress(0, len(asked), asked[0][0])
-            for reply in child.ask(_requests(host, asked, depth, timeout), meanwhile):
+                progress(0, len(jobs), jobs[0].probe)
+            # One request for each file, so that a big library is opened once for all its probes.
+            by_file: dict[str, list[Job]] = {}
+            for job in jobs:
+                by_file.setdefault(host.realpath(job.library.path), []).append(job)
+            requests = [Request(tuple(same), depth, timeout) for same in by_file.values()]
+            for reply in child.ask(requests, meanwhile):
                 replies[reply.id] = reply
                 if progress is not None:
-                    waited_for = [name for i, (name, _) in enumerate(asked) if i not in replies]
-                    progress(len(replies), len(asked), waited_for[0] if waited_for else "")
+                    left = (job.probe for job in jobs if job.id not in replies)
+                    progress(len(replies), len(jobs), next(left, ""))
     finally:
         if child is not None:
             child.close()
     for name, finding in findings.items():
         own = {
-            library.path: replies[i]
-            for i, (asker, library) in enumerate(asked)
-            if asker == name and i in replies
+            job.library.path: replies[job.id]
+            for job in jobs
+            if job.probe == name and job.id in replies
         }
-        merged = _merged(name, finding, own, depth)
+        total = seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
-            merged,
+            _merged(name, finding, own, depth),
             source=_source(modules[name]),
-            duration_seconds=_total(seconds[name], own),
+            duration_seconds=round(total, 6),
         )
     return Report(
         schema=SCHEMA,
@@ -129,31 +135,21 @@ def survey(
 
 
 def _found(module: ModuleType, host: Host) -> Finding:
-    """Let a probe look. What is there under a name that no record can hold cannot be asked."""
+    """Let a probe look. A library under a name that no record can hold is not opened."""
     found = module.find(host)
     if not isinstance(found, Finding):
         raise TypeError(f"find returned {type(found).__name__}, not a Finding")
     finding = writable(found)
     if finding is found:
         return found
-    said = "its path is not UTF-8, and no record can hold it; so it was not opened"
+    message = "its path is not UTF-8, and no record can hold it; so it was not opened"
     libraries = tuple(
         shown
         if is_text(library.path) or shown.reasons
-        else replace(shown, reasons=(Reason("not-asked", said),))
+        else replace(shown, reasons=(Reason("not-asked", message),))
         for library, shown in zip(found.libraries, finding.libraries, strict=True)
     )
     return replace(finding, libraries=libraries)
-
-
-def _requests(
-    host: Host, asked: list[tuple[str, Library]], depth: Presence, timeout: float
-) -> list[Request]:
-    """One request for each file, so that a big library is opened once for all who ask it."""
-    by_file: dict[str, list[Job]] = {}
-    for i, (name, library) in enumerate(asked):
-        by_file.setdefault(host.realpath(library.path), []).append(Job(i, name, library))
-    return [Request(tuple(jobs), depth, timeout) for jobs in by_file.values()]
 
 
 def _source(module: object) -> str:
@@ -170,15 +166,10 @@ def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
     return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
 
 
-def _merged(
-    name: str,
-    finding: Finding,
-    replies: dict[str, Reply],
-    depth: Presence,
-) -> ProbeReport:
-    """Put together what was found and what the child answered."""
+def _merged(name: str, finding: Finding, replies: dict[str, Reply], depth: Presence) -> ProbeReport:
+    """Merge what was found with the child's replies, which are by the library's path."""
     libraries = [
-        _answered(library, replies.get(library.path), depth) for library in finding.libraries
+        _with_reply(library, replies.get(library.path), depth) for library in finding.libraries
     ]
     # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
     own = [library for library in libraries if library.name == name] or libraries
@@ -190,7 +181,12 @@ def _merged(
         if library is not chosen and other and other.answer and other.answer.facts:
             libraries[i] = replace(library, facts={**library.facts, **other.answer.facts})
     devices = _merged_devices(finding.devices, answer.devices if answer else ())
-    presence: Presence | None = finding.presence or _best(own, devices)
+    # The best among devices and the copies that are not shadowed by another.
+    levels = [each.presence for each in own if each.wins or not each.wins_because]
+    levels += [device.presence for device in devices]
+    presence: Presence | None = finding.presence or max(
+        levels, key=lambda presence: presence.rung, default=Presence.ABSENT
+    )
     # What find held against it is outdone where it was seen to work.
     reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
@@ -218,24 +214,19 @@ def _merged(
     )
 
 
-def _total(finding: float, replies: dict[str, Reply]) -> float:
-    """Return the seconds that finding and asking took, to the microsecond."""
-    return round(finding + sum(reply.seconds for reply in replies.values()), 6)
-
-
-def _answered(library: Library, reply: Reply | None, depth: Presence) -> Library:
+def _with_reply(library: Library, reply: Reply | None, depth: Presence) -> Library:
     if reply is None:
         return library
-    told = reply.answer.library if reply.answer else library
     reasons = (reply.reason,) if reply.reason else ()
     if not reasons and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
-        said = f"it opens and answers; no check here computes with {library.name}"
-        reasons = (Reason("no-use-check", said),)
-    return replace(told, presence=reply.presence, reasons=reasons)
+        message = f"it opens and answers; no check here computes with {library.name}"
+        reasons = (Reason("no-use-check", message),)
+    answered = reply.answer.library if reply.answer else library
+    return replace(answered, presence=reply.presence, reasons=reasons)
 
 
 def _chosen(libraries: list[Library]) -> Library | None:
-    """Return the copy that speaks for the probe: one that wins before others, then the highest rung.
+    """Return the copy that the probe reports: one that wins before others, then the highest level.
 
     With --pid, one that the process has mapped comes before all others.
     """
@@ -246,22 +237,22 @@ def _chosen(libraries: list[Library]) -> Library | None:
     )
 
 
-def _best(libraries: list[Library], devices: tuple[Device, ...]) -> Presence:
-    """Return the best rung among devices and the copies that are not shadowed by another."""
-    met = [library.presence for library in libraries if library.wins or not library.wins_because]
-    met += [device.presence for device in devices]
-    return max(met, key=lambda presence: presence.rung, default=Presence.ABSENT)
-
-
-def _merged_devices(found: tuple[Device, ...], told: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Join what files tell of a device with what its library tells; the library's word goes first."""
+def _merged_devices(found: tuple[Device, ...], answered: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Merge the devices that files tell of with those of a library, whose values go first."""
     merged = []
     left = list(found)
-    for device in told:
-        same = [one for one in left if _is_same(one, device)]
-        for one in same[:1]:
-            left.remove(one)
-            device = _joined_device(one, device)
+    for device in answered:
+        same = next((one for one in left if _is_same(one, device)), None)
+        if same is not None:
+            left.remove(same)
+            filled = {
+                name: getattr(same, name)
+                for name in Device.__struct_fields__
+                if not getattr(device, name) and getattr(same, name) not in (None, "", ())
+            }
+            filled["facts"] = {**same.facts, **device.facts}
+            filled["volatile"] = {**same.volatile, **device.volatile}
+            device = replace(device, **filled)
         merged.append(device)
     return (*merged, *left)
 
@@ -273,14 +264,3 @@ def _is_same(one: Device, other: Device) -> bool:
     if one.pci_address and other.pci_address:
         return one.pci_address == other.pci_address
     return one.index == other.index
-
-
-def _joined_device(found: Device, told: Device) -> Device:
-    filled = {
-        name: getattr(found, name)
-        for name in Device.__struct_fields__
-        if not getattr(told, name) and getattr(found, name) not in (None, "", ())
-    }
-    filled["facts"] = {**found.facts, **told.facts}
-    filled["volatile"] = {**found.volatile, **told.volatile}
-    return replace(told, **filled)

@@ -1,6 +1,6 @@
-"""Answers of the probes to the yes-or-no questions of torch.backends, each asked once a process.
+"""The availability of libraries that torch.backends asks for, found out once a process.
 
-A yes is earned: the library was opened in a child process and answered, or computed something right.
+True is earned: the library was opened in a child process and answered, or computed something right.
 """
 
 import importlib.machinery
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def looked_for(name: str) -> "ProbeReport":
+def found_report(name: str) -> "ProbeReport":
     """Return what a probe sees in files and the environment; nothing is opened."""
     from mlbackends.model.records import Presence
     from mlbackends.survey import survey
@@ -21,7 +21,7 @@ def looked_for(name: str) -> "ProbeReport":
 
 
 @cache
-def asked(name: str) -> "ProbeReport":
+def used_report(name: str) -> "ProbeReport":
     """Return what a probe learns by opening the library and computing with it, in a child process."""
     from mlbackends.survey import survey
 
@@ -32,7 +32,7 @@ def is_found(name: str) -> bool:
     """Tell whether a file, a package or a device of that name is here."""
     from mlbackends.model.records import Presence
 
-    return looked_for(name).presence not in (None, Presence.ABSENT)
+    return found_report(name).presence not in (None, Presence.ABSENT)
 
 
 @cache
@@ -42,7 +42,7 @@ def is_available(name: str) -> bool:
 
     if not is_found(name):
         return False
-    report = asked(name)
+    report = used_report(name)
     if report.presence is Presence.LOADABLE:
         reasons = [*report.reasons, *(each for lib in report.libraries for each in lib.reasons)]
         return any(reason.code == "no-use-check" for reason in reasons)
@@ -56,13 +56,13 @@ def opens(name: str) -> bool:
 
     if not is_found(name):
         return False
-    return asked(name).presence in (Presence.LOADABLE, Presence.USABLE)
+    return used_report(name).presence in (Presence.LOADABLE, Presence.USABLE)
 
 
 @cache
 def version(name: str) -> str:
     """Return the version that the winning copy says of itself, "" where none opens."""
-    return asked(name).version if opens(name) else ""
+    return used_report(name).version if opens(name) else ""
 
 
 @cache

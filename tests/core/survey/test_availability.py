@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tests.conftest import FakeLibrary
 
 CACHED = (
-    availability.looked_for,
-    availability.asked,
+    availability.found_report,
+    availability.used_report,
     availability.is_available,
     availability.opens,
     availability.version,
@@ -34,7 +34,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def report(presence: Presence | None, *reasons: Reason, version: str = "", **more: Any) -> None:
         made = ProbeReport(presence=presence, version=version, reasons=reasons, **more)
-        for name in ("looked_for", "asked"):
+        for name in ("found_report", "used_report"):
             monkeypatch.setattr(availability, name, lambda _: made)
         for name in ("is_available", "opens", "version"):
             monkeypatch.setattr(availability, name, getattr(availability, name).__wrapped__)

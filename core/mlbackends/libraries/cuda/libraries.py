@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distributions
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
 from mlbackends.libraries.search import absent, libraries_named, stem_of
@@ -128,18 +128,12 @@ def version_macros(prefix: str) -> tuple[str, ...]:
 
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
     """Return the library folders in customary places that hold one of these stems."""
-    cached = host.__dict__.get("_cuda_folders")
-    if cached is None:
-        # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
-        once = {host.realpath(at): at for at in reversed(_customary_folders(host))}
-        cached = {
-            at: {stem_of(name) for name in host.listdir(at)} for at in reversed(once.values())
-        }
-        host.__dict__["_cuda_folders"] = cached
-    return [folder for folder, held in cached.items() if not held.isdisjoint(stems)]
+    return [folder for folder, held in _toolkits(host).items() if not held.isdisjoint(stems)]
 
 
-def _customary_folders(host: Host) -> list[str]:
+@once_per_host
+def _toolkits(host: Host) -> dict[str, set[str]]:
+    """Return the stems of the libraries in each customary folder."""
     roots = [
         f"{prefix}/{name}"
         for prefix in _PREFIXES
@@ -155,7 +149,9 @@ def _customary_folders(host: Host) -> list[str]:
     for name in _VERSIONED:
         above = f"/usr/lib/{host.machine}-linux-gnu/{name}"
         folders += [f"{above}/{version}" for version in host.listdir(above)]
-    return [folder for folder in folders if host.is_dir(folder)]
+    # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
+    once = {host.realpath(at): at for at in reversed(folders) if host.is_dir(at)}
+    return {at: {stem_of(name) for name in host.listdir(at)} for at in reversed(once.values())}
 
 
 # ---- versions that files tell ----------------------------------------------------------------
