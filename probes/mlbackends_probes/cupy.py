@@ -7,7 +7,6 @@ Source:   CuPy documentation, "Installation", "Environment variables".
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
-from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, FactValue, Finding
@@ -21,23 +20,17 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer CuPy and are set."),
 )
 
-_NAMES = ("cupy", "cupy-cuda*", "cupy-rocm*")
+VARIABLES = (
+    "CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY", "CUPY_ACCELERATORS", "CUPY_TF32",
+    "CUPY_GPU_MEMORY_LIMIT", "CUPY_COMPILE_WITH_PTX", "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM",
+)  # fmt: skip
 _CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")
 _ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")
-_RULES = {
-    "CUPY_CACHE_DIR": anything,
-    "CUPY_CACHE_IN_MEMORY": anything,
-    "CUPY_ACCELERATORS": anything,
-    "CUPY_TF32": anything,
-    "CUPY_GPU_MEMORY_LIMIT": anything,
-    "CUPY_COMPILE_WITH_PTX": anything,
-    "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM": anything,
-}
 
 
 def find(host: Host) -> Finding:
     """Read what the package says of itself."""
-    cupy = package(host, _NAMES, "cupy", "_version.py")
+    cupy = package(host, ("cupy", "cupy-cuda*", "cupy-rocm*"), "cupy", "_version.py")
     if cupy is None:
         return found(host, None, "cupy")
     facts: dict[str, FactValue] = {}
@@ -48,4 +41,4 @@ def find(host: Host) -> Finding:
         warning = driver_warning(driver_release(host), least, f"{cupy.name} {cupy.version}")
     elif match := _ROCM.fullmatch(cupy.name):
         facts["rocm_version"] = f"{match[1]}.{match[2]}"
-    return found(host, cupy, "cupy", facts=facts | steering(host, _RULES), warnings=(warning,))
+    return found(host, cupy, "cupy", facts=facts, variables=VARIABLES, warnings=(warning,))

@@ -7,7 +7,6 @@ Source:   CUTLASS documentation, "CuTe DSL quick start"; cuda-tile documentation
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import SET_FACTS, found_set, named, package
-from mlbackends.host.variables import anything, steering
 from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
@@ -18,17 +17,11 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer them and are set."),
 )
 
-_RULES = {
-    "CUTE_DSL_ARCH": anything,
-    "CUTE_DSL_LIBS": anything,
-    "CUTE_DSL_CACHE_DIR": anything,
-    "CUTE_DSL_DISABLE_FILE_CACHING": anything,
-    "CUTE_DSL_KEEP_PTX": anything,
-    "CUTE_DSL_PRINT_IR": anything,
-    "CUDA_TILE_CACHE_DIR": anything,
-    "CUDA_TILE_ENABLE_CRASH_DUMP": anything,
-    "CUTLASS_PATH": anything,
-}
+VARIABLES = (
+    "CUTE_DSL_ARCH", "CUTE_DSL_LIBS", "CUTE_DSL_CACHE_DIR", "CUTE_DSL_DISABLE_FILE_CACHING",
+    "CUTE_DSL_KEEP_PTX", "CUTE_DSL_PRINT_IR", "CUDA_TILE_CACHE_DIR", "CUDA_TILE_ENABLE_CRASH_DUMP",
+    "CUTLASS_PATH",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -42,4 +35,4 @@ def find(host: Host) -> Finding:
         package(host, ("cuda-tile",), "cuda/tile"),
     )
     looked_for = "nvidia-cutlass-dsl, nvidia-cutlass or cuda-tile"
-    return found_set(host, packages, looked_for, facts=facts | steering(host, _RULES))
+    return found_set(host, packages, looked_for, facts=facts, variables=VARIABLES)

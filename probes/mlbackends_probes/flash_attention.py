@@ -8,16 +8,9 @@ Source:   FlashAttention and FlashInfer, "Installation"; the local version of fl
 import re
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import (
-    SET_FACTS,
-    Package,
-    built_for_torch,
-    found_set,
-    package,
-)
+from mlbackends.host.python.frameworks import SET_FACTS, built_for_torch, found_set, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.python.requirements import same_public_version
-from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
@@ -36,21 +29,16 @@ FACTS = (
 
 _LOCAL = pattern(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _PARTS = ("flashinfer-cubin", "flashinfer-jit-cache")
-_RULES = {
-    "FLASH_ATTENTION_TRITON_AMD_ENABLE": anything,
-    "FLASH_ATTENTION_FORCE_BUILD": anything,
-    "FLASH_ATTENTION_DISABLE_BACKWARD": anything,
-    "FLASHINFER_CUDA_ARCH_LIST": anything,
-    "FLASHINFER_WORKSPACE_BASE": anything,
-    "FLASHINFER_CUBIN_DIR": anything,
-    "FLASHINFER_DISABLE_VERSION_CHECK": anything,
-    "FLASHINFER_LOGLEVEL": anything,
-    "FLASHINFER_NVCC": anything,
-}
+VARIABLES = (
+    "FLASH_ATTENTION_TRITON_AMD_ENABLE", "FLASH_ATTENTION_FORCE_BUILD",
+    "FLASH_ATTENTION_DISABLE_BACKWARD", "FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_WORKSPACE_BASE",
+    "FLASHINFER_CUBIN_DIR", "FLASHINFER_DISABLE_VERSION_CHECK", "FLASHINFER_LOGLEVEL",
+    "FLASHINFER_NVCC",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
-    """Read what the packages say of themselves."""
+    """Read what the packages say of themselves, and what flash-attn's wheel was built for."""
     flash = package(host, ("flash-attn",), "flash_attn", "__init__.py")
     flashinfer = package(host, ("flashinfer-python", "flashinfer"), "flashinfer")
     packages = (
@@ -59,53 +47,34 @@ def find(host: Host) -> Finding:
         package(host, ("flash-attn-4", "flash-attn-cute"), "flash_attn/cute"),
         flashinfer,
     )
-    facts, warnings = _flash(host, flash)
-    if parts := {name: one.version for name in _PARTS if (one := distribution(host, name))}:
-        facts["flashinfer_parts"] = dict[str, object](parts)
-        warnings += _parts_warnings(host, parts, flashinfer)
-    return found_set(
-        host,
-        packages,
-        "flash-attn or flashinfer-python",
-        facts=facts | steering(host, _RULES),
-        warnings=warnings,
-    )
-
-
-def _flash(host: Host, flash: Package | None) -> tuple[dict[str, FactValue], list[Reason | None]]:
-    """Return facts and warnings of flash-attn, whose wheels name what they were built for."""
     facts: dict[str, FactValue] = {}
     warnings: list[Reason | None] = []
-    if flash is None:
-        return facts, warnings
-    if match := _LOCAL.search(flash.metadata_version.partition("+")[2]):
+    local = flash.metadata_version.partition("+")[2] if flash else ""
+    if flash and (match := _LOCAL.search(local)):
         digits = match[1]
         facts["built_for_cuda"] = digits if len(digits) < 3 else f"{digits[:2]}.{digits[2:]}"
         facts["built_for_torch"] = match[2]
         warnings.append(built_for_torch(host, flash.name, match[2]))
-    folder = flash.location.rpartition("/")[0]
-    modules = {
-        stem.partition(".")[0]
-        for name in (host.listdir(folder) if folder else [])
-        if name.startswith("flash_attn") and (stem := stem_of(name))
-    }
-    if modules:
+    folder = flash.location.rpartition("/")[0] if flash else ""
+    names = (
+        [name for name in host.listdir(folder) if name.startswith("flash_attn")] if folder else []
+    )
+    if modules := {stem.partition(".")[0] for name in names if (stem := stem_of(name))}:
         facts["extension_modules"] = list[object](sorted(modules))
-    return facts, warnings
-
-
-def _parts_warnings(
-    host: Host, parts: dict[str, str], flashinfer: Package | None
-) -> list[Reason | None]:
-    """FlashInfer refuses to start beside kernels of another release."""
-    if flashinfer is None or "FLASHINFER_DISABLE_VERSION_CHECK" in host.environment:
-        return []
-    return [
-        Reason(
-            "conflict",
-            f"{name} is {version}, and {flashinfer.name} is {flashinfer.version}",
-            f"install {name}=={flashinfer.version}",
-        )
-        for name, version in parts.items()
-        if not same_public_version(version, flashinfer.version)
-    ]
+    if parts := {name: one.version for name in _PARTS if (one := distribution(host, name))}:
+        facts["flashinfer_parts"] = dict[str, object](parts)
+    # FlashInfer refuses to start beside kernels of another release.
+    if flashinfer and "FLASHINFER_DISABLE_VERSION_CHECK" not in host.environment:
+        warnings += [
+            Reason(
+                "conflict",
+                f"{name} is {version}, and {flashinfer.name} is {flashinfer.version}",
+                f"install {name}=={flashinfer.version}",
+            )
+            for name, version in parts.items()
+            if not same_public_version(version, flashinfer.version)
+        ]
+    looked_for = "flash-attn or flashinfer-python"
+    return found_set(
+        host, packages, looked_for, facts=facts, variables=VARIABLES, warnings=warnings
+    )

@@ -19,7 +19,7 @@ from mlbackends.host.python.frameworks import (
     range_warnings,
 )
 from mlbackends.host.python.packages import Distribution, distribution
-from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.host.variables import anything, one_of
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
@@ -40,38 +40,32 @@ FACTS = (
 )
 
 _PLUGINS = (
-    "jax-cuda11-*",
-    "jax-cuda12-*",
-    "jax-cuda13-*",
-    "jax-rocm*",
-    "jax-metal",
-    "libtpu",
-    "libtpu-nightly",
-    "intel-extension-for-openxla",
-)
+    "jax-cuda11-*", "jax-cuda12-*", "jax-cuda13-*", "jax-rocm*", "jax-metal", "libtpu",
+    "libtpu-nightly", "intel-extension-for-openxla",
+)  # fmt: skip
 _CUDA = pattern(r"jax-cuda(\d+)-plugin")
 _TRUTH = one_of("0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f")
-_RULES = {
+_ALLOCATORS = one_of("default", "platform", "bfc", "cuda_async", "address_space", "vmm")
+VARIABLES = {
     "JAX_PLATFORMS": anything,
     "JAX_PLATFORM_NAME": anything,
     "JAX_ENABLE_X64": _TRUTH,
     "JAX_DISABLE_JIT": _TRUTH,
     "JAX_DEBUG_NANS": _TRUTH,
-    "JAX_TRACEBACK_FILTERING": anything,
-    "JAX_DEFAULT_MATMUL_PRECISION": anything,
-    "JAX_COMPILATION_CACHE_DIR": anything,
-    "JAX_NUM_CPU_DEVICES": anything,
-    "JAX_CUDA_VISIBLE_DEVICES": anything,
-    "JAX_ROCM_VISIBLE_DEVICES": anything,
-    "XLA_FLAGS": anything,
+    **dict.fromkeys(
+        (
+            "JAX_TRACEBACK_FILTERING", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_COMPILATION_CACHE_DIR",
+            "JAX_NUM_CPU_DEVICES", "JAX_CUDA_VISIBLE_DEVICES", "JAX_ROCM_VISIBLE_DEVICES",
+            "XLA_FLAGS",
+        ),
+        anything,
+    ),
     "XLA_PYTHON_CLIENT_PREALLOCATE": one_of("0", "1", "true", "false"),
     "XLA_PYTHON_CLIENT_MEM_FRACTION": anything,
-    "XLA_PYTHON_CLIENT_ALLOCATOR": one_of(
-        "default", "platform", "bfc", "cuda_async", "address_space", "vmm"
-    ),
+    "XLA_PYTHON_CLIENT_ALLOCATOR": _ALLOCATORS,
     "LIBTPU_INIT_ARGS": anything,
     "TPU_LIBRARY_PATH": anything,
-}
+}  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -81,33 +75,29 @@ def find(host: Host) -> Finding:
         return found(host, None, "jax")
     jaxlib = distribution(host, "jaxlib") or distribution(host, "jaxlib-nightly")
     plugins = named(host, _PLUGINS)
+    registered = entry_points(host, "jax_plugins")
     facts: dict[str, FactValue] = {}
     if jaxlib:
         facts["jaxlib_version"] = jaxlib.version
     if plugins:
         facts["plugins"] = {plugin.name: plugin.version for plugin in reversed(plugins)}
-    if registered := entry_points(host, "jax_plugins"):
+    if registered:
         facts["plugin_entry_points"] = dict[str, object](registered)
     why = "jax refuses to start with another jaxlib, or misses functions"
-    return found(
-        host,
-        jax,
-        "jax",
-        facts=facts | steering(host, _RULES),
-        warnings=(
-            *range_warnings(host, jax, ("jaxlib",), why),
-            _without_jaxlib(jaxlib),
-            *_plugin_warnings(host, plugins, jaxlib),
-            *_device_warnings(host, plugins, bool(registered)),
-            *not_valid(host, _RULES),
-        ),
-    )
-
-
-def _without_jaxlib(jaxlib: Distribution | None) -> Reason | None:
-    if jaxlib:
-        return None
-    return Reason("conflict", "jax is installed without jaxlib, and cannot start", "install jaxlib")
+    warnings: list[Reason | None] = [*range_warnings(host, jax, ("jaxlib",), why)]
+    if not jaxlib:
+        message = "jax is installed without jaxlib, and cannot start"
+        warnings.append(Reason("conflict", message, "install jaxlib"))
+    warnings += _plugin_warnings(host, plugins, jaxlib)
+    release = driver_release(host)
+    warnings += [
+        driver_warning(release, f"{match[1]}.0", plugin.name)
+        for plugin in plugins
+        if (match := _CUDA.fullmatch(plugin.name))
+    ]
+    if not plugins and not registered:
+        warnings.append(gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
+    return found(host, jax, "jax", facts=facts, variables=VARIABLES, warnings=warnings)
 
 
 def _plugin_warnings(
@@ -134,20 +124,6 @@ def _plugin_warnings(
             f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
         )
         warnings.append(Reason("conflict", message, "uninstall those for one of them"))
-    return warnings
-
-
-def _device_warnings(
-    host: Host, plugins: list[Distribution], is_extended: bool
-) -> list[Reason | None]:
-    release = driver_release(host)
-    warnings: list[Reason | None] = [
-        driver_warning(release, f"{match[1]}.0", plugin.name)
-        for plugin in plugins
-        if (match := _CUDA.fullmatch(plugin.name))
-    ]
-    if not plugins and not is_extended:
-        warnings.append(gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
     return warnings
 
 

@@ -9,7 +9,7 @@ Source:   NumPy reference, numpy.show_config and "Global configuration options".
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.host.variables import anything, one_of
 from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
@@ -20,7 +20,7 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer NumPy and are set."),
 )
 
-_RULES = {
+VARIABLES = {
     "NPY_DISABLE_CPU_FEATURES": anything,
     "NPY_ENABLE_CPU_FEATURES": anything,
     "NPY_PROMOTION_STATE": one_of("weak", "legacy", "weak_and_warn", case=True),
@@ -33,13 +33,5 @@ _RULES = {
 def find(host: Host) -> Finding:
     """Read what the package says of itself and of its build."""
     numpy = package(host, ("numpy",), "numpy", "version.py")
-    if numpy is None:
-        return found(host, None, "numpy")
-    facts = config_facts(host, numpy.location, "numpy") if numpy.location else {}
-    return found(
-        host,
-        numpy,
-        "numpy",
-        facts=facts | steering(host, _RULES),
-        warnings=not_valid(host, _RULES),
-    )
+    facts = config_facts(host, numpy.location, "numpy") if numpy and numpy.location else {}
+    return found(host, numpy, "numpy", facts=facts, variables=VARIABLES)

@@ -8,8 +8,7 @@ Source:   ONNX Runtime documentation, "Install", "Execution Providers".
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, Package, assigned_text, found, package
-from mlbackends.host.variables import anything, steering
+from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
@@ -27,35 +26,20 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer ONNX Runtime and are set."),
 )
 
+_FLAVOURS = (
+    "gpu", "directml", "openvino", "rocm", "migraphx", "training", "training-cpu", "qnn", "cann",
+    "vitisai", "webgpu", "azure", "silicon",
+)  # fmt: skip
 _NAMES = (
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "onnxruntime-directml",
-    "onnxruntime-openvino",
-    "onnxruntime-rocm",
-    "onnxruntime-migraphx",
-    "onnxruntime-training",
-    "onnxruntime-training-cpu",
-    "onnxruntime-qnn",
-    "onnxruntime-cann",
-    "onnxruntime-vitisai",
-    "onnxruntime-webgpu",
-    "onnxruntime-azure",
-    "onnxruntime-silicon",
-    "ort-nightly",
-    "ort-nightly-gpu",
-    "ort-nightly-directml",
+    *("onnxruntime", *(f"onnxruntime-{flavour}" for flavour in _FLAVOURS)),
+    *("ort-nightly", "ort-nightly-gpu", "ort-nightly-directml"),
 )
 _PROVIDER = pattern(r"(?:lib)?onnxruntime_providers_(\w+)")
-_RULES = {
-    "ORT_TENSORRT_ENGINE_CACHE_ENABLE": anything,
-    "ORT_TENSORRT_CACHE_PATH": anything,
-    "ORT_TENSORRT_FP16_ENABLE": anything,
-    "ORT_TENSORRT_MAX_WORKSPACE_SIZE": anything,
-    "ORT_CUDA_UNAVAILABLE": anything,
-    "ORT_DISABLE_TELEMETRY": anything,
-    "OPENVINO_LIB_PATHS": anything,
-}
+VARIABLES = (
+    "ORT_TENSORRT_ENGINE_CACHE_ENABLE", "ORT_TENSORRT_CACHE_PATH", "ORT_TENSORRT_FP16_ENABLE",
+    "ORT_TENSORRT_MAX_WORKSPACE_SIZE", "ORT_CUDA_UNAVAILABLE", "ORT_DISABLE_TELEMETRY",
+    "OPENVINO_LIB_PATHS",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -63,36 +47,18 @@ def find(host: Host) -> Finding:
     runtime = package(host, _NAMES, "onnxruntime", "capi/build_and_package_info.py")
     if runtime is None:
         return found(host, None, "onnxruntime")
-    told = _build(host, runtime)
-    cuda = str(told.get("cuda_version", ""))
-    what = f"onnxruntime {runtime.version}, built for CUDA {cuda},"
-    return found(
-        host,
-        runtime,
-        "onnxruntime",
-        facts=told | steering(host, _RULES),
-        warnings=(driver_warning(driver_release(host), cuda, what),),
-    )
-
-
-def _build(host: Host, runtime: Package) -> dict[str, FactValue]:
     facts: dict[str, FactValue] = {}
-    if not runtime.location:
-        return facts
-    text = host.read(f"{runtime.location}/capi/build_and_package_info.py", 1 << 16)
-    for name, key in (
-        ("built_as", "package_name"),
-        ("cuda_version", "cuda_version"),
-        ("cudnn_version", "cudnn_version"),
-        ("rocm_version", "rocm_version"),
-    ):
-        if told := assigned_text(text, key):
-            facts[name] = told
-    providers = {
-        match[1]
-        for name in host.listdir(f"{runtime.location}/capi")
-        if (match := _PROVIDER.fullmatch(stem_of(name))) and match[1] != "shared"
-    }
-    if providers:
-        facts["providers"] = list[object](sorted(providers))
-    return facts
+    if at := runtime.location:
+        text = host.read(f"{at}/capi/build_and_package_info.py", 1 << 16)
+        for name in ("built_as", "cuda_version", "cudnn_version", "rocm_version"):
+            if value := assigned_text(text, "package_name" if name == "built_as" else name):
+                facts[name] = value
+        stems = (_PROVIDER.fullmatch(stem_of(name)) for name in host.listdir(f"{at}/capi"))
+        if providers := {match[1] for match in stems if match and match[1] != "shared"}:
+            facts["providers"] = list[object](sorted(providers))
+    cuda = str(facts.get("cuda_version", ""))
+    what = f"onnxruntime {runtime.version}, built for CUDA {cuda},"
+    warning = driver_warning(driver_release(host), cuda, what)
+    return found(
+        host, runtime, "onnxruntime", facts=facts, variables=VARIABLES, warnings=(warning,)
+    )

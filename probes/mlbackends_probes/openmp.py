@@ -20,7 +20,8 @@ from mlbackends.host.host import Host
 from mlbackends.host.variables import anything, not_valid, one_of, steering, whole, whole_list
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.dependents import needed_of_the_system
-from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf, version_definitions
+from mlbackends.libraries.elf import extract, extract_symbols, read_elf, version_definitions
+from mlbackends.libraries.elf_image import NotElf
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library

@@ -8,7 +8,6 @@ Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package, range_warnings
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.host.variables import one_of, steering
 from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
@@ -19,7 +18,7 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer SciPy and are set."),
 )
 
-_RULES = {"SCIPY_ARRAY_API": one_of("0", "1"), "SCIPY_USE_PROPACK": one_of("0", "1")}
+VARIABLES = ("SCIPY_ARRAY_API", "SCIPY_USE_PROPACK")
 
 
 def find(host: Host) -> Finding:
@@ -28,10 +27,5 @@ def find(host: Host) -> Finding:
     if scipy is None:
         return found(host, None, "scipy")
     facts = config_facts(host, scipy.location, "scipy") if scipy.location else {}
-    return found(
-        host,
-        scipy,
-        "scipy",
-        facts=facts | steering(host, _RULES),
-        warnings=range_warnings(host, scipy, ("numpy",), "it was not tried with that"),
-    )
+    warnings = range_warnings(host, scipy, ("numpy",), "it was not tried with that")
+    return found(host, scipy, "scipy", facts=facts, variables=VARIABLES, warnings=warnings)

@@ -10,9 +10,8 @@ import re
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, Package, found, gpu_unused, package
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.host.variables import anything, one_of
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "framework"
@@ -31,36 +30,27 @@ FACTS = (
 )
 
 _NAMES = (
-    "tensorflow",
-    "tensorflow-cpu",
-    "tensorflow-gpu",
-    "tensorflow-rocm",
-    "tensorflow-macos",
-    "tensorflow-intel",
-    "tensorflow-aarch64",
-    "tensorflow-cpu-aws",
-    "intel-tensorflow",
-    "intel-tensorflow-avx512",
-    "tf-nightly",
-    "tf-nightly-cpu",
-    "tf-nightly-gpu",
-)
+    "tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-macos",
+    "tensorflow-intel", "tensorflow-aarch64", "tensorflow-cpu-aws", "intel-tensorflow",
+    "intel-tensorflow-avx512", "tf-nightly", "tf-nightly-cpu", "tf-nightly-gpu",
+)  # fmt: skip
 _ITEM = r"""['"]{name}['"]\s*[,:]\s*(True\b|False\b|'[^']*'|"[^"]*"|\[[^\]]*\])"""
 _FLAGS = ("is_cuda_build", "is_rocm_build", "is_tensorrt_build")
-_RULES = {
+VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": one_of("0", "1", "2", "3"),
     "TF_CPP_MAX_VLOG_LEVEL": anything,
     "TF_ENABLE_ONEDNN_OPTS": one_of("0", "1", "true", "false"),
     "TF_FORCE_GPU_ALLOW_GROWTH": one_of("0", "1", "true", "false"),
     "TF_GPU_ALLOCATOR": anything,
     "TF_GPU_THREAD_MODE": one_of("global", "gpu_private", "gpu_shared"),
-    "TF_DETERMINISTIC_OPS": anything,
-    "TF_NUM_INTRAOP_THREADS": anything,
-    "TF_NUM_INTEROP_THREADS": anything,
-    "TF_XLA_FLAGS": anything,
-    "TF_USE_LEGACY_KERAS": anything,
-    "KERAS_BACKEND": anything,
-}
+    **dict.fromkeys(
+        (
+            "TF_DETERMINISTIC_OPS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
+            "TF_XLA_FLAGS", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND",
+        ),
+        anything,
+    ),
+}  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -68,16 +58,18 @@ def find(host: Host) -> Finding:
     tensorflow = package(host, _NAMES, "tensorflow")
     if tensorflow is None:
         return found(host, None, "tensorflow")
-    told = _build(host, tensorflow)
-    keras = distribution(host, "keras") or distribution(host, "keras-nightly")
-    if keras:
-        told["keras_version"] = keras.version
+    facts = _build(host, tensorflow)
+    if keras := distribution(host, "keras") or distribution(host, "keras-nightly"):
+        facts["keras_version"] = keras.version
+    what = f"{tensorflow.name} {tensorflow.version}"
+    warning = None
+    if facts.get("is_cuda_build"):
+        cuda = str(facts.get("cuda_version", ""))
+        warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
+    elif facts.get("is_cuda_build") is False and not facts.get("is_rocm_build"):
+        warning = gpu_unused(host, what, "install tensorflow[and-cuda]")
     return found(
-        host,
-        tensorflow,
-        "tensorflow",
-        facts=told | steering(host, _RULES),
-        warnings=(*_warnings(host, tensorflow, told), *not_valid(host, _RULES)),
+        host, tensorflow, "tensorflow", facts=facts, variables=VARIABLES, warnings=(warning,)
     )
 
 
@@ -86,33 +78,19 @@ def _build(host: Host, tensorflow: Package) -> dict[str, FactValue]:
     if not tensorflow.location:
         return {}
     text = host.read(f"{tensorflow.location}/python/platform/build_info.py", 1 << 16)
-    facts: dict[str, FactValue] = {}
-    for name in _FLAGS:
-        if (told := _item(text, name)) in ("True", "False"):
-            facts[name] = told == "True"
-    names = {"cuda_version": "cuda_version", "cudnn_version": "cudnn_version"}
-    for name, key in (names | {"compiler": "cpu_compiler"}).items():
-        told = _item(text, key)
-        if told[:1] in ("'", '"') and told[1:-1]:
-            facts[name] = told[1:-1]
-    listed = re.findall(r"""['"]([^'"]+)['"]""", _item(text, "cuda_compute_capabilities"))
-    if listed:
+
+    def item(name: str) -> str:
+        match = re.search(_ITEM.format(name=name), text)
+        return match[1] if match else ""
+
+    facts: dict[str, FactValue] = {
+        name: value == "True" for name in _FLAGS if (value := item(name)) in ("True", "False")
+    }
+    keys = {"cuda_version": "cuda_version", "cudnn_version": "cudnn_version"}
+    for name, key in (keys | {"compiler": "cpu_compiler"}).items():
+        value = item(key)
+        if value[:1] in ("'", '"') and value[1:-1]:
+            facts[name] = value[1:-1]
+    if listed := re.findall(r"""['"]([^'"]+)['"]""", item("cuda_compute_capabilities")):
         facts["compute_capabilities"] = list[object](listed)
     return facts
-
-
-def _item(text: str, name: str) -> str:
-    match = re.search(_ITEM.format(name=name), text)
-    return match[1] if match else ""
-
-
-def _warnings(
-    host: Host, tensorflow: Package, told: dict[str, FactValue]
-) -> tuple[Reason | None, ...]:
-    what = f"{tensorflow.name} {tensorflow.version}"
-    if told.get("is_cuda_build"):
-        cuda = str(told.get("cuda_version", ""))
-        return (driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},"),)
-    if told.get("is_cuda_build") is False and not told.get("is_rocm_build"):
-        return (gpu_unused(host, what, "install tensorflow[and-cuda]"),)
-    return ()

@@ -27,22 +27,17 @@ from mlbackends.host.python.frameworks import (
     package,
 )
 from mlbackends.host.python.requirements import required
-from mlbackends.host.variables import anything, not_valid, one_of, steering
+from mlbackends.host.variables import anything, one_of, steering
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
+from mlbackends.libraries.elf import extract, read_elf, version_needs
+from mlbackends.libraries.elf_image import NotElf
 from mlbackends.libraries.search import libraries_named, stem_of
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, Presence
 
 GROUP = "framework"
-SUMMARY = (
-    "torch {version}",
-    "CUDA {cuda_version}",
-    "HIP {hip_version}",
-    "XPU {xpu_version}",
-)
+SUMMARY = ("torch {version}", "CUDA {cuda_version}", "HIP {hip_version}", "XPU {xpu_version}")
 FACTS = (
     *PACKAGE_FACTS,
     Fact("built_for", str, "What it computes on besides the CPU: cuda, rocm, xpu, mps; else cpu."),
@@ -81,41 +76,30 @@ FACTS = (
 
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (
-    *("torchvision", "torchaudio", "torchtext", "torch-tensorrt", "xformers", "vllm"),
+    "torchvision", "torchaudio", "torchtext", "torch-tensorrt", "xformers", "vllm",
     "intel-extension-for-pytorch",
-)
+)  # fmt: skip
 _OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
 _FIRST_WITH_MPS = (1, 12)
-_FLAG = one_of("0", "1")
-_RULES = {
-    "PYTORCH_CUDA_ALLOC_CONF": anything,
-    "PYTORCH_HIP_ALLOC_CONF": anything,
-    "PYTORCH_ALLOC_CONF": anything,
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": anything,
-    "PYTORCH_NVML_BASED_CUDA_CHECK": anything,
-    "PYTORCH_ENABLE_MPS_FALLBACK": _FLAG,
-    "PYTORCH_MPS_HIGH_WATERMARK_RATIO": anything,
-    "PYTORCH_JIT": _FLAG,
-    "TORCH_BLAS_PREFER_CUBLASLT": _FLAG,
-    "TORCH_BLAS_PREFER_HIPBLASLT": _FLAG,
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": _FLAG,
-    "TORCH_CUDNN_V8_API_DISABLED": anything,
-    "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT": anything,
-    "TORCH_CUDNN_SDPA_ENABLED": anything,
-    "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL": anything,
-    "TORCH_CUDA_ARCH_LIST": anything,
-    "TORCH_DEVICE_BACKEND_AUTOLOAD": _FLAG,
-    "TORCH_COMPILE_DISABLE": anything,
-    "TORCHDYNAMO_DISABLE": anything,
-    "TORCHINDUCTOR_CACHE_DIR": anything,
-    "TORCHINDUCTOR_FREEZING": anything,
-    "TORCHINDUCTOR_MAX_AUTOTUNE": anything,
-    "TORCH_EXTENSIONS_DIR": anything,
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": anything,
-    "TORCH_NCCL_BLOCKING_WAIT": anything,
-    "TORCH_SHOW_CPP_STACKTRACES": anything,
-    "NVIDIA_TF32_OVERRIDE": anything,
-}
+_FLAGS = frozenset({
+    "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_JIT", "TORCH_BLAS_PREFER_CUBLASLT",
+    "TORCH_BLAS_PREFER_HIPBLASLT", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+})  # fmt: skip
+"""The variables that are 0 or 1."""
+_VARIABLES = (
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NVML_BASED_CUDA_CHECK", "PYTORCH_ENABLE_MPS_FALLBACK",
+    "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_JIT", "TORCH_BLAS_PREFER_CUBLASLT",
+    "TORCH_BLAS_PREFER_HIPBLASLT", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED",
+    "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT", "TORCH_CUDNN_SDPA_ENABLED",
+    "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "TORCH_CUDA_ARCH_LIST",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE",
+    "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FREEZING", "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "TORCH_EXTENSIONS_DIR", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_BLOCKING_WAIT",
+    "TORCH_SHOW_CPP_STACKTRACES", "NVIDIA_TF32_OVERRIDE",
+)  # fmt: skip
+VARIABLES = {name: one_of("0", "1") if name in _FLAGS else anything for name in _VARIABLES}
 
 
 def find(host: Host) -> Finding:
@@ -127,22 +111,29 @@ def find(host: Host) -> Finding:
     ]
     if torch is None and not libraries:
         return found(host, None, "torch")
-    told = _told(host, torch)
-    facts = told | steering(host, _RULES)
     if torch is None:
-        return Finding(libraries=tuple(libraries), facts=facts)
-    facts |= _asked_for(host, torch)
-    if partners := _partners(host):
+        return Finding(libraries=tuple(libraries), facts=steering(host, VARIABLES))
+    facts = _build(host, torch)
+    what = f"torch {torch.version}".rstrip()
+    warning = None
+    if facts.get("built_for") == "cuda":
+        cuda = str(facts["cuda_version"])
+        warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
+    elif facts.get("built_for") == "cpu" and host.platform != "darwin":
+        warning = gpu_unused(host, what, "install a build of torch for CUDA")
+    facts |= steering(host, VARIABLES) | _cuda_libraries(host, torch)
+    # The packages that are compiled against one version of torch.
+    partners: list[object] = [
+        {"package": dist.name, "version": dist.version, "wanted": one.pinned}
+        for dist in named(host, _PARTNERS)
+        for one in required(host, dist)
+        if one.name == "torch" and one.pinned
+    ]
+    if partners:
         facts["partners"] = partners
     if plugins := entry_points(host, "torch.backends"):
         facts["backend_plugins"] = dict[str, object](plugins)
-    finding = found(
-        host,
-        torch,
-        "torch",
-        facts=facts,
-        warnings=(*_warnings(host, torch, told), *not_valid(host, _RULES)),
-    )
+    finding = found(host, torch, "torch", facts=facts, variables=VARIABLES, warnings=(warning,))
     # With libraries, how far they go is how far torch goes.
     presence = None if libraries else Presence.FOUND
     return replace(finding, libraries=tuple(libraries), presence=presence)
@@ -150,14 +141,14 @@ def find(host: Host) -> Finding:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask which kernels it takes on this processor."""
-    told = returned_string(opened, "_ZN2at18get_cpu_capability")
-    return Answer(library, facts={"cpu_capability": told} if told else {})
+    capability = returned_string(opened, "_ZN2at18get_cpu_capability")
+    return Answer(library, facts={"cpu_capability": capability} if capability else {})
 
 
-def _told(host: Host, torch: Package | None) -> dict[str, FactValue]:
+def _build(host: Host, torch: Package) -> dict[str, FactValue]:
     """Return what version.py and the library folder tell."""
     facts: dict[str, FactValue] = {}
-    if torch is None or not torch.location:
+    if not torch.location:
         return facts
     text = host.read(f"{torch.location}/version.py", 1 << 16)
     for name in ("cuda", "hip", "rocm", "xpu"):
@@ -195,39 +186,24 @@ def _has_mps(host: Host, torch: Package) -> bool:
     return host.machine == "arm64" and numbers >= _FIRST_WITH_MPS
 
 
-def _warnings(host: Host, torch: Package, told: dict[str, FactValue]) -> list[Reason | None]:
-    what = f"torch {torch.version}".rstrip()
-    built_for = told.get("built_for")
-    if built_for == "cuda":
-        cuda = str(told["cuda_version"])
-        built = f"{what}, built for CUDA {cuda},"
-        return [driver_warning(driver_release(host), cuda, built)]
-    if built_for == "cpu" and host.platform != "darwin":
-        return [gpu_unused(host, what, "install a build of torch for CUDA")]
-    return []
-
-
 def _with_version(host: Host, library: Library) -> Library:
-    """Add the version: a package's beside its lib folder, or that of libtorch without Python."""
+    """Add the version: a package's beside its lib folder, or that of libtorch without Python.
+
+    With the newest symbols of glibc and libstdc++ that the copy needs.
+    """
     above = os.path.dirname(os.path.dirname(library.path))
     version = assigned_text(host.read(f"{above}/version.py", 1 << 16), "__version__")
     if not version:
         version = host.read(f"{above}/build-version", 200).strip()
-    fits = version and "\n" not in version and version.isprintable()
-    if fits:
+    if version and "\n" not in version and version.isprintable():
         library = replace(library, version=version)
-    return replace(library, facts=needs) if (needs := _needs(host, library)) else library
-
-
-def _needs(host: Host, library: Library) -> dict[str, FactValue]:
-    """Return the newest symbols of glibc and libstdc++ that a copy asks for."""
     if host.platform != "linux" or library.reasons:
-        return {}
+        return library
     try:
         needs = extract(host, library.path, version_needs)
     except (NotElf, OSError):
-        return {}
-    told: dict[str, FactValue] = {}
+        return library
+    facts: dict[str, FactValue] = {}
     for fact, prefix in (("glibc_needed", "GLIBC_"), ("libstdcxx_needed", "GLIBCXX_")):
         numbers = [
             name.removeprefix(prefix)
@@ -236,11 +212,11 @@ def _needs(host: Host, library: Library) -> dict[str, FactValue]:
             if re.fullmatch(prefix + r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", name)
         ]
         if numbers:
-            told[fact] = max(numbers, key=lambda text: [int(part) for part in text.split(".")])
-    return told
+            facts[fact] = max(numbers, key=lambda text: [int(part) for part in text.split(".")])
+    return replace(library, facts=facts) if facts else library
 
 
-def _asked_for(host: Host, torch: Package) -> dict[str, FactValue]:
+def _cuda_libraries(host: Host, torch: Package) -> dict[str, FactValue]:
     """Return what libtorch_cuda needs, and whether its own folders come first; {} without one."""
     path = f"{torch.location}/lib/libtorch_cuda.so"
     if host.platform != "linux" or not torch.location or not host.is_file(path):
@@ -250,17 +226,7 @@ def _asked_for(host: Host, torch: Package) -> dict[str, FactValue]:
     except (NotElf, OSError):
         return {}
     # With a RUNPATH the loader takes no notice of an RPATH.
-    told: dict[str, FactValue] = {"own_folders_first": bool(elf.rpath) and not elf.runpath}
+    facts: dict[str, FactValue] = {"own_folders_first": bool(elf.rpath) and not elf.runpath}
     if elf.needed:
-        told["cuda_libraries"] = list[object](elf.needed)
-    return told
-
-
-def _partners(host: Host) -> list[object]:
-    """Return the packages that are compiled against one version of torch, and say which."""
-    return [
-        {"package": dist.name, "version": dist.version, "wanted": one.pinned}
-        for dist in named(host, _PARTNERS)
-        for one in required(host, dist)
-        if one.name == "torch" and one.pinned
-    ]
+        facts["cuda_libraries"] = list[object](elf.needed)
+    return facts

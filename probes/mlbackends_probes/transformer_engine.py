@@ -7,9 +7,8 @@ Source:   Transformer Engine documentation, "Installation"; transformer_engine/c
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, named, package
-from mlbackends.host.python.packages import Distribution, module_location
+from mlbackends.host.python.packages import module_location
 from mlbackends.host.python.requirements import same_public_version
-from mlbackends.host.variables import anything, one_of, steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding
@@ -24,31 +23,23 @@ FACTS = (
 )
 
 _PARTS = (
-    "transformer-engine-cu*",
-    "transformer-engine-torch",
-    "transformer-engine-jax",
+    "transformer-engine-cu*", "transformer-engine-torch", "transformer-engine-jax",
     "transformer-engine-paddle",
-)
+)  # fmt: skip
 _CUDA = pattern(r"transformer-engine-cu(\d+)")
-_RULES = {
-    "NVTE_FLASH_ATTN": one_of("0", "1"),
-    "NVTE_FUSED_ATTN": one_of("0", "1"),
-    "NVTE_UNFUSED_ATTN": one_of("0", "1"),
-    "NVTE_FUSED_ATTN_BACKEND": anything,
-    "NVTE_ALLOW_NONDETERMINISTIC_ALGO": one_of("0", "1"),
-    "NVTE_DEBUG": anything,
-    "NVTE_DEBUG_LEVEL": anything,
-    "NVTE_CUDA_INCLUDE_DIR": anything,
-    "NVTE_FRAMEWORK": anything,
-}
+VARIABLES = (
+    "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN", "NVTE_FUSED_ATTN_BACKEND",
+    "NVTE_ALLOW_NONDETERMINISTIC_ALGO", "NVTE_DEBUG", "NVTE_DEBUG_LEVEL", "NVTE_CUDA_INCLUDE_DIR",
+    "NVTE_FRAMEWORK",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
     """Read what the packages say of themselves, and whether they go together."""
     engine = package(host, ("transformer-engine",), "transformer_engine")
-    parts = named(host, _PARTS)
     if engine is None:
         return found(host, None, "transformer-engine")
+    parts = named(host, _PARTS)
     facts: dict[str, FactValue] = {}
     if parts:
         facts["parts"] = {part.name: part.version for part in reversed(parts)}
@@ -56,27 +47,18 @@ def find(host: Host) -> Finding:
     if len(majors) == 1:
         facts["cuda_major"] = majors[0]
     version = engine.metadata_version
-    return found(
-        host,
-        engine,
-        "transformer-engine",
-        facts=facts | steering(host, _RULES),
-        warnings=(*_part_warnings(version, parts), *_cuda_warnings(host, majors)),
-    )
-
-
-def _part_warnings(version: str, parts: list[Distribution]) -> list[Reason]:
-    if not version:
-        return []
-    return [
+    warnings = [
         Reason(
             "conflict",
             f"transformer-engine is {version}, and {part.name} is {part.version}",
             f"install {part.name}=={version}",
         )
         for part in parts
-        if not same_public_version(part.version, version)
+        if version and not same_public_version(part.version, version)
     ]
+    warnings += _cuda_warnings(host, majors)
+    name = "transformer-engine"
+    return found(host, engine, name, facts=facts, variables=VARIABLES, warnings=warnings)
 
 
 def _cuda_warnings(host: Host, majors: list[str]) -> list[Reason]:

@@ -7,7 +7,6 @@ Source:   Triton, triton/backends and triton/knobs.py.
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, entry_points, found, package
-from mlbackends.host.variables import anything, steering
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding
 
@@ -21,44 +20,20 @@ FACTS = (
 )
 
 _NAMES = (
-    "triton",
-    "pytorch-triton",
-    "pytorch-triton-rocm",
-    "pytorch-triton-xpu",
-    "triton-rocm",
-    "triton-xpu",
-    "triton-nightly",
-    "triton-windows",
-    "triton-cpu",
-)
+    "triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "triton-rocm",
+    "triton-xpu", "triton-nightly", "triton-windows", "triton-cpu",
+)  # fmt: skip
 _TOOLS = ("ptxas", "ptxas-blackwell", "cuobjdump", "nvdisasm")
 _TOOL_FOLDERS = ("backends/nvidia/bin", "third_party/cuda/bin", "common/bin")
 _PROGRAMS = (
-    "TRITON_PTXAS_PATH",
-    "TRITON_PTXAS_BLACKWELL_PATH",
-    "TRITON_CUOBJDUMP_PATH",
-    "TRITON_NVDISASM_PATH",
-    "TRITON_LIBCUDA_PATH",
-    "TRITON_LIBHIP_PATH",
-)
-_RULES = dict.fromkeys(
-    (
-        *_PROGRAMS,
-        "TRITON_CACHE_DIR",
-        "TRITON_HOME",
-        "TRITON_INTERPRET",
-        "TRITON_ALWAYS_COMPILE",
-        "TRITON_DEBUG",
-        "TRITON_PRINT_AUTOTUNING",
-        "TRITON_DEFAULT_FP_FUSION",
-        "TRITON_DEFAULT_BACKEND",
-        "TRITON_OVERRIDE_ARCH",
-        "MLIR_ENABLE_DUMP",
-        "LLVM_IR_ENABLE_DUMP",
-        "DISABLE_PTXAS_OPT",
-    ),
-    anything,
-)
+    "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_CUOBJDUMP_PATH",
+    "TRITON_NVDISASM_PATH", "TRITON_LIBCUDA_PATH", "TRITON_LIBHIP_PATH",
+)  # fmt: skip
+VARIABLES = (
+    *_PROGRAMS, "TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE",
+    "TRITON_DEBUG", "TRITON_PRINT_AUTOTUNING", "TRITON_DEFAULT_FP_FUSION", "TRITON_DEFAULT_BACKEND",
+    "TRITON_OVERRIDE_ARCH", "MLIR_ENABLE_DUMP", "LLVM_IR_ENABLE_DUMP", "DISABLE_PTXAS_OPT",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -68,31 +43,22 @@ def find(host: Host) -> Finding:
         return found(host, None, "triton")
     facts: dict[str, FactValue] = {}
     backends = set(entry_points(host, "triton.backends"))
-    if triton.location:
-        folder = f"{triton.location}/backends"
-        backends |= {
-            name for name in host.listdir(folder) if host.is_file(f"{folder}/{name}/compiler.py")
-        }
+    if at := triton.location:
+        names = host.listdir(f"{at}/backends")
+        backends |= {name for name in names if host.is_file(f"{at}/backends/{name}/compiler.py")}
         tools = [
             tool
             for tool in _TOOLS
-            if any(host.is_file(f"{triton.location}/{at}/{tool}") for at in _TOOL_FOLDERS)
+            if any(host.is_file(f"{at}/{folder}/{tool}") for folder in _TOOL_FOLDERS)
         ]
         if tools:
             facts["bundled_tools"] = list[object](tools)
     if backends:
         facts["backends"] = list[object](sorted(backends))
-    return found(
-        host,
-        triton,
-        "triton",
-        facts=facts | steering(host, _RULES),
-        warnings=(_names_nothing(host, name) for name in _PROGRAMS),
-    )
-
-
-def _names_nothing(host: Host, name: str) -> Reason | None:
-    path = host.env(name)
-    if not path or not path.startswith("/") or host.exists(path):
-        return None
-    return Reason("override-invalid", f"{name} is {path}, and nothing is there", f"unset {name}")
+    paths = {name: host.env(name) for name in _PROGRAMS}
+    warnings = [
+        Reason("override-invalid", f"{name} is {path}, and nothing is there", f"unset {name}")
+        for name, path in paths.items()
+        if path.startswith("/") and not host.exists(path)
+    ]
+    return found(host, triton, "triton", facts=facts, variables=VARIABLES, warnings=warnings)

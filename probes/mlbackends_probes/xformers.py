@@ -11,7 +11,6 @@ import msgspec
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, built_for_torch, found, package
-from mlbackends.host.variables import anything, steering
 from mlbackends.libraries.cuda.driver import decode
 from mlbackends.model.records import Fact, FactValue, Finding
 
@@ -28,40 +27,31 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer xFormers and are set."),
 )
 
-_RULES = {
-    "XFORMERS_DISABLED": anything,
-    "XFORMERS_FORCE_DISABLE_TRITON": anything,
-    "XFORMERS_ENABLE_TRITON": anything,
-    "XFORMERS_MORE_DETAILS": anything,
-    "XFORMERS_IGNORE_FLASH_VERSION_CHECK": anything,
-}
+VARIABLES = (
+    "XFORMERS_DISABLED", "XFORMERS_FORCE_DISABLE_TRITON", "XFORMERS_ENABLE_TRITON",
+    "XFORMERS_MORE_DETAILS", "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
+)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
     """Read what the package says of itself and of its build."""
     xformers = package(host, ("xformers",), "xformers", "version.py")
-    if xformers is None:
-        return found(host, None, "xformers")
-    facts = _build(host, xformers.location) if xformers.location else {}
+    facts = _build(host, xformers.location) if xformers and xformers.location else {}
     torch = facts.get("built_for_torch")
-    return found(
-        host,
-        xformers,
-        "xformers",
-        facts=facts | steering(host, _RULES),
-        warnings=(built_for_torch(host, "xformers", torch) if isinstance(torch, str) else None,),
-    )
+    warning = built_for_torch(host, "xformers", torch) if isinstance(torch, str) else None
+    return found(host, xformers, "xformers", facts=facts, variables=VARIABLES, warnings=(warning,))
 
 
 def _build(host: Host, location: str) -> dict[str, FactValue]:
     """Return what cpp_lib.json tells; every item may be missing or of another type."""
     try:
-        told = msgspec.json.decode(host.read_bytes(f"{location}/cpp_lib.json"), type=dict[str, Any])
+        data = host.read_bytes(f"{location}/cpp_lib.json")
+        build = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
-    version, environment = told.get("version"), told.get("env")
-    version = version if isinstance(version, dict) else {}
-    environment = environment if isinstance(environment, dict) else {}
+    version, environment = (
+        part if isinstance(part, dict) else {} for part in (build.get("version"), build.get("env"))
+    )
     texts = {
         "built_for_torch": version.get("torch"),
         "built_for_python": version.get("python"),

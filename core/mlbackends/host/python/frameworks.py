@@ -7,7 +7,7 @@ Source: PyPA, "Recording installed projects", "Entry points specification".
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from mlbackends.host.python.packages import (
     python_folders,
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
+from mlbackends.host.variables import Rule, not_valid, steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
@@ -133,25 +134,27 @@ def found(
     package: Package | None,
     looked_for: str,
     *,
-    version: str = "",
     facts: dict[str, FactValue] | None = None,
+    variables: Mapping[str, Rule] | Sequence[str] = (),
     warnings: Iterable[Reason | None] = (),
 ) -> Finding:
     """Return the finding of a probe whose thing is a package: what all of them tell, and its own.
 
-    looked_for: what is not there where `package` is None, as in "no cupy in ...".
+    looked_for: what is not there where `package` is None, as in "no cupy in ...". variables: those
+    that steer it, with their rules where an invalid value is worth a warning.
     """
     if package is None:
         return Finding(reasons=(not_installed(host, looked_for),))
     requirements = required(host, package.installed[0]) if package.installed else []
     return Finding(
         presence=Presence.FOUND,
-        version=version or package.version,
-        facts={**package_facts(package, requirements), **(facts or {})},
+        version=package.version,
+        facts=package_facts(package, requirements) | (facts or {}) | steering(host, variables),
         reasons=lacks_files(package),
         warnings=(
             *package_warnings(host, package, requirements),
             *(warning for warning in warnings if warning is not None),
+            *(not_valid(host, variables) if isinstance(variables, Mapping) else ()),
         ),
     )
 
@@ -162,6 +165,7 @@ def found_set(
     looked_for: str,
     *,
     facts: dict[str, FactValue] | None = None,
+    variables: Sequence[str] = (),
     warnings: Iterable[Reason | None] = (),
 ) -> Finding:
     """Return the finding of a probe whose thing comes as several packages, or one of several.
@@ -185,7 +189,7 @@ def found_set(
     return Finding(
         presence=Presence.FOUND,
         version=here[0].version,
-        facts=common | (facts or {}),
+        facts=common | (facts or {}) | steering(host, variables),
         reasons=tuple(reason for one in here for reason in lacks_files(one)),
         warnings=tuple(each for each in (*problems, *warnings) if each is not None),
     )
