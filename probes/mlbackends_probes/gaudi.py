@@ -9,7 +9,7 @@ Source:   Linux Documentation/ABI/testing/sysfs-driver-habanalabs; habanalabs_dr
 
 from mlbackends.host.device_nodes import accel_nodes, denied
 from mlbackends.host.host import Host
-from mlbackends.host.pci import PciDevice, link_facts, of_vendor
+from mlbackends.host.pci import PciDevice, link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
@@ -27,26 +27,14 @@ FACTS = (
 _NAMES = {
     "0001": "Goya",
     "0030": "Greco",
-    "1000": "Gaudi",
-    "1001": "Gaudi",
-    "1010": "Gaudi",
-    "1011": "Gaudi",
-    "1020": "Gaudi 2",
-    "1021": "Gaudi 2",
-    "1060": "Gaudi 3",
-    "1062": "Gaudi 3",
-    "1063": "Gaudi 3",
+    **dict.fromkeys(("1000", "1001", "1010", "1011"), "Gaudi"),
+    **dict.fromkeys(("1020", "1021"), "Gaudi 2"),
+    **dict.fromkeys(("1060", "1062", "1063"), "Gaudi 3"),
 }
-_VARIABLES = (
-    "HABANA_VISIBLE_DEVICES",
-    "HABANA_VISIBLE_MODULES",
-    "HLS_MODULE_ID",
-    "HABANA_LOGS",
-    "HABANA_PROFILE",
-    "PT_HPU_LAZY_MODE",
-    "PT_HPU_RECIPE_CACHE_CONFIG",
-    "GC_KERNEL_PATH",
-)
+VARIABLES = (
+    "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID", "HABANA_LOGS",
+    "HABANA_PROFILE", "PT_HPU_LAZY_MODE", "PT_HPU_RECIPE_CACHE_CONFIG", "GC_KERNEL_PATH",
+)  # fmt: skip
 _FOLDERS = ("/usr/lib/habanalabs", "/opt/habanalabs/lib")
 # Below the card's folder in sysfs: the fact, and the files that may hold it.
 _FILES = {
@@ -67,7 +55,7 @@ def find(host: Host) -> Finding:
         facts["driver_version"] = version
     if plugin := distribution(host, "habana-torch-plugin"):
         facts["torch_plugin"] = plugin.version
-    facts |= steering(host, _VARIABLES)
+    facts |= steering(host, VARIABLES)
     places = _places(host) if cards else {}
     devices = tuple(_device(host, i, card, places) for i, card in enumerate(cards))
     reasons: tuple[Reason, ...] = ()
@@ -95,26 +83,17 @@ def _places(host: Host) -> dict[str, tuple[str, str]]:
 
 def _device(host: Host, index: int, card: PciDevice, places: dict[str, tuple[str, str]]) -> Device:
     node, folder = places.get(card.address, ("", ""))
-    facts: dict[str, FactValue] = {"pci_id": f"{card.vendor}:{card.device}", **link_facts(card)}
+    facts: dict[str, FactValue] = dict(link_facts(card))
     for fact, names in _FILES.items() if folder else ():
         text = next(filter(None, (host.read(f"{folder}/{name}", 512) for name in names)), "")
         line = text.split("\n")[0].strip()
         if line and line.isprintable():
             facts[fact] = line
-    where = f"the Gaudi at {card.address}"
     reasons: tuple[Reason, ...] = ()
     if not card.driver:
-        message = f"{where} has no kernel driver; computing needs habanalabs"
+        message = f"the Gaudi at {card.address} has no kernel driver; computing needs habanalabs"
         reasons = (Reason("no-driver", message, "load it: sudo modprobe habanalabs"),)
     elif node and (reason := denied(host, node)):
         reasons = (reason,)
-    return Device(
-        kind="hpu",
-        index=index,
-        name=_NAMES.get(card.device, "Habana accelerator"),
-        driver=card.driver,
-        pci_address=card.address,
-        numa_node=card.numa_node,
-        facts=facts,
-        reasons=reasons,
-    )
+    name = _NAMES.get(card.device, "Habana accelerator")
+    return pci_record(card, "hpu", index, name, facts, reasons)

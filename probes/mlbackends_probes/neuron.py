@@ -9,12 +9,12 @@ Source:   AWS Neuron driver, neuron_pci.c (PCI names); AWS Neuron documentation,
 
 from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.host import Host
-from mlbackends.host.pci import of_vendor
+from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, Fact, FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding
 
 GROUP = "accelerator"
 FACTS = (
@@ -26,25 +26,16 @@ FACTS = (
 )
 
 _NAMES = {
-    "7064": "Inferentia",
-    "7065": "Inferentia",
-    "7066": "Inferentia",
-    "7067": "Inferentia",
+    **dict.fromkeys(("7064", "7065", "7066", "7067"), "Inferentia"),
     "7164": "Trainium",
     "7264": "Inferentia 2",
     "7364": "Trainium 2",
-    "7564": "Trainium 3",
-    "7565": "Trainium 3",
+    **dict.fromkeys(("7564", "7565"), "Trainium 3"),
 }
-_VARIABLES = (
-    "NEURON_RT_VISIBLE_CORES",
-    "NEURON_RT_NUM_CORES",
-    "NEURON_RT_VIRTUAL_CORE_SIZE",
-    "NEURON_LOGICAL_NC_CONFIG",
-    "NEURON_CC_FLAGS",
-    "NEURON_RT_LOG_LEVEL",
-    "NEURON_COMPILE_CACHE_URL",
-)
+VARIABLES = (
+    "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_RT_VIRTUAL_CORE_SIZE",
+    "NEURON_LOGICAL_NC_CONFIG", "NEURON_CC_FLAGS", "NEURON_RT_LOG_LEVEL", "NEURON_COMPILE_CACHE_URL",
+)  # fmt: skip
 _WHEELS = ("neuronx-cc", "libneuronxla", "torch-neuronx", "jax-neuronx", "neuron-cc")
 _FOLDERS = ("/opt/aws/neuron/lib",)
 
@@ -55,39 +46,28 @@ def find(host: Host) -> Finding:
     cards = [card for card in of_vendor(host, "1d0f") if card.device in _NAMES]
     if not libraries and not cards:
         return Finding(reasons=(absent(host, "Neuron device on PCI and no libnrt.so"),))
-    facts: dict[str, FactValue] = {"device_count": len(cards)}
     nodes = device_nodes(host, r"neuron\d+")
-    if nodes:
-        facts["nodes"] = list(nodes)
-    if version := host.read("/sys/module/neuron/version", 256).strip():
-        facts["driver_version"] = version
     wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
-    if wheels:
-        facts["wheels"] = [f"{dist.name} {dist.version}" for dist in wheels]
-    facts |= steering(host, _VARIABLES)
+    optional: dict[str, FactValue] = {
+        "nodes": list(nodes),
+        "driver_version": host.read("/sys/module/neuron/version", 256).strip(),
+        "wheels": [f"{dist.name} {dist.version}" for dist in wheels],
+    }
+    facts: dict[str, FactValue] = {"device_count": len(cards)}
+    facts |= {name: value for name, value in optional.items() if value}
+    facts |= steering(host, VARIABLES)
     devices = tuple(
-        Device(
-            kind="neuron",
-            index=index,
-            name=_NAMES[card.device],
-            driver=card.driver,
-            pci_address=card.address,
-            numa_node=card.numa_node,
-            facts={"pci_id": f"{card.vendor}:{card.device}"},
-        )
-        for index, card in enumerate(cards)
+        pci_record(card, "neuron", index, _NAMES[card.device]) for index, card in enumerate(cards)
     )
-    reasons = _reasons(host, nodes, has_cards=bool(cards))
+    if not cards:
+        message = "the Neuron runtime is here, and no device is on PCI"
+        reasons: tuple[Reason, ...] = (Reason("no-device", message),)
+    elif not nodes and host.listdir("/dev"):
+        message = "Neuron devices are on PCI, but no /dev/neuron* is there"
+        hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
+        reasons = (Reason("no-driver", message, hint),)
+    else:
+        reasons = all_denied(host, nodes)
     if not libraries:
         reasons += (absent(host, "libnrt.so", folders=_FOLDERS),)
     return Finding(tuple(libraries), devices, facts, reasons=reasons)
-
-
-def _reasons(host: Host, nodes: list[str], *, has_cards: bool) -> tuple[Reason, ...]:
-    if not has_cards:
-        return (Reason("no-device", "the Neuron runtime is here, and no device is on PCI"),)
-    if not nodes and host.listdir("/dev"):
-        message = "Neuron devices are on PCI, but no /dev/neuron* is there"
-        hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
-        return (Reason("no-driver", message, hint),)
-    return all_denied(host, nodes)

@@ -31,13 +31,16 @@ _NAMES = {
 
 def find(host: Host) -> Finding:
     """Look for NPUs, their drivers and nodes."""
-    cards = [card for card in of_vendor(host, *_DRIVERS) if _is_npu(card)]
+    cards = [
+        card
+        for card in of_vendor(host, *_DRIVERS)
+        if card.driver in _DRIVERS.values() or f"{card.vendor}:{card.device}" in _NAMES
+    ]
     libraries = libraries_named(host, "NPU driver", "libze_intel_npu", "libze_intel_vpu")
     if not cards:
-        message = "no NPU of Intel or AMD is on PCI"
-        if not libraries:
-            return Finding(reasons=(Reason("not-found", message),))
-        return Finding(tuple(libraries), reasons=(Reason("no-device", message),))
+        code = "no-device" if libraries else "not-found"
+        reason = Reason(code, "no NPU of Intel or AMD is on PCI")
+        return Finding(tuple(libraries), reasons=(reason,))
     nodes = {address: name for name, address in accel_nodes(host).items()}
     devices = tuple(_device(host, i, card, nodes) for i, card in enumerate(cards))
     facts: dict[str, FactValue] = {}
@@ -45,10 +48,6 @@ def find(host: Host) -> Finding:
         facts["driver"] = " ".join(drivers)
     reasons = devices[0].reasons if all(device.reasons for device in devices) else ()
     return Finding(tuple(libraries), devices, facts, reasons=reasons)
-
-
-def _is_npu(card: PciDevice) -> bool:
-    return card.driver in _DRIVERS.values() or f"{card.vendor}:{card.device}" in _NAMES
 
 
 def _device(host: Host, index: int, card: PciDevice, nodes: dict[str, str]) -> Device:
@@ -59,8 +58,7 @@ def _device(host: Host, index: int, card: PciDevice, nodes: dict[str, str]) -> D
         facts["firmware_version"] = firmware
     reasons: tuple[Reason, ...] = ()
     name = nodes.get(card.address, "")
-    if card.driver != _DRIVERS[card.vendor]:
-        wanted = _DRIVERS[card.vendor]
+    if card.driver != (wanted := _DRIVERS[card.vendor]):
         bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
         message = f"the NPU at {card.address} {bound}; computing needs {wanted}"
         reasons = (Reason("no-driver", message, f"load it: sudo modprobe {wanted}"),)

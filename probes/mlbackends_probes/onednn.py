@@ -11,16 +11,15 @@ Source:   oneDNN developer guide: dnnl_version, dnnl_get_effective_cpu_isa, CPU 
 
 import os
 import re
-from collections.abc import Callable  # noqa: TC003
 
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, not_valid, one_of, steering, whole
+from mlbackends.host.variables import Rule, anything, one_of, whole
 from mlbackends.libraries.blas_symbols import require_equal
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
 from mlbackends.libraries.c_runtime import returned_string
-from mlbackends.libraries.search import absent, inside, libraries_named
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -37,8 +36,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer oneDNN and are set."),
 )
 
-HOMES = ("DNNLROOT", "ONEDNN_ROOT")
-_STEMS = ("libdnnl", "libmkldnn", "dnnl", "mkldnn")
 _IN_TORCH = "_ZN2at18get_mkldnn_version"
 _RUNTIMES = {
     0: "none",
@@ -48,14 +45,6 @@ _RUNTIMES = {
     8: "threadpool",
     0x100: "opencl",
     0x200: "sycl",
-}
-_STATUS = {
-    1: "out of memory",
-    2: "invalid arguments",
-    3: "unimplemented",
-    4: "last implementation reached",
-    5: "runtime error",
-    6: "not required",
 }
 _ISA_BITS = {
     "SSE41": 0x1,
@@ -77,85 +66,81 @@ _ISA_BITS = {
 
 def _isa(value: str) -> str:
     # Newer releases know more levels than any list of ours, all of them AVX10.
-    known = value.upper() in (*_ISA_BITS, "ALL", "DEFAULT") or value.upper().startswith("AVX10_")
-    return "" if known else "DEFAULT or one of " + ", ".join(_ISA_BITS)
+    word = value.upper()
+    is_level = word in (*_ISA_BITS, "ALL", "DEFAULT") or word.startswith("AVX10_")
+    return "" if is_level else "DEFAULT or one of " + ", ".join(_ISA_BITS)
 
 
 _ISA_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-VARIABLES = {
-    **dict.fromkeys(_ISA_VARIABLES, _isa),
-    **{
-        f"{prefix}_{name}": rule
-        for name, rule in {
-            "CPU_ISA_HINTS": one_of("NO_HINTS", "PREFER_YMM"),
-            "DEFAULT_FPMATH_MODE": one_of("STRICT", "BF16", "F16", "TF32", "ANY"),
-            "PRIMITIVE_CACHE_CAPACITY": whole(),
-            "VERBOSE": anything,
-            "JIT_DUMP": anything,
-            "JIT_PROFILE": anything,
-        }.items()
-        for prefix in ("ONEDNN", "DNNL")
-    },
+_RULES: dict[str, Rule] = {
+    "CPU_ISA_HINTS": one_of("NO_HINTS", "PREFER_YMM"),
+    "DEFAULT_FPMATH_MODE": one_of("STRICT", "BF16", "F16", "TF32", "ANY"),
+    "PRIMITIVE_CACHE_CAPACITY": whole(),
+    **dict.fromkeys(("VERBOSE", "JIT_DUMP", "JIT_PROFILE"), anything),
 }
+LIBRARY = SharedLibrary(
+    "onednn",
+    ("libdnnl", "libmkldnn", "dnnl", "mkldnn"),
+    homes=("DNNLROOT", "ONEDNN_ROOT"),
+    folders=("/opt/intel/oneapi/dnnl/latest/lib",),
+    wheels=("paddle/libs",),
+    variables={
+        **dict.fromkeys(_ISA_VARIABLES, _isa),
+        **{
+            f"{prefix}_{name}": rule
+            for name, rule in _RULES.items()
+            for prefix in ("ONEDNN", "DNNL")
+        },
+    },
+    symbols=(f"{_IN_TORCH}B5cxx11Ev", f"{_IN_TORCH}Ev"),
+)
 
 
 def find(host: Host) -> Finding:
     """Look for every copy, and what the variables ask of it."""
     root = host.env("DNNLROOT").rstrip("/")
-    folders = [
-        *([f"{root}/{kind}/lib" for kind in ("cpu_gomp", "cpu_iomp", "cpu_tbb")] if root else []),
-        "/opt/intel/oneapi/dnnl/latest/lib",
-    ]
-    libraries = libraries_named(
-        host, "onednn", *_STEMS, homes=HOMES, folders=folders, wheels=("paddle/libs",)
-    )
-    libraries += inside(host, "onednn", "libtorch_cpu", (f"{_IN_TORCH}B5cxx11Ev", f"{_IN_TORCH}Ev"))
-    facts = steering(host, VARIABLES)
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libdnnl", HOMES, folders),))
-    return Finding(libraries=tuple(libraries), facts=facts, warnings=not_valid(host, VARIABLES))
+    kinds = ("cpu_gomp", "cpu_iomp", "cpu_tbb")
+    folders = [f"{root}/{kind}/lib" for kind in kinds] if root else []
+    return LIBRARY.find(host, folders, searched=(*folders, *LIBRARY.folders))
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, the runtimes and the instruction set that is in effect."""
     for prefix in ("dnnl", "mkldnn"):
         if hasattr(opened, f"{prefix}_version"):
-            return _told(opened, library, prefix)
-    text = returned_string(opened, _IN_TORCH)
-    version = re.search(r"v(\d+\.\d+\.\d+)", text or "")
+            return _described(opened, library, prefix)
+    text = returned_string(opened, _IN_TORCH) or ""
+    version = re.search(r"v(\d+\.\d+\.\d+)", text)
     if version is None:
         return Answer(library)
-    commit = re.search(r"Git Hash ([0-9a-f]{7,40})", text or "")
+    commit = re.search(r"Git Hash ([0-9a-f]{7,40})", text)
     facts: dict[str, FactValue] = {"commit": commit[1]} if commit else {}
     return Answer(replace(library, version=version[1]), facts=facts)
 
 
-def _told(opened: CDLL, library: Library, prefix: str) -> Answer:
+def _described(opened: CDLL, library: Library, prefix: str) -> Answer:
     class Version(ctypes.Structure):
         _fields_ = (
-            ("major", ctypes.c_int),
-            ("minor", ctypes.c_int),
-            ("patch", ctypes.c_int),
+            *((part, ctypes.c_int) for part in ("major", "minor", "patch")),
             ("hash", ctypes.c_char_p),
             ("cpu_runtime", ctypes.c_uint),
             ("gpu_runtime", ctypes.c_uint),
         )
 
-    ask = getattr(opened, f"{prefix}_version")
-    ask.restype = ctypes.POINTER(Version)
-    address = ask()
+    function = getattr(opened, f"{prefix}_version")
+    function.restype = ctypes.POINTER(Version)
+    address = function()
     if not address:
         raise NotUsable("call-failed", f"{prefix}_version returned no address")
-    told = address.contents
-    library = replace(library, version=f"{told.major}.{told.minor}.{told.patch}")
+    version = address.contents
+    library = replace(library, version=f"{version.major}.{version.minor}.{version.patch}")
     facts: dict[str, FactValue] = {}
-    if told.hash and re.fullmatch(rb"[0-9a-f]{7,40}", told.hash):
-        facts["commit"] = told.hash.decode()
+    if version.hash and re.fullmatch(rb"[0-9a-f]{7,40}", version.hash):
+        facts["commit"] = version.hash.decode()
+    for name in ("cpu_runtime", "gpu_runtime") if version.major > 1 else ():
+        if getattr(version, name) in _RUNTIMES:  # version 1 ended with the hash
+            facts[name] = _RUNTIMES[getattr(version, name)]
     warnings: tuple[Reason, ...] = ()
-    if told.major > 1:  # version 1 ended with the hash
-        for name in ("cpu_runtime", "gpu_runtime"):
-            if getattr(told, name) in _RUNTIMES:
-                facts[name] = _RUNTIMES[getattr(told, name)]
     if hasattr(opened, f"{prefix}_get_effective_cpu_isa"):
         bits = int(getattr(opened, f"{prefix}_get_effective_cpu_isa")())
         if name := _isa_name(opened, prefix, bits):
@@ -165,13 +150,10 @@ def _told(opened: CDLL, library: Library, prefix: str) -> Answer:
 
 
 def _isa_name(opened: CDLL, prefix: str, bits: int) -> str:
-    name = getattr(opened, f"{prefix}_cpu_isa2str", None)
-    if name is None:
-        return next((word.lower() for word, known in _ISA_BITS.items() if known == bits), "")
-    name.restype = ctypes.c_char_p
-    name.argtypes = [ctypes.c_int]
-    told = (name(bits) or b"").decode(errors="replace").removeprefix("cpu_isa_")
-    return "" if told.startswith("unknown") else told
+    if not hasattr(opened, f"{prefix}_cpu_isa2str"):
+        return next((word.lower() for word, level in _ISA_BITS.items() if level == bits), "")
+    name = Calls(opened).text(f"{prefix}_cpu_isa2str", bits).removeprefix("cpu_isa_")
+    return "" if name.startswith("unknown") else name
 
 
 def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
@@ -193,15 +175,14 @@ def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
 def use(opened: CDLL, library: Library) -> Answer:
     """Compute, where its functions can be reached."""
     if not hasattr(opened, "dnnl_engine_create"):
-        message = (
-            f"{os.path.basename(library.path)} hides oneDNN's functions, so nothing was computed"
-        )
+        file = os.path.basename(library.path)
+        message = f"{file} hides oneDNN's functions, so nothing was computed"
         if not library.version:
             message += (
                 "; it tells its version as a C++ string, which can be received on x86-64 Linux only"
             )
         raise NotUsable("no-use-check", message)
-    if _told(opened, library, "dnnl").facts.get("cpu_runtime") == "sycl":
+    if _described(opened, library, "dnnl").facts.get("cpu_runtime") == "sycl":
         message = "its CPU runtime is SYCL, which needs an OpenCL device; nothing was computed"
         raise NotUsable("no-use-check", message)
     _compute(opened)
@@ -210,12 +191,7 @@ def use(opened: CDLL, library: Library) -> Answer:
 
 def _compute(opened: CDLL) -> None:
     """Multiply 2x3 by 3x2; before version 3, whose descriptors are structures, transpose 2x3."""
-
-    def call(function: str, *arguments: object) -> None:
-        status = getattr(opened, function)(*arguments)
-        if status:
-            message = f"{function} returned {status} ({_STATUS.get(status, 'unknown')})"
-            raise NotUsable("call-failed", message)
+    call = Calls(opened, names=status_names("onednn"), unnamed="unknown")
 
     def made(function: str, *arguments: object) -> "ctypes.c_void_p":
         handle = ctypes.c_void_p()
@@ -238,22 +214,21 @@ def _compute(opened: CDLL) -> None:
     rows = described((2, 3), (3, 1))
     if hasattr(opened, "dnnl_matmul_primitive_desc_create"):
         other, into = described((3, 2), (2, 1)), described((2, 2), (2, 1))
-        plan: Callable[..., ctypes.c_void_p] = made
-        what = plan("dnnl_matmul_primitive_desc_create", engine, rows, other, None, into, None)
-        result, right_answer = (ctypes.c_float * 4)(), [58.0, 64.0, 139.0, 154.0]
+        operation = made("dnnl_matmul_primitive_desc_create", engine, rows, other, None, into, None)
+        result, expected = (ctypes.c_float * 4)(), [58.0, 64.0, 139.0, 154.0]
         operands = [(1, rows, left), (33, other, right), (17, into, result)]
     else:
         into = described((2, 3), (1, 2))
-        what = made("dnnl_reorder_primitive_desc_create", rows, engine, into, engine, None)
-        result, right_answer = (ctypes.c_float * 6)(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
+        operation = made("dnnl_reorder_primitive_desc_create", rows, engine, into, engine, None)
+        result, expected = (ctypes.c_float * 6)(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
         operands = [(1, rows, left), (17, into, result)]
 
     class Operand(ctypes.Structure):
         _fields_ = (("which", ctypes.c_int), ("memory", ctypes.c_void_p))
 
     memories = [(which, made("dnnl_memory_create", md, engine, at)) for which, md, at in operands]
-    handed = (Operand * len(memories))(*[Operand(which, memory) for which, memory in memories])
-    primitive = made("dnnl_primitive_create", what)
-    call("dnnl_primitive_execute", primitive, stream, len(memories), handed)
+    arguments = (Operand * len(memories))(*[Operand(*memory) for memory in memories])
+    primitive = made("dnnl_primitive_create", operation)
+    call("dnnl_primitive_execute", primitive, stream, len(memories), arguments)
     call("dnnl_stream_wait", stream)
-    require_equal("a primitive", list(result), right_answer)
+    require_equal("a primitive", list(result), expected)

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, not_valid, one_of, steering, whole, whole_list
+from mlbackends.host.variables import anything, matching, one_of, whole, whole_list
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.dependents import needed_of_the_system
-from mlbackends.libraries.elf import extract, extract_symbols, read_elf, version_definitions
-from mlbackends.libraries.elf_image import NotElf
-from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf, version_definitions
+from mlbackends.libraries.search import stem_of
+from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
@@ -42,8 +42,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer OpenMP and are set."),
 )
 
-_STEMS = ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp")
-_FOLDERS = ("/opt/homebrew/opt/libomp/lib", "/usr/local/opt/libomp/lib")
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
 _GCC = {
     "GOMP_1.0": "4.2",
@@ -57,75 +55,74 @@ _GCC = {
     "GOMP_5.1": "12",
     "GOMP_5.1.1": "13",
 }
+_MAKERS = {"vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm"}
+"""Beginning of a file's name -> whose runtime it is."""
 
 _TRUTH = one_of("true", "false", "1", "0", "yes", "no", "on", "off")
-
-
-def _pattern(pattern: str, words: str) -> Callable[[str], str]:
-    def rule(value: str) -> str:
-        return "" if re.fullmatch(pattern, value.strip().lower()) else words
-
-    return rule
-
-
 _BINDING = r"true|false|(primary|master|close|spread)(\s*,\s*(primary|master|close|spread))*"
 _PLACES = r"(threads|cores|sockets|ll_caches|numa_domains)(\s*\(\s*\d+.*\))?|!?\s*\{.*"
 _SCHEDULE = r"((non)?monotonic\s*:\s*)?(static|dynamic|guided|auto)(\s*,\s*\d+)?"
-VARIABLES = {
-    "OMP_NUM_THREADS": whole_list(1),
-    "OMP_PROC_BIND": _pattern(_BINDING, "true, false, or primary, close, spread in a list"),
-    "OMP_PLACES": _pattern(_PLACES, "threads, cores, sockets, ll_caches, numa_domains or {...}"),
-    "OMP_SCHEDULE": _pattern(
-        _SCHEDULE, "static, dynamic, guided or auto, and a chunk after a comma"
-    ),
-    "OMP_DYNAMIC": _pattern("true|false|1|0|yes|no|on|off", "true or false"),
-    "OMP_THREAD_LIMIT": whole(1),
-    "OMP_MAX_ACTIVE_LEVELS": whole(),
-    "OMP_WAIT_POLICY": one_of("active", "passive"),
-    "OMP_STACKSIZE": _pattern(r"\d+\s*[bkmgt]?", "a number, and B, K, M or G after it"),
-    "OMP_DISPLAY_ENV": one_of("true", "false", "verbose", "1", "0", "yes", "no", "on", "off"),
-    "OMP_TARGET_OFFLOAD": one_of("mandatory", "disabled", "default"),
-    "GOMP_CPU_AFFINITY": anything,
-    "GOMP_SPINCOUNT": anything,
-    "GOMP_STACKSIZE": anything,
-    "KMP_AFFINITY": anything,
-    "KMP_BLOCKTIME": _pattern(
-        r"\d+\s*(us|ms|s)?|infinite|infinity|inf", "milliseconds, or infinite"
-    ),
-    "KMP_DUPLICATE_LIB_OK": _TRUTH,
-    "KMP_HW_SUBSET": anything,
-    "KMP_INIT_AT_FORK": _TRUTH,
-    "KMP_LIBRARY": one_of("throughput", "turnaround", "serial"),
-    "KMP_SETTINGS": _TRUTH,
-    "KMP_STACKSIZE": anything,
-}
+_BLOCK_TIME = r"\d+\s*(us|ms|s)?|infinite|infinity|inf"
+LIBRARY = SharedLibrary(
+    "openmp",
+    ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp"),
+    folders=("/opt/homebrew/opt/libomp/lib", "/usr/local/opt/libomp/lib"),
+    variables={
+        "OMP_NUM_THREADS": whole_list(1),
+        "OMP_PROC_BIND": matching(_BINDING, "true, false, or primary, close, spread in a list"),
+        "OMP_PLACES": matching(
+            _PLACES, "threads, cores, sockets, ll_caches, numa_domains or {...}"
+        ),
+        "OMP_SCHEDULE": matching(
+            _SCHEDULE, "static, dynamic, guided or auto, and a chunk after a comma"
+        ),
+        "OMP_DYNAMIC": matching("true|false|1|0|yes|no|on|off", "true or false"),
+        "OMP_THREAD_LIMIT": whole(1),
+        "OMP_MAX_ACTIVE_LEVELS": whole(),
+        "OMP_WAIT_POLICY": one_of("active", "passive"),
+        "OMP_STACKSIZE": matching(r"\d+\s*[bkmgt]?", "a number, and B, K, M or G after it"),
+        "OMP_DISPLAY_ENV": one_of("true", "false", "verbose", "1", "0", "yes", "no", "on", "off"),
+        "OMP_TARGET_OFFLOAD": one_of("mandatory", "disabled", "default"),
+        **dict.fromkeys(
+            ("GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "GOMP_STACKSIZE", "KMP_AFFINITY"), anything
+        ),
+        "KMP_BLOCKTIME": matching(_BLOCK_TIME, "milliseconds, or infinite"),
+        "KMP_DUPLICATE_LIB_OK": _TRUTH,
+        "KMP_HW_SUBSET": anything,
+        "KMP_INIT_AT_FORK": _TRUTH,
+        "KMP_LIBRARY": one_of("throughput", "turnaround", "serial"),
+        "KMP_SETTINGS": _TRUTH,
+        "KMP_STACKSIZE": anything,
+    },
+    missing="libgomp, libiomp5 or libomp",
+)
 
 
 def find(host: Host) -> Finding:
     """Look for every runtime, and for those that would meet in one process."""
-    libraries = libraries_named(host, "openmp", *_STEMS, folders=_FOLDERS)
-    libraries = [_recognised(host, library) for library in libraries]
-    facts = steering(host, VARIABLES)
-    warnings = not_valid(host, VARIABLES) + _too_many_threads(host)
-    if not libraries:
-        return Finding(facts=facts, reasons=(absent(host, "libgomp, libiomp5 or libomp"),))
-    meeting, seen = _meeting(host, libraries)
+    found = LIBRARY.find(host, describe=_recognised)
+    if not found.libraries:
+        return found
+    facts, warnings = {**found.facts}, [*found.warnings]
+    first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
+    allowed = host.affinity()
+    if not whole(1)(first) and allowed and int(first) > len(allowed):
+        message = (
+            f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
+        )
+        warnings.append(Reason("override-exceeds-hardware", message))
+    meeting, seen = _meeting(host, found.libraries)
     if meeting:
         facts["meeting"] = list[object](library.path for library in meeting)
-        warnings += (_conflict(meeting, seen),)
-    return Finding(libraries=tuple(libraries), facts=facts, warnings=warnings)
+        warnings.append(_conflict(meeting, seen))
+    return replace(found, facts=facts, warnings=tuple(warnings))
 
 
 def _recognised(host: Host, library: Library) -> Library:
     """Add whose runtime a copy is: by its functions, since one maker's may bear another's name."""
     stem = stem_of(os.path.basename(library.soname)) or stem_of(os.path.basename(library.path))
-    facts: dict[str, FactValue] = {}
-    if stem.startswith("vcomp"):
-        facts["runtime"] = "microsoft"
-    elif stem.startswith("libiomp5"):
-        facts["runtime"] = "intel"
-    elif stem.startswith("libomp"):
-        facts["runtime"] = "llvm"
+    maker = next((maker for begin, maker in _MAKERS.items() if stem.startswith(begin)), "")
+    facts: dict[str, FactValue] = {"runtime": maker} if maker else {}
     if host.platform == "linux" and not library.reasons:
         try:
             names = ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier")
@@ -139,26 +136,15 @@ def _recognised(host: Host, library: Library) -> Library:
 
 
 def _gnu_version(definitions: tuple[str, ...]) -> dict[str, FactValue]:
-    ours = [name for name in definitions if re.fullmatch(r"GOMP_\d+(\.\d+)*", name)]
-    if not ours:
+    versions = [name for name in definitions if re.fullmatch(r"GOMP_\d+(\.\d+)*", name)]
+    if not versions:
         return {}
-    highest = max(ours, key=lambda name: [int(part) for part in name[5:].split(".")])
-    told: dict[str, FactValue] = {"symbol_version": highest}
-    if highest in _GCC:
-        told["gcc_interface"] = _GCC[highest]
-    return told
+    highest = max(versions, key=lambda name: [int(part) for part in name[5:].split(".")])
+    gcc = {"gcc_interface": _GCC[highest]} if highest in _GCC else {}
+    return {"symbol_version": highest, **gcc}
 
 
-def _too_many_threads(host: Host) -> tuple[Reason, ...]:
-    first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
-    allowed = host.affinity()
-    if whole(1)(first) or not allowed or int(first) <= len(allowed):
-        return ()
-    message = f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
-    return (Reason("override-exceeds-hardware", message),)
-
-
-def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
+def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library], str]:
     """Return the different copies that are, or would be, in one process, and how that was seen."""
     if host.pid is not None:
         mapped = [library for library in libraries if library.used is True]
@@ -172,37 +158,26 @@ def _meeting(host: Host, libraries: list[Library]) -> tuple[list[Library], str]:
         if in_a_wheel and _is_needed(host, library):
             # The loader takes a second file of the same soname for the first one.
             brought.setdefault(library.soname, library)
-    packages = [library.owner.split(" ")[0] for library in brought.values()]
-    seen = [
-        f"{package} brings {os.path.basename(library.path)}"
-        for package, library in zip(packages, brought.values(), strict=True)
-    ]
-    taken = _taken_by_wheels(host, libraries, brought) if brought else []
-    for library, package in taken:
-        packages.append(package)
-        seen.append(f"{package} takes {library.path}")
-    if len(set(packages)) <= 1:
-        return [], ""
-    copies = [*brought.values(), *(library for library, _ in taken)]
-    return copies, f"{' and '.join(seen)}; both are in a process that imports both"
-
-
-def _taken_by_wheels(
-    host: Host, libraries: list[Library], brought: dict[str, Library]
-) -> list[tuple[Library, str]]:
-    """Return each copy outside of wheels that a wheel's file needs, with the package of that file.
-
-    Whoever needs a soname that a wheel brings may get that wheel's copy: those share one.
-    """
+    copies, packages, seen = [], [], []
+    for library in brought.values():
+        copies.append(library)
+        packages.append(library.owner.split(" ")[0])
+        seen.append(f"{packages[-1]} brings {os.path.basename(library.path)}")
+    # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
+    # may get that wheel's copy: those share one.
     outside = {
         library.soname: library
         for library in libraries
         if library.wins and library.found_by in _OUTSIDE and library.soname not in brought
     }
-    if not outside or host.platform != "linux":
-        return []
-    needed = needed_of_the_system(host, frozenset(outside))
-    return [(outside[soname], packages[0]) for soname, packages in needed.items()]
+    if brought and outside and host.platform == "linux":
+        for soname, needing in needed_of_the_system(host, frozenset(outside)).items():
+            copies.append(outside[soname])
+            packages.append(needing[0])
+            seen.append(f"{needing[0]} takes {outside[soname].path}")
+    if len(set(packages)) <= 1:
+        return [], ""
+    return copies, f"{' and '.join(seen)}; both are in a process that imports both"
 
 
 def _is_needed(host: Host, library: Library) -> bool:
@@ -236,27 +211,24 @@ def _conflict(copies: list[Library], seen: str) -> Reason:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for its version and what it sees of the machine."""
-    facts: dict[str, FactValue] = {}
-    is_llvm = hasattr(opened, "__kmpc_fork_call")
-    if is_llvm:
+    facts: dict[str, FactValue] = {**library.facts}
+    if hasattr(opened, "__kmpc_fork_call"):  # LLVM's or Intel's
         os.environ["KMP_VERSION"] = "1"  # read, and answered on stderr, at the first call
     printed = _printed(opened.omp_get_max_threads)
     for fact, function in (
-        ("max_threads", "omp_get_max_threads"),
-        ("processors", "omp_get_num_procs"),
+        ("max_threads", opened.omp_get_max_threads),
+        ("processors", opened.omp_get_num_procs),
     ):
-        number = int(getattr(opened, function)())
-        if number > 0:
+        if (number := int(function())) > 0:
             facts[fact] = number
     if hasattr(opened, "omp_display_env"):
         printed += _printed(lambda: opened.omp_display_env(0))
-    date = re.search(r"_OPENMP\s*=\s*'(\d{6})'|API version:.*\((\d{6})\)", printed)
-    if date:
+    if date := re.search(r"_OPENMP\s*=\s*'(\d{6})'|API version:.*\((\d{6})\)", printed):
         facts["specification_date"] = int(date[1] or date[2])
     version = re.search(r"Intel\(R\) OMP version: (\d+\.\d+\.\d{8})", printed)
     if version and not version[1].endswith("20140926"):
         library = replace(library, version=version[1])
-    return Answer(library, facts={**library.facts, **facts})
+    return Answer(library, facts=facts)
 
 
 def _printed(call: Callable[[], object]) -> str:

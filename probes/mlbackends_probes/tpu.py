@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.host import Host
-from mlbackends.host.pci import of_vendor
+from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
 
 GROUP = "accelerator"
 FACTS = (
@@ -37,23 +37,14 @@ _GENERATIONS = {
     "006f": "v6e",
     "0076": "7x",
 }
-_VARIABLES = (
-    "TPU_LIBRARY_PATH",
-    "TPU_VISIBLE_DEVICES",
-    "TPU_VISIBLE_CHIPS",
-    "TPU_CHIPS_PER_PROCESS_BOUNDS",
-    "TPU_CHIPS_PER_HOST_BOUNDS",
-    "TPU_PROCESS_BOUNDS",
-    "TPU_HOST_BOUNDS",
-    "TPU_ACCELERATOR_TYPE",
-    "TPU_SKIP_MDS_QUERY",
-    "TPU_WORKER_ID",
-    "TPU_TOPOLOGY",
-    "LIBTPU_INIT_ARGS",
-    "PJRT_DEVICE",
+VARIABLES = (
+    "TPU_LIBRARY_PATH", "TPU_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS", "TPU_CHIPS_PER_PROCESS_BOUNDS",
+    "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_ACCELERATOR_TYPE",
+    "TPU_SKIP_MDS_QUERY", "TPU_WORKER_ID", "TPU_TOPOLOGY", "LIBTPU_INIT_ARGS", "PJRT_DEVICE",
     "JAX_PLATFORMS",
-)
+)  # fmt: skip
 _OWN_VARIABLES = ("TPU_", "LIBTPU_")
+_PATH = "TPU_LIBRARY_PATH"
 _VERSION_AT = 4  # PJRT_Api: two words of its own and two of its version come first
 
 
@@ -61,60 +52,44 @@ def find(host: Host) -> Finding:
     """Look for chips, their nodes, and every copy of libtpu."""
     wheel = distribution(host, "libtpu") or distribution(host, "libtpu-nightly")
     libraries = libraries_named(host, "libtpu", "libtpu", wheels=("libtpu",) if wheel else ())
-    named = host.env("TPU_LIBRARY_PATH")
+    named = host.env(_PATH)
     if named.startswith("/") and named not in {library.path for library in libraries}:
-        libraries.insert(0, _named(host, named))
+        library = Library("libtpu", named, found_by=_PATH, wins_because=f"{_PATH} names the file")
+        if host.exists(named):
+            library = replace(library, wins=True)
+        else:
+            message = f"{_PATH} names {named}, which is not there"
+            library = replace(library, reasons=(Reason("dangling-link", message),))
+        libraries.insert(0, library)
     chips = [card for card in of_vendor(host, "1ae0") if card.device in _GENERATIONS]
     if not libraries and not chips:
-        return Finding(
-            reasons=(absent(host, "TPU on PCI and no libtpu.so", ("TPU_LIBRARY_PATH",)),)
-        )
+        return Finding(reasons=(absent(host, "TPU on PCI and no libtpu.so", (_PATH,)),))
     facts: dict[str, FactValue] = {"chip_count": len(chips)}
-    generations = sorted({_GENERATIONS[chip.device] for chip in chips})
-    if generations:
+    if generations := sorted({_GENERATIONS[chip.device] for chip in chips}):
         facts["generation"] = ", ".join(generations)
     nodes = device_nodes(host, r"accel\d+") if chips else []
     nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
     if chips and nodes:
         facts["nodes"] = list(nodes)
-    if chips or any(host.env(name) for name in _VARIABLES if name.startswith(_OWN_VARIABLES)):
-        facts |= steering(host, _VARIABLES)
+    if chips or any(host.env(name) for name in VARIABLES if name.startswith(_OWN_VARIABLES)):
+        facts |= steering(host, VARIABLES)
     devices = tuple(
-        Device(
-            kind="tpu",
-            index=index,
-            name=f"TPU {_GENERATIONS[chip.device]}",
-            driver=chip.driver,
-            pci_address=chip.address,
-            numa_node=chip.numa_node,
-            facts={"pci_id": f"{chip.vendor}:{chip.device}"},
-        )
+        pci_record(chip, "tpu", index, f"TPU {_GENERATIONS[chip.device]}")
         for index, chip in enumerate(chips)
     )
-    reasons = _reasons(host, nodes, has_chips=bool(chips))
-    if not libraries:
-        reasons += (absent(host, "libtpu.so", ("TPU_LIBRARY_PATH",)),)
-    version = wheel.version if wheel else ""
-    return Finding(tuple(libraries), devices, facts, version=version, reasons=reasons)
-
-
-def _named(host: Host, path: str) -> Library:
-    library = Library("libtpu", path, found_by="TPU_LIBRARY_PATH", wins=True)
-    library = replace(library, wins_because="TPU_LIBRARY_PATH names the file")
-    if host.exists(path):
-        return library
-    message = f"TPU_LIBRARY_PATH names {path}, which is not there"
-    return replace(library, wins=False, reasons=(Reason("dangling-link", message),))
-
-
-def _reasons(host: Host, nodes: list[str], *, has_chips: bool) -> tuple[Reason, ...]:
-    if not has_chips:
-        return (Reason("no-device", "libtpu is here, and no TPU is on PCI"),)
-    if not nodes and host.listdir("/dev"):
+    if not chips:
+        message = "libtpu is here, and no TPU is on PCI"
+        reasons: tuple[Reason, ...] = (Reason("no-device", message),)
+    elif not nodes and host.listdir("/dev"):
         message = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
         hint = "a container needs --privileged, or the nodes themselves"
-        return (Reason("no-driver", message, hint),)
-    return all_denied(host, nodes)
+        reasons = (Reason("no-driver", message, hint),)
+    else:
+        reasons = all_denied(host, nodes)
+    if not libraries:
+        reasons += (absent(host, "libtpu.so", (_PATH,)),)
+    version = wheel.version if wheel else ""
+    return Finding(tuple(libraries), devices, facts, version=version, reasons=reasons)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
