@@ -20,7 +20,8 @@ from mlbackends.host.system.virtual_machines import virtual_machine
 from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import FactValue, Finding, Presence
+from mlbackends.model.registry import read_facts
 
 GROUP = "machine"
 SUMMARY = (
@@ -32,48 +33,7 @@ SUMMARY = (
     "virtualisation: {virtualisation}",
 )
 USUAL = {"container": "none", "virtualisation": "none"}
-FACTS = (
-    Fact("platform", str, "The kind of system, as Python spells it: linux, darwin, win32."),
-    Fact("os_id", str, "The distribution's short name: debian, ubuntu, rhel, macos."),
-    Fact("os_name", str, "The distribution's name."),
-    Fact("os_version", str, "Its version."),
-    Fact("os_build", str, "The build of macOS."),
-    Fact("kernel_name", str, "The kernel: Linux, Darwin, Windows."),
-    Fact("kernel_release", str, "The kernel's release, as uname -r has it."),
-    Fact("kernel_version", str, "The kernel's build, as uname -v has it."),
-    Fact("machine", str, "The processor's kind, as uname -m has it."),
-    Fact("libc", str, "The C library: glibc or musl."),
-    Fact("libc_version", str, "Its version."),
-    Fact("libstdcxx_path", str, "The copy of libstdc++ that a program gets."),
-    Fact(
-        "libstdcxx_version", str, "The highest version of its symbols: 3.4.30 for GLIBCXX_3.4.30."
-    ),
-    Fact("host_name", str, "The machine's name.", "identity"),
-    Fact("boot_id", str, "Names this boot of the machine.", "identity"),
-    Fact("uptime_seconds", float, "Since the kernel started.", "volatile"),
-    Fact("container", str, "The kind of container that signs point to; none without a sign."),
-    Fact("container_evidence", list[str], "The signs, each with the kind it points to."),
-    Fact("wsl_version", int, "1 or 2 in the Windows Subsystem for Linux."),
-    Fact("rosetta", bool, "Whether an Apple chip translates this x86-64 process."),
-    Fact("vendor", str, "Who made the machine, by its firmware."),
-    Fact("product", str, "The machine's model, by its firmware."),
-    Fact("virtualisation", str, "The hypervisor below; none where the processor denies one."),
-    Fact("virtualisation_evidence", str, "What told the hypervisor."),
-    Fact("cloud", str, "The cloud, by the firmware's strings: ec2, gce, azure, ..."),
-    Fact("selinux", str, "SELinux: enforcing or permissive; left out where it is off."),
-    Fact(
-        "apparmor_profile", str, "The AppArmor profile that confines this process, with its mode."
-    ),
-    Fact("shared_memory_bytes", int, "The size of /dev/shm.", "metric"),
-    Fact("shared_memory_free_bytes", int, "What is free of it.", "volatile"),
-    Fact("kernel_parameters", dict[str, str], "Boot parameters that change speed or devices."),
-    Fact(
-        "pci_accelerators",
-        list[dict[str, int | str]],
-        "GPUs and accelerators on PCI: address, vendor, device, class, driver, numa_node.",
-    ),
-    Fact("rdma_devices", list[str], "Network devices that do RDMA: InfiniBand, RoCE, EFA."),
-)
+FACTS = read_facts(__file__)
 CODES = {
     "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }

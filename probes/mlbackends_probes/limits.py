@@ -21,7 +21,8 @@ from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import FactValue, Finding, Presence
+from mlbackends.model.registry import read_facts
 
 GROUP = "machine"
 SUMMARY = (
@@ -30,64 +31,7 @@ SUMMARY = (
     "cgroup {cgroup_version}",
     "{scheduler}",
 )
-FACTS = (
-    Fact(
-        "effective_cpus", int, "Threads that can run at once: affinity, cpuset, floor of the quota."
-    ),
-    Fact("effective_cpus_exact", float, "The same with the quota not rounded."),
-    Fact("effective_cpus_because", str, "What sets it: online, affinity, cpuset or quota."),
-    Fact(
-        "effective_memory_bytes",
-        int,
-        "The lowest of the machine's memory and the limits on it.",
-        "metric",
-    ),
-    Fact("effective_memory_because", str, "What sets it: machine, memory_limit or memory_high."),
-    Fact("beliefs", list[dict[str, int | str]], "What each runtime takes: runtime, cpus, because."),
-    Fact("online_cpus", int, "The CPUs that the kernel uses."),
-    Fact("affinity", str, "The CPUs that the process may run on, as a list."),
-    Fact("affinity_cpus", int, "How many these are."),
-    Fact("cgroup_version", str, "The control groups seen: v1, v2, hybrid or none."),
-    Fact("cpu_quota", float, "CPUs' worth of time that the tightest group gets."),
-    Fact("cpu_quota_group", str, "The folder of the group that sets it.", "volatile"),
-    Fact("cpu_weight", int, "The group's weight when CPUs are scarce (v2; 100 is normal)."),
-    Fact("cpu_shares", int, "The group's shares when CPUs are scarce (v1; 1024 is normal)."),
-    Fact("cpu_periods", int, "Periods in which the group with the quota ran.", "volatile"),
-    Fact("cpu_throttled_periods", int, "Periods in which the quota stopped it.", "volatile"),
-    Fact("cpu_throttled_seconds", float, "For how long the quota stopped it.", "volatile"),
-    Fact("cpuset", str, "The CPUs that the cpuset controller leaves, as a list."),
-    Fact("cpuset_cpus", int, "How many these are."),
-    Fact("cpuset_memory_nodes", str, "The NUMA nodes whose memory cpuset leaves, as a list."),
-    Fact("memory_limit_bytes", int, "Memory above which the kernel kills (memory.max)."),
-    Fact("memory_limit_group", str, "The folder of the group that sets it.", "volatile"),
-    Fact(
-        "memory_high_bytes", int, "Memory above which the kernel slows and reclaims (memory.high)."
-    ),
-    Fact(
-        "memory_usage_bytes", int, "What the group with the limit uses, cache included.", "volatile"
-    ),
-    Fact("swap_limit_bytes", int, "The limit on swap (v2)."),
-    Fact("memory_and_swap_limit_bytes", int, "The limit on memory and swap together (v1)."),
-    Fact("process_limit", int, "How many processes and threads the group may have."),
-    Fact("open_files_limit", int, "Files that a process may hold open (ulimit -n, soft)."),
-    Fact("open_files_hard_limit", int, "How far a process may raise that itself."),
-    Fact("user_processes_limit", int, "Processes that the user may have (ulimit -u, soft)."),
-    Fact("stack_limit_bytes", int, "The main thread's stack (ulimit -s, soft)."),
-    Fact("locked_memory_limit_bytes", int, "Memory that may be locked (ulimit -l, soft)."),
-    Fact("address_space_limit_bytes", int, "Address space of a process (ulimit -v, soft)."),
-    Fact("unlimited", list[str], "Those of these facts that were read and set no limit."),
-    Fact("kubernetes", bool, "Whether this is a Kubernetes pod."),
-    Fact("scheduler", str, "The batch system that started this: slurm, lsf, pbs or sge."),
-    Fact("scheduler_job", str, "The job's name in it.", "identity"),
-    Fact("scheduler_cpus", int, "CPUs it granted on this node, to the task where it says so."),
-    Fact("scheduler_node_cpus", int, "CPUs it granted to the whole job on this node."),
-    Fact("scheduler_slots", int, "Slots of the whole job, on all its nodes."),
-    Fact("scheduler_tasks", int, "Tasks of the job."),
-    Fact("scheduler_memory_bytes", int, "Memory it granted on this node."),
-    Fact("scheduler_memory_per_cpu_bytes", int, "Memory it granted for each CPU."),
-    Fact("scheduler_memory_per_gpu_bytes", int, "Memory it granted for each GPU."),
-    Fact("scheduler_gpus", int, "GPUs it granted on this node."),
-)
+FACTS = read_facts(__file__)
 CODES = {
     "throttled": "The CPU quota stops the group often; more threads make that worse, not better.",
 }

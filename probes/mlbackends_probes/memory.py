@@ -23,11 +23,10 @@ from mlbackends.host.system.memory import (
     swaps,
 )
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import FactValue, Finding, Presence
+from mlbackends.model.registry import read_facts
 
 GROUP = "machine"
-
-_TABLE = list[dict[str, FactValue]]
 
 SUMMARY = (
     "{total_bytes} in all",
@@ -36,73 +35,7 @@ SUMMARY = (
     "transparent huge pages: {transparent_huge_pages}",
 )
 USUAL = {"swap_total_bytes": 0}
-FACTS = (
-    Fact(
-        "total_bytes",
-        int,
-        "The memory that the kernel has; a little less than what is plugged in.",
-        "metric",
-    ),
-    Fact("available_bytes", int, "What programs can still get without swapping.", "volatile"),
-    Fact("free_bytes", int, "What is not used at all, not even for caches.", "volatile"),
-    Fact("swap_total_bytes", int, "All swap space.", "metric"),
-    Fact("swap_free_bytes", int, "The swap space that is not in use.", "volatile"),
-    Fact(
-        "swaps", _TABLE, "Each swap area: path, kind (zram, partition, file), size_bytes, priority."
-    ),
-    Fact("page_bytes", int, "The size of a memory page."),
-    Fact("default_huge_page_bytes", int, "The size of huge page that a program gets unasked."),
-    Fact(
-        "huge_pages", _TABLE, "Each size of huge page: page_bytes, count in the pool, overcommit."
-    ),
-    Fact(
-        "huge_pages_in_use",
-        _TABLE,
-        "Of each size: page_bytes, free, reserved, surplus.",
-        "volatile",
-    ),
-    Fact(
-        "transparent_huge_pages",
-        str,
-        "When the kernel uses huge pages by itself: always, madvise, never.",
-    ),
-    Fact(
-        "transparent_huge_pages_defrag",
-        str,
-        "When it makes room for them: always, defer, madvise, never.",
-    ),
-    Fact(
-        "transparent_huge_pages_shared",
-        str,
-        "The same for shared memory, which tensors between processes use.",
-    ),
-    Fact("transparent_huge_page_bytes", int, "The size of such a page."),
-    Fact(
-        "overcommit", str, "Whether more may be promised than is there: heuristic, always, never."
-    ),
-    Fact(
-        "overcommit_ratio",
-        int,
-        "With overcommit never: the percentage of memory that may be promised.",
-    ),
-    Fact("swappiness", int, "How readily the kernel swaps, 0 to 200."),
-    Fact("max_map_count", int, "How many mappings a process may have."),
-    Fact(
-        "numa_balancing", bool, "The kernel moves pages to the node that uses them, at some cost."
-    ),
-    Fact("kernel_samepage_merging", bool, "The kernel merges equal pages."),
-    Fact("zswap", bool, "Pages are compressed in memory before they are swapped."),
-    Fact("zswap_compressor", str, "With what, if they are."),
-    Fact("nodes", _TABLE, "Each NUMA node's memory: node, total_bytes.", "metric"),
-    Fact("nodes_free", _TABLE, "Each NUMA node's free memory: node, free_bytes.", "volatile"),
-    Fact(
-        "locked_memory_limit_bytes",
-        int,
-        "How much a process may lock (ulimit -l); left out if unlimited.",
-    ),
-    Fact("locked_memory_unlimited", bool, "A process may lock as much as it likes."),
-    Fact("corrupted_bytes", int, "Memory that the kernel took out of use because it is faulty."),
-)
+FACTS = read_facts(__file__)
 
 _MEMINFO = {
     "total_bytes": "MemTotal",

@@ -16,8 +16,11 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NoReturn
 
+import msgspec
+from msgspec.structs import replace
+
 from mlbackends.model.errors import UnknownName
-from mlbackends.model.records import Fact
+from mlbackends.model.records import Fact, FactValue
 
 _ENTRY_POINTS_LIMIT = 1 << 20
 #: Groups of entry points that are not the name of the package, with "mlbackends." before it.
@@ -129,6 +132,28 @@ def _section(text: str, group: str) -> Iterator[tuple[str, str]]:
             name, _, target = line.partition("=")
             if name.strip().isidentifier():
                 yield name.strip(), target.partition("[")[0].strip().replace(" ", "")
+
+
+_KINDS: dict[str, Any] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "list[str]": list[str],
+    "dict[str, str]": dict[str, str],
+    "list[dict[str, int | str]]": list[dict[str, int | str]],
+    "list[dict[str, FactValue]]": list[dict[str, FactValue]],
+}
+
+
+def read_facts(probe_file: str) -> tuple[Fact, ...]:
+    """Return the facts that the JSON file beside a probe declares: cpu.json for cpu.py.
+
+    For a probe of so many facts that they would hide what it does.
+    """
+    with open(f"{probe_file.removesuffix('.py')}.json", "rb") as file:
+        facts = msgspec.json.decode(file.read(), type=tuple[Fact, ...])
+    return tuple(replace(fact, kind=_KINDS[fact.kind]) for fact in facts)
 
 
 @cache
