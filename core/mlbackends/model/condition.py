@@ -193,7 +193,7 @@ class _Parser:
     def listed(self) -> tuple[str, ...]:
         if not self.rest().startswith("["):
             raise self.unreadable("a list such as [AVX2, AVX512]")
-        words = []
+        words: list[str] = []
         while not words or self.rest().startswith(","):
             self.at += 1
             words.append(self.operand())

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from mlbackends.model import dotted, registry
 from mlbackends.model.comparison import SIGNS, fits
-from mlbackends.model.condition import Joined, Language, Unreadable, parse
+from mlbackends.model.condition import Comparison, Joined, Language, Unreadable, parse
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Presence, ProbeReport, Report
@@ -49,7 +49,8 @@ class Requirement(Struct, frozen=True):
                 hint = f"did you mean =={part.strip('= ')}?"
             message = f"the requirement {text!r} cannot be read at {part!r}"
             raise BadInput(message, hint) from None
-        comparisons = condition.parts if isinstance(condition, Joined) else (condition,)
+        parts = condition.parts if isinstance(condition, Joined) else (condition,)
+        comparisons = [part for part in parts if isinstance(part, Comparison)]
         name = comparisons[0].name
         probe = name.partition(".")[0]
         if probe not in registry.names("mlbackends_probes"):

@@ -80,9 +80,9 @@ def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
             " and no 'or': write two rules, or version = \">=1,<2\""
         ) from None
     assert isinstance(read_form, Comparison)
-    operand = list(read_form.operand) if read_form.operator in SHORT.lists else read_form.operand
-    if read_form.operator in SHORT.alone:
-        operand = True
+    operand: Any = read_form.operand
+    if read_form.operator in (*SHORT.alone, *SHORT.lists):
+        operand = read_form.operator in SHORT.alone or list(operand)
     return expected(_selection(read_form.name, added), read_form.operator, operand, quantifier)
 
 

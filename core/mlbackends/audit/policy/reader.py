@@ -68,7 +68,7 @@ class Document:
         text, first = self.text, 1
         if len(path) > 1 and isinstance(path[1], int):
             heads = list(re.finditer(rf"^[ \t]*\[\[[ \t]*{path[0]}[ \t]*\]\]", text, re.MULTILINE))
-            if len(heads) == len(self.tables[path[0]]):  # one [[table]] is enough, and quicker
+            if len(heads) == len(self.tables[str(path[0])]):  # one [[table]] is enough, and quicker
                 starts = [*(one.start() for one in heads), len(text)]
                 start, end = starts[path[1] : path[1] + 2]
                 first += text.count("\n", 0, start)
