@@ -4,10 +4,8 @@
     shape~'64x64|128x128' and not (isa=avx2 or slow_path)
     arguments.m>=512
 
-    expression  := all ("or" all)*              all := one ("and" one)*
-    one         := "not" one | "(" expression ")" | FIELD [SIGN VALUE]
-    SIGN        := = == != < <= > >= ~ !~       ~ finds a regular expression anywhere in the text
-    VALUE       := 'in quotes', "in quotes" or up to the next blank; `none` is what is not told
+The grammar is that of `mlbackends.model.condition`. ~ finds a regular expression anywhere in the text; a
+value is in quotes or ends at the next blank, and `none` is what is not told.
 
 A field alone is true where it holds something. What is not told is different from every value, and
 neither more nor less. Nothing is ever evaluated as a program.
@@ -19,14 +17,21 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlbackends.model.condition import Comparison, Condition, Language, Unreadable, parse
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.tracing import fields
 
 Test = Callable[[Record], bool]
 
-_SIGN = re.compile(r"\s*(==|!=|<=|>=|!~|=|<|>|~)\s*")
-_FIELD = re.compile(r"[A-Za-z_][\w.\-]*")
+_LANGUAGE = Language(
+    name=re.compile(r"[A-Za-z_][\w.\-]*"),
+    word=re.compile(r"\S+"),
+    operators=("=", "==", "!=", "<", "<=", ">", ">=", "~", "!~"),
+    named="a field",
+    joins=True,
+    bare=True,
+)
 _NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?) ?([a-zA-Zµμ]*)")
 _TIMES = {"": 1.0, "ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10}
 _AMOUNTS = {
@@ -40,7 +45,6 @@ _AMOUNTS = {
     "gi": 2.0**30,
     "ti": 2.0**40,
 }
-_DEEPEST = 50
 _LONGEST = 10_000
 
 
@@ -70,14 +74,39 @@ def where(*texts: str) -> Where:
 
     Raises BadInput that says where it went wrong, with the nearest field.
     """
-    parsers = [_Parser(text) for text in texts if text.strip()]
-    tests = [parser.whole() for parser in parsers]
-    asked = frozenset(name for parser in parsers for name in parser.fields)
-    equals = tuple(pair for parser in parsers for pair in parser.equals)
-    text = " and ".join(parser.text for parser in parsers)
-    if len(tests) == 1:
-        return Where(text, asked, tests[0], equals)
-    return Where(text, asked, lambda record: all(test(record) for test in tests), equals)
+    compared: list[tuple[str, str, str]] = []
+    tests = []
+    for text in filter(str.strip, texts):
+        if len(text) > _LONGEST:
+            raise BadInput(f"the expression has {len(text)} characters; {_LONGEST} are allowed")
+        try:
+            condition = parse(text, _LANGUAGE)
+        except Unreadable as error:
+            example = "such as operation=matmul and duration_ns>1000"
+            raise BadInput(f"in --where {text!r}: {error}", example) from None
+        tests.append(_test(condition, compared))
+    text = " and ".join(filter(str.strip, texts))
+    names = frozenset(name for name, _, _ in compared)
+    equals = tuple((name, value) for name, sign, value in compared if sign in ("=", "=="))
+    test = tests[0] if len(tests) == 1 else lambda record: all(test(record) for test in tests)
+    return Where(text, names, test, equals)
+
+
+def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
+    """Return the test that a condition is. compared: its comparisons are added, by field, sign and value."""
+    if isinstance(condition, Comparison):
+        name, sign, value = fields.known(condition.name), condition.operator, str(condition.operand)
+        compared.append((name, sign, value))
+        if sign:
+            return _comparison(name, sign, value)
+        reader = fields.read(name)
+        return lambda record: bool(reader(record))
+    tests = [_test(part, compared) for part in condition.parts]
+    if condition.word == "not":
+        return lambda record: not tests[0](record)
+    if condition.word == "or":
+        return lambda record: any(test(record) for test in tests)
+    return lambda record: all(test(record) for test in tests)
 
 
 def filtered(records: Iterable[Record], *texts: str) -> Iterator[Record]:
@@ -115,119 +144,6 @@ def grouping(text: str) -> tuple[str, ...]:
     if not names:
         raise BadInput("nothing to group by", "such as operation,shape")
     return tuple(dict.fromkeys(names))
-
-
-class _Parser:
-    """Reads one expression from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.at, self.depth = text, 0, 0
-        self.fields: list[str] = []
-        self.equals: list[tuple[str, str]] = []
-        self._joined = ""  # the word of the language that came last
-        if len(text) > _LONGEST:
-            raise BadInput(f"the expression has {len(text)} characters; {_LONGEST} are allowed")
-
-    def whole(self) -> Test:
-        test = self.any()
-        if self.at < len(self.text):
-            raise self.wrong("and, or, or the end")
-        return test
-
-    def wrong(self, needed: str) -> BadInput:
-        rest = self.text[self.at : self.at + 30]
-        seen = f"stands {rest!r}" if rest else "it ends"
-        return BadInput(
-            f"in --where {self.text!r}: {needed} is needed where {seen}",
-            "such as operation=matmul and duration_ns>1000",
-        )
-
-    def blank(self) -> None:
-        while self.text[self.at : self.at + 1].isspace():
-            self.at += 1
-
-    def word(self, word: str) -> bool:
-        """Take a word of the language, if it comes next."""
-        self.blank()
-        end = self.at + len(word)
-        behind = self.text[end : end + 1]
-        if self.text[self.at : end].lower() != word or not (
-            not behind or behind == "(" or behind.isspace()
-        ):
-            return False
-        self.at, self._joined = end, word
-        return True
-
-    def any(self) -> Test:
-        tests = [self.all()]
-        while self.word("or"):
-            tests.append(self.all())
-        return tests[0] if len(tests) == 1 else lambda record: any(test(record) for test in tests)
-
-    def all(self) -> Test:
-        tests = [self.one()]
-        while self.word("and"):
-            tests.append(self.one())
-        return tests[0] if len(tests) == 1 else lambda record: all(test(record) for test in tests)
-
-    def one(self) -> Test:
-        turned = False
-        while self.word("not"):
-            turned = not turned
-        opens = self.text[self.at : self.at + 1] == "("
-        test = self.inside() if opens else self.comparison()
-        self.blank()
-        return (lambda record: not test(record)) if turned else test
-
-    def inside(self) -> Test:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise BadInput(f"the expression has more than {_DEEPEST} parentheses in each other")
-        self.at += 1
-        test = self.any()
-        self.blank()
-        if self.text[self.at : self.at + 1] != ")":
-            raise self.wrong("')'")
-        self.at += 1
-        self.depth -= 1
-        return test
-
-    def comparison(self) -> Test:
-        match = _FIELD.match(self.text, self.at)
-        if match is None and self._joined and self.at == len(self.text):
-            raise BadInput(f"in --where {self.text!r}: something is needed behind {self._joined!r}")
-        if match is None:
-            raise self.wrong("a field")
-        name = fields.known(match[0])
-        self.at = match.end()
-        self.fields.append(name)
-        sign = _SIGN.match(self.text, self.at)
-        if sign is None:
-            reader = fields.read(name)
-            return lambda record: bool(reader(record))
-        self.at = sign.end()
-        value = self.value()
-        if sign[1] in {"=", "=="}:
-            self.equals.append((name, value))
-        return _comparison(name, sign[1], value)
-
-    def value(self) -> str:
-        quote = self.text[self.at : self.at + 1]
-        if quote in {"'", '"'}:
-            end = self.text.find(quote, self.at + 1)
-            if end < 0:
-                raise self.wrong(f"a second {quote}")
-            start, self.at = self.at + 1, end + 1
-            return self.text[start:end]
-        start, opened = self.at, 0
-        while self.at < len(self.text) and not self.text[self.at].isspace():
-            opened += {"(": 1, ")": -1}.get(self.text[self.at], 0)
-            if opened < 0:
-                break
-            self.at += 1
-        if start == self.at:
-            raise self.wrong("a value")
-        return self.text[start : self.at]
 
 
 def _comparison(name: str, sign: str, value: str) -> Test:
