@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,19 +89,27 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
 
 
 class FirstArguments(Protocol):
-    """Have a function of a module note its first argument in each call, in the list that is returned."""
+    """Have a function of a module note its first argument in each call, in the list that is returned.
 
-    def __call__(self, module: ModuleType, name: str) -> list[Any]: ...
+    where: which of them to note; all by default.
+    """
+
+    def __call__(
+        self, module: ModuleType, name: str, where: Callable[[Any], bool] = ...
+    ) -> list[Any]: ...
 
 
 @pytest.fixture
 def first_arguments(monkeypatch: pytest.MonkeyPatch) -> FirstArguments:
-    def noted(module: ModuleType, name: str) -> list[Any]:
+    def noted(
+        module: ModuleType, name: str, where: Callable[[Any], bool] = lambda _: True
+    ) -> list[Any]:
         seen: list[Any] = []
         real = getattr(module, name)
 
         def function(first: Any, *more: Any) -> Any:
-            seen.append(first)
+            if where(first):
+                seen.append(first)
             return real(first, *more)
 
         monkeypatch.setattr(module, name, function)

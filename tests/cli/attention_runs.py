@@ -37,7 +37,7 @@ class Local:
     alive = True
 
     def __init__(self, name: str) -> None:
-        made = {
+        made: dict[str, Any] = {
             VALUES: values.answering,
             PEAK: lambda: measures.answering("peak"),
             BANDWIDTH: lambda: measures.answering("bandwidth"),

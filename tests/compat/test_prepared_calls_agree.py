@@ -11,8 +11,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import mlbackends  # noqa: E402
-from mlbackends.sdpa import attend as attend_module  # noqa: E402
-from mlbackends.sdpa import call_cache  # noqa: E402
+from mlbackends.sdpa import call_cache, dispatch  # noqa: E402
 from mlbackends.switches import store  # noqa: E402
 from mlbackends_kernels.attention_cpu import library, prepared_calls  # noqa: E402
 
@@ -43,6 +42,11 @@ torch.manual_seed(3)
 Q, K, V = torch.randn(1, 2, 4, 8), torch.randn(1, 2, 6, 8), torch.randn(1, 2, 6, 8)
 
 
+def joins(problem: AttentionProblem) -> bool:
+    """Tell whether a problem wants the logarithms, which gradients need."""
+    return problem.wants_gradient or problem.logsumexp
+
+
 @pytest.fixture(autouse=True)
 def warm() -> Iterator[None]:
     attend(Q, K, V)  # backends and switches are there
@@ -56,7 +60,7 @@ def warm() -> Iterator[None]:
 @pytest.fixture
 def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems that were decided anew, in a list that grows."""
-    return first_arguments(attend_module, "run")
+    return first_arguments(dispatch, "chosen_backend", lambda problem: not joins(problem))
 
 
 def anew(*tensors: Any, **options: Any) -> Any:
@@ -204,7 +208,7 @@ def test_a_tensor_that_requires_a_gradient_gets_one() -> None:
 @pytest.fixture
 def joined(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems with gradients that were decided anew, in a list that grows."""
-    return first_arguments(attend_module, "run_with_logsumexp")
+    return first_arguments(dispatch, "chosen_backend", joins)
 
 
 def learned(*tensors: Any, **options: Any) -> list[Any]:

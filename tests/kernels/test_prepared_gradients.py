@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend as backward_module
-from mlbackends.sdpa import call_cache
+from mlbackends.sdpa import call_cache, dispatch
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cpu import library
 
@@ -52,7 +51,7 @@ def nothing_kept() -> Iterator[None]:
 @pytest.fixture
 def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems whose gradients were decided anew, in a list that grows."""
-    return first_arguments(backward_module, "run_backward")
+    return first_arguments(dispatch, "chosen_backend", lambda problem: problem.wants_gradient)
 
 
 def call(length: int = 4, keys: int = 6, dtype: str = "float32", width: int = 8) -> list[Any]:

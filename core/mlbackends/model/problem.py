@@ -1,10 +1,10 @@
-"""An attention problem as plain records: shapes, types, strides and the device, and no tensor.
+"""An attention problem as records: shapes, types, strides and the device, without tensors.
 
     weights = softmax(query @ transposed(key) * scale + mask)        output = weights @ value
 
 Shapes: query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev), mask broadcastable to
 (..., H, L, S); the output is (..., H, L, Ev). A problem that no backend could ever answer cannot be
-made, so what looks at one never guards against nonsense.
+made, so nothing that reads one has to check it again.
 """
 
 from math import isfinite, prod
@@ -34,7 +34,7 @@ REDUCED = ("float16", "bfloat16")
 
 
 class TensorSpec(Struct, frozen=True):
-    """What is known of a tensor without its values.
+    """A tensor without its values.
 
     strides and storage_offset: in elements; left out, the tensor is contiguous. device: where it
     lies, such as "cpu" or "cuda:1"; left out, it is where the problem is.
@@ -109,13 +109,11 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _refuse_tensors(self)
-        _refuse_shapes(self)
         if not (isfinite(self.dropout) and 0 <= self.dropout <= 1):
             raise InvalidProblem(
                 f"dropout probability has to be between 0 and 1, but got {self.dropout}"
             )
-        if self.mask is not None:
-            _refuse_mask(self, self.mask)
+        _refuse_shapes(self)
         if self.inner_dtype not in ("", "float32", "float64", self.dtype):
             raise InvalidProblem(
                 f"inner_dtype is {self.inner_dtype!r}; it must be float32, float64 or {self.dtype}"
@@ -194,7 +192,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What one backend says to a problem: `reasons` are all that speak against it, none if it can.
+    """The verdict of one backend on a problem: `reasons` are all that speak against it, none if it can.
 
     answers_to: the name of the SDPBackend that stands for it.
     """
@@ -210,7 +208,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """Who answers a problem, "" for nobody, and what every backend said, in the order of asking."""
+    """The backend that computes a problem, "" for none, and all verdicts in the order of asking."""
 
     problem: AttentionProblem
     chosen: str
@@ -264,37 +262,49 @@ def _refuse_tensors(problem: AttentionProblem) -> None:
         raise InvalidProblem(f"query, key and value must be on one device; got {seen}")
     for name, place in places.items():
         if place.partition(":")[0] != problem.platform:
-            raise InvalidProblem(
-                f"{name} lies on {place}, and the problem's device is {problem.device.kind}"
-            )
+            kind = problem.device.kind
+            raise InvalidProblem(f"{name} lies on {place}, and the problem's device is {kind}")
 
 
 def _refuse_shapes(problem: AttentionProblem) -> None:
-    if any(spec.nested for spec in (problem.query, problem.key, problem.value)):
-        return  # their sizes differ within the batch: no single number could be compared
-    if problem.key.shape[-1] != problem.head_dim:
+    key, value, mask = problem.key, problem.value, problem.mask
+    is_nested = any(spec.nested for spec in (problem.query, key, value))
+    if not is_nested:  # their sizes differ within the batch: no single number could be compared
+        for what, one, other in (
+            ("query and key must have the same last dimension", problem.head_dim, key.shape[-1]),
+            ("key and value must have the same length", problem.key_length, value.shape[-2]),
+        ):
+            if one != other:
+                raise InvalidProblem(f"{what}; it is {one} and {other}")
+        if problem.enable_gqa:
+            _refuse_groups(problem)
+        try:
+            broadcast(*_leading(problem))
+        except InvalidProblem as error:
+            heads = {problem.key_heads, heads_of(value)} - {problem.heads}
+            grouped = heads and all(each and not problem.heads % each for each in heads)
+            is_missing = grouped and not problem.enable_gqa
+            hint = "for grouped heads, say enable_gqa=True" if is_missing else ""
+            raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
+    if mask is None:
+        return
+    if mask.dtype not in ("bool", "float32", problem.dtype):
         raise InvalidProblem(
-            f"query and key must have the same last dimension;"
-            f" it is {problem.head_dim} and {problem.key.shape[-1]}"
+            "Expected attn_mask dtype to be bool or float or to match query dtype,"
+            f" but got {mask.dtype} and query {problem.dtype}"
         )
-    if problem.value.shape[-2] != problem.key_length:
+    if problem.is_causal:
+        raise InvalidProblem("Explicit attn_mask should not be set when is_causal=True")
+    if problem.query.nested or key.nested:
+        return
+    scores = (*problem.leading_shape, problem.query_length, problem.key_length)
+    last = scores[len(scores) - len(mask.shape) :]
+    if not 2 <= len(mask.shape) <= len(scores) or any(
+        size not in (1, whole) for size, whole in zip(mask.shape, last, strict=True)
+    ):
         raise InvalidProblem(
-            f"key and value must have the same length;"
-            f" it is {problem.key_length} and {problem.value.shape[-2]}"
+            f"a mask of shape {list(mask.shape)} does not extend to the scores {list(scores)}"
         )
-    if problem.enable_gqa:
-        _refuse_groups(problem)
-    try:
-        broadcast(*_leading(problem))
-    except InvalidProblem as error:
-        heads = {problem.key_heads, heads_of(problem.value)}
-        grouped = heads != {problem.heads} and all(
-            each and not problem.heads % each for each in heads
-        )
-        hint = (
-            "for grouped heads, say enable_gqa=True" if grouped and not problem.enable_gqa else ""
-        )
-        raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
 
 
 def _refuse_groups(problem: AttentionProblem) -> None:
@@ -314,28 +324,3 @@ def _leading(problem: AttentionProblem) -> tuple[tuple[int, ...], ...]:
     if problem.enable_gqa:
         shapes = [(*shape[:-1], problem.heads) for shape in shapes]
     return tuple(shapes)
-
-
-def _refuse_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
-    if mask.dtype not in ("bool", "float32", problem.dtype):
-        raise InvalidProblem(
-            "Expected attn_mask dtype to be bool or float or to match query dtype,"
-            f" but got {mask.dtype} and query {problem.dtype}"
-        )
-    if problem.is_causal:
-        raise InvalidProblem("Explicit attn_mask should not be set when is_causal=True")
-    if problem.query.nested or problem.key.nested:
-        return
-    scores = (*problem.leading_shape, problem.query_length, problem.key_length)
-    if len(mask.shape) < 2 or not _extends(mask.shape, scores):
-        raise InvalidProblem(
-            f"a mask of shape {list(mask.shape)} does not extend to the scores {list(scores)}"
-        )
-
-
-def _extends(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Tell whether a shape broadcasts to the target without making it larger."""
-    if len(shape) > len(target):
-        return False
-    behind = target[len(target) - len(shape) :]
-    return all(size in (1, whole) for size, whole in zip(shape, behind, strict=True))

@@ -3,6 +3,9 @@
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
+from mlbackends.model import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.backend import Gradients, Prepared
@@ -80,10 +83,16 @@ def scaled_dot_product_attention(
     if problem.wants_gradient and without_gradients():
         problem = _requiring(problem, False, mask=False)
     tensors = query, key, value, request.mask
-    if return_logsumexp or problem.wants_gradient:
-        out, logsumexp = run_with_logsumexp(problem, *tensors)
+    from mlbackends.sdpa.dispatch import chosen_backend
+
+    if problem.wants_gradient:
+        # A backend that takes "gradient" returns the logarithms too: the backward pass needs them.
+        out, logsumexp = _torch_graph().attended(chosen_backend(problem), problem, *tensors)
+    elif return_logsumexp:
+        problem = replace(problem, logsumexp=True)
+        out, logsumexp = chosen_backend(problem).run_with_logsumexp(problem, *tensors)
     else:
-        out, logsumexp = run(problem, *tensors), None
+        out, logsumexp = chosen_backend(problem).run(problem, *tensors), None
     if kind is not None:
         results = out, logsumexp
         # No lambda: its cells would cost every call.
@@ -159,78 +168,28 @@ def scaled_dot_product_attention_backward(
     problem = _requiring(request.problem, True, mask=attn_mask_gradient)
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
-    gradients = run_backward(problem, grad_out, query, key, value, request.mask, out, logsumexp)
+    from mlbackends.sdpa.dispatch import chosen_backend
+
+    tensors = query, key, value, request.mask, out, logsumexp
+    gradients = chosen_backend(problem).run_backward(problem, grad_out, *tensors)
     if kind is not None:
         call_cache.keep(kind, partial(_prepare_backward, problem, *tensors))
     return gradients
 
 
-def run(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-    """Compute a problem with the backend that is chosen for it. Raises NoBackend if there is none."""
-    if problem.wants_gradient:
-        return run_with_logsumexp(problem, query, key, value, mask)[0]
-    from mlbackends.sdpa.dispatch import chosen_backend
-
-    return chosen_backend(problem).run(problem, query, key, value, mask)
-
-
-def run_with_logsumexp(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-) -> tuple[Any, Any]:
-    """Compute a problem, and each row's logarithm. Raises NoBackend if no backend can.
-
-    Torch's tensors that require gradients are joined to torch's graph.
-    """
-    from msgspec.structs import replace
-
-    from mlbackends.sdpa.dispatch import chosen_backend
-
-    if not problem.wants_gradient:
-        problem = replace(problem, logsumexp=True)
-        return chosen_backend(problem).run_with_logsumexp(problem, query, key, value, mask)
-    # A backend that takes "gradient" returns the logarithms, too: the backward pass needs them.
-    backend = chosen_backend(problem)
-    joined: tuple[Any, Any] = _torch_graph().attended(backend, problem, query, key, value, mask)
-    return joined
-
-
-def run_backward(
-    problem: AttentionProblem,
-    grad_out: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    out: Any,
-    logsumexp: Any,
-) -> Gradients:
-    """Compute the gradients with the backend that is chosen. Raises NoBackend if there is none."""
-    from mlbackends.sdpa.dispatch import chosen_backend
-
-    backend = chosen_backend(problem)
-    return backend.run_backward(problem, grad_out, query, key, value, mask, out, logsumexp)
-
-
 def _torch_graph() -> Any:
     """Return the module that joins results to torch's graph."""
-    from mlbackends.model import registry
-
     return registry.load("mlbackends_kernels.bridges", "torch_gradients")
 
 
 def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
     """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
-    from msgspec.structs import replace
-
     from mlbackends.sdpa.dispatch import lasting_choice
 
-    records = problem.wants_gradient
-    if return_logsumexp and not records:
-        problem = replace(problem, logsumexp=True)
     backend = lasting_choice(problem)
     if backend is None:
         return None
-    if not records:
+    if not problem.wants_gradient:
         return backend.prepared(problem, *tensors)
     call: Prepared | None = _torch_graph().prepared(backend, problem, return_logsumexp, *tensors)
     return call
@@ -245,7 +204,6 @@ def _prepare_backward(problem: AttentionProblem, *tensors: Any) -> Prepared | No
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:
     """Return a problem of which query, key and value, and a mask of numbers, require gradients or none."""
-    from msgspec.structs import replace
 
     def required(spec: TensorSpec, wanted: bool) -> TensorSpec:
         return spec if spec.requires_grad is wanted else replace(spec, requires_grad=wanted)
@@ -260,16 +218,9 @@ def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> Att
     )
 
 
-def _zeros_like() -> Any:
-    """Return the function that makes a tensor of zeros of the kind of another."""
-    from mlbackends.model import registry
-
-    return registry.load("mlbackends_kernels.tensors", "interchange").zeros_like
-
-
 def _empty(request: Request, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     """Return the result of an empty problem, in torch's graph where an input requires a gradient."""
-    zeros_like = _zeros_like()
+    zeros_like = registry.load("mlbackends_kernels.tensors", "interchange").zeros_like
     out = zeros_like(query, request.output_shape)
     logsumexp = zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
     inputs = (query, key, value)
@@ -279,7 +230,7 @@ def _empty(request: Request, query: Any, key: Any, value: Any) -> tuple[Any, Any
 
 
 def _empty_gradients(query: Any, key: Any, value: Any, mask: Any) -> Gradients:
-    zeros_like = _zeros_like()
+    zeros_like = registry.load("mlbackends_kernels.tensors", "interchange").zeros_like
     if mask is not None and _BACKWARD.described("attn_mask", mask).dtype == "bool":
         mask = None
     return Gradients(

@@ -23,6 +23,7 @@ class CausalBias:
         assert isinstance(variant, CausalVariant), (
             f"variant must be a CausalVariant, got {type(variant).__name__}"
         )
+        length: Any
         for length in (seq_len_q, seq_len_kv):
             if not isinstance(length, int) or isinstance(length, bool):
                 raise TypeError(f"a length must be an int, not {type(length).__name__}")

@@ -68,9 +68,12 @@ def describe(tensor: Any) -> TensorSpec:
     if not hasattr(tensor, "dtype"):
         return _of_buffer(memoryview(tensor))
     shape = tuple(map(int, tensor.shape))
-    return TensorSpec(
-        shape, dtype_name(tensor.dtype), strides=_strides(tensor, shape), device=_place(tensor)
-    )
+    strides, item_bytes = getattr(tensor, "strides", None), getattr(tensor.dtype, "itemsize", 0)
+    if isinstance(strides, tuple) and item_bytes:  # in bytes, as numpy and CuPy have them
+        strides = _in_elements(strides, item_bytes)
+    else:
+        strides = contiguous_strides(shape)
+    return TensorSpec(shape, dtype_name(tensor.dtype), strides, _place(tensor))
 
 
 @lru_cache(maxsize=256)
@@ -106,8 +109,19 @@ def _of_torch(tensor: Any) -> TensorSpec:
     platform = "rocm" if hip and place.type == "cuda" else str(place.type)
     device = platform if place.index is None else f"{platform}:{place.index}"
     if tensor.is_nested:
+        sizes = []
+        for dimension in range(tensor.dim()):
+            try:
+                sizes.append(int(tensor.size(dimension)))
+            except (
+                AttributeError,
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ):  # they differ in the batch
+                sizes.append(0)
         return TensorSpec(
-            _nested_shape(tensor),
+            tuple(sizes),
             dtype_name(tensor.dtype),
             device=device,
             requires_grad=tensor.requires_grad,
@@ -125,17 +139,6 @@ def _of_torch(tensor: Any) -> TensorSpec:
     )
 
 
-def _nested_shape(tensor: Any) -> tuple[int, ...]:
-    """Return the sizes of a nested tensor, 0 where they differ within the batch."""
-    sizes = []
-    for dimension in range(tensor.dim()):
-        try:
-            sizes.append(int(tensor.size(dimension)))
-        except (AttributeError, RuntimeError, TypeError, ValueError):  # a ragged dimension
-            sizes.append(0)
-    return tuple(sizes)
-
-
 def _of_buffer(view: memoryview) -> TensorSpec:
     native = {"little": "@=<", "big": "@=>!"}[sys.byteorder]
     has_native_order = view.format[:1] in native or view.format[:1] not in "<>!"
@@ -145,15 +148,6 @@ def _of_buffer(view: memoryview) -> TensorSpec:
     shape = view.shape or ()
     strides = view.strides or ()
     return TensorSpec(shape, dtype, _in_elements(strides, view.itemsize), device="cpu")
-
-
-def _strides(tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides in elements from a tensor that tells them in bytes, as numpy and CuPy do."""
-    itemsize = getattr(tensor.dtype, "itemsize", 0)
-    strides = getattr(tensor, "strides", None)
-    if not isinstance(strides, tuple) or not itemsize:
-        return contiguous_strides(shape)
-    return _in_elements(strides, itemsize)
 
 
 def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 torch is never imported here: where a caller has a tensor of it, it is in the process.
 """
 
+import contextlib
 import sys
 from typing import Any
 
@@ -31,23 +32,24 @@ def refuse_unreadable_one(name: str, tensor: Any, *, meta: bool = False) -> None
     if not is_torch(tensor):
         return
     torch: Any = sys.modules["torch"]
-    for find in (_kind_reason, _transform_reason, _tracing_reason, _tangent_reason):
-        reason = find(torch, tensor)
-        if reason:
-            raise RuntimeError(f"{name} {reason}")
+    kind = type(tensor)
+    reason = ""
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested:
+        reason = (
+            f"is a {kind.__module__}.{kind.__qualname__}: it has no storage of its own to read;"
+            f" give plain tensors, or {_INSIDE}"
+        )
+    reason = reason or _transform_reason(torch, tensor) or _tracing_reason(torch)
+    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
+    if not reason and unpack is not None and unpack(tensor).tangent is not None:
+        reason = (
+            "carries a tangent of forward-mode differentiation, which would be lost; give the primal,"
+            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        )
+    if reason:
+        raise RuntimeError(f"{name} {reason}")
     if tensor.device.type == "meta" and not meta:
         raise RuntimeError(f"{name} lies on torch's meta device: it has a shape and no values")
-
-
-def _kind_reason(torch: Any, tensor: Any) -> str:
-    """Return why a subclass that wraps other tensors has nothing to read; nested tensors pass."""
-    kind = type(tensor)
-    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or tensor.is_nested:
-        return ""
-    return (
-        f"is a {kind.__module__}.{kind.__qualname__}: it has no storage of its own to read;"
-        f" give plain tensors, or {_INSIDE}"
-    )
 
 
 def _transform_reason(torch: Any, tensor: Any) -> str:
@@ -70,37 +72,19 @@ def _transform_reason(torch: Any, tensor: Any) -> str:
     return f"is being traced by torch.func, and has no storage of its own to read: {_INSIDE}"
 
 
-def _tracing_reason(torch: Any, tensor: Any) -> str:
-    del tensor
+def _tracing_reason(torch: Any) -> str:
     core: Any = getattr(torch, "_C", None)
-    keys = getattr(core, "_TorchDispatchModeKey", None)
+    mode = getattr(core, "_get_dispatch_mode", lambda _: None)
+    operators: Any = sys.modules.get("torch._ops")
+    mode_before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", lambda _: None)
     for name in _TRACERS:
-        key = getattr(keys, name, None)
-        if key is not None and _mode(torch, key) is not None:
+        key = getattr(getattr(core, "_TorchDispatchModeKey", None), name, None)
+        active = None if key is None else mode(key)
+        if key is not None and active is None:
+            with contextlib.suppress(AssertionError):  # a kind that is never active there
+                active = mode_before_autograd(key)
+        if active is not None:
             return f"is being traced: the result would be a constant of the graph; {_INSIDE}"
     if getattr(core, "_get_tracing_state", lambda: None)() is not None:
         return "is being traced by torch.jit.trace: the result would be a constant of the graph"
     return ""
-
-
-def _mode(torch: Any, key: Any) -> Any:
-    """Return torch's mode of a kind that is on, None without one."""
-    found = getattr(torch._C, "_get_dispatch_mode", lambda _: None)(key)  # noqa: SLF001  nowhere else
-    if found is not None:
-        return found
-    operators: Any = sys.modules.get("torch._ops")
-    before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", None)
-    try:
-        return before_autograd(key) if before_autograd is not None else None
-    except AssertionError:  # a kind that is never on there
-        return None
-
-
-def _tangent_reason(torch: Any, tensor: Any) -> str:
-    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
-    if unpack is None or unpack(tensor).tangent is None:
-        return ""
-    return (
-        "carries a tangent of forward-mode differentiation, which would be lost; give the primal,"
-        " torch.autograd.forward_ad.unpack_dual(tensor).primal"
-    )

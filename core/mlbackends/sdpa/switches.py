@@ -71,7 +71,7 @@ def _kinds_of(backends: object) -> list[SDPBackend]:
             f" {type(backends).__name__}"
         )
     known = ", ".join(str(kind) for kind in SWITCHES)
-    kinds = {}
+    kinds: dict[SDPBackend, None] = {}
     for entry in backends:
         kind = as_backend(entry)
         if kind is None:

@@ -20,7 +20,6 @@ import mlbackends
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.python_native import filters
-from mlbackends.sdpa import attend as attend_module
 from mlbackends.sdpa import call_cache, dispatch
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
@@ -62,7 +61,7 @@ def nothing_kept() -> Iterator[None]:
 @pytest.fixture
 def looked_at(first_arguments: FirstArguments) -> list[AttentionProblem]:
     """Return the problems that were decided anew, in a list that grows."""
-    return first_arguments(attend_module, "run")
+    return first_arguments(dispatch, "chosen_backend")
 
 
 def anew(*tensors: Any, **options: Any) -> Any:
@@ -832,7 +831,7 @@ def test_with_the_logarithms_too_nothing_is_decided_from_the_third_call_on(
 ) -> None:
     query = RANDOM.standard_normal(shape).astype(dtype)
     wanted = [attend(query, query, query, return_logsumexp=True) for _ in range(2)][1]
-    monkeypatch.setattr(attend_module, "run_with_logsumexp", None)
+    monkeypatch.setattr(dispatch, "chosen_backend", None)
 
     seen = attend(query, query, query, return_logsumexp=True)
     for one, other in zip(seen, wanted, strict=True):
