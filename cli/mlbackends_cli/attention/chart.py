@@ -80,8 +80,8 @@ def _document(benched: Benched, style: str) -> str:
     colours = Colours(names)
     drawing = Drawing()
     y = 12.0 + colours.legend(drawing, 8, 12, _WIDTH - 16)
-    told = [speed for one in benched.problems for speed in speeds(one).values()] or [1.0]
-    range_of_all = (min(told), max(told))
+    all_speeds = [speed for one in benched.problems for speed in speeds(one).values()] or [1.0]
+    range_of_all = (min(all_speeds), max(all_speeds))
     half = (_WIDTH - _GAP) / 2
     shown = list(kinds.values())[:_MOST]
     for at in range(0, len(shown), 2):
@@ -96,8 +96,8 @@ def _document(benched: Benched, style: str) -> str:
     paper = Drawing()
     paper.box(0, 0, _WIDTH, y + 8, "paper")
     paper.add(drawing)
-    said = f"{counted(len(benched.problems), 'problem')}, {', '.join(names)}"
-    text = paper.document("sdpa", _WIDTH, y + 8, "Speed of attention backends", said)
+    summary = f"{counted(len(benched.problems), 'problem')}, {', '.join(names)}"
+    text = paper.document("sdpa", _WIDTH, y + 8, "Speed of attention backends", summary)
     return text.replace("><title", f' width="{_WIDTH:.0f}"><style>{style}</style><title', 1)
 
 

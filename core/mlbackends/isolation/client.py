@@ -1,4 +1,4 @@
-"""Ask libraries questions in a child process: our side of the pipe.
+"""Open libraries in child processes: our side of the pipe.
 
 On Linux one child is started, and forks for each file. Elsewhere, where a fork of a process that has
 opened system frameworks is not safe (macOS) or not there (Windows), each file gets a child.
@@ -31,7 +31,7 @@ EXIT_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end: on a busy machine that is seconds."""
 
 WAKE = 0.25
-"""Seconds of silence after which the child is told to go on."""
+"""Seconds of silence after which the child gets SIGCONT."""
 
 PATH_LIMIT = 64 << 10
 """Bytes of sys.path on a command line; the system takes 128 KiB for one argument."""
@@ -87,12 +87,12 @@ class Child:
 
         meanwhile: called once, when all is sent and the child is at work.
 
-        Where the child is lost, killed by a library that it opened, each file that is left is asked
-        in a child of its own: the one that kills its child is named then.
+        Where a library that it opened has killed the child, each file that is left gets a child of its
+        own: then the one that kills its child is known.
         """
         if self._process is None:
-            said = f"no process could be started to open it in: {self._why_not}"
-            yield from _all_of(requests, Reason("not-asked", said))
+            message = f"no process could be started to open it in: {self._why_not}"
+            yield from _all_of(requests, Reason("not-asked", message))
             return
         answered: set[int] = set()
         for reply in self._answers(requests, meanwhile):
@@ -111,7 +111,7 @@ class Child:
     def _answers(
         self, requests: list[Request], meanwhile: Callable[[], object] | None
     ) -> Iterator[Reply]:
-        """Yield what the child answers, until all is answered, it has gone, or it is silent for too long."""
+        """Yield the replies, until all are there, the child has gone, or it is silent for too long."""
         import select
         import signal
 
@@ -144,7 +144,7 @@ class Child:
                     lines = lines[os.write(question, lines[:65536]) :]
                 except BlockingIOError:
                     pass
-                except OSError:  # it has gone; what it has said can still be read
+                except OSError:  # it has gone; its replies can still be read
                     lines = lines[:0]
                 if not lines:
                     poller.unregister(question)
@@ -240,11 +240,11 @@ class Spawner:
         yield from _beside_one_another(_ask_alone, requests)
 
     def close(self) -> None:
-        """Nothing is left to end: each child is waited for or killed where it is asked."""
+        """Nothing is left to end: `ask` waits for each child, or kills it."""
 
 
 def _ask_alone(request: Request) -> list[Reply]:
-    """Ask one file in a child of its own; go on behind a culprit in a new one."""
+    """Open one file in a child of its own; go on in a new one behind a library that ended it."""
     import subprocess
 
     from mlbackends.isolation.process import ending, unanswered
@@ -259,8 +259,8 @@ def _ask_alone(request: Request) -> list[Reply]:
                 _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            said = f"no process could be started to open it in: {error.strerror or error}"
-            return [*replies, *_all_of([sealed], Reason("not-asked", said))]
+            message = f"no process could be started to open it in: {error.strerror or error}"
+            return [*replies, *_all_of([sealed], Reason("not-asked", message))]
         late = False
         try:
             output, noise = process.communicate(
@@ -279,16 +279,16 @@ def _ask_alone(request: Request) -> list[Reply]:
         replies += [reply for reply in sent if reply.final]
         jobs = [job for job in jobs if job.id not in finished]
         if jobs:
-            culprit = jobs.pop(0)
-            before = next((each for each in reversed(sent) if each.id == culprit.id), None)
+            job = jobs.pop(0)
+            before = next((each for each in reversed(sent) if each.id == job.id), None)
             reason = ending(None if late else process.returncode, request.timeout, noise)
-            replies.append(unanswered(culprit, before, reason, time.monotonic() - start))
+            replies.append(unanswered(job, before, reason, time.monotonic() - start))
     return replies
 
 
 def answer_one() -> None:
     """Be the child of a Spawner: read one request from stdin, answer on a duplicate of stdout."""
-    from mlbackends.isolation.process import work
+    from mlbackends.isolation.opening import work
 
     output = os.dup(1)
     os.dup2(2, 1)

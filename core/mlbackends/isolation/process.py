@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-import msgspec
 from msgspec.structs import replace
 
 from mlbackends.isolation.protocol import Job, Reply, Request, read_reply
@@ -107,7 +106,7 @@ class Forked:
             return True
 
     def end(self) -> tuple[list[Reply], Request | None]:
-        """End it; return its last replies, one for the culprit among them, and the jobs that are left."""
+        """End it; return its last replies, one for the job that ended it among them, and the jobs left."""
         stopped = not self._has_ended()
         kill(self.pid)
         status = reap(self.pid)
@@ -221,9 +220,11 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file in the user's folder
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # what takes all memory is killed before the program that asks
+    from mlbackends.isolation.opening import work
+
     try:
         work(request, replies)
-    except OSError:  # what it opened has closed our pipe; the exit code tells
+    except OSError:  # the library has closed our pipe; the exit code reports it
         return 1
     return 0
 
@@ -306,36 +307,3 @@ def _status(pid: int) -> list[str]:
         return []
     finally:
         os.close(handle)
-
-
-def send(output: int, reply: Reply, seal: str = "") -> None:
-    """Write a reply on a line of its own."""
-    data = seal.encode() + msgspec.json.encode(reply) + b"\n"
-    while data:
-        data = data[os.write(output, data) :]
-
-
-# ---- in the process that opens the library --------------------------------------------------
-
-
-def work(request: Request, output: int) -> None:
-    """Do the jobs of one request, one reply each, and one before each step that may not come back.
-
-    Raises OSError where the library has closed the pipe.
-    """
-    from mlbackends.isolation import levels
-
-    ours = _identity(output)
-    for job in request.jobs:
-        for reply in levels.climb(job.id, job.probe, job.library, request.depth):
-            if _identity(output) != ours:  # closed, and the number given to a file of the library's
-                raise OSError("the library has closed the pipe")
-            try:
-                send(output, reply, request.seal)
-            except (TypeError, ValueError) as error:  # what the probe tells fits into no record
-                send(output, levels.unspeakable(reply, error), request.seal)
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""What is asked of libraries and what comes back: the lines that go over the pipes to a child."""
+"""Requests to open libraries, and replies: the lines that go over the pipes to a child."""
 
 import msgspec
 from msgspec import Struct
@@ -8,7 +8,7 @@ from mlbackends.model.records import Answer, Library, Presence
 
 
 class Job(Struct, frozen=True):
-    """One library to be asked by one probe."""
+    """One library for one probe."""
 
     id: int
     probe: str
@@ -16,7 +16,7 @@ class Job(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """All that is to be asked of one file, in one process.
+    """All jobs of one file, for one process.
 
     seal: stands before each reply of that process. What a library writes to our pipe has it not, and
     is not taken for an answer.

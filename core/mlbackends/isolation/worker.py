@@ -1,9 +1,9 @@
 """The child process in which foreign libraries are opened and used.
 
 It reads one JSON line a request and forks a process of its own for each file, so that no library
-ever meets another one, and writes one JSON line a reply on a duplicate of its stdout: what libraries
-print goes elsewhere, and its tail is kept for the message if they die. A process that dies or
-outlasts its time limit has its culprit named, and the jobs behind it go on in a new one.
+meets another one, and writes one JSON line a reply on a duplicate of its stdout: what libraries
+print goes elsewhere, and its tail is kept for the message if they die. Where a process dies or
+outlasts its time limit, its reply names the library, and the jobs behind it go on in a new one.
 
 This process itself opens nothing, and imports nothing but the standard library, msgspec and probes.
 """
@@ -24,7 +24,6 @@ from mlbackends.isolation.process import (
     on_parents_death,
     read_some,
     reap,
-    send,
 )
 from mlbackends.isolation.protocol import Reply, Request
 from mlbackends.model.reasons import Reason
@@ -32,7 +31,7 @@ from mlbackends.model.records import Presence
 
 
 def main() -> None:
-    """Serve requests from stdin until it is closed and the last is answered, or nobody listens."""
+    """Serve requests from stdin until it is closed and the last is answered, or the reader has gone."""
     output = os.dup(1)
     os.dup2(2, 1)
     _expect_nothing_of_the_parent()
@@ -54,11 +53,6 @@ class _Stopped(Exception):
     """The parent has gone, or wants no more."""
 
 
-def _notice(number: int, frame: object) -> None:
-    """Let the wake-up descriptor tell it."""
-    del number, frame
-
-
 def _expect_nothing_of_the_parent() -> None:
     """Undo what is inherited from a parent that ignores or blocks signals: libraries start as in a shell."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -70,7 +64,7 @@ def _expect_nothing_of_the_parent() -> None:
 
 
 class _Server:
-    """Who waits, who works, and who wants to hear of it."""
+    """The requests that wait, the processes at work, and the pipe to the parent."""
 
     def __init__(self, output: int) -> None:
         self.output = output
@@ -84,25 +78,25 @@ class _Server:
         self._decoder = msgspec.json.Decoder(Request)
 
     def listen_for_signals(self) -> None:
-        """Have SIGTERM and SIGCHLD told by a pipe: an exception could come amid the clearing up.
+        """Receive SIGTERM and SIGCHLD by a pipe: an exception could interrupt the clearing up.
 
-        A process can end while a daemon of its library keeps its pipes open: only SIGCHLD tells then.
+        A process can end while a daemon of its library keeps its pipes open: then only SIGCHLD reports it.
         """
         for pipe in self._signals:
             os.set_blocking(pipe, False)
         signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGCHLD):
-            signal.signal(number, _notice)
+            signal.signal(number, lambda *_: None)
 
     def serve(self) -> None:
         """Work until nothing is left to do and no more can come. Raises _Stopped and BrokenPipeError."""
-        from mlbackends.isolation import levels  # noqa: F401  imported once, not in every process
+        from mlbackends.isolation import opening  # noqa: F401  imported once, not in every process
 
         os.set_blocking(0, False)
         while self.more or self.waiting or self.at_work:
             self._start()
             poller = select.poll()
-            poller.register(self.output, 0)  # an error is told always: the reader has gone
+            poller.register(self.output, 0)  # errors are always reported: the reader has gone
             poller.register(self._signals[0], select.POLLIN)
             if self.more:
                 poller.register(0, select.POLLIN)
@@ -113,7 +107,11 @@ class _Server:
                 if pipe == self.output and event & (select.POLLERR | select.POLLNVAL):
                     raise _Stopped
                 if pipe == 0:
-                    self._take_in()
+                    data = read_some(0)
+                    self.more = data != b""
+                    self._unread += data or b""
+                    *lines, self._unread = self._unread.split(b"\n")
+                    self.waiting.extend(self._decoder.decode(line) for line in lines if line)
                 elif pipe == self._signals[0]:
                     if signal.SIGTERM in (read_some(pipe) or b""):
                         raise _Stopped
@@ -142,32 +140,23 @@ class _Server:
                 if self.at_work:  # one that ends makes room
                     self.waiting.appendleft(request)
                     return
-                said = f"no process could be had to open it in: {error.strerror}"
-                self._send(
-                    [
-                        Reply(job.id, Presence.FOUND, reason=Reason("not-asked", said))
-                        for job in request.jobs
-                    ]
-                )
+                message = f"no process could be had to open it in: {error.strerror}"
+                reason = Reason("not-asked", message)
+                self._send([Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs])
                 continue
             self.at_work[one.pid] = one
             busy += 1
 
     def _pause(self) -> int | None:
-        """Return how many milliseconds may pass before something is due; None for as long as it takes."""
+        """Return the milliseconds until something is due; None where nothing is."""
         due = [one.seconds_left() for one in self.at_work.values()]
         if self.waiting and self.at_work:
             due.append(GLANCE)
         return None if not due else max(1, int(min(due) * 1000) + 1)
 
-    def _take_in(self) -> None:
-        data = read_some(0)
-        self.more = data != b""
-        self._unread += data or b""
-        *lines, self._unread = self._unread.split(b"\n")
-        self.waiting.extend(self._decoder.decode(line) for line in lines if line)
-
     def _send(self, replies: list[Reply]) -> None:
+        from mlbackends.isolation.opening import send
+
         for reply in replies:
             send(self.output, reply)
 

@@ -1,4 +1,4 @@
-"""How fast attention backends are beside one another, as `backends sdpa bench` tells it."""
+"""The record of `backends sdpa bench`: how fast attention backends are beside one another."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""Whether attention backends are right, and how fast, as `backends sdpa check` tells it."""
+"""The record of `backends sdpa check`: whether attention backends are right, and how fast."""
 
 from enum import StrEnum
 from math import inf
@@ -15,9 +15,9 @@ class Ended(StrEnum):
     """How the run of one backend ended."""
 
     RAN = "ran"
-    """It gave a result; `errors` tells whether it is right."""
+    """It gave a result; `errors` has how right it is."""
     CANNOT = "cannot"
-    """It does not take the problem, or is not here; `reasons` tell why."""
+    """It does not take the problem, or is not here; `reasons` have why."""
     RAISED = "raised"
     """It took the problem and raised."""
     CRASHED = "crashed"
@@ -75,18 +75,18 @@ class Timing(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    """Memory beyond inputs and output at the height of the call that is timed, and what was looked at."""
+    """The peak of memory beyond inputs and output in the call that is timed, and how it was measured."""
 
     extra_bytes: int
     measured_by: str
 
 
 class Result(Struct, frozen=True):
-    """What came of one backend on one problem.
+    """The result of one backend for one problem.
 
-    peer: whether it is somebody else's. tolerance: how many times the reference's error it may have.
+    peer: whether it is of another project. tolerance: how many times the reference's error it may have.
     errors: of its result; gradients: of each gradient, by the name of its tensor. incomparable: why they
-    cannot be held to the exact ones, "" if they can. told: what it says of itself, such as a version.
+    cannot be compared with the exact ones, "" if they can. told: facts of it, such as a version.
     command: what to type to repeat it alone.
     """
 
@@ -126,10 +126,10 @@ class Result(Struct, frozen=True):
 
 
 class CheckedProblem(Struct, frozen=True):
-    """What came of every backend on one problem.
+    """The results of every backend for one problem.
 
-    text: the problem as it is typed. chosen: whom we take, torch_chosen: the SDPBackend that torch
-    takes. flops: of the two products, of scores that a causal mask shows; where gradients are required, of
+    text: the problem as it is typed. chosen: the backend that we take, torch_chosen: the SDPBackend that
+    torch takes. flops: of the two products, of scores that a causal mask shows; where gradients are required, of
     the five of a backward pass, 2.5 times as many for E = Ev. reference_error: max |plain - exact| of the
     plain computation in the same element type; gradient_errors: the same of its gradients. peak_gflops:
     measured beside the calls, None where it was not; peak_by: by what.

@@ -1,4 +1,4 @@
-"""Who can answer an attention problem on a device, as `backends sdpa explain` and `list` tell it."""
+"""The records of `backends sdpa explain` and `list`: which backends take which problems."""
 
 from msgspec import Struct
 
@@ -10,14 +10,14 @@ LIST_SCHEMA = "backends.sdpa-list/1"
 
 
 class Explained(Struct, frozen=True):
-    """What everybody says to one problem.
+    """The verdicts on one problem.
 
-    text: the problem as it is typed. device: the name that was asked for, and device_title which one
-    that is. here: whether that is this machine's own. chosen: who of ours computes it, "" for nobody.
+    text: the problem as it is typed. device: its name, and device_title which one that is.
+    here: whether that is this machine's own. chosen: the backend of ours that computes it, "" for none.
     torch_chosen: the SDPBackend that torch takes, "" where it raises, or where torch_untold says why
-    nothing is known of it. torch_cudnn: the version of cuDNN that torch's verdicts are told for, the
-    newest that is known where the device is not here; "" for none. verdicts and torch_verdicts stand in
-    the order of asking.
+    nothing is known of it. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
+    newest that is known where the device is not here; "" for none. verdicts and torch_verdicts are in
+    the order of the backends.
     """
 
     text: str
@@ -34,12 +34,12 @@ class Explained(Struct, frozen=True):
 
     @property
     def answered(self) -> bool:
-        """Whether one of ours that was asked can take it."""
+        """Whether a backend of ours can take it."""
         return bool(self.chosen)
 
 
 class Explanation(Struct, frozen=True):
-    """The answer to `backends sdpa explain`. torch: the release whose rules are told."""
+    """The record of `backends sdpa explain`. torch: the release of the rules."""
 
     schema: str
     tool: str
@@ -48,13 +48,13 @@ class Explanation(Struct, frozen=True):
 
 
 class BackendEntry(Struct, frozen=True):
-    """One backend as `backends sdpa list` tells it.
+    """One backend of `backends sdpa list`.
 
     answers_to: the SDPBackend that torch's switches know it by. takes: what it asks of a problem, a
-    sentence each. can: what it takes beside the plain problem, such as dropout and gradients; told by
-    the same constraints. tolerance: by element type, how many times the error of the plain computation in
+    sentence each. can: what it takes beside the plain problem, such as dropout and gradients; by the
+    same constraints. tolerance: by element type, how many times the error of the plain computation in
     the same type its result may have. why_not_here: what keeps it from computing here, () if nothing
-    does. peer: whether it is somebody else's, run by `sdpa check --peers`.
+    does. peer: whether it is of another project, run by `sdpa check --peers`.
     """
 
     name: str
@@ -68,7 +68,7 @@ class BackendEntry(Struct, frozen=True):
 
 
 class BackendList(Struct, frozen=True):
-    """The answer to `backends sdpa list`."""
+    """The record of `backends sdpa list`."""
 
     schema: str
     tool: str

@@ -92,7 +92,7 @@ def without_gradients() -> bool:
 
 
 def device_of(tensor: Any, spec: TensorSpec) -> Device:
-    """Return the record of the device that holds a described tensor, with what tells who can run there."""
+    """Return the record of the device that holds a described tensor, with the facts that backends depend on."""
     platform, _, index = spec.device.partition(":")
     number = int(index or 0)
     if platform == "cuda":
@@ -166,7 +166,7 @@ def _place(tensor: Any) -> str:
 
 
 def _compute_capability(tensor: Any, index: int) -> str:
-    """Return "9.0" for device `index` as this process counts, "" where nothing tells."""
+    """Return "9.0" for device `index` as this process counts, "" where it is not known."""
     if is_torch(tensor):
         major, minor = sys.modules["torch"].cuda.get_device_capability(index)
         return f"{major}.{minor}"

@@ -79,7 +79,7 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
     for backend in in_order(problem, backends()):
         if not _reasons(backend, problem, here=True):
             return backend
-    raise nobody(choose(problem))
+    raise no_backend(choose(problem))
 
 
 def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
@@ -95,7 +95,7 @@ def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
     return None
 
 
-def nobody(decision: Decision) -> NoBackend:
+def no_backend(decision: Decision) -> NoBackend:
     """Return the exception of a problem without a backend; in torch's words and ours."""
     codes = [
         {reason.code for reason in verdict.reasons}

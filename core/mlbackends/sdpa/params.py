@@ -1,4 +1,4 @@
-"""SDPAParams, and whether torch's attention kernels for CUDA take it: the answers of `can_use_*`."""
+"""SDPAParams, and whether torch's attention kernels for CUDA take it, as `can_use_*` returns it."""
 
 from typing import Any
 

@@ -261,7 +261,7 @@ WORDS = {
     ),
     "backward": Word(
         "backward",
-        "Query, key and value require gradients: the backward pass is asked for.",
+        "Query, key and value require gradients: the problem is the backward pass.",
         flag_value=True,
     ),
     "mask-gradient": Word(

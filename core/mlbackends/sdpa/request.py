@@ -97,7 +97,7 @@ def requested(
     specs = [operation.described(name, tensor) for name, tensor in named.items()]
     mask = None if attn_mask is None else operation.described("attn_mask", attn_mask)
     _refuse_tensors(specs[0], specs[1], specs[2], mask)
-    nested = any(spec.nested for spec in specs)  # whose sizes tell nothing
+    nested = any(spec.nested for spec in specs)  # without sizes to check
     if not nested and not (specs[0].shape[-2] and specs[2].elements):
         shape = (*specs[0].shape[:-1], specs[2].shape[-1])
         return Request(None, attn_mask, specs[0].dtype, shape)

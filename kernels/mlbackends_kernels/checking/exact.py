@@ -37,7 +37,7 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]
     plain_out, plain_sums = attend(problem, *tensors)
     plain_out = interchange.narrowed(plain_out, problem.dtype)
     # Rounding a score of 500 changes its weight by 250 units in the last place, in whatever formula; of
-    # narrower types the error of the plain one tells that.
+    # narrower types the error of the plain one has that.
     units = min(_largest(exact_sums), _MOST_UNITS) if problem.dtype == "float64" else 0.0
     found = {"": Exact(exact_out, plain_out, problem.dtype, units)}
     if problem.wants_gradient:

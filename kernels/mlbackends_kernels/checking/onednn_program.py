@@ -247,11 +247,11 @@ def _refuse(library: Any, problem: dict[str, Any], mask: Any) -> None:
         raise serving.Refused(f"{library.name} takes no tensor with a dimension of 0")
     release = tuple(map(int, library.version.split(".")))
     if release < (3, 8) and query[-1] != value[-1]:
-        said = "ends the process where the value is not as wide as the query; 3.8 is needed"
-        raise serving.Refused(f"{library.name} {said}")
+        why = "ends the process where the value is not as wide as the query; 3.8 is needed"
+        raise serving.Refused(f"{library.name} {why}")
     if release < (3, 7) and mask is not None and mask.shape[:2] != [query[0], 1]:
-        said = f"reads a mask of {mask.shape} as one of [{query[0]}, 1, ...]; 3.7 is needed"
-        raise serving.Refused(f"{library.name} {said}")
+        why = f"reads a mask of {mask.shape} as one of [{query[0]}, 1, ...]; 3.7 is needed"
+        raise serving.Refused(f"{library.name} {why}")
 
 
 def main(path: str) -> None:

@@ -64,7 +64,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         return result
 
     def attend(self, tensors: list[Any], mask: Any, options: dict[str, Any]) -> Any:
-        """Return attention by the kernel that was asked for."""
+        """Return attention by the chosen kernel."""
         from torch.nn.attention import sdpa_kernel
         from torch.nn.functional import scaled_dot_product_attention
 

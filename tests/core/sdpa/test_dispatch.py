@@ -17,7 +17,7 @@ from mlbackends.python_native import filters
 from mlbackends.sdpa import dispatch
 from mlbackends.sdpa.backend import OPTIONAL, AttentionBackend
 from mlbackends.sdpa.constraints import Constraint, dtype_in, no_mask, on_device
-from mlbackends.sdpa.dispatch import choose, nobody
+from mlbackends.sdpa.dispatch import choose, no_backend
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES
@@ -196,11 +196,11 @@ def test_a_backend_refuses_to_run_with_the_reasons_that_it_gave() -> None:
 def test_nobody_is_told_as_torch_tells_it() -> None:
     mask = TensorSpec((16, 16), "bool")
     with mlbackends.sdpa_kernel([]):
-        error = nobody(choose(problem(), among=[Plain(), Flash()]))
+        error = no_backend(choose(problem(), among=[Plain(), Flash()]))
         assert str(error).startswith("No viable backend for scaled_dot_product_attention")
         assert [reason.code for reason in error.reasons] == ["switched-off"] * 2
     with mlbackends.sdpa_kernel([FLASH]):
-        error = nobody(choose(problem(mask=mask), among=[Plain(), Flash()]))
+        error = no_backend(choose(problem(mask=mask), among=[Plain(), Flash()]))
         assert str(error).startswith("No available kernel. Aborting execution.")
         assert "flash: there is a mask" in str(error)
         assert "plain: the plain formula is switched off" in str(error)
@@ -372,10 +372,10 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
 def test_who_wants_a_gradient_reads_what_to_do() -> None:
     wanting = TensorSpec(SPEC.shape, SPEC.dtype, requires_grad=True)
     decision = choose(problem(query=wanting), among=[Plain(), Flash()])
-    error = nobody(decision)
+    error = no_backend(decision)
     assert "plain: query requires a gradient; it computes none" in str(error)
     assert str(error).endswith("hint: call it under torch.no_grad(), or give it tensor.detach()")
     every = dict.fromkeys(("query", "key", "value"), wanting)
     assert "query, key and value require a gradient" in str(
-        nobody(choose(problem(**every), among=[Plain()]))
+        no_backend(choose(problem(**every), among=[Plain()]))
     )

@@ -1,7 +1,4 @@
-"""What torch's rules ask beside the problem: versions and settings.
-
-They are passed in, so that any machine can be asked about.
-"""
+"""The versions and settings that torch's rules depend on, for this machine or any other."""
 
 import os
 import sys
@@ -16,7 +13,7 @@ from mlbackends.switches import store
 class Environment(Struct, frozen=True):
     """What a torch would find where it runs.
 
-    cudnn_version: as cudnnGetVersion tells it, 91500 for 9.15.0 and 8907 for 8.9.7; 0 without cuDNN.
+    cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and 8907 for 8.9.7; 0 without cuDNN.
     flash_built: whether it was built with flash attention. flash_3: whether FA3 is active.
     deterministic: deterministic algorithms are demanded, not only warned about. nested_cudnn:
     whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels are
@@ -52,7 +49,7 @@ def _cudnn_version() -> int:
 
 
 def _deterministic() -> bool:
-    """Tell what the torch in this process demands; without one nobody does."""
+    """Tell whether the torch in this process demands deterministic algorithms."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "are_deterministic_algorithms_enabled"):
         return False

@@ -76,8 +76,8 @@ def _target(environment: Environment) -> tuple[Constraint, ...]:
         return "" if target in SUPPORTED else f"AOTriton has no kernels for {target}"
 
     sentence = f"a GPU that AOTriton has kernels for: {', '.join(SUPPORTED)}"
-    asked = Constraint("wrong-capability", sentence, test)
-    return () if environment.composable_kernel else (asked,)
+    supported = Constraint("wrong-capability", sentence, test)
+    return () if environment.composable_kernel else (supported,)
 
 
 def _row_length() -> Constraint:

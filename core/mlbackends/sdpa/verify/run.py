@@ -76,7 +76,7 @@ def _results(
 
 def local_device(name: str) -> NamedDevice:
     """Return a device on which this machine can compute. Raises BadInput for any other."""
-    hint = "`backends sdpa explain` tells who could take it"
+    hint = "`backends sdpa explain` shows which backends could take it"
     if name != "cpu" and name not in LOWERED:
         raise BadInput(f"{name} cannot be computed on: only the CPU of this machine is", hint)
     found = named_devices.device(name)

@@ -1,0 +1,120 @@
+"""Open a library, load what its probe reads, and use it: one reply after each presence level.
+
+Runs in a process that is made for it: see `mlbackends.isolation.process`.
+"""
+
+import ctypes
+import os
+import re
+import time
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from mlbackends.isolation.protocol import Reply, Request
+from mlbackends.model import registry
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, Library, Presence
+
+
+def work(request: Request, output: int) -> None:
+    """Do the jobs of one request, one reply each, and one before each step that may not come back.
+
+    Raises OSError where the library has closed the pipe.
+    """
+
+    def identity() -> tuple[int, int]:
+        status = os.fstat(output)
+        return status.st_dev, status.st_ino
+
+    ours = identity()
+    for job in request.jobs:
+        for reply in open_library(job.id, job.probe, job.library, request.depth):
+            if identity() != ours:  # closed, and the number given to a file of the library's
+                raise OSError("the library has closed the pipe")
+            try:
+                send(output, reply, request.seal)
+            except (TypeError, ValueError) as error:  # text that is not UTF-8, foreign types
+                kind = type(error).__name__
+                message = f"what the probe tells fits into no record: {kind}: {error}"
+                reason = Reason("probe-error", message)
+                short = Reply(reply.id, reply.presence, None, reason, message, reply.final)
+                send(output, short, request.seal)
+
+
+def send(output: int, reply: Reply, seal: str = "") -> None:
+    """Write a reply on a line of its own."""
+    data = seal.encode() + msgspec.json.encode(reply) + b"\n"
+    while data:
+        data = data[os.write(output, data) :]
+
+
+def open_library(job: int, probe: str, library: Library, depth: Presence) -> Iterator[Reply]:
+    """Yield a reply after each level; the last one is marked final."""
+    start = time.perf_counter()
+    answer = Answer(library)
+    presence = Presence.FOUND
+    reason: Reason | None = None
+    failure = ""
+
+    def reply(final: bool = True) -> Reply:
+        seconds = time.perf_counter() - start
+        return Reply(job, presence, answer, reason, failure, final, seconds)
+
+    try:
+        module = registry.load("mlbackends_probes", probe)
+        opened = ctypes.CDLL(library.path)
+        if hasattr(module, "load"):
+            answer = module.load(opened, library)
+        presence = Presence.LOADABLE
+        if depth is Presence.USABLE and hasattr(module, "use"):
+            yield reply(final=False)
+            answer = _joined(answer, module.use(opened, answer.library))
+            presence = Presence.USABLE
+    except NotUsable as stop:
+        if stop.learned is not None:
+            answer = _joined(answer, stop.learned)
+        reason = stop.reason
+    except Exception as error:  # noqa: BLE001  a bug in a probe is reported as such, with its traceback
+        reason = _refusal(library, error)
+        if reason is None:
+            import traceback
+
+            message = f"the probe failed: {type(error).__name__}: {error}"
+            reason = Reason("probe-error", message)
+            failure = "".join(traceback.format_exception(error))
+    yield reply()
+
+
+def _joined(first: Answer, second: Answer) -> Answer:
+    return replace(
+        second,
+        devices=second.devices or first.devices,
+        facts={**first.facts, **second.facts},
+        warnings=first.warnings + tuple(w for w in second.warnings if w not in first.warnings),
+    )
+
+
+def _refusal(library: Library, error: Exception) -> Reason | None:
+    """Return why the loader refuses a library, by its message; None for any other error."""
+    message = str(error)
+    if isinstance(error, AttributeError):
+        symbol = re.search(
+            r"undefined symbol: (\w+)|dlsym\([^,]*, (\w+)\)|function '(\w+)'", message
+        )
+        if symbol is None:
+            return None
+        name = next(group for group in symbol.groups() if group)
+        return Reason("missing-symbol", f"{library.path} has no function {name}")
+    # ctypes raises the loader's errors without a number. With one it is a file of ours, where a library
+    # has taken all descriptors.
+    if not isinstance(error, OSError) or error.errno is not None:
+        return None
+    missing = re.match(r"(\S+): cannot open shared object file: No such file", message)
+    if missing and missing[1] != library.path:
+        hint = f"install what brings {missing[1]}, or name its folder in LD_LIBRARY_PATH"
+        return Reason(
+            "missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint
+        )
+    return Reason("dlopen-failed", f"the loader says: {message}")
