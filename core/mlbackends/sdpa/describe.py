@@ -92,7 +92,7 @@ def without_gradients() -> bool:
 
 
 def device_of(tensor: Any, spec: TensorSpec) -> Device:
-    """Return the record of the device that holds a described tensor, with the facts that backends depend on."""
+    """Return the record of the device of a described tensor, with the facts that backends depend on."""
     platform, _, index = spec.device.partition(":")
     number = int(index or 0)
     if platform == "cuda":
