@@ -1,6 +1,7 @@
-"""What the files of findings/ stand on: what they are told, and how they say how much time it is."""
+"""What the files of findings/ are made of: what they are given, and how they report times and shares."""
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ _LONGEST = 600
 
 
 class Machine(Struct, frozen=True):
-    """What is known of the machine beside the trace; "" is not told.
+    """What is known of the machine beside the trace; "" is not known.
 
     capability: the fact `cpu.capability` of a report: "AVX2", "AVX512", ... mkl_kernel: the name of MKL's
     kernel file that the process has mapped: "libmkl_def.so.3".
@@ -35,21 +36,44 @@ class Whole(Struct, frozen=True):
         return duration_ns / self.total_ns if self.total_ns else 0.0
 
 
-class Watch(Protocol):
-    """Looks for one thing. Its file's docstring says what the thing is.
+class Finder:
+    """Looks for one thing. Its file's name is the finding's code, its file's docstring describes it.
 
     WANTS: of KINDS, those that it is given; asking each of a million records thirteen times costs.
     """
 
-    WANTS: frozenset[str]
+    WANTS = frozenset(("work",))
 
-    def __init__(self, machine: Machine) -> None: ...
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.begin()
+
+    def begin(self) -> None:
+        """Make what is collected into."""
 
     def add(self, record: Record) -> None:
         """Take in one record."""
+        self.take(record, 1, record.duration_ns or 0.0)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls that are equal to one that was added."""
+        self.take(record, count, sum(durations))
+
+    def take(self, record: Record, count: int, total_ns: float) -> None:
+        """Take in a record, or a sum over equal calls."""
+
+    def follow(self, record: Record) -> Callable[[float], None] | None:
+        """Return what takes the time of each later call that is equal to one that was added, in order."""
+        del record
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return what was found; [] if nothing."""
+        raise NotImplementedError
+
+    def finding(self, severity: str, seen: str, **fields: Any) -> Finding:
+        """Return a finding of this code; fields: as in Finding."""
+        code = type(self).__module__.rpartition(".")[2].replace("_", "-")
+        return Finding(code=code, severity=severity, seen=seen, **fields)
 
 
 class Evidence:
@@ -69,6 +93,21 @@ class Evidence:
     def lines(self) -> tuple[str, ...]:
         """The lines, each once."""
         return tuple(self._lines)
+
+
+class Sum:
+    """How many calls there were, their time, and the first lines of them."""
+
+    def __init__(self, most: int = 2) -> None:
+        self.count = 0
+        self.total_ns = 0.0
+        self.evidence = Evidence(most)
+
+    def add(self, record: Record, count: int, total_ns: float) -> None:
+        """Add calls."""
+        self.count += count
+        self.total_ns += total_ns
+        self.evidence.add(record)
 
 
 def percent(share: float) -> str:

@@ -4,60 +4,49 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Evidence, Machine, Whole, times, took
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Evidence, Whole, times, took
 from mlbackends.tracing.groups import Groups
 
+_CREATIONS = frozenset({"creations of primitives", "compiling parts of graphs"})
 
-class Finder:
+
+class Finder(finder.Finder):
     """Adds up what is nested, by why."""
 
     WANTS = frozenset(("uncounted",))
 
-    def __init__(self, machine: Machine) -> None:
-        del machine
+    def begin(self) -> None:
         self._groups = Groups(())
         self._evidence = Evidence()
 
     def add(self, record: Record) -> None:
-        """Take in one record."""
-        if not isinstance(record, Call):
-            return
-        self._groups.add(record)
-        if record.executed and not record.counted:
-            self._evidence.add(record)
+        if isinstance(record, Call):
+            self._groups.add(record)
+            if record.executed and not record.counted:
+                self._evidence.add(record)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added."""
         self._groups.add_many(record, count, durations)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if anything that ran is in no total."""
         del whole
-        left = [
-            one
-            for one in self._groups.uncounted()
-            if one.why not in {"creations of primitives", "compiling parts of graphs"}
-        ]
+        left = [one for one in self._groups.uncounted() if one.why not in _CREATIONS]
         total = sum(one.total_ns for one in left)
         if not left:
             return []
+        sums = (f"{times(one.count, 'line')}, {took(one.total_ns)}: {one.why}" for one in left)
         return [
-            Finding(
-                code="double-counting",
-                severity="note",
-                seen=f"{took(total)} in lines that are nested in others are in no total",
+            self.finding(
+                "note",
+                f"{took(total)} in lines that are nested in others are in no total",
                 why=(
                     "a graph's part holds its primitives, a creation the ones inside it, and asking for"
                     " the size of a workspace is no work"
                 ),
                 action="nothing to do; group by kind or event, of all calls, to see them",
-                evidence=(
-                    *(
-                        f"{times(one.count, 'line')}, {took(one.total_ns)}: {one.why}"
-                        for one in left
-                    ),
-                    *self._evidence.lines,
-                ),
+                evidence=(*sums, *self._evidence.lines),
                 count=sum(one.count for one in left),
                 total_ns=total,
             )

@@ -1,10 +1,9 @@
 """First calls took far longer than the same calls later: they set the library up."""
 
-from collections.abc import Sequence
-
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Evidence, Machine, Whole, percent, times, took
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Evidence, Whole, percent, times, took
 
 _TIMES_SLOWER = 5
 _LEAST_NS = 1_000_000
@@ -69,17 +68,13 @@ class Calls:
         return max(0.0, self.first_ns - self.first_count * usual)
 
 
-class Finder:
+class Finder(finder.Finder):
     """Keeps, for each different call, the sum of the first times and of the others."""
 
-    WANTS = frozenset(("work",))
-
-    def __init__(self, machine: Machine) -> None:
-        del machine
+    def begin(self) -> None:
         self._calls: dict[Which, Calls] = {}
 
     def add(self, record: Record) -> None:
-        """Take in one record."""
         duration = record.duration_ns
         if duration is None:
             return
@@ -90,12 +85,12 @@ class Finder:
         else:
             calls.add(record, duration)
 
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added, of its thread, and began after the first."""
+    def take(self, record: Record, count: int, total_ns: float) -> None:
+        # Later calls of the first one's thread, that began after it ended.
         calls = self._calls.get((record.source, record.process, record.key))
         if calls is not None:
             calls.count += count
-            calls.rest_ns += sum(durations)
+            calls.rest_ns += total_ns
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if first calls take a share that matters."""
@@ -113,10 +108,9 @@ class Finder:
             if calls.longest is not None:
                 evidence.add(calls.longest)
         return [
-            Finding(
-                code="first-calls",
-                severity="low",
-                seen=(
+            self.finding(
+                "low",
+                (
                     f"{times(count, 'first call')} took {took(total)} longer than the same calls"
                     f" later, {percent(share)} of the time; each thread has first calls"
                 ),

@@ -1,59 +1,46 @@
 """MKL took its kernel file for no instruction set in particular."""
 
-from collections.abc import Sequence
-
 from mlbackends.model.trace import Header, MklCall, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Machine, Whole
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Whole
 
 _SETS = ("Advanced Vector Extensions", "AVX", "SSE", "Streaming SIMD")
 
 
-class Finder:
-    """Looks at MKL's header, and at the kernel file if it is told."""
+class Finder(finder.Finder):
+    """Looks at MKL's header, and at the kernel file if it is known."""
 
     WANTS = frozenset(("work", "notes"))
 
-    def __init__(self, machine: Machine) -> None:
-        self._file = machine.mkl_kernel
+    def begin(self) -> None:
         self._header: Header | None = None
         self._count = 0
         self._total_ns = 0.0
 
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-        if isinstance(record, MklCall):
-            self._count += 1
-            self._total_ns += record.duration_ns or 0.0
-        elif (
-            isinstance(record, Header)
-            and record.tracer == "mkl"
-            and not any(word in record.raw for word in _SETS)
-        ):
-            self._header = record
-
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added."""
+    def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, MklCall):
             self._count += count
-            self._total_ns += sum(durations)
+            self._total_ns += total_ns
+        elif isinstance(record, Header) and record.tracer == "mkl":
+            names_one = any(word in record.raw for word in _SETS)
+            self._header = self._header if names_one else record
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if the kernels are the generic ones."""
-        generic = self._file.startswith(("libmkl_def", "mkl_def"))
-        if not generic and (self._file or self._header is None):
-            return []
-        if generic:
-            seen = f"the process has {self._file} mapped, MKL's generic kernel file"
-        else:
+        file = self.machine.mkl_kernel
+        if file.startswith(("libmkl_def", "mkl_def")):
+            seen = f"the process has {file} mapped, MKL's generic kernel file"
+        elif not file and self._header is not None:
             seen = (
                 "MKL's header names no instruction set, as where it takes its generic kernel file"
             )
+        else:
+            return []
         return [
-            Finding(
-                code="generic-mkl-kernel",
-                severity="note",
-                seen=seen,
+            self.finding(
+                "note",
+                seen,
                 why=(
                     "on AMD processors it holds code of its own and is not slow: 1024 x 1024 products"
                     " ran as fast as with others; on Intel's it would be slow"

@@ -2,21 +2,20 @@
 
 from mlbackends.model.trace import Check, Message, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Evidence, Machine, Whole, times
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Evidence, Whole, times
 
 
-class Finder:
-    """Counts complaints by what they say."""
+class Finder(finder.Finder):
+    """Counts complaints by their words."""
 
     WANTS = frozenset(("notes",))
 
-    def __init__(self, machine: Machine) -> None:
-        del machine
+    def begin(self) -> None:
         self._counts: dict[tuple[str, str, str], int] = {}
         self._evidence: dict[str, Evidence] = {}
 
-    def add(self, record: Record) -> None:
-        """Take in one record."""
+    def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Check):
             which = ("check", record.who, record.reason)
         elif isinstance(record, Message) and record.level in {"error", "warning"}:
@@ -24,9 +23,9 @@ class Finder:
         else:
             return
         if which in self._counts:
-            self._counts[which] += 1
+            self._counts[which] += count
         elif len(self._counts) < 10_000:
-            self._counts[which] = 1
+            self._counts[which] = count
             # One line of each kind: the same complaint comes hundreds of times.
             self._evidence.setdefault(which[0], Evidence(4)).add(record)
 
@@ -40,12 +39,11 @@ class Finder:
                 continue
             (_, who, text), most = max(counts.items(), key=lambda item: item[1])
             what = "failed check" if level == "check" else level
-            said = f"{who}: {text}" if who else text
+            words = f"{who}: {text}" if who else text
             found.append(
-                Finding(
-                    code="library-errors",
-                    severity=severity,
-                    seen=f"{times(sum(counts.values()), what)}; most often ({most:,}) {said.strip()!r}",
+                self.finding(
+                    severity,
+                    f"{times(sum(counts.values()), what)}; most often ({most:,}) {words.strip()!r}",
                     why="a call was refused or not done as asked; frameworks often hide it",
                     action="read the lines; where one names a parameter, look at who calls with it",
                     evidence=self._evidence[level].lines,

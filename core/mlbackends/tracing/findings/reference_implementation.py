@@ -1,63 +1,44 @@
 """Time went into oneDNN's reference or plain implementations, which are right but slow."""
 
-from collections.abc import Sequence
+from collections import defaultdict
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Evidence, Machine, Whole, by_share, percent, times, took
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Sum, Whole, by_share, percent, times, took
 
 _MOST = 5
 
 
-class Finder:
+class Finder(finder.Finder):
     """Adds up the calls by operation and implementation."""
 
-    WANTS = frozenset(("work",))
+    def begin(self) -> None:
+        self._sums: dict[tuple[str, str, str], Sum] = defaultdict(Sum)
 
-    def __init__(self, machine: Machine) -> None:
-        del machine
-        self._found: dict[tuple[str, str, str], list[float]] = {}
-        self._evidence: dict[tuple[str, str, str], Evidence] = {}
-
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-        self._take(record, 1, record.duration_ns or 0.0)
-
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added."""
-        self._take(record, count, sum(durations))
-
-    def _take(self, record: Record, count: int, total_ns: float) -> None:
-        if not isinstance(record, Primitive) or not record.slow_path:
-            return
-        which = (record.operation, record.implementation, record.slow_path)
-        sums = self._found.setdefault(which, [0, 0.0])
-        sums[0] += count
-        sums[1] += total_ns
-        self._evidence.setdefault(which, Evidence(2)).add(record)
+    def take(self, record: Record, count: int, total_ns: float) -> None:
+        if isinstance(record, Primitive) and record.slow_path:
+            which = (record.operation, record.implementation, record.slow_path)
+            self._sums[which].add(record, count, total_ns)
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one for each operation and implementation, those that take longest."""
-        worst = sorted(self._found.items(), key=lambda item: -item[1][1])
-        return [
-            self._one(which, int(count), total, whole) for which, (count, total) in worst[:_MOST]
-        ]
+        worst = sorted(self._sums.items(), key=lambda item: -item[1].total_ns)
+        return [self._one(*which, calls, whole) for which, calls in worst[:_MOST]]
 
     def _one(
-        self, which: tuple[str, str, str], count: int, total_ns: float, whole: Whole
+        self, operation: str, implementation: str, word: str, calls: Sum, whole: Whole
     ) -> Finding:
-        operation, implementation, word = which
-        share = whole.share(total_ns)
+        share = whole.share(calls.total_ns)
         # A reference part inside a larger implementation may be a small part of its time.
         inside = word.endswith(" inside")
-        severity = "low" if inside else by_share(share, high=0.1, medium=0.01)
-        return Finding(
-            code="reference-implementation",
-            severity=severity,
-            seen=(
-                f"{times(count, 'call')} of {operation} ran {implementation}:"
-                f" {took(total_ns)}, {percent(share)} of the time"
-            ),
+        seen = (
+            f"{times(calls.count, 'call')} of {operation} ran {implementation}:"
+            f" {took(calls.total_ns)}, {percent(share)} of the time"
+        )
+        return self.finding(
+            "low" if inside else by_share(share, high=0.1, medium=0.01),
+            seen,
             why=(
                 f"{word.removesuffix(' inside')!r} in the name stands for code without vector"
                 f" instructions{', here a part of the implementation' if inside else ''};"
@@ -67,8 +48,8 @@ class Finder:
                 "see why the faster ones refused: trace with --level dispatch and read the"
                 " dispatch view; other types, layouts or attributes may be supported"
             ),
-            evidence=self._evidence[which].lines,
-            count=count,
-            total_ns=total_ns,
+            evidence=calls.evidence.lines,
+            count=calls.count,
+            total_ns=calls.total_ns,
             share=share,
         )

@@ -1,11 +1,12 @@
 """Time went into reorders: copying tensors from one layout or type into another, around the real work."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Evidence, Machine, Whole, by_share, percent, times, took
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Evidence, Whole, by_share, percent, times, took
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 
 _LEAST_SHARE = 0.02
@@ -13,7 +14,7 @@ _MOST_WAITING = 16
 _MOST_LANES = 1024
 _MOST_PAIRS = 8192
 _INPUTS = ("src", "wei", "bia", "data", "diff_dst", "in")
-Asked = Callable[[Primitive, Primitive], str]
+Question = Callable[[Primitive, Primitive], str]
 Lane = tuple[str, int | None, int | None]
 
 
@@ -25,22 +26,18 @@ class _Stream:
         self.last: Primitive | None = None
 
 
-class Finder:
+class Finder(finder.Finder):
     """Adds reorders up by who needed them: the next primitive that takes their layout, or the last."""
 
-    WANTS = frozenset(("work",))
-
-    def __init__(self, machine: Machine) -> None:
-        del machine
+    def begin(self) -> None:
         self._streams: dict[Lane, _Stream] = {}
         self._needed: dict[str, list[float]] = {}
-        self._pairs: dict[tuple[Asked, str, str], str] = {}
+        self._pairs: dict[tuple[Question, str, str], str] = {}
         self._evidence = Evidence()
         self._count = 0
         self._total_ns = 0.0
 
     def add(self, record: Record) -> None:
-        """Take in one record."""
         if not isinstance(record, Primitive):
             return
         lane = (record.source, record.process, record.thread)
@@ -58,14 +55,12 @@ class Finder:
         else:
             self._compute(stream, record, duration)
 
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added; who needed them, `follow` tells."""
+    def take(self, record: Record, count: int, total_ns: float) -> None:
         if self.follow(record) is not None and record.operation == "reorder":
             self._count += count
-            self._total_ns += sum(durations)
+            self._total_ns += total_ns
 
     def follow(self, record: Record) -> Callable[[float], None] | None:
-        """Return what takes each later call that is equal."""
         if not isinstance(record, Primitive):
             return None
         stream = self._streams.get((record.source, record.process, record.thread))
@@ -94,38 +89,35 @@ class Finder:
         before: Primitive | None,
         after: Primitive | None,
     ) -> None:
-        sums = self._needed.setdefault(self._who(reorder, before, after), [0, 0.0])
+        """Add a reorder to those of the primitive that needed it, as far as layouts tell."""
+        who = "" if after is None else self._answer(_taker, reorder, after)
+        if not who and before is not None:
+            who = self._answer(_giver, reorder, before)
+        who = who or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
+        sums = self._needed.setdefault(who, [0, 0.0])
         sums[0] += 1
         sums[1] += duration
 
-    def _who(self, reorder: Primitive, before: Primitive | None, after: Primitive | None) -> str:
-        """Say who needed a reorder, as far as layouts tell it."""
-        who = "" if after is None else self._told(_taker, reorder, after)
-        if not who and before is not None:
-            who = self._told(_giver, reorder, before)
-        return who or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
-
-    def _told(self, ask: Asked, reorder: Primitive, other: Primitive) -> str:
-        """Return what is told of a reorder and its neighbour, asked once for each two."""
+    def _answer(self, ask: Question, reorder: Primitive, other: Primitive) -> str:
+        """Return what the layouts of a reorder and its neighbour tell, asked once for each two."""
         pair = ask, reorder.signature.key, other.signature.key
-        told = self._pairs.get(pair)
-        if told is None:
+        answer = self._pairs.get(pair)
+        if answer is None:
             if len(self._pairs) >= _MOST_PAIRS:
                 self._pairs.clear()
-            told = self._pairs[pair] = ask(reorder, other)
-        return told
+            answer = self._pairs[pair] = ask(reorder, other)
+        return answer
 
     def result(self, whole: Whole) -> list[Finding]:
         """Return one, if reorders take a share that matters."""
         share = whole.share(self._total_ns)
         if share < _LEAST_SHARE:
             return []
-        needed = {who: list(sums) for who, sums in self._needed.items()}
         for stream in self._streams.values():
             for reorder, duration in stream.waiting:
-                sums = needed.setdefault(self._who(reorder, stream.last, None), [0, 0.0])
-                sums[0] += 1
-                sums[1] += duration
+                self._claim(reorder, duration, stream.last, None)
+            stream.waiting.clear()
+        needed = self._needed
         causes = sorted(needed.items(), key=lambda item: -item[1][1])[:5]
         weights = sum(total for who, (_, total) in needed.items() if who.startswith("weights"))
         hint = (
@@ -135,10 +127,9 @@ class Finder:
             " neighbouring operations run in oneDNN too"
         )
         return [
-            Finding(
-                code="reorder-share",
-                severity=by_share(share, high=0.3, medium=0.1),
-                seen=(
+            self.finding(
+                by_share(share, high=0.3, medium=0.1),
+                (
                     f"{times(self._count, 'reorder')} took {took(self._total_ns)},"
                     f" {percent(share)} of the time"
                 ),

@@ -2,22 +2,21 @@
 
 from mlbackends.model.trace import Header, Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Machine, Whole
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Whole
 
 _LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
 
 
-class Finder:
+class Finder(finder.Finder):
     """Keeps the header of each version."""
 
     WANTS = frozenset(("notes",))
 
-    def __init__(self, machine: Machine) -> None:
-        del machine
+    def begin(self) -> None:
         self._headers: dict[str, dict[str, str]] = {}
 
-    def add(self, record: Record) -> None:
-        """Take in one record."""
+    def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Header):
             versions = self._headers.setdefault(record.tracer, {})
             if len(versions) < 50:
@@ -27,10 +26,9 @@ class Finder:
         """Return one for each library with several versions."""
         del whole
         return [
-            Finding(
-                code="several-versions",
-                severity="low",
-                seen=f"{_LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
+            self.finding(
+                "low",
+                f"{_LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
                 f" {', '.join(versions)}",
                 why=(
                     "frameworks bring copies of their own: caches and threads are not shared, and"

@@ -4,28 +4,24 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
-from mlbackends.tracing.finder import Machine, Whole, percent, times, took
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Whole, percent, times, took
 from mlbackends.tracing.groups import Groups
 
 _TINY_NS = 20_000
 _LEAST_CALLS = 100
 
 
-class Finder:
+class Finder(finder.Finder):
     """Groups calls by operation and shape, and looks at their means."""
 
-    WANTS = frozenset(("work",))
-
-    def __init__(self, machine: Machine) -> None:
-        del machine
+    def begin(self) -> None:
         self._groups = Groups(("tracer", "operation", "shape", "dtype"))
 
     def add(self, record: Record) -> None:
-        """Take in one record."""
         self._groups.add(record)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added."""
         self._groups.add_many(record, count, durations)
 
     def result(self, whole: Whole) -> list[Finding]:
@@ -54,10 +50,9 @@ class Finder:
         )
         most = sorted(tiny, key=lambda item: -item[1].tally.count)[:4]
         return [
-            Finding(
-                code="tiny-calls",
-                severity="medium" if heavy else "low",
-                seen=(
+            self.finding(
+                "medium" if heavy else "low",
+                (
                     f"{times(count, 'call')} ({percent(of_calls)} of all) take under"
                     f" {took(_TINY_NS)} each, {took(total)} together{slower}"
                 ),

@@ -6,7 +6,7 @@ from typing import Any
 from mlbackends.model import registry
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Findings
-from mlbackends.tracing.finder import KINDS, SEVERITIES, Machine, Watch, Whole
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Finder, Machine, Whole
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
@@ -20,7 +20,7 @@ class Collector:
 
     def __init__(self, codes: tuple[str, ...] = (), machine: Machine | None = None) -> None:
         names = [code.replace("-", "_") for code in codes] or registry.names(REGISTRY)
-        self._watches: dict[str, Watch] = {
+        self._watches: dict[str, Finder] = {
             name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine or Machine())
             for name in names
         }
