@@ -17,7 +17,8 @@ import mlbackends
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import MklCall, Primitive
 from mlbackends.tracing.capture.preload import shim_path
-from mlbackends.tracing.session.session import NotCaptured, stamping
+from mlbackends.tracing.session import listener
+from mlbackends.tracing.session.session import NotCaptured
 from mlbackends.tracing.verbose import VerboseUnreachable
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def stamps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
     """Whether lines are stamped; what runs in a process of its own has what is installed."""
     is_there = bool(shim_path())
     if request.param == "without":
-        monkeypatch.setattr(stamping, "shim_path", lambda: "")
+        monkeypatch.setattr(listener, "shim_path", lambda: "")
         return False
     if not is_there:
         pytest.skip("this installation has no shim")

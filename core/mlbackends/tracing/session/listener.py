@@ -1,25 +1,98 @@
-"""Who listens to the libraries of this process: one place for all sessions, since the process is one.
+"""The listeners to the libraries of this process: one place for all sessions, since the process is one.
 
-While anybody listens, lines go to a sink. A thread hands on what the program itself prints as it
-comes, so that nothing of it waits for the end of a session; lines are kept for who asked for them.
+While there is a listener, lines go to a sink. A thread hands on what the program itself prints as it
+comes, so that nothing of it waits for the end of a session; lines are kept for the listeners.
+
+The capture's shim, loaded afterwards, stamps lines with process, thread and end. With glibc, it puts a
+stream of its own in the place of C's `stdout`, which libraries print to; where there is no shim, or
+another C library, lines have no stamps.
 """
 
 import _thread
 import contextlib
+import ctypes
 import os
+import re
 import threading
+from collections.abc import Iterable
 from typing import Protocol
 
 from mlbackends.model import registry
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
+from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.reader import record_length
-from mlbackends.tracing.session.mkl_file import OutputFiles
-from mlbackends.tracing.session.redirection import Redirected, write_all
-from mlbackends.tracing.session.sink import Sink
-from mlbackends.tracing.session.stamping import Stamps
+from mlbackends.tracing.session.streams import OutputFiles, Redirected, Sink, write_all
+from mlbackends.tracing.verbose.copies import loaded_files
 
+_END = b"\x01"
+
+_library: ctypes.CDLL | None = None
 _POLL_SECONDS = 0.05
 _SWITCHES = ("MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
+
+
+def is_preloaded() -> bool:
+    """Tell whether a capture's shim takes the lines of this process away."""
+    return _library is None and any(path.endswith("trace_shim.so") for path in loaded_files())
+
+
+def _shim() -> ctypes.CDLL | None:
+    """Return the shim, which stays loaded: a thread may be printing through it."""
+    global _library  # noqa: PLW0603
+    path = shim_path()
+    if _library is None and path and not is_preloaded():
+        try:
+            library = ctypes.CDLL(path)
+            library.mlbackends_listen.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]
+        except (OSError, AttributeError):
+            return None
+        _library = library
+    return _library if path else None
+
+
+class Stamps:
+    """Stamps on lines that go to a sink, until `end`; on none before the first `heed`.
+
+    are_there: whether they can be had. What is printed in other ways than C's `stdout` has none.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        # A word that no program prints; C's strings hold no zero.
+        self._sign = _END + os.urandom(12).hex().encode() + b" "
+        form = re.escape(self._sign) + rb"(pid \d+ tid \d+ end \d+)" + _END
+        self._form = re.compile(form)
+        self._library = _shim()
+        self._descriptor = sink.open() if self._library else -1
+        self.are_there = self._is_heeding(b"")
+
+    def heed(self, markers: Iterable[bytes]) -> None:
+        """Stamp the lines that start with one of these."""
+        self._is_heeding(b"\n".join(markers))
+
+    def _is_heeding(self, words: bytes) -> bool:
+        library = self._library
+        return library is not None and not library.mlbackends_listen(
+            self._descriptor, words, self._sign
+        )
+
+    def moved_to_front(self, line: bytes) -> bytes | None:
+        """Return a line with its stamp as a capture puts it, None for one that has no stamp."""
+        stamp = self._form.search(line)
+        if stamp is None:
+            return None
+        return b"[%s] " % stamp[1] + line[: stamp.start()] + line[stamp.end() :]
+
+    def without(self, text: bytes) -> bytes:
+        """Return the program's text: what looked like a line has got a stamp too."""
+        return self._form.sub(b"", text) if self._sign in text else text
+
+    def end(self) -> None:
+        """Give C's `stdout` back."""
+        if self._library:
+            self._library.mlbackends_listen_no_more()
+            os.close(self._descriptor)
+            self._library = None
+            self.are_there = False
 
 
 class Listener(Protocol):

@@ -29,9 +29,9 @@ from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, MlBackendsError, UnknownName
 from mlbackends.tracing import exporting, viewing
 from mlbackends.tracing.reader import line_records
-from mlbackends.tracing.session import listener, stamping
-from mlbackends.tracing.session.mkl_file import VARIABLE, OutputFiles
-from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose, Scope, VerboseUnreachable
+from mlbackends.tracing.session import listener
+from mlbackends.tracing.session.streams import VARIABLE, OutputFiles
+from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose, VerboseUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Session:
 
     def __init__(self, tracers: tuple[str, ...], level: str) -> None:
         self.tracers = frozenset(tracers)
-        self._asked = tracers
+        self._requested = tracers
         self._level = level
         self._lines: list[bytes] = []
         self._records: list[AnyRecord] = []
@@ -70,7 +70,7 @@ class Session:
         """
         if self._scopes is not None:
             raise RuntimeError("this session is running; make another one")
-        names = self._asked or registry.names("mlbackends.tracing.formats")
+        names = self._requested or registry.names("mlbackends.tracing.formats")
         _refuse_other_captures(names)
         with ExitStack() as scopes:
             self.tracers = frozenset(names)
@@ -80,11 +80,13 @@ class Session:
             problems: list[VerboseUnreachable] = []
             for name in names:
                 try:
-                    scopes.enter_context(_scope(name, self._level))
+                    number = _LEVELS[self._level]
+                    scopes.enter_context(MklVerbose(1) if name == "mkl" else OnednnVerbose(number))
                 except VerboseUnreachable as problem:
                     problems.append(problem)
-            if problems and (self._asked or len(problems) == len(names)):
-                raise problems[0] if len(problems) == 1 else _neither(problems)
+            if problems and (self._requested or len(problems) == len(names)):
+                why = "; ".join(str(problem) for problem in problems)
+                raise VerboseUnreachable(why, problems[0].hint)
             self._scopes = scopes.pop_all()
         return self
 
@@ -197,19 +199,10 @@ def trace(*tracers: str, level: str = "create") -> Session:
     return Session(tuple(dict.fromkeys(tracers)), level)
 
 
-def _scope(tracer: str, level: str) -> Scope:
-    return MklVerbose(1) if tracer == "mkl" else OnednnVerbose(_LEVELS[level])
-
-
-def _neither(problems: list[VerboseUnreachable]) -> VerboseUnreachable:
-    said = "; ".join(str(problem) for problem in problems)
-    return VerboseUnreachable(said, problems[0].hint)
-
-
 def _refuse_other_captures(names: tuple[str, ...]) -> None:
     """Raise NotCaptured where lines would never come here, which would look like no calls at all."""
     file = os.environ.get("MLBACKENDS_TRACE_FILE", "")
-    if file and stamping.is_preloaded():
+    if file and listener.is_preloaded():
         raise NotCaptured(
             f"this process is traced already: its lines go to {file}",
             "run it without `backends trace`",

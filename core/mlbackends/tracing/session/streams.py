@@ -1,0 +1,202 @@
+"""Where the lines of this process go: a file in memory, a redirected stream, and MKL's own output file.
+
+Source: oneMKL developer reference, mkl_verbose_output_file; MKL 2021.4 to 2026.2.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import sys
+from collections.abc import Callable
+
+from mlbackends.tracing.verbose.copies import Held, loaded_files
+
+VARIABLE = "MKL_VERBOSE_OUTPUT_FILE"
+
+_SWITCHES = ("MKL_Verbose", "mkl_verbose")
+_FUNCTIONS = ("MKL_Verbose_Output_File", "mkl_verbose_output_file")
+_COMPLAINT = b"MKL_VERBOSE WARNING: incorrect output filename"
+
+
+class Sink:
+    """path: what others open to append to it. In memory no full disk takes away what was printed."""
+
+    def __init__(self) -> None:
+        self._temporary = ""
+        try:
+            self._descriptor = above_standard(os.memfd_create("mlbackends-trace"))
+            self.path = f"/proc/self/fd/{self._descriptor}"
+            os.close(self.open())
+        except (AttributeError, OSError):
+            import tempfile
+
+            descriptor, self._temporary = tempfile.mkstemp(prefix="mlbackends-trace-")
+            self._descriptor = above_standard(descriptor)
+            self.path = self._temporary
+        self._place = 0
+
+    def open(self) -> int:
+        """Return a descriptor that appends."""
+        return above_standard(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+
+    def read(self) -> bytes:
+        """Return what came since the last time; at most 16 MiB."""
+        piece = os.pread(self._descriptor, 1 << 24, self._place)
+        self._place += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._descriptor)
+        if self._temporary:
+            os.unlink(self._temporary)
+
+
+def above_standard(descriptor: int) -> int:
+    """Return a descriptor as one above 2: where a standard stream is closed, files get its number."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
+class Redirected:
+    """Descriptor 1 or 2, from now until `end`.
+
+    descriptor: where to; it is closed. outside: the stream as it was, None where the process has none.
+    What was buffered before goes where it would have gone. Raises OSError where that cannot be.
+    """
+
+    def __init__(self, stream: int, descriptor: int) -> None:
+        self._stream = stream
+        self.outside: int | None = None
+        try:
+            flush(stream)
+            with contextlib.suppress(OSError):
+                self.outside = above_standard(os.dup(stream))
+            os.dup2(descriptor, stream)
+        finally:
+            os.close(descriptor)
+
+    def end(self) -> None:
+        """Give the stream back; what is buffered still goes to where it was redirected."""
+        with contextlib.suppress(OSError):
+            flush(self._stream)
+        if self.outside is None:
+            os.close(self._stream)
+        else:
+            os.dup2(self.outside, self._stream)
+
+    def close(self) -> None:
+        """Let go of the stream as it was."""
+        if self.outside is not None:
+            os.close(self.outside)
+            self.outside = None
+
+
+def flush(stream: int) -> None:
+    """Write out what Python and C hold back."""
+    names = ("stdout", "__stdout__") if stream == 1 else ("stderr", "__stderr__")
+    for name in names:
+        file = getattr(sys, name, None)
+        if file is not None:
+            with contextlib.suppress(ValueError):  # closed
+                file.flush()
+    # Of each C library that Python is linked with; oneDNN flushes its lines itself.
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).fflush(None)
+
+
+def write_all(descriptor: int, text: bytes) -> None:
+    """Write all of it; raises OSError."""
+    while text:
+        text = text[os.write(descriptor, text) :]
+
+
+class OutputFiles:
+    """The functions of all copies that are loaded now.
+
+    any_switch: whether there is a copy that can be switched. all_have_one: whether each of these has such a
+    function; torch's has none.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[Held] = []
+        self._functions: dict[int, Callable[[bytes], int]] = {}
+        self.all_have_one = True
+        switches: dict[int, bool] = {}
+        for path in loaded_files():
+            try:
+                held = Held(path)
+            except OSError:
+                continue
+            switch, function = _first(held, _SWITCHES), _first(held, _FUNCTIONS)
+            if not switch:
+                held.release()
+                continue
+            self._held.append(held)
+            # Two files may answer with the same copy, and only one of them with its file function.
+            switches[switch] = switches.get(switch, False) or bool(function)
+            if function:
+                kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
+                self._functions[function] = kind(function)
+        self.any_switch = bool(switches)
+        self.all_have_one = bool(switches) and all(switches.values())
+
+    def set(self, path: str) -> None:
+        """Have every copy append to a file; one that cannot prints to standard output on."""
+        for function in self._functions.values():
+            if function(os.fsencode(path)):
+                self.all_have_one = False
+
+    def give_back(self) -> None:
+        """Have every copy print to where it did: the user's file, or standard output."""
+        path = os.environ.get(VARIABLE, "")
+        if path:
+            self.set(path)
+        else:
+            self.set_standard_output()
+
+    def set_standard_output(self) -> None:
+        """Have every copy print to C's `stdout`: its word for that is a name that it complains about."""
+
+        def set_all() -> None:
+            for function in self._functions.values():
+                function(b"")
+
+        if self._functions:
+            _without_complaint(set_all)
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        while self._held:
+            self._held.pop().release()
+
+
+def _first(held: Held, names: tuple[str, ...]) -> int:
+    return next((address for name in names if (address := held.address(name))), 0)
+
+
+def _without_complaint(action: Callable[[], None]) -> None:
+    """Do something, and take MKL's complaint out of what is printed to standard error meanwhile."""
+    sink = Sink()
+    try:
+        stream = Redirected(2, sink.open())
+        try:
+            action()
+        finally:
+            stream.end()
+            text = b"".join(
+                line
+                for line in sink.read().splitlines(keepends=True)
+                if not line.startswith(_COMPLAINT)
+            )
+            with contextlib.suppress(OSError):
+                if stream.outside is not None:
+                    write_all(stream.outside, text)
+            stream.close()
+    finally:
+        sink.close()
