@@ -6,10 +6,9 @@ from typing import NamedTuple
 from mlbackends.audit import device_limits
 from mlbackends.model.device_kinds import Concern, Here, KindPage, Need
 from mlbackends.model.errors import counted
-from mlbackends_cli.catalogue import amount
-from mlbackends_cli.markdown import literal, table
-from mlbackends_cli.plain import one_line, shortened
-from mlbackends_cli.prose import Passage
+from mlbackends_cli.text.markdown import literal, table
+from mlbackends_cli.text.plain import amount, one_line, shortened
+from mlbackends_cli.text.prose import Passage
 
 CONCERNS = {
     Concern.DTYPE: "Element types that it does not have, or does not compute in",

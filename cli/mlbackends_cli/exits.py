@@ -1,5 +1,9 @@
 """The exit codes of every command, and what each means; the man pages print this table."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
 YES = 0
 NO = 1
 USAGE = 2
@@ -17,3 +21,33 @@ MEANINGS = {
     INTERRUPTED: "Interrupted from the keyboard.",
     CLOSED_PIPE: "The reader of the output closed it before the end.",
 }
+
+
+@contextmanager
+def cleared_up() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP leave the block as an exception does, with exit code 128 + N.
+
+    So a job that is cancelled closes what it has opened. A second signal ends the process at once. A
+    signal that is ignored, as by nohup, or handled already stays so; and so do all in a thread other
+    than the main one, which cannot change them.
+    """
+    import signal
+    import threading
+
+    def leave(number: int, frame: Any) -> NoReturn:
+        del frame
+        signal.signal(number, signal.SIG_DFL)
+        raise SystemExit(128 + number)
+
+    signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    here = threading.current_thread() is threading.main_thread()
+    changed = [
+        each for each in signals if here and each and signal.getsignal(each) is signal.SIG_DFL
+    ]
+    for each in changed:
+        signal.signal(each, leave)
+    try:
+        yield
+    finally:
+        for each in changed:
+            signal.signal(each, signal.SIG_DFL)

@@ -1,7 +1,4 @@
-"""The `backends` command: its group, and what every ending means.
-
-Exit codes stand in `mlbackends_cli.exits`.
-"""
+"""The `backends` command: its group, and how a run ends; `mlbackends_cli.exits` has the exit codes."""
 
 import contextlib
 import errno
@@ -14,13 +11,14 @@ from mlbackends import __version__
 from mlbackends.model.errors import MlBackendsError
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup
+from mlbackends_cli.output import say
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 HELP = """Tell what is in this machine, and what of it machine learning can really use.
 
-Every answer stands on a ladder: absent, found (a file is there), loadable (it opens and answers),
-usable (it computed something right). What is not usable says why.
+Every answer has a presence: absent, found (a file is there), loadable (it opens and answers),
+usable (it computed something right). What is not usable has a reason.
 
 \b
 Start with:
@@ -59,16 +57,16 @@ def guarded_main(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        say("interrupted")
         return exits.INTERRUPTED
     except BrokenPipeError:
         return _close_quietly()
     except MlBackendsError as error:
-        _say(str(error), error.hint)
+        say(str(error), error.hint)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001  ours: say so in short, and keep the whole
+    except Exception as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            _say(f"standard output cannot be written: {error.strerror}")
+            say(f"standard output cannot be written: {error.strerror}")
             _give_up_output()
             return exits.USAGE
         return _report_bug(error)
@@ -76,10 +74,7 @@ def guarded_main(arguments: list[str]) -> int:
 
 
 def _keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Interrupt once more where the first time fell into a callback, such as one of the import system's.
-
-    Nothing can be raised there, so that Python would print it and go on.
-    """
+    """Interrupt again where an interrupt came in a callback, from which nothing can be raised."""
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)
         return
@@ -89,15 +84,6 @@ def _keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
         # From here it could not be raised either; a moment later it can.
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
-
-
-def _say(message: str, hint: str = "") -> None:
-    try:
-        click.echo(f"backends: {message}", err=True)
-        if hint:
-            click.echo(f"hint: {hint}", err=True)
-    except OSError:  # standard error is closed too
-        return
 
 
 def _close_quietly() -> int:
@@ -119,7 +105,7 @@ def _report_bug(error: Exception) -> int:
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    said = f"this is a bug in backends {__version__}: {type(error).__name__}: {error}"
+    message = f"this is a bug in backends {__version__}: {type(error).__name__}: {error}"
     try:
         with tempfile.NamedTemporaryFile(
             "w",
@@ -131,8 +117,8 @@ def _report_bug(error: Exception) -> int:
         ) as file:
             file.write(text)
     except OSError:
-        _say(said)
+        say(message)
         click.echo(text, err=True)
     else:
-        _say(said, f"the traceback is in {file.name}")
+        say(message, f"the traceback is in {file.name}")
     return exits.BUG

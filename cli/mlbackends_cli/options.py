@@ -1,10 +1,19 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the report that they ask for."""
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlbackends.model.records import Presence
+from mlbackends_cli import formats
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.model.records import Report
+
+Command = Callable[..., Any]
 
 
 class Seconds(click.FloatRange):
@@ -18,6 +27,63 @@ class Seconds(click.FloatRange):
         if not number > 0:
             self.fail(f"{value} is no number of seconds", param, ctx)
         return number
+
+
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return one decorator for several options."""
+
+    def decorated(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Any:
+    """Return a completion that offers the names which begin with what was typed."""
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        del ctx, param
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+def format_option(
+    *kinds: str,
+    also: Iterable[str] = (),
+    default: str = "table",
+    about: str = "How to print it.",
+) -> Callable[[Command], Command]:
+    """Return --format with every format that can print one of these kinds, see `formats`.
+
+    also: words that the command prints itself.
+    """
+    choices = sorted({*formats.names(*kinds), *also})
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(choices),
+        default=default,
+        show_default=True,
+        help=about,
+    )
+
+
+def depth_option(default: str | None, about: str) -> Callable[[Command], Command]:
+    """Return --depth."""
+    return click.option(
+        "--depth",
+        type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
+        default=default,
+        show_default=default is not None,
+        help=about,
+    )
 
 
 OUTPUT = click.option(
@@ -44,12 +110,9 @@ PYTHON = click.option(
     default="",
     help="Look at the packages of another Python environment, by its interpreter.",
 )
-DEPTH = click.option(
-    "--depth",
-    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
-    default=Presence.USABLE.value,
-    show_default=True,
-    help="How far to go on the live machine: found reads files only; loadable opens libraries,"
+DEPTH = depth_option(
+    Presence.USABLE.value,
+    "How far to go on the live machine: found reads files only; loadable opens libraries,"
     " usable computes with them, in child processes.",
 )
 REDACT = click.option(
@@ -58,3 +121,34 @@ REDACT = click.option(
     show_default=True,
     help="Replace host name, user, home folder, serial numbers and UUIDs.",
 )
+
+
+def read_report(
+    subject: str,
+    *,
+    python: str = "",
+    depth: str = Presence.USABLE.value,
+    timeout: float = 5.0,
+    redact: bool = True,
+    names: tuple[str, ...] = (),
+) -> "Report":
+    """Return the report of a saved one, a recorded machine or, by "-", the live one.
+
+    names: the probes that are needed, all by default. Raises BadInput.
+    """
+    from mlbackends.audit.reports import LIVE, report_of
+    from mlbackends.model.errors import BadInput
+    from mlbackends_cli.terminal import ProgressLine
+
+    if python and subject != LIVE:
+        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
+    with ProgressLine() as progress:
+        return report_of(
+            subject,
+            python=python,
+            depth=Presence(depth),
+            timeout=timeout,
+            redact=redact,
+            names=names,
+            progress=progress,
+        )

@@ -1,10 +1,15 @@
-"""Where text goes: standard output, or a file that is written whole or not at all."""
+"""Where text goes: standard output, standard error, or a whole file; and records as JSON."""
 
+import math
 import os
+import re
 import sys
+from typing import Any
 
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.errors import BadInput
+
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def write(text: str | bytes, path: str = "") -> None:
@@ -16,7 +21,11 @@ def write(text: str | bytes, path: str = "") -> None:
     if isinstance(text, str) and text and not text.endswith("\n"):
         text += "\n"
     if path not in ("", "-"):
-        _replace(path, text.encode() if isinstance(text, str) else text)
+        try:
+            with whole_file(path) as file:
+                file.write(text.encode() if isinstance(text, str) else text)
+        except OSError as error:
+            raise BadInput(f"{path} cannot be written: {error.strerror}") from None
         return
     if sys.stdout is None:  # closed before we were started: nobody reads
         return
@@ -29,15 +38,50 @@ def write(text: str | bytes, path: str = "") -> None:
         file.write(data)
 
 
+def say(message: str, hint: str = "") -> None:
+    """Print one line to standard error, and a hint below it; nobody need read it."""
+    import click
+
+    try:
+        click.echo(f"backends: {message}", err=True)
+        if hint:
+            click.echo(f"hint: {hint}", err=True)
+    except OSError:  # standard error is closed
+        return
+
+
 def indented(record: object) -> str:
     """Return a record, or what is made of dicts and lists, as JSON to read: two blanks a level."""
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode()
+    return msgspec.json.format(json_line(record), indent=2)
+
+
+def json_line(record: object) -> str:
+    """Return a record as JSON on one line; halves of characters become U+FFFD."""
+    import msgspec
+
+    try:
+        return msgspec.json.encode(record).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(json_data(msgspec.to_builtins(record))).decode()
+
+
+def json_data(value: Any) -> Any:
+    """Return data with what JSON cannot hold replaced: halves of characters, infinity and NaN."""
+    if isinstance(value, str):
+        return value if value.isascii() else _HALVES.sub("\ufffd", value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {json_data(name): json_data(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_data(each) for each in value]
+    return value
 
 
 def refuse_unwritable(*paths: str) -> None:
-    """Raise BadInput for a file that plainly cannot be written, before hours are spent on what goes there.
+    """Raise BadInput for a file that cannot be written, before hours are spent on its content.
 
     So also for one that is to be written twice, whose first content would be lost; "-" counts as one.
     """
@@ -45,8 +89,8 @@ def refuse_unwritable(*paths: str) -> None:
     for path in paths:
         where = path if path in ("", "-") else os.path.realpath(path)
         if where in seen and (where == "-" or not os.path.exists(where) or os.path.isfile(where)):
-            told = "standard output" if where == "-" else path
-            raise BadInput(f"two things would be written to {told}", "name a file for each")
+            name = "standard output" if where == "-" else path
+            raise BadInput(f"two things would be written to {name}", "name a file for each")
         seen.add(where)
         if path in ("", "-"):
             continue
@@ -58,11 +102,3 @@ def refuse_unwritable(*paths: str) -> None:
         replaced = os.path.isfile(path) or not os.path.exists(path)  # and no device or FIFO
         if replaced and not os.access(folder, os.W_OK):
             raise BadInput(f"{path} cannot be written: nothing may be written in {folder}")
-
-
-def _replace(path: str, data: bytes) -> None:
-    try:
-        with whole_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror}") from None

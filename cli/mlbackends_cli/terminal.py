@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Page(Struct, frozen=True):
-    """What a renderer may use. width: columns. details: probes were named, so show everything."""
+    """What a format may use. width: columns. details: probes were named, so show everything."""
 
     width: int = 80
     color: bool = False
@@ -22,11 +22,36 @@ class Page(Struct, frozen=True):
     timing: bool = False
 
 
-def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
-    """Decide on colour.
+def page(color: str, output: str = "", *, details: bool = False, timing: bool = False) -> Page:
+    """Describe what standard output can show, or a file where `output` names one."""
+    to_file = output not in ("", "-")
+    return Page(
+        width=max(40, columns(os.environ)),
+        # What forces colour means the terminal or the pager behind a pipe, never a file.
+        color=wants_color(
+            color, not to_file and is_terminal(sys.stdout), {} if to_file else os.environ
+        ),
+        unicode=to_file or has_unicode(sys.stdout),
+        details=details,
+        timing=timing,
+    )
 
-    The first that speaks decides: the option, NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, CLICOLOR,
-    TERM, the terminal.
+
+def error_page(color: str) -> Page:
+    """Describe what standard error can show."""
+    size = error_terminal_size()
+    is_given = os.environ.get("COLUMNS", "").isdecimal()
+    return Page(
+        width=max(40, size[0] if size and not is_given else columns(os.environ)),
+        color=wants_color(color, is_terminal(sys.stderr), os.environ),
+        unicode=has_unicode(sys.stderr),
+    )
+
+
+def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
+    """Decide on colour, by the first that is set.
+
+    That is the option, NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, CLICOLOR, TERM, the terminal.
     choice: "auto", "always" or "never". An empty NO_COLOR is as good as none (no-color.org); an empty
     FORCE_COLOR or one of "0" forces nothing.
     """
@@ -43,29 +68,25 @@ def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) 
     return is_terminal
 
 
-def page(color: str, *, to_file: bool, details: bool = False, timing: bool = False) -> Page:
-    """Describe what standard output, or a file, can show."""
-    terminal = not to_file and is_terminal(sys.stdout)
-    encoding = (getattr(sys.stdout, "encoding", "") or "ascii").lower().replace("-", "")
-    return Page(
-        width=max(40, columns(os.environ)),
-        # What forces colour means the terminal or the pager behind a pipe, never a file.
-        color=wants_color(color, terminal, {} if to_file else os.environ),
-        unicode=to_file or encoding.startswith("utf"),
-        details=details,
-        timing=timing,
-    )
-
-
 def columns(environment: Mapping[str, str]) -> int:
     """Return how wide the page is: COLUMNS, else the terminal, else 80."""
-    told = environment.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    given = environment.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
     except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
         return 80
+
+
+def error_terminal_size() -> tuple[int, int] | None:
+    """Return the columns and rows of the terminal at standard error, None where there is none."""
+    if not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
+        return None
+    try:
+        return tuple(os.get_terminal_size(sys.stderr.fileno()))  # type: ignore[return-value]
+    except OSError:
+        return None
 
 
 def is_terminal(stream: object) -> bool:
@@ -76,6 +97,12 @@ def is_terminal(stream: object) -> bool:
         return False
 
 
+def has_unicode(stream: object) -> bool:
+    """Tell whether a stream takes any character."""
+    encoding = getattr(stream, "encoding", "") or "ascii"
+    return encoding.lower().replace("-", "").startswith("utf")
+
+
 def can_redraw(environment: Mapping[str, str]) -> bool:
     """Tell whether a terminal can show a line that changes, and somebody watches it: not so in CI."""
     in_ci = environment.get("CI", "").lower() not in ("", "0", "false")
@@ -83,9 +110,9 @@ def can_redraw(environment: Mapping[str, str]) -> bool:
 
 
 class ProgressLine:
-    """One line on standard error that says how far a survey is; on a terminal only, after half a second.
+    """One line on standard error with how far a survey is; on a terminal only, after half a second.
 
-    It is drawn by a thread of its own, since a library that hangs lets nobody else speak, and is gone
+    It is drawn by a thread of its own, since a library that hangs blocks the others, and is gone
     at the end of its `with`.
     """
 
@@ -106,7 +133,7 @@ class ProgressLine:
         self.clear()
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
-        """Say that `done` of `total` libraries have answered, and which probe is waited for."""
+        """Take in that `done` of `total` libraries have answered, and the probe that is waited for."""
         answered = "library has answered" if total == 1 else "libraries have answered"
         self._text = f"{done} of {total} {answered}, waiting for {waited_for}"
 
@@ -119,7 +146,11 @@ class ProgressLine:
         pause = self.DELAY_SECONDS
         while not self._done.wait(pause):
             pause = self.INTERVAL_SECONDS
-            line = self.line(_room())
+            try:  # a line that wraps cannot be erased
+                room = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
+            except (AttributeError, ValueError, OSError):
+                room = 79
+            line = self.line(max(1, room))
             if line != shown:
                 sys.stderr.write(f"\r\033[K{line}")
                 sys.stderr.flush()
@@ -133,11 +164,3 @@ class ProgressLine:
         self._done.set()
         if self._thread.is_alive():
             self._thread.join()
-
-
-def _room() -> int:
-    """Return how much fits on one line of standard error now; a line that wraps cannot be erased."""
-    try:
-        return max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1)
-    except (AttributeError, ValueError, OSError):
-        return 79

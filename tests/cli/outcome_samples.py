@@ -182,13 +182,13 @@ ANY = st.builds(
 
 def written(form: str, outcome: Outcome, **page: Any) -> str:
     """Return an outcome in a format, which can be encoded, as every file is."""
-    text: str = registry.load("mlbackends_cli.outcomes", form).outcome(outcome, Page(**page))
+    text: str = registry.load("mlbackends_cli.formats", form).outcome(outcome, Page(**page))
     text.encode()
     return text
 
 
 def failed_codes(outcome: Outcome) -> set[str]:
     """Return the codes that failed, as a format may write them: on one line, cleaned, and cut."""
-    from mlbackends_cli import checks
+    from mlbackends_cli.text import checks
 
     return {checks.line(check.code) for check in outcome.failed()}

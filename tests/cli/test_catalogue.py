@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlbackends.model.records import Presence, ProbeReport
-from mlbackends_cli import catalogue
+from mlbackends_cli.text import plain, probes
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from mlbackends_cli import catalogue
 def test_a_glance_counts_one_thing_in_the_singular_and_leaves_no_gap(
     name: str, probe: ProbeReport, expected: str
 ) -> None:
-    assert catalogue.glance(name, probe) == expected
+    assert probes.glance(name, probe) == expected
 
 
 def test_a_word_before_a_comma_is_singular_too() -> None:
@@ -32,16 +32,16 @@ def test_a_word_before_a_comma_is_singular_too() -> None:
         Presence.FOUND, facts={"effective_cpus": 1, "effective_cpus_because": "quota"}
     )
 
-    assert catalogue.glance("limits", limits) == "1 CPU usable, set by quota"
+    assert probes.glance("limits", limits) == "1 CPU usable, set by quota"
 
 
 def test_what_the_processor_can_do_is_shown_and_not_what_a_variable_claims() -> None:
     cpu = ProbeReport(Presence.FOUND, facts={"capability": "AVX512", "hardware_capability": "AVX2"})
 
-    assert catalogue.glance("cpu", cpu) == "AVX2"
+    assert probes.glance("cpu", cpu) == "AVX2"
 
 
 @pytest.mark.parametrize("name", ["total_bytes", "max_hertz", "load_seconds", "count"])
 def test_a_number_that_no_fraction_holds_is_told_by_its_size(name: str) -> None:
-    assert catalogue.amount(name, 10**400) == "2^1328 or beyond"
-    assert catalogue.amount(name, -(10**400)) == "-2^1328 or beyond"
+    assert plain.amount(name, 10**400) == "2^1328 or beyond"
+    assert plain.amount(name, -(10**400)) == "-2^1328 or beyond"

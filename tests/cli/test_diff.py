@@ -10,8 +10,8 @@ import pytest
 from running import backends
 
 from mlbackends.audit.reports import report_of
-from mlbackends.model import registry
 from mlbackends.model.difference import Difference
+from mlbackends_cli import formats
 
 ROOT = Path(__file__).resolve().parents[2]
 HGX = str(ROOT / "tests/hosts/hgx-h100-eight-gpus")
@@ -50,7 +50,7 @@ def test_a_report_and_the_machine_that_it_is_of_do_not_differ(tmp_path: Path) ->
     assert backends("diff", str(path), HGX).returncode == 0
 
 
-@pytest.mark.parametrize("form", registry.names("mlbackends_cli.outcomes"))
+@pytest.mark.parametrize("form", formats.names("outcome"))
 def test_every_format_tells_the_change_and_ends_with_1(form: str) -> None:
     done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--format", form)
     assert done.returncode == 1
@@ -94,7 +94,7 @@ def test_a_filter_that_could_fit_is_taken(glob: str) -> None:
     assert backends("diff", HGX, BROKEN, "--ignore", glob).returncode == 1
 
 
-@pytest.mark.parametrize("form", registry.names("mlbackends_cli.outcomes"))
+@pytest.mark.parametrize("form", formats.names("outcome"))
 def test_every_format_can_say_that_nothing_differs(form: str) -> None:
     done = backends("diff", HGX, HGX, "--format", form)
     assert (done.returncode, done.stderr) == (0, "")

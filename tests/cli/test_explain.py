@@ -15,9 +15,10 @@ from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import FLAGS
-from mlbackends_cli import device_pages, topics
-from mlbackends_cli.prose import Passage, markdown, printed
+from mlbackends_cli import device_pages
+from mlbackends_cli.commands import explain
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.prose import Passage, markdown, printed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +36,7 @@ def test_deviations_lists_each_one_with_what_torch_does_and_what_we_do() -> None
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_every_switch_is_explained(name: str) -> None:
-    (passage,) = topics.explained(name)
+    (passage,) = explain.explained(name)
     said = dict(passage.lines)
 
     assert said[""] == FLAGS[name].doc
@@ -66,7 +67,7 @@ def test_every_way_in_python_that_is_named_is_there() -> None:
     import mlbackends
 
     for flag in FLAGS.values():
-        way = dict(topics.switch(flag).lines)["in Python"]
+        way = dict(explain.switch(flag).lines)["in Python"]
         if flag.reached == "variable":
             continue
         path = way.partition("(")[0].partition(" ")[0].split(".")
@@ -91,7 +92,7 @@ def test_markdown_puts_an_empty_line_below_a_heading() -> None:
 
 
 def test_a_group_is_explained_by_its_switches() -> None:
-    passages = topics.explained("cuda.matmul")
+    passages = explain.explained("cuda.matmul")
 
     assert [each.heading for each in passages] == [
         name for name in FLAGS if name.startswith("cuda.matmul.")
@@ -100,7 +101,7 @@ def test_a_group_is_explained_by_its_switches() -> None:
 
 def test_of_many_names_none_is_a_wall() -> None:
     with pytest.raises(UnknownName) as error:
-        topics.explained("zzzzzz")
+        explain.explained("zzzzzz")
 
     assert error.value.hint == "`backends explain` has them all"
 

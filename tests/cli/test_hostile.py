@@ -155,14 +155,14 @@ def test_an_addition_that_cannot_be_imported_is_its_own_failure(tmp_path: Path) 
         textwrap.dedent("""
             [console_scripts]
             other = nothing:main
-            [mlbackends_probes]
+            [mlbackends.probes]
             # a comment = with a sign
             broken = there_is_no_such_module
             works = adder_module : inner.probe [extra1, extra2]
             wrong = adder_module:wrong
             cpu = there_is_no_such_module
             ../odd = adder_module
-            [mlbackends_kernels]
+            [mlbackends.kernels]
             elsewhere = adder_module
         """)
     )

@@ -14,7 +14,7 @@ import pytest
 from running import PLAIN, backends, machine
 
 from mlbackends.audit.reports import report_of
-from mlbackends.model import registry
+from mlbackends_cli import formats
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def reports_of_recorded_machines() -> tuple[Report, ...]:
 def test_every_format_takes_every_recorded_machine(form: str) -> None:
     assert reports_of_recorded_machines()
     for report in reports_of_recorded_machines():
-        assert registry.load("mlbackends_cli.render", form).report(report, Page())
+        assert formats.text(form, "report", report, Page())
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])

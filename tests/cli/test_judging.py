@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outcome_samples import hostile, sample, with_checks
 
-from mlbackends.model import registry
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.errors import BadInput
-from mlbackends_cli import exits, judging
+from mlbackends_cli import exits, formats, judgement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMATS = registry.names(judging.FORMATS)
+FORMATS = formats.names("outcome")
 NOTHING = with_checks(Check("a", "t"))
 
 
@@ -34,15 +33,15 @@ def finish(outcome: Outcome, **more: Any) -> int:
         "color": "never",
         **more,
     }
-    return judging.finish(outcome, **told)
+    return judgement.finish(outcome, **told)
 
 
 @pytest.mark.parametrize("severity", Severity)
-@pytest.mark.parametrize("fail_on", [*Severity, judging.NEVER])
+@pytest.mark.parametrize("fail_on", [*Severity, judgement.NEVER])
 def test_what_is_as_bad_as_asked_for_is_exit_1(severity: Severity, fail_on: str) -> None:
-    counts = fail_on != judging.NEVER and severity.rung >= Severity(fail_on).rung
+    counts = fail_on != judgement.NEVER and severity.rung >= Severity(fail_on).rung
 
-    code = judging.code(failed(severity), fail_on=str(fail_on), strict=False)
+    code = judgement.code(failed(severity), fail_on=str(fail_on), strict=False)
 
     assert code == (exits.NO if counts else exits.YES)
 
@@ -51,20 +50,20 @@ def test_what_is_as_bad_as_asked_for_is_exit_1(severity: Severity, fail_on: str)
 def test_what_did_not_fail_is_exit_0(status: Status) -> None:
     outcome = with_checks(Check("a", "t", Severity.ERROR, status))
 
-    assert judging.code(outcome, fail_on="note", strict=False) == exits.YES
+    assert judgement.code(outcome, fail_on="note", strict=False) == exits.YES
 
 
 def test_what_could_not_be_told_is_exit_3_only_where_asked_for() -> None:
     outcome = with_checks(Check("a", "t", Severity.NOTE, Status.UNKNOWN))
 
-    assert judging.code(outcome, fail_on="error", strict=False) == exits.YES
-    assert judging.code(outcome, fail_on="error", strict=True) == exits.UNKNOWN
-    assert judging.code(NOTHING, fail_on="error", strict=True) == exits.YES
+    assert judgement.code(outcome, fail_on="error", strict=False) == exits.YES
+    assert judgement.code(outcome, fail_on="error", strict=True) == exits.UNKNOWN
+    assert judgement.code(NOTHING, fail_on="error", strict=True) == exits.YES
 
 
 def test_a_failure_counts_more_than_what_could_not_be_told() -> None:
-    assert judging.code(sample(), fail_on="error", strict=True) == exits.NO
-    assert judging.code(sample(), fail_on="never", strict=True) == exits.UNKNOWN
+    assert judgement.code(sample(), fail_on="error", strict=True) == exits.NO
+    assert judgement.code(sample(), fail_on="never", strict=True) == exits.UNKNOWN
 
 
 @pytest.mark.parametrize("form", FORMATS)

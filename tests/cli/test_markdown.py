@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends_cli.markdown import code, fenced, literal, table
+from mlbackends_cli.text.markdown import code, fenced, literal, table
 
 
 @pytest.mark.parametrize(

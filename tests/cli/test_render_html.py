@@ -119,7 +119,7 @@ def two_sockets(**more: Any) -> dict[str, Any]:
 
 
 def rendered(one: Report, **page: Any) -> str:
-    return str(registry.load("mlbackends_cli.render", "html").report(one, Page(**page)))
+    return str(registry.load("mlbackends_cli.formats", "html").report(one, Page(**page)))
 
 
 def pictures(page: str) -> list[ET.Element]:
@@ -356,7 +356,7 @@ def test_nodes_are_put_into_sockets_by_their_distances() -> None:
     assert said.count("socket · 32 cores") == 2
     # Each L3 serves a whole socket, so it is drawn around its four nodes.
     assert said.count("L3 32 MiB") == 2
-    assert "which NUMA node is in which socket is not told" not in said
+    assert "which NUMA node is in which socket is not known" not in said
 
 
 def test_nodes_whose_distances_tell_nothing_are_in_one_frame() -> None:
@@ -364,7 +364,7 @@ def test_nodes_whose_distances_tell_nothing_are_in_one_frame() -> None:
     said = drawn(report(cpu=cpu(sockets=2, cores=32, threads=32, numa_nodes=listed)))
 
     assert "2 sockets · 32 cores" in said
-    assert "which NUMA node is in which socket is not told" in said
+    assert "which NUMA node is in which socket is not known" in said
 
 
 def test_a_node_without_cpus_is_memory_of_its_own() -> None:

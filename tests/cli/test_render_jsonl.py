@@ -15,7 +15,7 @@ def test_each_line_says_where_it_comes_from() -> None:
     origin = ("backends 1.2.3", Presence.FOUND, "/", "2026-01-02T03:04:05Z", 0.5, True)
     report = Report("backends.report/1", *origin, probes)
 
-    text = registry.load("mlbackends_cli.render", "jsonl").report(report, Page())
+    text = registry.load("mlbackends_cli.formats", "jsonl").report(report, Page())
 
     first, second = (msgspec.json.decode(line) for line in text.splitlines())
     assert first == {

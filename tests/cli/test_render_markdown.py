@@ -30,7 +30,7 @@ def report(**probes: Any) -> Report:
 
 
 def rendered(one: Report, **page: Any) -> str:
-    return str(registry.load("mlbackends_cli.render", "markdown").report(one, Page(**page)))
+    return str(registry.load("mlbackends_cli.formats", "markdown").report(one, Page(**page)))
 
 
 def cells(line: str) -> list[str]:

@@ -33,7 +33,7 @@ def report(**probes: Any) -> Report:
 
 def lines(one: Report, **page: Any) -> list[str]:
     return str(
-        registry.load("mlbackends_cli.render", "table").report(one, Page(**page))
+        registry.load("mlbackends_cli.formats", "table").report(one, Page(**page))
     ).splitlines()
 
 

@@ -12,8 +12,8 @@ import pytest
 from attention_runs import ran, ran_alone, record, results
 from running import backends
 
-from mlbackends.model import registry
 from mlbackends.model.checked import Checked
+from mlbackends_cli import formats
 
 PROBLEMS = Path(__file__).resolve().parents[1] / "problems"
 SHAPE = ("--shape", "1,2,8,16")
@@ -479,7 +479,7 @@ def failed(additions: dict[str, str]) -> Checked:
     return msgspec.json.decode(done.stdout, type=Checked)
 
 
-@pytest.mark.parametrize("form", registry.names("mlbackends_cli.outcomes"))
+@pytest.mark.parametrize("form", formats.names("outcome"))
 def test_every_format_tells_what_failed(
     form: str, failed: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ def test_a_folder_can_be_looked_at_elsewhere(tmp_path: Path) -> None:
 def test_it_says_what_is_in_it(tmp_path: Path) -> None:
     done = backends("snapshot", str(tmp_path / "machine"), "--root", HGX)
     assert "a recorded machine of " in done.stdout
-    for word in ("files: ", "variables: ", "commands: ", "replaced by stand-ins: "):
+    for word in ("files: ", "variables: ", "commands: ", "replaced by placeholders: "):
         assert word in done.stdout
 
 

@@ -106,9 +106,9 @@ def test_a_file_gets_no_colour_unless_it_is_asked_for(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
 
-    assert page("auto", to_file=False).color
-    assert not page("auto", to_file=True).color
-    assert page("always", to_file=True).color
+    assert page("auto").color
+    assert not page("auto", "report.txt").color
+    assert page("always", "report.txt").color
     file = tmp_path / "report.txt"
     forced = {"FORCE_COLOR": "1"}
     backends("info", "host", "--depth", "found", "--output", str(file), environment=forced)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import PLAIN
 
-from mlbackends_cli.termination import cleared_up
+from mlbackends_cli.exits import cleared_up
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from msgspec import structs
 from mlbackends.model.registry import load
 from mlbackends.tracing.reader import read
 from mlbackends.tracing.reader import records as records_of
-from mlbackends_cli.web.trace_page import Contents, page
+from mlbackends_cli.web.trace_page import Contents, trace_page
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -75,7 +75,7 @@ def rendered(records: Any, title: str = "a trace", **more: Any) -> str:
     contents = Contents()
     for record in records:
         contents.add(record)
-    return page(contents.result(), title, **more)
+    return trace_page(contents.result(title, **more))
 
 
 def pictures(text: str) -> dict[str, ET.Element]:

@@ -12,8 +12,8 @@ from mlbackends.model.trace_views import Findings, Summary
 from mlbackends.tracing import reader
 from mlbackends.tracing.viewing import REGISTRY, difference, view
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.trace_listings import listing
-from mlbackends_cli.trace_narrowing import narrowed
+from mlbackends_cli.traces.listings import listing
+from mlbackends_cli.traces.narrowing import narrowed
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -22,7 +22,7 @@ LOGS = sorted(path.name for path in TRACES.glob("*.log"))
 def table(log: str, name: str, width: int = 160, **options: Any) -> str:
     found = view(name, reader.read(str(TRACES / log)), **options)
     return str(
-        registry.load("mlbackends_cli.render", "table").listing(listing(found), Page(width=width))
+        registry.load("mlbackends_cli.formats", "table").listing(listing(found), Page(width=width))
     )
 
 
@@ -38,7 +38,7 @@ def test_every_view_of_every_log_is_a_table(log: str, name: str, width: int) -> 
 @pytest.mark.parametrize("name", registry.names(REGISTRY))
 def test_every_view_is_markdown(name: str) -> None:
     found = view(name, reader.read(str(TRACES / "torch-2.13-mkl.log")))
-    text = registry.load("mlbackends_cli.render", "markdown").listing(listing(found), Page())
+    text = registry.load("mlbackends_cli.formats", "markdown").listing(listing(found), Page())
     assert isinstance(text, str)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import backends
 
-from mlbackends_cli.listing import Group, Listing
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.trace_narrowing import middle_left_out, narrowed
+from mlbackends_cli.text.listing import Group, Listing
+from mlbackends_cli.traces.narrowing import middle_left_out, narrowed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,10 +23,9 @@ from hypothesis import strategies as st
 from running import PLAIN, backends
 
 from mlbackends.tracing.sources import Source
-from mlbackends_cli import trace_progress
 from mlbackends_cli.terminal import can_redraw
-from mlbackends_cli.trace_progress import ReadingProgress, bar
-from mlbackends_cli.trace_reading import Logs
+from mlbackends_cli.traces import reading
+from mlbackends_cli.traces.reading import Logs, ReadingProgress, bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +157,7 @@ def test_no_name_breaks_the_line(
     shown.begin(source)
     for width in range(1, 120):
         line = shown.line(width)
-        assert trace_progress._columns(line) <= max(width, 16)
+        assert reading._columns(line) <= max(width, 16)
         assert "\x1b" not in line
     source.close()
 

@@ -34,8 +34,7 @@ REGISTRIES = (
     "mlbackends.tracing.formats",
     "mlbackends.audit.hazards",
     "mlbackends.audit.device_kinds",
-    "mlbackends_cli.outcomes",
-    "mlbackends_cli.render",
+    "mlbackends_cli.formats",
     "mlbackends.tracing.views",
     "mlbackends.tracing.findings",
     "mlbackends.tracing.exports",
@@ -283,8 +282,8 @@ def test_only_the_command_line_imports_click() -> None:
     assert all(below(name, "mlbackends_cli") for name in importers("click"))
 
 
-def test_only_the_table_and_the_terminal_import_rich() -> None:
-    assert importers("rich") <= {"mlbackends_cli.render.table", "mlbackends_cli.terminal"}
+def test_only_the_table_imports_rich() -> None:
+    assert importers("rich") <= {"mlbackends_cli.formats.table"}
 
 
 def test_only_the_parquet_export_imports_pyarrow() -> None:

@@ -18,7 +18,7 @@ from mlbackends.model.records import Finding, Presence, Report
 from mlbackends.model.registry import facts_of
 from mlbackends.model.schema import report_schema
 from mlbackends.survey import all_codes, survey
-from mlbackends_cli import catalogue
+from mlbackends_cli.text import probes
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBES = registry.names("mlbackends_probes")
@@ -80,7 +80,7 @@ def test_what_is_usual_is_a_value_of_a_fact_that_the_summary_shows(name: str) ->
 
 @pytest.mark.parametrize("name", PROBES)
 def test_a_group_is_one_that_the_page_shows(name: str) -> None:
-    assert catalogue.group(name) in catalogue.GROUPS
+    assert probes.group(name) in probes.GROUPS
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -8,7 +8,7 @@ import pytest
 from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.survey import survey
-from mlbackends_cli import verdict
+from mlbackends_cli.text import probes
 from mlbackends_probes import sycl, xpu
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_an_arc_with_xe(tmp_path: Path) -> None:
     (reason,) = found.reasons
     assert reason.code == "no-driver"
     assert reason.message.startswith("computing needs the Level Zero loader: no libze_loader.so.1")
-    assert verdict.state(Presence.FOUND, found.reasons) == "found"
+    assert probes.state_of(ProbeReport(presence=Presence.FOUND, reasons=found.reasons)) == "found"
 
 
 @pytest.mark.parametrize("driver", ["", "vfio-pci"])

@@ -2,9 +2,9 @@
 
 from mlbackends.model.explanation import BackendEntry, BackendList
 from mlbackends.sdpa.named_devices import HERE, NAMED
-from mlbackends_cli.prose import Passage
-from mlbackends_cli.prose import printed as prose
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.prose import Passage
+from mlbackends_cli.text.prose import printed as prose
 
 
 def printed(listed: BackendList, page: Page) -> str:
@@ -39,7 +39,7 @@ def _kind(entry: BackendEntry) -> str:
 
 def markdown(listed: BackendList) -> str:
     """Return a table of the backends."""
-    from mlbackends_cli.markdown import literal, table
+    from mlbackends_cli.text.markdown import literal, table
 
     rows = [
         (

@@ -123,7 +123,7 @@ def _notes(benched: Benched, base: str, page: Page) -> Iterator[str]:
 
 def markdown(benched: Benched, base: str) -> str:
     """Return one table of all problems."""
-    from mlbackends_cli.markdown import code, literal, table
+    from mlbackends_cli.text.markdown import code, literal, table
 
     rows = [
         (code(problem.checked.text), *map(literal, cells(problem, each, benched, base)))

@@ -5,11 +5,8 @@ from collections.abc import Callable
 
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.errors import BadInput, counted, shown
-from mlbackends_cli.picture.svg import Drawing
-from mlbackends_cli.plots.colours import Colours
-from mlbackends_cli.plots.lengths import lengths, speeds
-from mlbackends_cli.plots.machine_roof import machine_roof
-from mlbackends_cli.plots.scale import notes
+from mlbackends_cli.charts.attention import lengths, machine_roof, speeds
+from mlbackends_cli.charts.svg import Colours, Drawing
 
 _WIDTH = 960.0
 _GAP = 20.0
@@ -40,7 +37,7 @@ def drawing(path: str) -> Callable[[Benched], str | bytes]:
     """Return what draws a run for a file of this name. Raises BadInput for a kind that nothing here draws."""
     ending = os.path.splitext(path)[1].lower()
     if ending == ".png":
-        from mlbackends_cli.picture.png import why_not
+        from mlbackends_cli.charts.png import why_not
 
         if (reason := why_not()) is not None:
             raise reason
@@ -58,7 +55,7 @@ def picture(benched: Benched) -> str:
 
 def photograph(benched: Benched) -> bytes:
     """Return the picture as PNG, light. Raises BadInput where this installation cannot make one."""
-    from mlbackends_cli.picture.png import rendered
+    from mlbackends_cli.charts.png import rendered
 
     rules = _RULES
     for name, colour in _LIGHT.items():
@@ -92,7 +89,7 @@ def _document(benched: Benched, style: str) -> str:
             for number, each in enumerate(pair)
         )
     y += machine_roof(drawing, benched, colours, (0.0, y), _WIDTH)
-    y += notes(drawing, _notes(benched, len(kinds)), y, _WIDTH)
+    y += drawing.notes(_notes(benched, len(kinds)), y, _WIDTH)
     paper = Drawing()
     paper.box(0, 0, _WIDTH, y + 8, "paper")
     paper.add(drawing)

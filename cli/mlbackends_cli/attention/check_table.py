@@ -6,9 +6,8 @@ from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends.model.errors import counted
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import ran, styled, wrapped
-from mlbackends_cli.catalogue import binary_size
-from mlbackends_cli.plain import one_line
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import binary_size, one_line
 
 _GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
 COLUMNS = (
@@ -111,7 +110,7 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
 def markdown(checked: Checked) -> str:
     """Return a table of all problems, and below it why a backend gave no result or a wrong one."""
     from mlbackends.sdpa.verify.outcome import summary
-    from mlbackends_cli.markdown import code, literal, table
+    from mlbackends_cli.text.markdown import code, literal, table
 
     parts = []
     for problem in checked.problems:

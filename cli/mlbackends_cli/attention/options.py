@@ -8,7 +8,7 @@ import click
 from mlbackends.model.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.problem_text import WORDS, Wording
-from mlbackends_cli.options import Seconds
+from mlbackends_cli.options import Seconds, format_option
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -117,14 +117,7 @@ PYTHON = click.option(
     default="",
     help="Look for peers in another Python environment, by its interpreter.",
 )
-FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "markdown"]),
-    default="table",
-    show_default=True,
-    help="How to print it.",
-)
+FORMAT = format_option(also=("table", "markdown"))
 
 
 def time_limit(seconds: float) -> Callable[[Command], Command]:

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from mlbackends.model.checked import CheckedProblem, Ended, Result, Timing
-from mlbackends_cli.plain import one_line
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import one_line
 
 BACKWARD = (
     "with --backward, time and memory are of that pass alone, and GFLOP/s of its five products"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from mlbackends.model.explanation import Explained, Explanation
 from mlbackends.model.problem import Verdict
 from mlbackends_cli.attention.tables import styled, text_of
-from mlbackends_cli.plain import one_line
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import one_line
 
 _WIDEST = 110
 _FEW = 4
@@ -88,7 +88,7 @@ def _choices(explained: Explained) -> tuple[str, str, str]:
 
 def markdown(explanation: Explanation) -> str:
     """Return the verdicts as Markdown: a table for each problem."""
-    from mlbackends_cli.markdown import code, literal, table
+    from mlbackends_cli.text.markdown import code, literal, table
 
     def reasons(verdict: Verdict) -> str:
         return "<br>".join(

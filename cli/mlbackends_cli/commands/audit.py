@@ -1,17 +1,17 @@
 """Hold a machine to a policy: what somebody expects of it, written in TOML."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlbackends_cli import exits
-from mlbackends_cli.judging import finish, judging, report_to_judge
-from mlbackends_cli.options import DEPTH, PYTHON, REDACT, TIMEOUT
+from mlbackends_cli.judgement import finish, judging
+from mlbackends_cli.options import read_report
 
 if TYPE_CHECKING:
     from mlbackends.model.audit import Outcome
 
-CODES = ("plain", "nagios")
+NAGIOS_UNKNOWN = 3
 
 
 @click.command(
@@ -36,16 +36,12 @@ Examples:
 @click.option(
     "--exit-code",
     "codes",
-    type=click.Choice(CODES),
+    type=click.Choice(["plain", "nagios"]),
     default="plain",
     show_default=True,
-    help="nagios: 0 well, 1 a warning failed, 2 an error failed, 3 something could not be told or"
-    " read; --fail-on and --strict then do not matter.",
+    help="nagios: 0 well, 1 a warning failed, 2 an error failed, 3 something could not be checked"
+    " or read; --fail-on and --strict then do not matter.",
 )
-@PYTHON
-@DEPTH
-@TIMEOUT
-@REDACT
 @judging
 def command(
     subject: str,
@@ -56,12 +52,7 @@ def command(
     depth: str,
     timeout: float,
     redact: bool,
-    form: str,
-    fail_on: str,
-    strict: bool,
-    details: bool,
-    output: str,
-    color: str,
+    **written: Any,
 ) -> int:
     """Hold a machine to a policy: what somebody expects of it, written in TOML.
 
@@ -70,70 +61,38 @@ def command(
     "nvidia.devices count == 8"; backends-policy(7) has the language, --init a beginning. What could
     not be read is "not checked", never passed. Nothing in a policy is ever run.
     """
-    from mlbackends.model.errors import MlBackendsError
-
-    try:
-        _check_call(policies, write_policy=write_policy)
-        if write_policy:
-            from mlbackends.audit.policy.draft import written
-            from mlbackends_cli.output import write
-
-            report = report_to_judge(
-                subject, python=python, depth=depth, timeout=timeout, redact=True
-            )
-            write(written(report), output)
-            return exits.YES
-        outcome = _outcome(subject, policies, python, depth, timeout, redact=redact)
-        code = finish(
-            outcome,
-            form=form,
-            fail_on=fail_on,
-            strict=strict,
-            details=details,
-            output=output,
-            color=color,
-        )
-    except MlBackendsError as error:
-        if codes == "nagios":
-            error.exit_code = NAGIOS_UNKNOWN
-        raise
-    return code if codes == "plain" else nagios(outcome)
-
-
-def _check_call(policies: tuple[str, ...], *, write_policy: bool) -> None:
-    from mlbackends.model.errors import BadInput
-
-    if write_policy and policies:
-        raise BadInput("--init writes a policy; it goes with no --policy")
-    if not write_policy and not policies:
-        raise BadInput(
-            "no policy: name one with --policy FILE",
-            "`backends audit --init --output policy.toml` writes one from this machine",
-        )
-
-
-def _outcome(
-    subject: str,
-    policies: tuple[str, ...],
-    python: str,
-    depth: str,
-    timeout: float,
-    *,
-    redact: bool,
-) -> "Outcome":
     import datetime as dt
 
     from mlbackends.audit.policy.evaluation import audit
     from mlbackends.audit.policy.rules import read
     from mlbackends.audit.reports import name_of
+    from mlbackends.model.errors import BadInput, MlBackendsError
 
-    read_policies = [read(path) for path in policies]  # an error in one is told before asking
-    report = report_to_judge(subject, python=python, depth=depth, timeout=timeout, redact=redact)
-    today = dt.datetime.now().astimezone().date()
-    return audit(read_policies, report, today, name_of(subject))
+    look: dict[str, Any] = {"python": python, "depth": depth, "timeout": timeout}
+    try:
+        if write_policy and policies:
+            raise BadInput("--init writes a policy; it goes with no --policy")
+        if write_policy:
+            from mlbackends.audit.policy.draft import written as policy_of
+            from mlbackends_cli.output import write
 
-
-NAGIOS_UNKNOWN = 3
+            write(policy_of(read_report(subject, **look)), written["output"])
+            return exits.YES
+        if not policies:
+            raise BadInput(
+                "no policy: name one with --policy FILE",
+                "`backends audit --init --output policy.toml` writes one from this machine",
+            )
+        read_policies = [read(path) for path in policies]  # an error in one comes before the survey
+        report = read_report(subject, redact=redact, **look)
+        today = dt.datetime.now().astimezone().date()
+        outcome = audit(read_policies, report, today, name_of(subject))
+        code = finish(outcome, **written)
+    except MlBackendsError as error:
+        if codes == "nagios":
+            error.exit_code = NAGIOS_UNKNOWN
+        raise
+    return code if codes == "plain" else nagios(outcome)
 
 
 def nagios(outcome: "Outcome") -> int:

@@ -1,11 +1,20 @@
 """Tell what was added, removed and changed from one machine or report to another."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from mlbackends.model import registry
-from mlbackends_cli import exits
-from mlbackends_cli.judging import FORMATS, write_outcome
-from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli import exits, formats
+from mlbackends_cli.judgement import write_outcome
+from mlbackends_cli.options import COLOR, OUTPUT, format_option
+
+if TYPE_CHECKING:
+    from mlbackends.model.difference import Change, Difference
+    from mlbackends_cli.terminal import Page
+    from mlbackends_cli.text.listing import Listing
+
+_MOST_CHARACTERS = 160
+_MARKS = {"added": ("+", "32"), "removed": ("-", "31"), "changed": ("~", "33")}
 
 
 @click.command(
@@ -28,14 +37,7 @@ Examples:
 @click.option(
     "--ignore", metavar="GLOB", multiple=True, help="Leave out names that fit, and all below them."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(registry.names(FORMATS)),
-    default="table",
-    show_default=True,
-    help="How to write it; json has every value whole.",
-)
+@format_option("outcome", about="How to write it; json has every value whole.")
 @OUTPUT
 @COLOR
 def command(
@@ -56,8 +58,7 @@ def command(
     """
     from mlbackends.audit.compare import check_globs, compare, kept, outcome_of
     from mlbackends.audit.reports import name_of, reports_of
-    from mlbackends_cli.differences import listing, printed
-    from mlbackends_cli.output import indented, write
+    from mlbackends_cli.output import write
     from mlbackends_cli.terminal import ProgressLine, page
 
     with ProgressLine() as progress:
@@ -65,15 +66,71 @@ def command(
     check_globs((*only, *ignore), *reports)
     difference = compare(*reports, names=(name_of(before), name_of(after)))
     difference = kept(difference, only, ignore)
-    style = page(color, to_file=output not in ("", "-"))
-    if form == "json":
-        write(indented(difference), output)
-    elif form == "table":
-        write(printed(difference, style), output)
-    elif form == "markdown":
-        write(
-            registry.load("mlbackends_cli.render", form).listing(listing(difference), style), output
-        )
+    style = page(color, output)
+    if form == "table":
+        write(_printed(difference, style), output)
+    elif formats.has(form, "record"):
+        write(formats.text(form, "record", difference, style), output)
+    elif formats.has(form, "listing"):
+        write(formats.text(form, "listing", _listing(difference), style), output)
     else:
         write_outcome(outcome_of(difference), form, output, style)
     return exits.NO if difference.changes else exits.YES
+
+
+def _printed(difference: "Difference", page: "Page") -> str:
+    """Return a paragraph for each change below the probe that it belongs to, and how many there are."""
+    from mlbackends_cli.text.plain import one_line, without_commands
+    from mlbackends_cli.text.prose import wrapped
+
+    lines = []
+    groups: dict[str, list[Change]] = {}
+    for change in difference.changes:
+        groups.setdefault(change.name.partition(".")[0], []).append(change)
+    for probe, changes in groups.items():
+        lines.append(f"\033[1m{probe}\033[0m" if page.color else probe)
+        for change in changes:
+            name = one_line(change.name.partition(".")[2])
+            text = " → ".join(filter(None, _cells(change)))
+            first, *others = wrapped(f"{name}: {text}", page.width, " " * 4, " " * 6)
+            mark, color = _MARKS[change.kind]
+            mark = f"\033[{color}m{mark}\033[0m" if page.color else mark
+            lines += [f"  {mark} {first.lstrip()}", *others]
+        lines.append("")
+    for note in _notes(difference):
+        lines += wrapped(one_line(note), page.width, "", "  ")
+    text = without_commands("\n".join(lines) + "\n", "·" if page.unicode else ".")
+    return text if page.unicode else text.replace("→", "->").encode("ascii", "replace").decode()
+
+
+def _listing(difference: "Difference") -> "Listing":
+    """Return the changes as rows, and below them how many there are."""
+    from mlbackends_cli.text.listing import Group, Listing
+    from mlbackends_cli.text.plain import one_line
+
+    rows = [(str(each.kind), one_line(each.name), *_cells(each)) for each in difference.changes]
+    columns = ("", "name", "before", "after")
+    return Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
+
+
+def _notes(difference: "Difference") -> list[str]:
+    from mlbackends_cli.text.plain import one_line
+
+    kinds = [str(change.kind) for change in difference.changes]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in _MARKS if kind in kinds)
+    names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
+    return [f"{names}: {counts or 'they do not differ'}", *difference.notes]
+
+
+def _cells(change: "Change") -> tuple[str, str]:
+    """Return both values with their units; a long one is cut, since --format json has it whole."""
+    from mlbackends_cli.text.plain import amount, one_line
+
+    name = change.name.rpartition(".")[2]
+    values = (change.before, change.after)
+    texts = ["" if value is None else one_line(amount(name, value)) for value in values]
+    before, after = (
+        text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+        for text in texts
+    )
+    return before, after

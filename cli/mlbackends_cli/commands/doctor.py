@@ -1,25 +1,20 @@
 """Find what is known to go wrong on a machine, why it hurts, and how to mend it."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from mlbackends_cli.judging import finish, judging, report_to_judge
-from mlbackends_cli.options import DEPTH, PYTHON, REDACT, TIMEOUT
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from mlbackends_cli.judgement import finish, judging
+from mlbackends_cli.options import completing, read_report
 
 
-def _complete(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    del ctx, param
-    from click.shell_completion import CompletionItem
-
+def _codes() -> list[str]:
     from mlbackends.audit import hazard
 
-    return [CompletionItem(code) for code in hazard.codes() if code.startswith(incomplete)]
+    return list(hazard.codes())
+
+
+_complete = completing(_codes)
 
 
 @click.command(
@@ -39,10 +34,6 @@ Examples:
 @click.option(
     "--ignore", metavar="CODE", multiple=True, shell_complete=_complete, help="Leave this out."
 )
-@PYTHON
-@DEPTH
-@TIMEOUT
-@REDACT
 @judging
 def command(
     subject: str,
@@ -52,12 +43,7 @@ def command(
     depth: str,
     timeout: float,
     redact: bool,
-    form: str,
-    fail_on: str,
-    strict: bool,
-    details: bool,
-    output: str,
-    color: str,
+    **written: Any,
 ) -> int:
     """Find what is known to go wrong on a machine, why it hurts, and how to mend it.
 
@@ -70,15 +56,7 @@ def command(
     from mlbackends.audit.runner import examine
 
     for each in (*only, *ignore):
-        load(each)  # a wrong code is told before anything is asked
-    report = report_to_judge(subject, python=python, depth=depth, timeout=timeout, redact=redact)
+        load(each)  # a wrong code is an error before the survey
+    report = read_report(subject, python=python, depth=depth, timeout=timeout, redact=redact)
     outcome = examine(report, only=only, ignored=ignore, subject=name_of(subject))
-    return finish(
-        outcome,
-        form=form,
-        fail_on=fail_on,
-        strict=strict,
-        details=details,
-        output=output,
-        color=color,
-    )
+    return finish(outcome, **written)

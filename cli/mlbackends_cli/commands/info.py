@@ -6,42 +6,32 @@ import click
 
 from mlbackends.model import registry
 from mlbackends.model.records import Presence
-from mlbackends_cli import exits
-from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT
+from mlbackends_cli import exits, formats
+from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT, completing, depth_option, format_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from click.shell_completion import CompletionItem
 
     from mlbackends.host.host import Host
     from mlbackends.model.records import Report
 
 
-def _complete_probes(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    del ctx, param
-    return _items(registry.names("mlbackends_probes"), incomplete)
+def _probes() -> tuple[str, ...]:
+    return registry.names("mlbackends_probes")
 
 
 def _complete_values(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
-    del ctx, param
     from mlbackends.model.dotted import FIELDS
     from mlbackends.model.registry import facts_of
 
     probe, dot, _ = incomplete.partition(".")
-    if not dot or probe not in registry.names("mlbackends_probes"):
-        return _items(registry.names("mlbackends_probes"), incomplete)
-    return _items([f"{probe}.{name}" for name in (*FIELDS, *facts_of(probe))], incomplete)
-
-
-def _items(names: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    names = _probes()
+    if dot and probe in names:
+        names = tuple(f"{probe}.{name}" for name in (*FIELDS, *facts_of(probe)))
+    found: list[CompletionItem] = completing(lambda: names)(ctx, param, incomplete)
+    return found
 
 
 @click.command(
@@ -56,15 +46,8 @@ Examples:
   backends info --pid 4242                    what a running process has really loaded
 """
 )
-@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_complete_probes)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(registry.names("mlbackends_cli.render")),
-    default="table",
-    show_default=True,
-    help="How to print the report.",
-)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
+@format_option("report", about="How to print the report.")
 @click.option(
     "--get",
     "wanted",
@@ -74,10 +57,9 @@ Examples:
     help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not"
     " there. Given again, one line each.",
 )
-@click.option(
-    "--depth",
-    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
-    help="How far to go: found reads files only; loadable opens libraries, usable computes with"
+@depth_option(
+    None,
+    "How far to go: found reads files only; loadable opens libraries, usable computes with"
     " them, in child processes.  [default: usable; found with --pid and --root]",
 )
 @click.option(
@@ -86,7 +68,7 @@ Examples:
     metavar="NAME[SPEC]",
     multiple=True,
     shell_complete=_complete_values,
-    help="Exit 1 and say why unless NAME reaches the rung of --depth, and its version or value"
+    help="Exit 1 and say why unless NAME reaches the presence of --depth, and its version or value"
     " fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
 )
 @click.option("--strict", is_flag=True, help="Exit 3 where a probe could not tell.")
@@ -142,28 +124,28 @@ def command(
     from mlbackends.model.redaction import redacted
     from mlbackends.model.requirement import Requirement, unmet
     from mlbackends.survey import survey
-    from mlbackends_cli.output import write
+    from mlbackends_cli.output import say, write
     from mlbackends_cli.terminal import ProgressLine, page
 
     needs = [Requirement.parse(text) for text in requirements]
     host = _host(root, python, pid, timeout)
     wanted = tuple(map(plain, wanted))
-    asked = [*names, *(name.partition(".")[0] for name in wanted)]
-    if asked:
-        asked += [need.probe for need in needs]
+    probes = [*names, *(name.partition(".")[0] for name in wanted)]
+    if probes:
+        probes += [need.probe for need in needs]
     elif needs and not strict and form == "table" and not output:
-        asked = [need.probe for need in needs]
-    rung = Presence(depth or ("found" if pid or root else "usable"))
+        probes = [need.probe for need in needs]
+    presence = Presence(depth or ("found" if pid or root else "usable"))
     with ProgressLine() as progress:
         report = survey(
-            tuple(dict.fromkeys(asked)),
+            tuple(dict.fromkeys(probes)),
             host,
-            rung,
+            presence,
             timeout=timeout,
             progress=progress,
             # rich takes as long to import as a library to answer. Not in a thread: an interrupt amid
             # an import leaves locks held for which another thread's import would wait for ever.
-            meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.render", form),
+            meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.formats", form),
         )
     missing = [reason for need in needs if (reason := unmet(report, need))]
     hide = redact if redact is not None else not wanted
@@ -171,13 +153,13 @@ def command(
     if wanted:
         write("\n".join(_bare(shown, name) for name in wanted), output)
     else:
-        style = page(color, to_file=output not in ("", "-"), details=bool(names), timing=timing)
-        write(registry.load("mlbackends_cli.render", form).report(shown, style), output)
+        style = page(color, output, details=bool(names), timing=timing)
+        write(formats.text(form, "report", shown, style), output)
     for reason in missing:
-        click.echo(f"backends: required, but not so: {reason}", err=True)
+        say(f"required, but not so: {reason}")
     uncertain = [name for name, probe in report.probes.items() if not is_certain(probe)]
     if strict and uncertain:
-        click.echo(f"backends: could not tell: {', '.join(uncertain)}", err=True)
+        say(f"could not tell: {', '.join(uncertain)}")
         return exits.UNKNOWN
     return exits.NO if missing else exits.YES
 
@@ -216,7 +198,7 @@ def _bare(report: "Report", name: str) -> str:
             raise Incomplete(f"{name}: the probe failed: {missing.probe.failure.message}") from None
         why = f": {missing.probe.reasons[0].message}" if missing.probe.reasons else ""
         if missing.probe.presence is None or not dotted.is_certain(missing.probe):
-            raise Incomplete(f"{name} could not be told{why}") from None
+            raise Incomplete(f"{name} could not be determined{why}") from None
         why = why or f"; {name.partition('.')[0]} is {missing.probe.presence}"
         raise NoSuchValue(f"{name} has no value here{why}") from None
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -228,5 +210,5 @@ class NoSuchValue(click.ClickException):
     exit_code = exits.NO
 
     def show(self, file: Any = None) -> None:
-        """Say it in one line."""
+        """Print it on one line."""
         click.echo(f"backends: {self.message}", err=True, file=file)

@@ -3,7 +3,17 @@
 import click
 
 from mlbackends.model.records import Presence
-from mlbackends_cli.options import PYTHON, TIMEOUT
+from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report
+
+_KEPT = (
+    "kept as they are: versions, other paths, kernel parameters that change speed or devices, and the"
+    " values\n  of those variables"
+)
+_LEFT_OUT = (
+    "left out: of the kernel's command line, the mounts, and the metadata of packages all that no probe"
+    " reads"
+)
+_NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
 
 
 @click.command(
@@ -27,11 +37,9 @@ Examples:
     help="Take it of a recorded machine, not of this one.",
 )
 @PYTHON
-@click.option(
-    "--depth",
-    type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
-    default=None,
-    help="How far to go for a report: found reads files only; loadable opens libraries, usable computes"
+@depth_option(
+    None,
+    "How far to go for a report: found reads files only; loadable opens libraries, usable computes"
     " with them. A recorded machine is what reading tells.  [default: usable for FILE.json]",
 )
 @TIMEOUT
@@ -49,14 +57,12 @@ def command(
     outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
     elsewhere as here. Both are written whole or not at all.
 
-    What names the machine or its user is replaced, by stand-ins of the same form, unless --keep-identity is
-    given; no variable whose name looks like a secret is kept in either case. What is in it, and what was
-    replaced, is printed, so that you can look before you share it.
+    What names the machine or its user is replaced, by placeholders of the same form, unless
+    --keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
+    in it, and what was replaced, is printed, so that you can look before you share it.
     """
     from mlbackends.audit.snapshot import ENDING
     from mlbackends.model.errors import BadInput
-    from mlbackends_cli import snapshot_told
-    from mlbackends_cli.terminal import ProgressLine
 
     if target in ("-", ""):
         raise BadInput(
@@ -65,16 +71,76 @@ def command(
         )
     if root and python:
         raise BadInput("--root looks at a recorded machine; it does not go with --python")
-    is_report = target.endswith(ENDING)
-    if depth not in (None, Presence.FOUND.value) and not is_report:
+    if target.endswith(ENDING):
+        lines = _report(
+            target, root, python, depth or Presence.USABLE.value, timeout, keep_identity
+        )
+    elif depth in (None, Presence.FOUND.value):
+        lines = _machine(target, root, python, timeout, keep_identity)
+    else:
         raise BadInput(
             f"a recorded machine is what reading tells: --depth {depth} is for FILE.json"
         )
+    click.echo("\n  ".join(lines))
+
+
+def _report(
+    target: str, root: str | None, python: str, depth: str, timeout: float, keep_identity: bool
+) -> list[str]:
+    """Write a report; return lines about it."""
+    from mlbackends_cli.output import indented, write
+    from mlbackends_cli.text.plain import binary_size
+
+    report = read_report(
+        root or "-", python=python, depth=depth, timeout=timeout, redact=not keep_identity
+    )
+    data = indented(report).encode() + b"\n"
+    write(data, target)
+    size = binary_size(len(data))
+    variables = report.probes["environment"].facts.get("variables", {})
+    replaced = "replaced by words that say so"
+    replaced = f"host name, user, home folder, serial numbers and UUIDs: {replaced}"
+    return [
+        f"{target}: {size}, what {len(report.probes)} probes tell at depth {report.depth}",
+        _listed("variables", tuple(variables) if isinstance(variables, dict) else ()),
+        _NOTHING_REPLACED if keep_identity else replaced,
+    ]
+
+
+def _machine(
+    target: str, root: str | None, python: str, timeout: float, keep_identity: bool
+) -> list[str]:
+    """Write a recorded machine; return lines about it."""
+    from mlbackends.audit.snapshot import record
+    from mlbackends.host.host import Host
+    from mlbackends.host.interpreter import ask
+    from mlbackends_cli.terminal import ProgressLine
+    from mlbackends_cli.text.plain import binary_size
+
+    host = Host(root or "/", python=ask(python, timeout) if python else None)
     with ProgressLine() as progress:
-        if is_report:
-            told = snapshot_told.report(
-                target, root, python, Presence(depth or "usable"), timeout, keep_identity, progress
-            )
-        else:
-            told = snapshot_told.machine(target, root, python, timeout, keep_identity, progress)
-    click.echo(told, nl=False)
+        contents = record(target, host, keep_identity=keep_identity, progress=progress)
+    count = sum(contents.folders.values())
+    lines = [
+        f"{target}: {binary_size(contents.size_bytes)}, a recorded machine of {count} files",
+        _listed("files", tuple(f"{top} {number}" for top, number in contents.folders.items())),
+        _listed("variables", contents.variables),
+        _listed("commands", contents.commands),
+        *([_listed("too large to be kept whole", contents.cut)] if contents.cut else []),
+        _KEPT,
+    ]
+    if keep_identity:
+        return [*lines, _NOTHING_REPLACED]
+    kinds = ", ".join(f"{kind} ({number})" for kind, number in sorted(contents.replaced.items()))
+    nothing = "nothing that names the machine or its user was found"
+    return [*lines, _LEFT_OUT, f"replaced by placeholders: {kinds or nothing}"]
+
+
+def _listed(word: str, names: tuple[str, ...]) -> str:
+    import textwrap
+
+    text = f"{word}: {', '.join(names) or 'none'}"
+    lines = textwrap.wrap(
+        text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
+    return "\n".join(lines).lstrip()

@@ -1,1 +1,1 @@
-"""What an HTML page is made of: style, script, and elements from records."""
+"""Pages that need nothing but themselves: nothing is fetched, and they read without a script."""

@@ -1,15 +1,14 @@
-"""Elements of a page. Whatever comes from a report passes through `escaped` here, and nowhere else."""
+"""A page and its elements. Whatever comes from a report passes through `escaped` here, nowhere else."""
 
-from collections.abc import Iterable, Mapping
+import base64
+import hashlib
+import os
+from collections.abc import Iterable
 from html import escape
 
-from mlbackends.model.reasons import Reason
-from mlbackends_cli import catalogue
-from mlbackends_cli.plain import cleaned, shortened
-from mlbackends_cli.verdict import MARKS, MEANINGS, columns
+from mlbackends_cli.text.plain import cleaned, shortened
 
 _MOST_CHARACTERS = 4000
-_MOST_ROWS = 200
 
 
 def escaped(text: str) -> str:
@@ -20,8 +19,8 @@ def escaped(text: str) -> str:
 def element(tag: str, *inside: str, kind: str = "", **attributes: str) -> str:
     """Return an element. inside: HTML, not text; kind: its class."""
     given = {"class": kind, **attributes} if kind else attributes
-    told = "".join(f' {name.replace("_", "-")}="{escaped(value)}"' for name, value in given.items())
-    return f"<{tag}{told}>{''.join(inside)}</{tag}>"
+    pairs = (f' {name.replace("_", "-")}="{escaped(value)}"' for name, value in given.items())
+    return f"<{tag}{''.join(pairs)}>{''.join(inside)}</{tag}>"
 
 
 def words(tag: str, text: str, kind: str = "") -> str:
@@ -36,52 +35,80 @@ def section(anchor: str, title: str, *inside: str) -> str:
     return element("section", words("h2", title), *inside, id=anchor) + "\n"
 
 
-def badge(state: str) -> str:
-    """Return the word for how far something got; its mark is not read out."""
-    mark = element("span", escaped(MARKS[state]), aria_hidden="true")
-    name = "could not tell" if state == "unknown" else state
-    return element("span", mark, " ", escaped(name), kind=f"badge {state}", title=MEANINGS[state])
+def items(kind: str, *inside: str) -> str:
+    """Return a list of items that are elements already; "" where there are none."""
+    return element("ul", *(element("li", each) for each in inside), kind=kind) if inside else ""
 
 
-def reasons(given: Iterable[Reason]) -> str:
-    """Return reasons as a list, each with its code and what to do."""
-    items = [element("li", reason(one)) for one in given]
-    return element("ul", *items, kind="reasons") if items else ""
-
-
-def reason(one: Reason) -> str:
-    """Return one reason: its sentence, its code, and what to do."""
-    hint = words("div", one.hint, "hint") if one.hint else ""
-    return f"{escaped(one.message)} {words('code', f'[{one.code}]', 'dim')}{hint}"
-
-
-def plain_table(head: Iterable[str], body: Iterable[Iterable[str]], kind: str = "") -> str:
-    """Return a table whose cells are elements already."""
-    titles = "".join(element("th", escaped(title), scope="col") for title in head)
+def table(head: Iterable[str], body: Iterable[Iterable[str]], kind: str = "") -> str:
+    """Return a table whose cells are elements already; "" without rows."""
     rows = "".join(element("tr", *cells) for cells in body)
+    if not rows:
+        return ""
+    titles = "".join(element("th", escaped(title), scope="col") for title in head)
     top = element("thead", element("tr", titles)) if titles else ""
     return element("table", top, element("tbody", rows), kind=kind)
 
 
-def records(title: str, rows: list[dict[str, object]]) -> str:
-    """Return a fact that is a list of records, as a table of its own."""
-    names = columns(rows)[:40]
-    body = [
-        [words("td", catalogue.amount(name, row[name]) if name in row else "") for name in names]
-        for row in rows[:_MOST_ROWS]
-    ]
-    more = len(rows) - _MOST_ROWS
-    rest = words("p", f"and {more} more; --format json has all", "dim") if more > 0 else ""
-    return words("h3", title) + element("div", plain_table(names, body), rest, kind="wide")
+def row(name: str, *cells: str) -> list[str]:
+    """Return the cells of a row: its name, and elements."""
+    return [element("th", words("code", name), scope="row"), *cells]
 
 
-def known(rows: Mapping[str, object]) -> str:
-    """Return names and values as a table of two columns."""
-    body = [
-        [
-            element("th", words("code", name), scope="row"),
-            words("td", catalogue.amount(name, value)),
-        ]
-        for name, value in rows.items()
-    ]
-    return plain_table((), body, "facts") if body else ""
+def folded(
+    title: Iterable[str], *inside: str, anchor: str = "", is_open: bool = False, **attributes: str
+) -> str:
+    """Return a part that opens and closes. attributes: of the part itself."""
+    # The anchor is inside, so that browsers open the part when they go there.
+    where = {"id": anchor} if anchor else {}
+    body = element("div", *inside, kind="inside", **where)
+    given = {**attributes, **({"open": ""} if is_open else {})}
+    return element("details", element("summary", *title), body, **given) + "\n"
+
+
+def header(title: str, about: Iterable[str], numbers: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the head of a page: its title, a line about it, and numbers with what they are of."""
+    boxes = [element("div", words("b", number), words("span", what)) for number, what in numbers]
+    return (
+        element(
+            "header",
+            words("h1", title),
+            words("p", " · ".join(each for each in about if each), "sub"),
+            element("div", *boxes, kind="key") if boxes else "",
+        )
+        + "\n"
+    )
+
+
+def footer(values: dict[str, str], *inside: str) -> str:
+    """Return the end of a page: names and values, without empty ones."""
+    rows = [words("dt", name) + words("dd", value) for name, value in values.items() if value]
+    return element("footer", *inside, element("dl", *rows)) + "\n"
+
+
+def document(title: str, body: str, styles: Iterable[str], script: str = "") -> str:
+    """Return a whole page. styles, script: names of files beside this one; title: any text."""
+    style = "\n".join(_file(f"{name}.css") for name in styles)
+    code = _file(f"{script}.js") if script else ""
+    # The policy names what may run and how it looks: text that got through as a script would not run.
+    policy = ["default-src 'none'", f"style-src 'sha256-{_digest(style)}'"]
+    policy += [f"script-src 'sha256-{_digest(code)}'"] if code else []
+    policy += ["base-uri 'none'", "form-action 'none'"]
+    end = f"<script>{code}</script>\n" if code else ""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escaped("; ".join(policy))}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{body}{end}</body>\n</html>\n"
+    )
+
+
+def _file(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

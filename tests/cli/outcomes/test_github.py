@@ -10,7 +10,7 @@ from hypothesis import given
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 
 from mlbackends.model.audit import Check, Outcome, Place, Severity, Status
-from mlbackends_cli.outcomes import github
+from mlbackends_cli.formats import github
 
 if TYPE_CHECKING:
     from pathlib import Path

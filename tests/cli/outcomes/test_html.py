@@ -59,7 +59,13 @@ class Reader(HTMLParser):
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("html", sample()) == (GOLDEN / "sample.html").read_text()
+    # Without the style sheet and its digest, which another test compares.
+    text = re.sub(
+        r"<style>.*?</style>", "<style></style>", written("html", sample()), flags=re.DOTALL
+    )
+    text = re.sub(r"sha256-[\w+/=]+", "sha256-DIGEST", text)
+
+    assert text == (GOLDEN / "sample.html").read_text()
 
 
 def test_nothing_can_run_and_nothing_is_fetched() -> None:

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 
 from mlbackends.model.audit import Outcome, Status
-from mlbackends_cli.outcomes import markdown
+from mlbackends_cli.formats import markdown
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

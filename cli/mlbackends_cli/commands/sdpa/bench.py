@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from mlbackends_cli import exits
+from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
     FORMAT,
     PYTHON,
@@ -14,9 +14,9 @@ from mlbackends_cli.attention.options import (
     time_limit,
     wordings_of,
 )
+from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.terminal import ProgressLine
-from mlbackends_cli.termination import cleared_up
 
 _BAR = 24
 
@@ -111,7 +111,7 @@ def command(
     from mlbackends.sdpa.verify.run import bench
     from mlbackends_cli.attention import bench_table
     from mlbackends_cli.attention.chart import drawing
-    from mlbackends_cli.output import indented, refuse_unwritable, write
+    from mlbackends_cli.output import refuse_unwritable, write
     from mlbackends_cli.terminal import page
 
     wordings = wordings_of(words)
@@ -126,12 +126,12 @@ def command(
         run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run
     base = against or bench_table.baseline(run)
-    if form == "json":
-        write(indented(run), output)
+    if formats.has(form, "record"):
+        write(formats.text(form, "record", run, page(color, output)), output)
     elif form == "markdown":
         write(bench_table.markdown(run, base), output)
     else:
-        style = page(color, to_file=output not in ("", "-"))
+        style = page(color, output)
         write(bench_table.printed(run, base, style), output)
     for path, draw in drawings.items():
         write(draw(run), path)

@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from mlbackends.model import registry
-from mlbackends_cli import exits
+from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
     PYTHON,
     backend_option,
@@ -13,10 +12,10 @@ from mlbackends_cli.attention.options import (
     time_limit,
     wordings_of,
 )
-from mlbackends_cli.judging import FORMATS, write_outcome
-from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.exits import cleared_up
+from mlbackends_cli.judgement import write_outcome
+from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.terminal import ProgressLine
-from mlbackends_cli.termination import cleared_up
 
 
 class _Progress(ProgressLine):
@@ -53,13 +52,9 @@ Examples:
     help="How often each takes its turn to be timed; 0 for not at all.",
 )
 @time_limit(60.0)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(registry.names(FORMATS)),
-    default="table",
-    show_default=True,
-    help="How to print it; table, markdown and json have all, the others what CI reads.",
+@format_option(
+    "outcome",
+    about="How to print it; table, markdown and json have all, the others what CI reads.",
 )
 @OUTPUT
 @COLOR
@@ -92,7 +87,7 @@ def command(
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import check
     from mlbackends_cli.attention import check_table
-    from mlbackends_cli.output import indented, refuse_unwritable, write
+    from mlbackends_cli.output import refuse_unwritable, write
     from mlbackends_cli.terminal import page
 
     wordings = wordings_of(words)
@@ -102,9 +97,9 @@ def command(
     )
     with cleared_up(), _Progress() as progress:
         checked = check(wordings, plan, progress)
-    style = page(color, to_file=output not in ("", "-"))
-    if form == "json":
-        write(indented(checked), output)
+    style = page(color, output)
+    if formats.has(form, "record"):
+        write(formats.text(form, "record", checked, page(color, output)), output)
     elif form == "table":
         write(check_table.printed(checked, style), output)
     elif form == "markdown":

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from mlbackends_cli import exits
+from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
     FORMAT,
     backend_option,
@@ -47,18 +47,18 @@ def command(
     in this environment. Exit 0 where one of ours can take every problem, else 1.
     """
     from mlbackends.sdpa import explaining
-    from mlbackends_cli.output import indented, write
+    from mlbackends_cli.output import write
     from mlbackends_cli.terminal import page
 
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
     explanation = explaining.explain(wordings, (*names, *required) if names else ())
-    if form == "json":
-        write(indented(explanation), output)
+    if formats.has(form, "record"):
+        write(formats.text(form, "record", explanation, page(color, output)), output)
     else:
         from mlbackends_cli.attention import verdicts
 
-        style = page(color, to_file=output not in ("", "-"), details=details)
+        style = page(color, output, details=details)
         is_table = form == "table"
         text = verdicts.printed(explanation, style) if is_table else verdicts.markdown(explanation)
         write(text, output)

@@ -2,7 +2,7 @@
 
 import click
 
-from mlbackends_cli import exits
+from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.options import COLOR, OUTPUT
 
@@ -29,10 +29,10 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     """
     from mlbackends.model.errors import BadInput
     from mlbackends_cli.attention import backend_list
-    from mlbackends_cli.output import indented, write
+    from mlbackends_cli.output import write
     from mlbackends_cli.terminal import page
 
-    style = page(color, to_file=output not in ("", "-"))
+    style = page(color, output)
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
@@ -41,8 +41,8 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     from mlbackends.sdpa.listing import listing
 
     listed = listing(python)
-    if form == "json":
-        write(indented(listed), output)
+    if formats.has(form, "record"):
+        write(formats.text(form, "record", listed, page(color, output)), output)
     elif form == "markdown":
         write(backend_list.markdown(listed), output)
     else:

@@ -1,0 +1,172 @@
+"""The accelerators that the picture of the machine shows, each once, and what links them."""
+
+from msgspec import Struct
+
+from mlbackends.model.records import Device, Report
+from mlbackends_cli.charts.processors import Facts, index, number, numbers, rows, text
+from mlbackends_cli.text.plain import binary_size
+from mlbackends_cli.text.probes import MARKS, state_of
+
+_MOST = 32
+_NO_KIND_OF_THEIR_OWN = {"opencl", "vulkan", "mig"}
+"""Interfaces that see devices of other kinds and the CPU; and parts of a device."""
+
+
+class Part(Struct, frozen=True):
+    """A MIG instance: its profile, and its memory."""
+
+    name: str
+    memory_bytes: int
+
+
+class Accelerator(Struct, frozen=True):
+    """One card. node: its NUMA node, None where it is not known. bus: how it is attached, in words."""
+
+    probe: str
+    index: int
+    title: str
+    state: str
+    about: str
+    bus: str
+    node: int | None
+    parts: tuple[Part, ...] = ()
+    switch: bool = False
+    links: int = 0
+
+
+class Link(Struct, frozen=True):
+    """What joins two accelerators directly, by their places in the list. count: 0 if not known."""
+
+    one: int
+    other: int
+    kind: str
+    count: int
+
+
+class Accelerators(Struct, frozen=True):
+    """All of it.
+
+    hub: what joins the cards of `joined`, any two of them alike: a switch, or links between all.
+    more: how many cards there are beside these.
+    """
+
+    cards: tuple[Accelerator, ...]
+    links: tuple[Link, ...]
+    hub: str
+    joined: tuple[int, ...]
+    more: int
+
+
+def accelerators(report: Report) -> Accelerators:
+    """Return what the picture shows of accelerators; it may be nothing."""
+    seen: dict[str, dict[str, list[Device]]] = {}
+    for name, probe in report.probes.items():
+        for device in probe.devices:
+            if device.kind not in _NO_KIND_OF_THEIR_OWN:
+                seen.setdefault(device.kind, {}).setdefault(name, []).append(device)
+    cards = []
+    for by_probe in seen.values():
+        # The probe that sees most of a kind. NVML has more of a GPU than the driver's other library.
+        best = max(by_probe, key=lambda name: (len(by_probe[name]), name == "nvidia"))
+        cards += [_card(best, device, report) for device in by_probe[best]]
+    shown = tuple(cards[:_MOST])
+    links = tuple(_links(report, shown))
+    hub, joined = _hub(report, shown, links)
+    return Accelerators(shown, () if hub else links, hub, joined, len(cards) - len(shown))
+
+
+def _card(probe: str, device: Device, report: Report) -> Accelerator:
+    # Every record of one device has its kind, and its PCI address or UUID.
+    same = [
+        other
+        for each in report.probes.values()
+        for other in each.devices
+        if other.kind == device.kind
+        and (
+            (device.pci_address and other.pci_address == device.pci_address)
+            or (device.uuid and other.uuid == device.uuid)
+        )
+    ]
+    best = max([device, *same], key=lambda one: one.presence.rung)
+    state = state_of(best)
+    memory = device.memory_bytes or best.memory_bytes
+    capability = device.capability or best.capability
+    links = number(device.facts, "nvlinks_active")
+    switch = bool(links) and device.facts.get("nvlinks_lead_to_switch") is True
+    about = [binary_size(memory)] if memory else []
+    if capability:
+        about.append(f"capability {capability}" if device.kind == "cuda" else capability)
+    if report.probes[probe].facts.get("is_memory_shared") is True:
+        about.append("shares the CPU's memory")
+    about += [f"{links} NVLinks"] if switch else []
+    if not about and device.driver:
+        about.append(f"driver {device.driver}")
+    if state == "broken" and best.reasons:
+        about.append(best.reasons[0].message)
+    return Accelerator(
+        probe,
+        device.index,
+        f"{MARKS[state]} {device.kind} {device.index} {device.name or best.name}".rstrip(),
+        state,
+        " · ".join(about),
+        _bus(device.facts),
+        device.numa_node,
+        tuple(
+            Part(text(one.facts, "profile") or f"instance {one.index}", one.memory_bytes or 0)
+            for one in report.probes[probe].devices
+            if one.kind == "mig" and one.facts.get("parent") == device.index
+        ),
+        switch,
+        links,
+    )
+
+
+def _bus(facts: Facts) -> str:
+    """Return a card's PCI Express link as the most that it can do: "PCIe 5 ×16"."""
+    width = number(facts, "max_pcie_width")
+    lanes = f" ×{width}" if width else ""
+    if generation := number(facts, "max_pcie_generation"):
+        return f"PCIe {generation}{lanes}"
+    speed = facts.get("max_pcie_gigatransfers_per_second")
+    if isinstance(speed, int | float) and 0 < speed < 1000:
+        return f"PCIe {speed:g} GT/s{lanes}"
+    return f"PCIe{lanes}" if lanes else ""
+
+
+def _links(report: Report, cards: tuple[Accelerator, ...]) -> list[Link]:
+    """Return the NVLinks of NVIDIA's GPUs, and the links of AMD's that are no PCI Express."""
+    ends: list[tuple[int | None, int | None, str, int]] = []
+    place = {(card.probe, card.index): i for i, card in enumerate(cards)}
+    for name, probe in report.probes.items():
+        for row in rows(probe.facts, "topology"):
+            pair, count = numbers(row, "gpus"), number(row, "nvlinks")
+            if len(pair) == 2 and pair[0] != pair[1] and count:
+                ends.append((*(place.get((name, gpu)) for gpu in pair), "NVLink", count))  # type: ignore[arg-type]
+        for row in rows(probe.facts, "links"):
+            one, other = index(row, "from"), index(row, "to")
+            kind = text(row, "kind")
+            if one is not None and other is not None and kind not in ("", "pcie", "other"):
+                ends.append((place.get((name, one)), place.get((name, other)), kind, 0))
+    found = {
+        Link(min(one, other), max(one, other), kind, count)
+        for one, other, kind, count in ends
+        if one is not None and other is not None
+    }
+    return sorted(found, key=lambda link: (link.other - link.one, link.one))
+
+
+def _hub(
+    report: Report, cards: tuple[Accelerator, ...], links: tuple[Link, ...]
+) -> tuple[str, tuple[int, ...]]:
+    """Return what joins any two of some cards alike, and which; "" and () where nothing does."""
+    if switched := tuple(i for i, card in enumerate(cards) if card.switch):
+        nvidia = report.probes.get("nvidia")
+        count = number(nvidia.facts, "nvswitches") if nvidia else 0
+        return (f"{count} NVSwitches" if count > 1 else "NVSwitch"), switched
+    ends = tuple(sorted({end for link in links for end in (link.one, link.other)}))
+    kinds = {(link.kind, link.count) for link in links}
+    pairs = {(link.one, link.other) for link in links}
+    if len(ends) < 4 or len(kinds) != 1 or len(pairs) != len(ends) * (len(ends) - 1) // 2:
+        return "", ()
+    kind, count = kinds.pop()
+    return f"{f'{count} {kind}s' if count > 1 else kind} between any two", ends

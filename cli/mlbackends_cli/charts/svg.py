@@ -1,0 +1,147 @@
+"""Shapes, words and a legend on an SVG drawing; coordinates are pixels from the upper left."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from mlbackends_cli.text.plain import one_line
+
+_WIDTHS = {"small": 5.7, "bold": 7.8, "tiny": 5, "": 6.4}
+"""How wide a letter is on average, in each size of text; a little too wide, so that words fit."""
+_MOST_COLOURS = 8
+OTHER = "series other"
+"""The class of a series without a colour of its own."""
+
+
+class Drawing:
+    """Collects shapes, each an element of SVG. hint: shown to a reader who points at the shape."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def box(
+        self, x: float, y: float, width: float, height: float, kind: str, hint: str = ""
+    ) -> None:
+        """Draw a rectangle of some kind."""
+        self.parts.append(
+            f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}"'
+            f' height="{_n(height)}" rx="{_n(min(4, height / 4))}">{_title(hint)}</rect>'
+        )
+
+    def add(self, other: "Drawing") -> None:
+        """Add the shapes of another drawing, on top of what is here."""
+        self.parts += other.parts
+
+    def path(self, steps: str, kind: str, hint: str = "", stroke: float = 0) -> None:
+        """Draw a path, from steps in SVG's own language."""
+        width = f' stroke-width="{_n(stroke)}"' if stroke else ""
+        self.parts.append(f'<path class="{kind}" d="{steps}"{width}>{_title(hint)}</path>')
+
+    def line(self, points: Iterable[tuple[float, float]], kind: str, hint: str = "") -> None:
+        """Draw a line through points."""
+        self.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), kind, hint)
+
+    def circle(self, x: float, y: float, radius: float, kind: str, hint: str) -> None:
+        """Draw a circle."""
+        r = _n(radius)
+        steps = f"M{x - radius:.1f} {y:.1f}a{r} {r} 0 1 0 {_n(2 * radius)} 0"
+        self.path(f"{steps}a{r} {r} 0 1 0 -{_n(2 * radius)} 0z", kind, hint)
+
+    def words(
+        self, x: float, y: float, text: str, room: float, size: str = "", anchor: str = "start"
+    ) -> None:
+        """Write one line, its foot at `y`; what has no room ends in an ellipsis, the hint has all."""
+        text = one_line(text)
+        fitting = int(room / _WIDTHS[size])
+        if fitting < 2 or not text:
+            return
+        shown, full = text, ""
+        if len(text) > fitting:
+            shown, full = text[: fitting - 1].rstrip() + "…", _title(text)
+        kind = f' class="{size}"' if size else ""
+        place = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        self.parts.append(f'<text{kind} x="{_n(x)}" y="{_n(y)}"{place}>{full}{_text(shown)}</text>')
+
+    def upright(self, x: float, y: float, text: str, room: float) -> None:
+        """Write one line from bottom to top around a point, where it has room."""
+        if width_of(text, "small") <= room:
+            self.parts.append(
+                f'<text class="small" text-anchor="middle"'
+                f' transform="translate({_n(x)} {_n(y)}) rotate(-90)">{_text(text)}</text>'
+            )
+
+    def notes(self, texts: Sequence[str], y: float, width: float) -> float:
+        """Write sentences below a chart, broken between words; return how tall they are."""
+        top = y
+        most = max(10, int((width - 4) / width_of("n", "small")))
+        for text in texts:
+            for line in textwrap.wrap(text, most):
+                self.words(2, top + 10, line, width, "small")
+                top += 15
+        return top - y
+
+    def document(self, name: str, width: float, height: float, title: str, about: str) -> str:
+        """Return the drawing as one element that a screen reader can read out."""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img"'
+            f' aria-labelledby="{name}-title {name}-told" viewBox="0 0 {_n(width)} {_n(height)}">'
+            f'<title id="{name}-title">{_text(title)}</title>'
+            f'<desc id="{name}-told">{_text(about)}</desc>' + "".join(self.parts) + "</svg>"
+        )
+
+
+class Colours:
+    """Gives the first eight series a colour of their own, and one to all others."""
+
+    def __init__(self, series: Iterable[str]) -> None:
+        names = list(dict.fromkeys(series))
+        self._kinds = {name: f"series s{i}" for i, name in enumerate(names[:_MOST_COLOURS])}
+        self._more = len(names) > _MOST_COLOURS
+
+    def of(self, series: str) -> str:
+        """Return the class of a series' shapes."""
+        return self._kinds.get(series, OTHER)
+
+    def legend(self, drawing: Drawing, x: float, y: float, width: float) -> float:
+        """Draw a square and a name for each colour, in rows; return how tall they are."""
+        left, top = x, y
+        named = [*self._kinds.items(), *([("others", OTHER)] if self._more else [])]
+        for name, kind in named:
+            # A routine's name in capitals is wider than words are.
+            letters = width_of(name, "small") * (1.3 if name.isupper() else 1)
+            room = min(letters + 22, width)
+            if left > x and left + room > x + width:
+                left, top = x, top + 17
+            drawing.box(left, top, 10, 10, kind)
+            drawing.words(left + 15, top + 9, name or "?", room - 14, "small")
+            left += room + 8
+        return top - y + 17 if named else 0
+
+
+def width_of(text: str, size: str = "") -> float:
+    """Return about how wide a text is."""
+    return len(text) * _WIDTHS[size]
+
+
+def folded(text: str, room: float, size: str = "") -> list[str]:
+    """Return the lines of a text that is broken after its middle dots where it has no room."""
+    lines = [""]
+    for part in text.split(" · "):
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        if lines[-1] and width_of(longer, size) > room:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _title(hint: str) -> str:
+    return f"<title>{_text(hint)}</title>" if hint else ""
+
+
+def _text(text: str) -> str:
+    return escape(one_line(text))
+
+
+def _n(number: float) -> str:
+    return f"{number:.1f}".rstrip("0").rstrip(".")

@@ -1,0 +1,92 @@
+"""Show the switches of torch.backends: what they are, where from, and who reads them."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mlbackends_cli.lazy import FolderGroup
+from mlbackends_cli.options import completing, together
+from mlbackends_cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HELP = """Show the switches of torch.backends: what they are, where from, and who reads them.
+
+Each has one name here, in files and for `backends run`, which carries them into a program that uses
+torch. In Python it is below mlbackends what it is below torch.backends: an attribute
+(cudnn.benchmark), a function (cuda.enable_flash_sdp()), the work of set_flags() and flags() (nnpack),
+or nothing, where a library reads a variable when it is loaded (mkl.num_threads). `backends explain
+NAME` says which.
+
+A switch starts from its environment variable, else from the file that MLBACKENDS_FLAGS names, else
+from its default.
+"""
+
+EXAMPLES = """\b
+Examples:
+  backends flags list                     every switch
+  backends flags list cudnn --changed     those of cuDNN that are not at their default
+  backends flags get cuda.matmul.allow_tf32
+  backends flags env --flags run.toml     the variables with the same effect
+  backends flags check run.toml
+"""
+
+command = FolderGroup(
+    "mlbackends_cli.commands.flags",
+    name="flags",
+    help=HELP,
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+)
+
+
+def _names() -> "Iterable[str]":
+    from mlbackends.switches.table import FLAGS
+
+    return FLAGS
+
+
+complete = completing(_names)
+"""Completes the name of a switch."""
+
+with_values = together(
+    click.option(
+        "--flags",
+        "files",
+        metavar="FILE.toml",
+        multiple=True,
+        help="Take the switches of a file first.",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        shell_complete=complete,
+        help="Take one switch for set to VALUE.",
+    ),
+)
+"""The options for the values of switches; `take` applies them."""
+
+
+def take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Set the switches as files and options say; print a line for each variable that is wrong."""
+    import warnings
+
+    from mlbackends.switches import store
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problems = store.problems()
+    for problem in problems:
+        say(problem)
+    if files or settings:
+        from mlbackends.inject import requested
+        from mlbackends.switches.cells import refuse_contradictions
+        from mlbackends.switches.files import settings as settings_of
+
+        refuse_contradictions(requested(settings, files))  # as `backends run` does
+        for path in files:
+            store.load_file(path)
+        store.take(settings_of(settings))

@@ -1,0 +1,53 @@
+"""Print the variables that reproduce the current state; nothing where all is at its default."""
+
+import click
+
+from mlbackends_cli import exits, formats
+from mlbackends_cli.commands.flags import take, with_values
+from mlbackends_cli.options import OUTPUT, format_option
+
+
+@click.command(
+    "env",
+    epilog="""\b
+Examples:
+  eval "$(backends flags env --set cudnn.benchmark=true)"
+  backends flags env --flags run.toml --format dotenv > run.env
+""",
+)
+@format_option(
+    also=("shell", "dotenv"),
+    default="shell",
+    about="shell is for eval, dotenv for docker --env-file.",
+)
+@with_values
+@OUTPUT
+def command(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
+    """Print the variables that reproduce the current state; nothing where all is at its default.
+
+    Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
+    Those named MLBACKENDS_... are read by mlbackends, and carried into torch by `backends run`.
+    """
+    import shlex
+
+    from mlbackends.model.errors import BadInput, shown
+    from mlbackends.switches import store
+    from mlbackends_cli.output import write
+    from mlbackends_cli.terminal import page
+
+    take(files, settings)
+    variables = store.environment()
+    if form == "shell":
+        lines = [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
+        write("\n".join(lines), output)
+    elif form == "dotenv":
+        for name, text in variables.items():
+            if not text.isprintable():
+                raise BadInput(
+                    f"{name} is {shown(text)}, which a dotenv file cannot say",
+                    "--format shell or json can",
+                )
+        write("\n".join(f"{name}={text}" for name, text in variables.items()), output)
+    else:
+        write(formats.text(form, "record", variables, page("auto", output)), output)
+    return exits.YES

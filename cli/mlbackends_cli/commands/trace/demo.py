@@ -1,0 +1,100 @@
+"""Trace a few real calls of what is installed, and show what comes."""
+
+import os
+import shlex
+from contextlib import ExitStack
+
+import click
+
+from mlbackends_cli import exits
+from mlbackends_cli.options import COLOR
+
+_LINES = 3
+_TOP = 10
+
+
+@click.command(
+    "demo",
+    epilog="""\b
+Examples:
+  backends trace demo
+  backends trace demo onednn -o demo.log
+""",
+)
+@click.argument("tracer", type=click.Choice(["mkl", "onednn", "all"]), default="all")
+@click.option("-o", "--output", metavar="FILE", default="", help="Keep the trace in FILE.")
+@COLOR
+def command(tracer: str, output: str, color: str) -> int:
+    """Trace a few real calls of what is installed, and show what comes.
+
+    It takes the oneDNN and the MKL that it finds, or those inside torch. Exit 1 where neither is here.
+    """
+    import tempfile
+
+    from mlbackends.model.errors import NoBackend
+    from mlbackends.tracing.capture.command import run
+    from mlbackends.tracing.demo.demonstrations import demonstrations
+    from mlbackends.tracing.filters import where
+    from mlbackends_cli.output import say, write
+    from mlbackends_cli.terminal import page
+    from mlbackends_cli.traces.capture import headline, this_machine
+    from mlbackends_cli.traces.listings import printed
+    from mlbackends_cli.traces.reading import Logs, views
+
+    style = page(color)
+    tracers = ("mkl", "onednn") if tracer == "all" else (tracer,)
+    with ExitStack() as stack:
+        path = output
+        if not output:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="backends-demo-"))
+            path = os.path.join(folder, "demo.log")
+        is_first = True
+        for each in demonstrations(tracers):
+            write(f"Tracing a few calls of {each.what}:\n")
+            captured = run(
+                each.command,
+                each.tracers,
+                path,
+                append=not is_first,
+                environment={**os.environ, **each.variables},
+            )
+            is_first = False
+            for level, sentence in captured.notices:
+                if level != "INFO":
+                    say(sentence)
+            if captured.exit_code:
+                raise NoBackend(
+                    f"the program that calls {each.what} ended with {captured.exit_code}"
+                )
+            write(headline(captured).partition(": ")[0] + ". The first calls, as printed:\n")
+            write("".join(_first_lines(path, each.tracers, style.width)))
+            write("\n")
+        wanted = {"summary": {"top": _TOP}, "findings": {"machine": this_machine()}}
+        made = views(Logs([path]), wanted, where())
+        write(printed(made, "table", style))
+    if output:
+        file = shlex.quote(output)
+        write(
+            f"\nThe trace is in {output}. Of it:\n"
+            f"  backends trace show {file} --view findings\n"
+            f"  backends trace show {file} --format html --output demo.html\n"
+        )
+    else:
+        write("\nOf your own program:  backends trace all -- python train.py\n")
+    return exits.YES
+
+
+def _first_lines(path: str, tracers: tuple[str, ...], width: int) -> list[str]:
+    """Return the first calls of these tracers, as wide as the page."""
+    from itertools import islice
+
+    from mlbackends.model.trace import Call
+    from mlbackends.tracing.reader import read
+    from mlbackends_cli.text.plain import cleaned
+
+    calls = (str(each) for each in read(path) if isinstance(each, Call) and each.tracer in tracers)
+    room = width - 3
+    lines = (
+        line if len(line) <= room else f"{line[: room - 1]}…" for line in islice(calls, _LINES)
+    )
+    return [f"  {cleaned(line)}\n" for line in lines]

@@ -1,0 +1,48 @@
+"""How records are printed: one file a format, whose name is the word behind --format.
+
+A format has one function or more, named after the kind of record that it prints. Each takes the record
+and a `Page`, and returns text:
+
+record   any record; a format that has it serves every command that has --format
+report   what `backends info` found
+outcome  checks: of `audit`, `doctor`, `diff` and `sdpa check`
+listing  a `Listing`: rows of cells for people
+rows     a list of records
+view     a view of a trace
+trace    all that is known of a trace, as one page
+"""
+
+import os
+import re
+from functools import cache
+from typing import Any
+
+from mlbackends.model import registry
+
+
+def names(*kinds: str) -> tuple[str, ...]:
+    """Return the formats that can print one of these kinds."""
+    wanted = {"record", *kinds}
+    return tuple(name for name in registry.names(__name__) if wanted & _functions(name))
+
+
+def has(form: str, kind: str) -> bool:
+    """Tell whether a word is a format that has a function of its own for a kind."""
+    return form in registry.names(__name__) and kind in _functions(form)
+
+
+def text(form: str, kind: str, value: Any, page: Any) -> str:
+    """Return a record as text, by the format's function for its kind, else by the one for any record."""
+    module = registry.load(__name__, form)
+    printed: str = getattr(module, kind if hasattr(module, kind) else "record")(value, page)
+    return printed
+
+
+@cache
+def _functions(name: str) -> frozenset[str]:
+    """Return the names of a format's functions; a file of ours is read, not imported."""
+    path = os.path.join(os.path.dirname(__file__), f"{name}.py")
+    if not os.path.isfile(path):  # another distribution's
+        return frozenset(dir(registry.load(__name__, name)))
+    with open(path, encoding="utf-8") as file:
+        return frozenset(re.findall(r"^def ([a-z]+)\(", file.read(), re.MULTILINE))

@@ -1,0 +1,28 @@
+"""CSV: a view of a trace, with the columns' names in the first line; lists are joined by blanks."""
+
+import csv
+import io
+
+from mlbackends.model.trace_views import AnyView
+from mlbackends_cli.output import json_data
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.traces.rows import columns_of, rows_of
+
+
+def view(view: AnyView, page: Page) -> str:
+    """Return one line a row of a view."""
+    del page
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns_of(view))
+    writer.writerows([_cell(value) for value in row.values()] for row in rows_of(view))
+    whole: str = json_data(text.getvalue())
+    return whole
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return " ".join(str(each) for each in value)
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -1,0 +1,105 @@
+"""GitHub workflow commands: annotations on the run, the worst first, and a summary of the step.
+
+GitHub shows ten annotations of a kind; the tenth then says which more there are, and all of them
+stand in the log.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+
+from mlbackends.model import registry
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import checks
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_MOST_SHOWN = 10
+SUMMARY_LIMIT = 1 << 20
+"""So many bytes the summary of a step may have, whatever wrote them; with more, all of it is dropped."""
+
+
+def outcome(outcome: Outcome, page: Page) -> str:
+    """Return the commands, the rest as groups of the log, and one line for people."""
+    del page
+    lines: list[str] = []
+    folded: list[Check] = []
+    for severity in reversed(Severity):
+        found = [check for check in outcome.failed() if check.severity is severity]
+        shown = found if len(found) <= _MOST_SHOWN else found[: _MOST_SHOWN - 1]
+        lines += [_annotation(outcome, check) for check in shown]
+        if rest := found[len(shown) :]:
+            codes = ", ".join(dict.fromkeys(checks.line(check.code) for check in rest))
+            title = f"backends {outcome.kind}: {len(rest)} more {severity}s"
+            text = f"{codes}\nThey stand in the log and in the summary."
+            lines.append(_command(_COMMANDS[severity], {"title": title}, text))
+            folded += rest
+    lines += _group("more findings", map(_row, folded))
+    for status, title in ((Status.WAIVED, "accepted until a day"), (Status.UNKNOWN, "not checked")):
+        rows = (f"{each.code}: {checks.reason(each)}" for each in outcome.with_status(status))
+        lines += _group(title, rows)
+    return "\n".join([*lines, _log_line(f"backends: {checks.summary(outcome)}"), ""])
+
+
+def beside(outcome: Outcome) -> None:
+    """Append a summary to the file that GITHUB_STEP_SUMMARY names, if it names one.
+
+    A summary that cannot be written is a warning on standard error, and changes no exit code: the
+    outcome was written.
+    """
+    file = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not file:
+        return
+    warning = ""
+    try:
+        with open(file, "ab") as summary:
+            room = SUMMARY_LIMIT - summary.tell() - 1
+            text = registry.load("mlbackends_cli.formats", "markdown").within(outcome, room)
+            if text:
+                summary.write(("\n" + text if summary.tell() else text).encode())
+            else:
+                warning = f"is full ({SUMMARY_LIMIT:,} bytes); nothing was added"
+    except (OSError, ValueError) as error:
+        warning = f"cannot be written: {error}"
+    if warning and sys.stderr is not None:
+        text = checks.line(f"the step's summary {warning}")
+        sys.stderr.write(f"backends: {text}\n")
+
+
+def _annotation(outcome: Outcome, check: Check) -> str:
+    lines = [checks.sentence(check), *(f"{word}: {text}" for word, text in checks.advice(check))]
+    properties = {}
+    if check.place is not None:
+        properties["file"] = checks.checkout_path(check.place.file)
+        if check.place.line > 0:
+            properties["line"] = str(check.place.line)
+    properties["title"] = f"backends {outcome.kind}: {check.code}"
+    return _command(_COMMANDS[check.severity], properties, "\n".join(lines))
+
+
+def _command(name: str, properties: dict[str, str], text: str) -> str:
+    pairs = []
+    for key, value in properties.items():
+        value = _escaped(_log_line(value)).replace(":", "%3A").replace(",", "%2C")
+        pairs.append(f"{key}={value}")
+    data = "\n".join(map(_log_line, text.split("\n")))
+    return f"::{name} {','.join(pairs)}::{_escaped(data)}"
+
+
+def _group(title: str, rows: Iterable[str]) -> list[str]:
+    lines = [_log_line(f"- {row}") for row in rows]
+    return [f"::group::{len(lines)} {title}", *lines, "::endgroup::"] if lines else []
+
+
+def _row(check: Check) -> str:
+    advice = "".join(f" {word}: {text}" for word, text in checks.advice(check) if word != "why")
+    return f"{check.severity} {check.code}: {checks.sentence(check)}{advice}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _log_line(text: str) -> str:
+    """Return a line without the older form of commands, which the runner takes anywhere in a line."""
+    return checks.line(text).replace("##[", "##\u2060[")

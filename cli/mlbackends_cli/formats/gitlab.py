@@ -1,0 +1,35 @@
+"""GitLab code quality: what failed, as the list that a merge request compares with its target's.
+
+What is accepted, does not apply or was not checked is no finding there; JUnit has all of that.
+"""
+
+from mlbackends.model.audit import Outcome, Severity
+from mlbackends_cli.output import indented
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import checks
+
+_SEVERITIES = {Severity.NOTE: "info", Severity.WARNING: "minor", Severity.ERROR: "critical"}
+
+
+def outcome(outcome: Outcome, page: Page) -> str:
+    """Return the list, the worst first."""
+    del page
+    findings = []
+    for check, number in checks.numbered(outcome.failed()):
+        path, line = checks.location(outcome, check)
+        sentences = [checks.sentence(check)]
+        sentences += [
+            f"{word.title()}: {text}" for word, text in checks.advice(check) if word != "why"
+        ]
+        identity = checks.identity(check, number)
+        finding = {
+            "type": "issue",
+            "check_name": f"backends/{checks.line(check.code)}",
+            "description": ". ".join(text.removesuffix(".") for text in sentences),
+            # Of the check, not of its message: a changed number is no new finding.
+            "fingerprint": checks.fingerprint(outcome.kind, path, *identity),
+            "severity": _SEVERITIES[check.severity],
+            "location": {"path": path, "lines": {"begin": line}},
+        }
+        findings.append(finding)
+    return indented(findings)

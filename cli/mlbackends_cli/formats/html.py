@@ -1,0 +1,285 @@
+"""HTML: one page that needs nothing but itself: a machine with its picture, an outcome, or a trace."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Library, ProbeReport, Report
+from mlbackends.model.registry import facts_of
+from mlbackends_cli.charts.machine import picture
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import checks, probes
+from mlbackends_cli.text.plain import amount
+from mlbackends_cli.web.elements import (
+    document,
+    element,
+    escaped,
+    folded,
+    footer,
+    header,
+    items,
+    row,
+    section,
+    table,
+    words,
+)
+
+if TYPE_CHECKING:
+    from mlbackends_cli.web.trace_page import TraceContents
+
+_WIDE, _NARROW = 1100, 360
+_MOST = 200
+"""So many rows, devices and copies of a library are shown."""
+_KINDS = {Severity.ERROR: "high", Severity.WARNING: "medium", Severity.NOTE: "note"}
+
+
+def trace(contents: "TraceContents", page: Page) -> str:
+    """Return the page of a trace."""
+    from mlbackends_cli.web.trace_page import trace_page
+
+    del page
+    return trace_page(contents)
+
+
+# ---- a report ------------------------------------------------------------------------------
+
+
+def report(report: Report, page: Page) -> str:
+    """Return the page; the details are open where the page asks for them."""
+    host = report.probes.get("host")
+    name = host.facts.get("host_name", "") if host and not report.redacted else ""
+    title = f"What is in {name}" if isinstance(name, str) and name else "What is in this machine"
+    about = (probes.glance("host", host) if host else "", f"as of {report.created}")
+    wide = picture(report, _WIDE, "picture-wide")
+    narrow = picture(report, _NARROW, "picture-narrow")
+    groups = probes.grouped(report)
+    # Without the script the box would do nothing, so that only the script shows it.
+    box = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
+    here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
+    details = "".join(_probe(name, probe, page) for name, probe in here_first)
+    missing = ", ".join(map(_link, probes.missing(report)))
+    undetermined = probes.undetermined(report).items()
+    values = probes.provenance(report)
+    if page.timing:
+        values["took"] = f"{report.duration_seconds:.2f} s"
+    marks = [
+        element("span", _badge(state), " ", escaped(text))
+        for state, text in probes.MEANINGS.items()
+    ]
+    body = [
+        header(title, about),
+        "<main>\n",
+        element("figure", wide, "\n", narrow) + "\n" if wide else "",
+        section(
+            "look-at",
+            "Look at",
+            items(
+                "warnings", *(f"{_link(n)}: {_reason(one)}" for n, one in probes.warnings(report))
+            ),
+        ),
+        section("machine", probes.GROUPS["machine"], _machine(groups["machine"])),
+        section("accelerators", probes.GROUPS["accelerator"], _accelerators(groups["accelerator"])),
+        section(
+            "libraries",
+            "Libraries and packages",
+            _libraries({**groups["library"], **groups["framework"]}),
+        ),
+        section("not-here", "Not here", element("p", missing) if missing else ""),
+        section(
+            "untold",
+            "Could not tell",
+            items("", *(f"{_link(name)}: {escaped(why)}" for name, why in undetermined)),
+        ),
+        section("details", "Details", box + details if details else ""),
+        "</main>\n",
+        footer(values, element("p", "  ".join(marks), kind="dim")),
+    ]
+    return document(title, "".join(body), ("page",), "filter")
+
+
+def _link(name: str) -> str:
+    return element("a", escaped(name), href=f"#probe-{name}")
+
+
+def _badge(state: str) -> str:
+    """Return the word for how far something got; its mark is not read out."""
+    mark = element("span", escaped(probes.MARKS[state]), aria_hidden="true")
+    name = "could not tell" if state == "unknown" else state
+    title = probes.MEANINGS[state]
+    return element("span", mark, " ", escaped(name), kind=f"badge {state}", title=title)
+
+
+def _reason(one: Reason) -> str:
+    hint = words("div", one.hint, "hint") if one.hint else ""
+    return f"{escaped(one.message)} {words('code', f'[{one.code}]', 'dim')}{hint}"
+
+
+def _machine(group: dict[str, ProbeReport]) -> str:
+    body = []
+    for name, probe in group.items():
+        line = probes.why(probe) if probe.failure else probes.glance(name, probe)
+        if line:
+            body.append([element("th", _link(name), scope="row"), words("td", line, "said")])
+    return table((), body, "stack")
+
+
+def _accelerators(group: dict[str, ProbeReport]) -> str:
+    found = {}
+    for name, probe in probes.best_first(group).items():
+        lines = probes.device_lines(probe) or [probes.glance(name, probe)]
+        lines = [line for line in (*lines, probes.why(probe)) if line]
+        found[name] = "".join(words("div", line) for line in lines)
+    return _states(group, found) or (words("p", "none found", "dim") if group else "")
+
+
+def _libraries(group: dict[str, ProbeReport]) -> str:
+    found = {}
+    for name, probe in probes.best_first(group).items():
+        count, problem = len(probe.libraries), probes.why(probe)
+        found[name] = escaped(probes.glance(name, probe) or probes.where(probe))
+        found[name] += words("span", f" · {count} files", "dim") if count > 1 else ""
+        found[name] += words("div", problem) if problem else ""
+    return _states(group, found)
+
+
+def _states(group: dict[str, ProbeReport], found: dict[str, str]) -> str:
+    body = [
+        [
+            element("td", _badge(probes.state_of(group[name]))),
+            element("th", _link(name), scope="row"),
+            words("td", group[name].version, "version"),
+            element("td", text, kind="said"),
+        ]
+        for name, text in found.items()
+    ]
+    return table(("presence", "name", "version", "where, or why not"), body, "stack four")
+
+
+def _probe(name: str, probe: ProbeReport, page: Page) -> str:
+    """Return a probe with its facts and what they mean, its devices, and every copy of a library."""
+    meaning, state = probes.meaning(name), probes.state_of(probe)
+    title = [
+        # Of a machine's parts, "found" would sound as if something were missing.
+        _badge(state) if state != "found" or probes.group(name) != "machine" else "",
+        words("strong", name),
+        words("span", probe.version) if probe.version else "",
+        words("span", f"{probes.label(name)}: {meaning}" if meaning else "", "dim"),
+        words("span", f"{probe.duration_seconds * 1000:.1f} ms", "dim") if page.timing else "",
+    ]
+    devices, libraries = probe.devices, probe.libraries
+    inside = [
+        words("p", f"could not tell: {probe.failure.message}", "broken") if probe.failure else "",
+        items("warnings", *map(_reason, probe.warnings)),
+        _reasons(probes.own_reasons(probe)) if not libraries else "",
+        _facts(name, probe),
+        *(
+            _copy(each, f"{each.kind} {each.index}: {each.name}".removesuffix(": "))
+            for each in devices[:_MOST]
+        ),
+        _more(len(devices), " devices"),
+        *(_copy(each, each.path) for each in libraries[:_MOST]),
+        _more(len(libraries), " copies"),
+        words("p", f"Source: {probe.source}", "dim") if probe.source else "",
+    ]
+    anchor = f"probe-{name}"
+    return folded(title, *inside, anchor=anchor, is_open=page.details, data_filter="")
+
+
+def _more(count: int, what: str, kind: str = "") -> str:
+    if count <= _MOST:
+        return ""
+    return words("p", f"and {count - _MOST} more{what}; --format json has all", kind)
+
+
+def _reasons(given: Iterable[Reason]) -> str:
+    return items("reasons", *map(_reason, given))
+
+
+def _facts(name: str, probe: ProbeReport) -> str:
+    declared = facts_of(name)
+    body, tables = [], []
+    for fact, value in probe.facts.items():
+        about = declared[fact].doc if fact in declared else ""
+        if probes.is_table(value) and isinstance(value, list):
+            tables.append(_records(f"{fact}: {about}" if about else fact, value))
+        else:
+            body.append(row(fact, words("td", amount(fact, value)), words("td", about, "about")))
+    return table((), body, "facts") + "".join(tables)
+
+
+def _records(title: str, rows: list[dict[str, object]]) -> str:
+    """Return a fact that is a list of records, as a table of its own."""
+    names = probes.columns(rows)[:40]
+    body = [
+        [words("td", amount(name, each[name]) if name in each else "") for name in names]
+        for each in rows[:_MOST]
+    ]
+    rest = _more(len(rows), "", "dim")
+    return words("h3", title) + element("div", table(names, body), rest, kind="wide")
+
+
+def _copy(thing: Device | Library, title: str) -> str:
+    """Return a device or a copy of a library."""
+    values: Mapping[str, object]
+    if isinstance(thing, Device):
+        name = escaped(title)
+        rows = probes.device_rows(thing).items()
+        values = {key: value for key, value in rows if not probes.is_table(value)}
+    else:
+        name = words("code", title)
+        values = probes.library_rows(thing)
+    head = element("h3", _badge(probes.state_of(thing)), " ", name)
+    body = [row(key, words("td", amount(key, value))) for key, value in values.items()]
+    return element("div", head, _reasons(thing.reasons), table((), body, "facts"), kind="copy")
+
+
+# ---- an outcome ----------------------------------------------------------------------------
+
+
+def outcome(outcome: Outcome, page: Page) -> str:
+    """Return what failed, the worst first, and the rest; it is open where the page asks for details."""
+    failed = outcome.failed()
+    findings = element("ul", *map(_finding, failed), kind="findings")
+    numbers = [(f"{count:,}", word) for count, word in checks.counts(outcome)]
+    about = (outcome.subject, f"as of {outcome.created}" if outcome.created else "")
+    body = [
+        header(checks.line(outcome.title), about, numbers),
+        "<main>\n",
+        section("found", "Found", findings if failed else words("p", "Nothing was found.", "fine")),
+    ]
+    for status, title, is_open in (
+        (Status.WAIVED, "Accepted until a day", True),
+        (Status.UNKNOWN, "Not checked", True),
+        (Status.SKIPPED, "Does not apply", page.details),
+        (Status.PASSED, "Passed", page.details),
+    ):
+        if found := outcome.with_status(status):
+            rows = (row(checks.line(one.code), words("td", checks.cause(one))) for one in found)
+            head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
+            body.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
+    body += ["</main>\n", footer({"made by": outcome.tool, "schema": outcome.schema})]
+    return document(checks.heading(outcome), "".join(body), ("page", "findings"))
+
+
+def _finding(check: Check) -> str:
+    kind, declared = _KINDS[check.severity], checks.place(check)
+    advice = []
+    for word, text in checks.advice(check):
+        content = element("pre", words("code", text)) if word == "type" else escaped(text)
+        advice.append(words("dt", word) + element("dd", content))
+    if check.documentation:  # shown, not linked: it is what a file says
+        advice.append(words("dt", "see") + words("dd", checks.line(check.documentation)))
+    rows = [row(name, words("td", value)) for name, value in checks.evidence(check, units=True)]
+    evidence = words("summary", "what shows it") + table((), rows, "facts")
+    return element(
+        "li",
+        words("span", str(check.severity), f"severity {kind}"),
+        words("strong", checks.sentence(check)),
+        " ",
+        words("code", f"[{checks.line(check.code)}]", "dim"),
+        words("p", f"declared in {declared}", "dim") if declared else "",
+        element("dl", *advice, kind="advice") if advice else "",
+        element("details", evidence) if rows else "",
+        kind=f"is-{kind}",
+    )

@@ -1,0 +1,21 @@
+"""JSON: any record as one object, indented; `backends schema` describes them."""
+
+from typing import Any
+
+import msgspec
+
+from mlbackends.model.audit import Outcome
+from mlbackends_cli.output import indented, json_data
+from mlbackends_cli.terminal import Page
+
+
+def record(record: Any, page: Page) -> str:
+    """Return any record."""
+    del page
+    return indented(record)
+
+
+def outcome(outcome: Outcome, page: Page) -> str:
+    """Return an outcome; numbers that JSON lacks, which evidence may hold, become text."""
+    del page
+    return indented(json_data(msgspec.to_builtins(outcome)))

@@ -1,0 +1,37 @@
+"""JSON lines: one object for each probe of a report, row of a list or row of a view."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from mlbackends.model.records import Report
+from mlbackends.model.trace_views import AnyView
+from mlbackends_cli.output import json_line
+from mlbackends_cli.terminal import Page
+
+
+def report(report: Report, page: Page) -> str:
+    """Return one line a probe; each has the report's origin, so that lines can be mixed."""
+    origin = {
+        name: msgspec.to_builtins(getattr(report, name))
+        for name in ("tool", "depth", "root", "created", "redacted")
+    }
+    lines = (
+        {"schema": report.schema, "probe": name, **origin, **msgspec.to_builtins(probe)}
+        for name, probe in report.probes.items()
+    )
+    return rows(lines, page)
+
+
+def rows(records: Iterable[Any], page: Page) -> str:
+    """Return one line a record."""
+    del page
+    return "".join(f"{json_line(record)}\n" for record in records)
+
+
+def view(view: AnyView, page: Page) -> str:
+    """Return one line a row of a view, each with the view's name."""
+    from mlbackends_cli.traces.rows import rows_of
+
+    return rows(({"view": view.__struct_config__.tag, **row} for row in rows_of(view)), page)

@@ -1,0 +1,86 @@
+"""Prometheus text, for node_exporter's textfile collector: `--output DIR/backends.prom` from a timer.
+
+No sample has a time of its own: the collector refuses a whole file for one. Every series has the labels
+of its run, so that the files of several runs can lie side by side.
+"""
+
+from datetime import datetime
+
+from mlbackends.audit.reports import LIVE, name_of
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import checks
+
+_Labels = tuple[tuple[str, str], ...]
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+_MEANINGS = {
+    "backends_check_failed": "1 where a check failed, 0 where it passed; one that does not apply or is"
+    " unknown is absent.",
+    "backends_check_unknown": "1 for a check that could not be told; the others are absent.",
+    "backends_checks": "How many checks ended so.",
+    "backends_findings": "How many checks of a severity failed.",
+    "backends_outcome_info": "What judged, and by which schema; the value is always 1.",
+    "backends_last_run_timestamp_seconds": "When what was judged was recorded; on a live machine, when"
+    " the check ran.",
+}
+
+
+def outcome(outcome: Outcome, page: Page) -> str:
+    """Return the families of one run."""
+    del page
+    subject = "" if outcome.subject == name_of(LIVE) else outcome.subject
+    labels = (("kind", outcome.kind), ("title", outcome.title), ("subject", subject))
+    run = tuple((name, line) for name, value in labels if (line := checks.line(value)))
+    failed = outcome.failed()
+    unknown = outcome.with_status(Status.UNKNOWN)
+    info = (("tool", checks.line(outcome.tool)), ("schema", checks.line(outcome.schema)))
+    families: dict[str, dict[_Labels, float]] = {
+        "backends_check_failed": _failed(outcome),
+        "backends_check_unknown": {(_code(each),): 1 for each in unknown},
+        "backends_checks": {
+            (("status", str(each)),): len(outcome.with_status(each)) for each in Status
+        },
+        "backends_findings": {
+            (("severity", str(each)),): sum(check.severity is each for check in failed)
+            for each in Severity
+        },
+        "backends_outcome_info": {info: 1},
+        "backends_last_run_timestamp_seconds": _time(outcome.created),
+    }
+    lines = []
+    for name, series in families.items():
+        if series:
+            lines += [f"# HELP {name} {_MEANINGS[name]}", f"# TYPE {name} gauge"]
+        for own, value in series.items():
+            pairs = (f'{key}="{text.translate(_ESCAPES)}"' for key, text in (*run, *own))
+            lines.append(f"{name}{{{','.join(pairs)}}} {value:.15g}")
+    return "\n".join([*lines, ""])
+
+
+def _failed(outcome: Outcome) -> dict[_Labels, float]:
+    """Return one series a code: a hazard that is there twice is one, with its worst severity."""
+    codes: dict[tuple[str, str], list[Check]] = {}
+    for check in outcome.checks:
+        if check.status in (Status.PASSED, Status.FAILED, Status.WAIVED):
+            codes.setdefault(_code(check), []).append(check)
+    series: dict[_Labels, float] = {}
+    for code, found in codes.items():
+        failed = [each for each in found if each.status is Status.FAILED]
+        waived = [each for each in found if each.status is Status.WAIVED]
+        worst = max((failed or waived or found), key=lambda each: each.severity.rung)
+        is_waived = "true" if waived and not failed else "false"
+        labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
+        series[labels] = bool(failed or waived)
+    return series
+
+
+def _code(check: Check) -> tuple[str, str]:
+    return "code", checks.line(check.code)
+
+
+def _time(created: str) -> dict[_Labels, float]:
+    try:
+        moment = datetime.fromisoformat(created)
+        return {(): moment.timestamp()} if moment.tzinfo else {}
+    except (ValueError, OverflowError, OSError):
+        return {}

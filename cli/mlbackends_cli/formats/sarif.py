@@ -1,0 +1,130 @@
+"""SARIF 2.1.0 as code scanning reads it: a rule a code, a result for each time that it failed.
+
+What passed or does not apply is a rule without a result: code scanning would show either as an alert.
+What was not checked is a notification of the run.
+"""
+
+import re
+from typing import Any
+
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.output import indented
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import checks, markdown
+from mlbackends_cli.text.plain import shortened
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_PROBLEMS = {Severity.NOTE: "recommendation", Severity.WARNING: "warning", Severity.ERROR: "error"}
+_LONGEST_NAME, _LONGEST_DESCRIPTION = 250, 900
+"""Code scanning takes 255 and 1,024 characters."""
+
+
+def outcome(outcome: Outcome, page: Page) -> str:
+    """Return the log of one run."""
+    del page
+    rules: dict[str, Check] = {}
+    for check in outcome.checks:
+        if not rules.setdefault(_id(check), check).why:  # one that passed has no reason
+            rules[_id(check)] = check
+    order = {code: index for index, code in enumerate(rules)}
+    driver = {
+        "name": "backends",
+        "version": checks.line(outcome.tool).removeprefix("backends ") or "unknown",
+        "rules": [_rule(check, outcome) for check in rules.values()],
+    }
+    notifications = [
+        {
+            "level": "note",
+            "message": {"text": _unlinked(f"{_id(check)}: {checks.reason(check)}")},
+            "associatedRule": {"id": _id(check), "index": order[_id(check)]},
+        }
+        for check in outcome.with_status(Status.UNKNOWN)
+    ]
+    run: dict[str, Any] = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"backends/{checks.line(outcome.kind)}/"},
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}],
+        "results": [
+            _result(outcome, check, number, order[_id(check)])
+            for check, number in checks.numbered(outcome.checks)
+            if check.status in (Status.FAILED, Status.WAIVED)
+        ],
+        "properties": {
+            "title": checks.line(outcome.title),
+            "subject": checks.line(outcome.subject),
+            "created": checks.line(outcome.created),
+            **{str(each): len(outcome.with_status(each)) for each in Status},
+        },
+    }
+    return indented({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _id(check: Check) -> str:
+    return checks.line(check.code)
+
+
+def _rule(check: Check, outcome: Outcome) -> dict[str, Any]:
+    code, why = _id(check), checks.line(check.why)
+    title = checks.line(check.title) or code
+    name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", code))
+    full = f"{title}. {why}" if why else title
+    parts = [markdown.literal(text) for text in (check.why, check.hint) if text]
+    parts += [markdown.fenced(check.command, "sh")] if check.command else []
+    rule: dict[str, Any] = {
+        "id": code,
+        "shortDescription": {"text": shortened(title, _LONGEST_DESCRIPTION)},
+        "fullDescription": {"text": shortened(full, _LONGEST_DESCRIPTION)},
+        "help": {
+            "text": "\n".join(text for _, text in checks.advice(check)) or title,
+            "markdown": "\n\n".join(parts) or markdown.literal(title),
+        },
+        "defaultConfiguration": {"level": str(check.severity)},
+        "properties": {
+            "tags": list(dict.fromkeys(("backends", checks.line(outcome.kind)))),
+            "problem.severity": _PROBLEMS[check.severity],
+        },
+    }
+    if name and name != code:
+        rule["name"] = name[:_LONGEST_NAME]
+    if re.fullmatch(r"https?://[\w./#?&=%~+:-]{1,2000}", check.documentation, re.ASCII):
+        rule["helpUri"] = check.documentation
+    return rule
+
+
+def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str, Any]:
+    from urllib.parse import quote
+
+    path, line = checks.location(outcome, check)
+    evidence = dict(checks.evidence(check))
+    place = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(path, safe="/")},
+            "region": {"startLine": line},
+        },
+        "logicalLocations": [
+            {"fullyQualifiedName": name, "kind": "fact"} for name in evidence or (_id(check),)
+        ],
+    }
+    # Of the check, not of its message, so that an alert stays the same alert.
+    fingerprint = checks.fingerprint(outcome.kind, *checks.identity(check, number))
+    result: dict[str, Any] = {
+        "ruleId": _id(check),
+        "ruleIndex": index,
+        "level": str(check.severity),
+        "message": {"text": _unlinked(checks.sentence(check)) or _id(check)},
+        "locations": [place],
+        "partialFingerprints": {"backendsCheck/v1": fingerprint},
+        "properties": {"evidence": evidence},
+    }
+    if check.status is Status.WAIVED:
+        why = checks.reason(check)
+        accepted = {"kind": "external", "status": "accepted", "justification": why}
+        result["suppressions"] = [accepted]
+    return result
+
+
+def _unlinked(text: str) -> str:
+    """Return text in which "[words](target)" is no link."""
+    return re.sub(r"([\\\[\]])", r"\\\1", text) if "](" in text else text

@@ -1,0 +1,84 @@
+"""What `audit` and `doctor` share: their options, how the outcome is written, and the exit code."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mlbackends.model.audit import Outcome, Severity, Status
+from mlbackends_cli import exits, formats
+from mlbackends_cli.options import (
+    COLOR,
+    DEPTH,
+    OUTPUT,
+    PYTHON,
+    REDACT,
+    TIMEOUT,
+    format_option,
+    together,
+)
+
+if TYPE_CHECKING:
+    from mlbackends_cli.terminal import Page
+
+NEVER = "never"
+
+judging = together(
+    PYTHON,
+    DEPTH,
+    TIMEOUT,
+    REDACT,
+    format_option(
+        "outcome",
+        about="How to write the outcome. junit, sarif, github, gitlab and tap are for CI,"
+        " prometheus for node_exporter's textfile collector.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice([*(each.value for each in Severity), NEVER]),
+        default=Severity.ERROR.value,
+        show_default=True,
+        help="Exit 1 where something of this severity or worse failed.",
+    ),
+    click.option("--strict", is_flag=True, help="Exit 3 where something could not be checked."),
+    click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
+    OUTPUT,
+    COLOR,
+)
+"""The options of every command that judges."""
+
+
+def finish(
+    outcome: Outcome,
+    *,
+    form: str,
+    fail_on: str,
+    strict: bool,
+    details: bool,
+    output: str,
+    color: str,
+) -> int:
+    """Write the outcome, and return the exit code that it means."""
+    from mlbackends_cli.terminal import page
+
+    write_outcome(outcome, form, output, page(color, output, details=details))
+    return code(outcome, fail_on=fail_on, strict=strict)
+
+
+def write_outcome(outcome: Outcome, form: str, output: str, page: "Page") -> None:
+    """Write the outcome, and what the format also leaves elsewhere, as GitHub's summary."""
+    from mlbackends.model import registry
+    from mlbackends_cli.output import write
+
+    write(formats.text(form, "outcome", outcome, page), output)
+    module = registry.load("mlbackends_cli.formats", form)
+    if hasattr(module, "beside"):
+        module.beside(outcome)
+
+
+def code(outcome: Outcome, *, fail_on: str, strict: bool) -> int:
+    """Return the exit code that an outcome means."""
+    if fail_on != NEVER and outcome.failed(Severity(fail_on)):
+        return exits.NO
+    if strict and outcome.with_status(Status.UNKNOWN):
+        return exits.UNKNOWN
+    return exits.YES

@@ -1,1 +1,0 @@
-"""A picture of the machine, drawn from a report as SVG."""

@@ -1,1 +1,0 @@
-"""One file for each output format. Each has `report(report, page) -> str`; none asks a question."""

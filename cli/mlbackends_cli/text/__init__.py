@@ -1,0 +1,1 @@
+"""Text for people: what every command and every format uses to write it."""

@@ -1,0 +1,163 @@
+"""What the formats of an outcome share: a check in one sentence, its evidence, place and fingerprint."""
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.text.plain import amount, one_line, shortened
+
+_MOST_CHARACTERS = 2000
+_MOST_EVIDENCE = 40
+_ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+"""The variables that hold the root of GitHub's and GitLab's checkout; else it is the current folder."""
+
+ENDINGS = {
+    Status.PASSED: "passed",
+    Status.SKIPPED: "does not apply",
+    Status.WAIVED: "waived",
+    Status.UNKNOWN: "not checked",
+}
+"""The word before why a check ended so, where it did not fail."""
+
+
+def line(text: str) -> str:
+    """Return any text as one line that is fit to be shown, and not endlessly long."""
+    return one_line(shortened(text, _MOST_CHARACTERS))
+
+
+# ---- a check -------------------------------------------------------------------------------
+
+
+def sentence(check: Check) -> str:
+    """Return what was seen; the check's title where it has no message."""
+    return line(check.message or check.title)
+
+
+def cause(check: Check) -> str:
+    """Return why a check ended so, without the word for how; its title where it has no message."""
+    word = ENDINGS.get(check.status, "")
+    return line(check.message).removeprefix(f"{word}: ") or line(check.title)
+
+
+def reason(check: Check) -> str:
+    """Return how a check that did not fail ended, and why: "not checked: the report has no nvidia"."""
+    return f"{ENDINGS[check.status]}: {cause(check)}"
+
+
+def advice(check: Check) -> list[tuple[str, str]]:
+    """Return why it matters, what to do, and what to type, as (word, line); without empty ones."""
+    rows = (("why", check.why), ("do", check.hint), ("type", check.command))
+    return [(word, line(text)) for word, text in rows if text]
+
+
+def place(check: Check) -> str:
+    """Return where the check is declared, as FILE:LINE; "" where nothing declares it."""
+    if check.place is None:
+        return ""
+    name = line(check.place.file)
+    return f"{name}:{check.place.line}" if check.place.line else name
+
+
+def evidence(check: Check, *, units: bool = False) -> list[tuple[str, str]]:
+    """Return what was seen, as (dotted name, value).
+
+    A value is JSON, but a text stays itself; with units it is written for people.
+    """
+    rows = []
+    for name, value in list(check.evidence.items())[:_MOST_EVIDENCE]:
+        if units:
+            text = amount(name, value)
+        elif isinstance(value, str):
+            text = value
+        else:
+            try:
+                text = msgspec.json.encode(value).decode()
+            except (TypeError, ValueError, OverflowError):  # half a character, or no JSON
+                text = str(value)
+        rows.append((line(name), line(text)))
+    more = len(check.evidence) - len(rows)
+    return [*rows, ("and", f"{more} more; --format json has all")] if more else rows
+
+
+def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
+    """Yield each check with its number among those of one name, from 1: a hazard may be there twice."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for check in checks:
+        name = check.code, check.instance
+        seen[name] += 1
+        yield check, seen[name]
+
+
+def identity(check: Check, number: int) -> tuple[object, ...]:
+    """Return what distinguishes a check from all others of its outcome, in this run and in the next."""
+    return (check.code, *([check.instance] if check.instance else []), number)
+
+
+def fingerprint(*parts: object) -> str:
+    """Return 32 hexadecimal digits that stay the same as long as the parts do."""
+    return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
+
+
+# ---- an outcome ----------------------------------------------------------------------------
+
+
+def heading(outcome: Outcome) -> str:
+    """Return what was looked for, and where."""
+    return ", ".join(line(each) for each in (outcome.title, outcome.subject) if each)
+
+
+def counts(outcome: Outcome) -> list[tuple[int, str]]:
+    """Return how many checks ended how, the worst first, as (2, "warnings"); what is 0 is left out."""
+    found = []
+    for severity in reversed(Severity):
+        count = sum(check.severity is severity for check in outcome.failed())
+        found.append((count, f"{severity}s" if count != 1 else str(severity)))
+    for status, word in (
+        (Status.WAIVED, "waived"),
+        (Status.UNKNOWN, "not checked"),
+        (Status.SKIPPED, "not for this machine"),
+        (Status.PASSED, "passed"),
+    ):
+        found.append((len(outcome.with_status(status)), word))
+    return [(count, word) for count, word in found if count]
+
+
+def summary(outcome: Outcome) -> str:
+    """Return one line: how many checks ended how."""
+    parts = [f"{count} {word}" for count, word in counts(outcome)]
+    if not outcome.failed():
+        parts.insert(0, "nothing found")
+    return f"{heading(outcome)}: {', '.join(parts)}"
+
+
+# ---- where a check stands for a CI service -------------------------------------------------
+
+
+def location(outcome: Outcome, check: Check) -> tuple[str, int]:
+    """Return the file and line that a check is shown at.
+
+    Services refuse a finding without a file: one that nothing declares stands at the report that was
+    examined, or at a name for the machine, line 1.
+    """
+    if check.place is not None:
+        return checkout_path(check.place.file), max(1, check.place.line)
+    if os.path.exists(outcome.subject):
+        return checkout_path(outcome.subject), 1
+    return re.sub(r"[^\w.-]+", "-", one_line(outcome.subject)).strip("-.") or "machine", 1
+
+
+def checkout_path(file: str) -> str:
+    """Return a file's path from the root of the checkout, with "/"; its bare name where it is outside."""
+    try:
+        root = next(filter(None, map(os.environ.get, _ROOTS)), os.curdir)
+        relative = os.path.relpath(os.path.realpath(file), os.path.realpath(root))
+    except (OSError, ValueError):  # the current folder is gone; another drive; a NUL
+        relative = os.pardir
+    if relative.split(os.sep)[0] in (os.pardir, os.curdir):
+        relative = os.path.basename(file.rstrip(os.sep)) or "checkout"
+    return one_line(relative.replace(os.sep, "/")) or "checkout"

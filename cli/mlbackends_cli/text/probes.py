@@ -1,0 +1,257 @@
+"""What every page for people shows of a probe: its label and group, its state, and why it is no better."""
+
+import re
+from types import ModuleType
+
+from mlbackends.model import registry
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
+from mlbackends_cli.text.plain import amount, binary_size
+
+GROUPS = {
+    "machine": "Machine",
+    "accelerator": "Accelerators",
+    "library": "Libraries",
+    "framework": "Packages",
+}
+MARKS = {
+    "usable": "✓",
+    "loadable": "◐",
+    "found": "·",
+    "broken": "✗",
+    "unknown": "?",
+    "absent": "–",
+}
+MEANINGS = {
+    "usable": "computed something right",
+    "loadable": "opens and answers",
+    "found": "found only",
+    "broken": "broken",
+    "unknown": "could not tell",
+    "absent": "not here",
+}
+_NOT_ITS_FAULT = {"no-use-check", "no-driver", "no-device"}
+"""Reasons for which a thing that is here is not called broken."""
+
+
+# ---- what a probe declares -----------------------------------------------------------------
+
+
+def label(name: str) -> str:
+    """Return what a probe's thing is called: the first words of its docstring, "cuDNN" for cudnn."""
+    return _first_line(name).partition(":")[0]
+
+
+def meaning(name: str) -> str:
+    """Return what a probe's thing is, in a phrase: "NVIDIA's deep-learning primitives"."""
+    return _first_line(name).partition(":")[2].strip().rstrip(".")
+
+
+def _first_line(name: str) -> str:
+    return (getattr(_probe(name), "__doc__", "") or name).splitlines()[0]
+
+
+def _probe(name: str) -> ModuleType | None:
+    """Return a probe; None for one that a saved report has and this installation has not."""
+    try:
+        return registry.load("mlbackends_probes", name)
+    except UnknownName:
+        return None
+
+
+def group(name: str) -> str:
+    """Return the group that a probe declares, "library" where it declares none of GROUPS."""
+    group = getattr(_probe(name), "GROUP", "library")
+    return group if group in GROUPS else "library"
+
+
+def grouped(report: Report) -> dict[str, dict[str, ProbeReport]]:
+    """Return the probes by their group; every group is there."""
+    groups: dict[str, dict[str, ProbeReport]] = {group: {} for group in GROUPS}
+    for name, probe in report.probes.items():
+        groups[group(name)][name] = probe
+    return groups
+
+
+def glance(name: str, probe: ProbeReport) -> str:
+    """Return the facts that the probe's SUMMARY names, as one line; "" where it names none.
+
+    An item is a fact's name, or a template such as "{sockets} sockets". It is left out where a fact is
+    missing, or has the value that the probe's USUAL gives.
+    """
+    module = _probe(name)
+    usual = getattr(module, "USUAL", {})
+    values = {"version": probe.version}
+    for fact, value in probe.facts.items():
+        if fact not in usual or usual[fact] != value:
+            values[fact] = amount(fact, value)
+    shown = []
+    for item in getattr(module, "SUMMARY", ()):
+        template = item if "{" in item else f"{{{item}}}"
+        try:
+            text = " ".join(template.format(**values).split())
+        except KeyError:
+            continue
+        if text:  # "1 cores" becomes "1 core", "1 CPUs usable" becomes "1 CPU usable"
+            shown.append(re.sub(r"^1 ([A-Za-z]+)s(?=[ ,]|$)", r"1 \1", text))
+    return " · ".join(shown)
+
+
+# ---- how far a thing got, and why not further ----------------------------------------------
+
+
+def state_of(thing: ProbeReport | Library | Device) -> str:
+    """Return the word for how far something got: one of MARKS."""
+    if thing.presence is None or getattr(thing, "failure", None) is not None:
+        return "unknown"
+    here = thing.presence in (Presence.FOUND, Presence.LOADABLE)
+    codes = {reason.code for reason in thing.reasons} - _NOT_ITS_FAULT
+    return "broken" if here and codes else str(thing.presence)
+
+
+def is_here(probe: ProbeReport) -> bool:
+    """Tell whether a probe found something, or failed."""
+    return probe.presence not in (None, Presence.ABSENT) or probe.failure is not None
+
+
+def best_first(probes: dict[str, ProbeReport]) -> dict[str, ProbeReport]:
+    """Return the probes that are here, the highest presence first, then by name."""
+
+    def order(name: str) -> tuple[int, str]:
+        presence = probes[name].presence
+        return (1 if presence is None else -presence.rung, name)
+
+    return {name: probes[name] for name in sorted(probes, key=order) if is_here(probes[name])}
+
+
+def missing(report: Report) -> list[str]:
+    """Return the names of what was looked for and is not here; the machine's parts always are."""
+    return [
+        name
+        for name, probe in report.probes.items()
+        if state_of(probe) == "absent" and group(name) != "machine"
+    ]
+
+
+def undetermined(report: Report) -> dict[str, str]:
+    """Return the probes for which no file says whether their thing is here, each with the reason."""
+    return {
+        name: probe.reasons[0].message
+        for name, probe in report.probes.items()
+        if probe.presence is None and probe.failure is None
+    }
+
+
+def warnings(report: Report) -> list[tuple[str, Reason]]:
+    """Return each warning with its first probe; the same words only once."""
+    found: dict[str, tuple[str, Reason]] = {}
+    for name, probe in report.probes.items():
+        for warning in probe.warnings:
+            found.setdefault(warning.message, (name, warning))
+    return list(found.values())
+
+
+def why(probe: ProbeReport) -> str:
+    """Return why a probe has not reached the next presence, "" where nothing is wrong."""
+    if probe.failure is not None:
+        return f"could not tell: {probe.failure.message}"
+    return "" if probe.presence is Presence.USABLE else _because(own_reasons(probe))
+
+
+def own_reasons(probe: ProbeReport) -> list[Reason]:
+    """Return a probe's reasons without those of its devices, which are shown beside them."""
+    given = {reason.message for device in probe.devices for reason in device.reasons}
+    return [reason for reason in probe.reasons if reason.message not in given]
+
+
+def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
+    """Return the first reason, and how many more there are."""
+    reasons = [reason for reason in reasons if reason.code != "no-use-check"]
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return reasons[0].message + more if reasons else ""
+
+
+def where(probe: ProbeReport) -> str:
+    """Return the package or path of the copy that the probe's presence and version are of."""
+    best = max(probe.libraries, key=lambda one: (one.wins, one.presence.rung), default=None)
+    if best is None:
+        return ""
+    if best.found_by.startswith("inside "):
+        return f"{best.found_by}: {best.owner or best.path}"
+    return best.owner if best.owner and best.found_by in ("site-packages", "conda") else best.path
+
+
+# ---- devices and libraries -----------------------------------------------------------------
+
+
+def device_lines(probe: ProbeReport) -> list[str]:
+    """Return a line for each kind of a probe's devices, with how many are alike."""
+    groups: dict[tuple[object, ...], list[Device]] = {}
+    for device in probe.devices:
+        key = (device.name, device.memory_bytes, device.capability, device.presence, device.reasons)
+        groups.setdefault(key, []).append(device)
+    lines = []
+    for device, *others in groups.values():
+        name = device.name or f"{device.kind} device"
+        parts = [f"{len(others) + 1} × {name}" if others else name]
+        parts.append(binary_size(device.memory_bytes) if device.memory_bytes else "")
+        parts.append(device.capability)
+        parts.append(f"driver {device.driver}" if device.driver else "")
+        parts.append(_because(device.reasons))
+        lines.append(" · ".join(part for part in parts if part))
+    return lines
+
+
+def device_rows(device: Device) -> dict[str, object]:
+    """Return every value of a device, by name."""
+    rows = {
+        "memory_bytes": device.memory_bytes,
+        "capability": device.capability,
+        "driver": device.driver,
+        "pci_address": device.pci_address,
+        "uuid": device.uuid,
+        "serial": device.serial,
+        "numa_node": device.numa_node,
+        "features": list(device.features),
+        **device.facts,
+        **device.volatile,
+    }
+    return {name: value for name, value in rows.items() if value not in (None, "", [])}
+
+
+def library_rows(library: Library) -> dict[str, object]:
+    """Return every value of a copy of a library, by name."""
+    rows: dict[str, object] = {
+        "version": library.version,
+        "soname": library.soname,
+        "owner": library.owner,
+        "found_by": library.found_by,
+    }
+    if library.wins or library.wins_because:
+        rows["wins" if library.wins else "shadowed"] = library.wins_because or "yes"
+    if isinstance(library.used, bool):
+        rows["used"] = "the process has it mapped" if library.used else "not mapped"
+    return {name: value for name, value in {**rows, **library.facts}.items() if value != ""}
+
+
+def is_table(value: object) -> bool:
+    """Tell whether a fact is a list of records, which a table shows best."""
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def columns(rows: list[dict[str, object]]) -> list[str]:
+    """Return the names in the records of a table, in the order in which they first come."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def provenance(report: Report) -> dict[str, str]:
+    """Return where the report comes from."""
+    return {
+        "tool": report.tool,
+        "schema": report.schema,
+        "created": report.created,
+        "depth": f"{report.depth}: the highest presence that was tried",
+        "root": report.root,
+        "redacted": "yes: identifying values were replaced" if report.redacted else "no",
+    }

@@ -1,0 +1,59 @@
+"""Text for people: headings, paragraphs and terms with what they mean, as wide as the page."""
+
+import textwrap
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import without_commands
+
+_WIDEST = 100
+"""So many columns a line of text has at most: longer ones are hard to read."""
+
+
+class Passage(Struct, frozen=True):
+    """A heading, and below it lines of a term and its text; a text without a term is a paragraph."""
+
+    heading: str
+    lines: tuple[tuple[str, str], ...]
+
+
+def wrapped(text: str, width: int, first: str = "", others: str = "") -> list[str]:
+    """Return lines of at most so many columns, with what they begin with; no word is broken."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,  # half of a name or a path is none
+    )
+
+
+def printed(passages: Iterable[Passage], page: Page) -> str:
+    """Return passages for a terminal, or for the log of a CI job, which must take no line for a command."""
+    width = min(page.width, _WIDEST)
+    parts = []
+    for passage in passages:
+        lines = [f"\033[1m{passage.heading}\033[0m" if page.color else passage.heading]
+        room = max((len(term) for term, _ in passage.lines), default=0) + 4
+        for term, text in passage.lines:
+            indent = " " * (room if term and room < width // 2 else 4 if term else 2)
+            first = f"  {term}".ljust(len(indent)) if term else indent
+            if len(first) > len(indent):
+                lines.append(first)
+                first = indent
+            lines += wrapped(text, width, first, indent) or [first.rstrip()]
+        parts.append("\n".join(lines) + "\n")
+    return without_commands("\n".join(parts), "·" if page.unicode else ".")
+
+
+def markdown(passages: Iterable[Passage], level: int = 2) -> str:
+    """Return passages as Markdown, headings at `level`."""
+    lines = []
+    for passage in passages:
+        lines += [f"{'#' * level} {passage.heading}", ""]
+        lines += [f"- **{term}**: {text}" if term else text for term, text in passage.lines]
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,90 @@
+"""What `backends trace show` prints where no call fits the options: which values there are."""
+
+from msgspec.structs import replace
+
+from mlbackends.model.trace import Call, Record, Text
+from mlbackends.tracing import fields
+from mlbackends.tracing.filters import Where
+from mlbackends_cli.text.plain import one_line, shortened
+
+_MOST_SEEN = 1000
+_MOST_SHOWN = 10
+_LONGEST = 80
+_LONGEST_COMPARED = 200
+_PLURALS = frozenset({"operation", "shape", "dtype", "implementation", "format", "routine"})
+
+
+class Fitting:
+    """A filter that remembers whether anything fitted and, as long as nothing did, what was there.
+
+    calls_only: headers and messages that fit are not enough. executed_only: nor are creations.
+    """
+
+    def __init__(
+        self, where: Where, skip_first: int, *, calls_only: bool, executed_only: bool
+    ) -> None:
+        self.anything = not where.text and not skip_first
+        self._inner = where
+        self._skip_first = skip_first
+        self._calls_only, self._executed_only = calls_only, executed_only
+        self._seen: dict[str, dict[str, None]] = {
+            name: {} for name in sorted(where.fields) if _has_few_values(name)
+        }
+        self._readers = {name: fields.read_text(name) for name in self._seen}
+        self.where = where if self.anything else replace(where, test=self._test)
+
+    def _test(self, record: Record) -> bool:
+        fits = self._inner(record)
+        if not self.anything and self._matters(record):
+            self.anything = fits
+            for name, reader in self._readers.items():
+                seen = self._seen[name]
+                if len(seen) < _MOST_SEEN and (value := reader(record)):
+                    seen[value] = None
+        return fits
+
+    def _matters(self, record: Record) -> bool:
+        if self._executed_only:
+            return record.executed
+        if self._calls_only:
+            return isinstance(record, Call)
+        return not isinstance(record, Text) or "kind" in self._inner.fields
+
+    def message(self) -> str:
+        """Return the line for when nothing fitted."""
+        what = "call" if self._calls_only else "line"
+        skipped = f"--skip-first {self._skip_first}" if self._skip_first else ""
+        if not self._inner.text:
+            return f"no {what} is left after {skipped}: no call comes more often"
+        behind = f" after {skipped}" if skipped else ""
+        text = one_line(shortened(self._inner.text, _LONGEST_COMPARED))
+        return f"no {what} fits --where '{text}'{behind}{self._values()}"
+
+    def _values(self) -> str:
+        """Return the values that the field has here which keeps the expression from fitting."""
+        name, value = "", ""
+        if not self._inner.equals:
+            name = next(iter(self._seen), "")
+        for each, wanted in self._inner.equals:
+            if each in self._seen and wanted not in self._seen[each]:
+                name, value = each, wanted
+                break
+        seen = sorted(self._seen.get(name, ()), key=lambda each: (-_likeness(value, each), each))
+        if not seen:
+            return ""
+        values = ", ".join(one_line(shortened(each, _LONGEST)) for each in seen[:_MOST_SHOWN])
+        more = f" and {len(seen) - _MOST_SHOWN:,} more" if len(seen) > _MOST_SHOWN else ""
+        return f"; {name}{'s here are' if name in _PLURALS else ' here is'}: {values}{more}"
+
+
+def _has_few_values(name: str) -> bool:
+    """Tell whether the values of a field are few: no times, no whole lines."""
+    many = {*fields.NUMBERS, *fields.TRUTHS, "raw", "key"}
+    return name in {"process", "thread"} or name not in many
+
+
+def _likeness(value: str, seen: str) -> float:
+    import difflib
+
+    left, right = (each[:_LONGEST_COMPARED].lower() for each in (value, seen))
+    return difflib.SequenceMatcher(None, left, right).ratio()

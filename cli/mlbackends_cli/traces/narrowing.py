@@ -1,0 +1,125 @@
+"""Tables of a trace on a page that is narrower than they are: fewer columns, then shorter words in them."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.listing import Listing
+
+_FIRST_TO_GO = ("±", "cumulative", "GB/s", "tracer", "min", "max", "median", "mean", "GFLOP/s")
+_NUMBERS = frozenset(
+    {*_FIRST_TO_GO, "calls", "time", "share", "before", "after", "ratio", "FLOP/byte"} - {"tracer"}
+)
+_GAP = 2
+_LEAST = 10
+_LEAST_OF = {"dtype": 8, "shape": 12, "implementation": 14, "call": 13}
+"""So many columns a word keeps at least, where the page lets it."""
+_ARROW = " → "
+_ALIKE = 4
+
+
+def narrowed(listing: Listing, page: Page) -> Listing:
+    """Make a table fit the page side by side, and note what that cost; unchanged where nothing helps.
+
+    Columns go, the least important first, then the middles of long words. Numbers stay whole, and stand
+    at the right of their columns.
+    """
+    # A page without "→" and "…" gets "->" for the one: a column more.
+    width = page.width if page.unicode else page.width - 1
+    # Below titles the first column is moved in, and its name counts too.
+    indent = 2 if any(group.title for group in listing.groups) else 0
+    made, gone = _without_columns(listing, width, indent)
+    widths = _widths(made, indent)
+    room = width - _GAP * (len(widths) - 1)
+    shrunk = _shrunk(made.columns, widths, room, indent)
+    notes = list(gone)
+    if sum(shrunk) <= room:
+        made = _fitted(made, [shrunk[0] - indent, *shrunk[1:]])
+        notes += ["whole names"] if shrunk != widths else []
+    if not notes:
+        return made
+    return replace(made, notes=(*made.notes, f"a wider page has also: {', '.join(notes)}"))
+
+
+def _without_columns(listing: Listing, width: int, indent: int) -> tuple[Listing, list[str]]:
+    wide = _widths(listing, indent)
+    columns = list(range(len(listing.columns)))
+    gone = []
+    for name in _FIRST_TO_GO:
+        if sum(wide[place] + _GAP for place in columns) - _GAP <= width:
+            break
+        if name in listing.columns and len(columns) > 1:
+            columns.remove(listing.columns.index(name))
+            gone.append(name)
+    if not gone:
+        return listing, []
+    first, *others = columns
+    groups = []
+    for group in listing.groups:
+        # A row of what is left over says so in its first cell.
+        rows = ((row[first] or row[0], *(row[place] for place in others)) for row in group.rows)
+        groups.append(replace(group, rows=tuple(rows)))
+    names = tuple(listing.columns[place] for place in columns)
+    return replace(listing, columns=names, groups=tuple(groups)), gone
+
+
+def _widths(listing: Listing, indent: int) -> list[int]:
+    rows = [listing.columns, *(row for group in listing.groups for row in group.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[0] += indent
+    return widths
+
+
+def _shrunk(names: Sequence[str], widths: Sequence[int], room: int, indent: int) -> list[int]:
+    """Return widths that fit the room, taken from what is furthest above its least."""
+    found = list(widths)
+    least = [
+        width if name in _NUMBERS else min(width, max(len(name), _LEAST_OF.get(name, _LEAST)))
+        for name, width in zip(names, widths, strict=True)
+    ]
+    least[0] = min(widths[0], least[0] + indent)
+    while sum(found) > room and found != least:
+        at = max(range(len(found)), key=lambda each: found[each] - least[each])
+        found[at] -= 1
+    return found
+
+
+def _fitted(listing: Listing, widths: Sequence[int]) -> Listing:
+    names = listing.columns
+
+    def fitted(row: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            cell.rjust(width) if name in _NUMBERS else middle_left_out(cell, width)
+            for cell, width, name in zip(row, widths, names, strict=True)
+        )
+
+    groups = (replace(group, rows=tuple(map(fitted, group.rows))) for group in listing.groups)
+    return replace(listing, columns=fitted(names), groups=tuple(groups))
+
+
+def middle_left_out(text: str, width: int) -> str:
+    """Return a text in so many columns: "brg_ma…_bf16"; of "a → b" each half is shortened for itself.
+
+    Halves with the same end lose their ends, since the beginnings differ.
+    """
+    if len(text) <= width:
+        return text
+    before, arrow, after = text.partition(_ARROW)
+    if not arrow or width <= len(_ARROW) + 1:
+        return _cut(text, width, width // 2)
+    room = width - len(_ARROW)
+    left = min(max(room // 2, room - len(after)), len(before))
+    right = room - left
+    if before[-_ALIKE:] == after[-_ALIKE:]:
+        return f"{_cut(before, left, left - 1)}{_ARROW}{_cut(after, right, right - 1)}"
+    return f"{_cut(before, left, left // 2)}{_ARROW}{_cut(after, right, right // 2)}"
+
+
+def _cut(text: str, width: int, head: int) -> str:
+    """Return a text in so many columns, of which `head` are its beginning."""
+    if len(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    return f"{text[:head]}…{text[len(text) - (width - head - 1) :]}"

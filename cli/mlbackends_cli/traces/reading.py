@@ -1,0 +1,292 @@
+"""Saved traces on their way into views: file after file, with a bar of progress, and what is unreadable."""
+
+import os
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.model.trace import AnyRecord, Malformed, Text
+from mlbackends.tracing import fields, reader, viewing
+from mlbackends.tracing.aggregate import Together
+from mlbackends.tracing.filters import Where, after_first
+from mlbackends.tracing.sources import Source, labels
+from mlbackends_cli.output import say
+from mlbackends_cli.terminal import ProgressLine, has_unicode, is_terminal
+from mlbackends_cli.text.plain import cleaned, one_line
+
+if TYPE_CHECKING:
+    from mlbackends.model.trace_views import AnyView
+    from mlbackends.tracing.aggregate import Aggregate
+    from mlbackends.tracing.walk import Walk
+
+_PER_PLACE = frozenset({"process", "thread", "source"})
+"""Fields that differ from call to call, and not among those that are added up together."""
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LONGEST_NAME = 30
+_WIDEST, _NARROWEST = 40, 10
+_REMEMBERED = 30
+"""So many looks back is the rate measured: three seconds."""
+_LONGEST_WAIT = 100 * 3600
+"""A longer wait is not an estimate yet."""
+
+
+class Logs:
+    """Files that are read one after the other, each when its turn comes.
+
+    lines: how many lines of libraries came. unreadable: how many of them could not be read.
+    ended: whether all files were read to the end that they have.
+    damage: why files could not be read to their ends. Whoever may leave off before the end closes it.
+    """
+
+    def __init__(self, names: Sequence[str], *, shows_progress: bool = True) -> None:
+        self.names = tuple(names)
+        self._shows_progress = shows_progress
+        self._progress: ReadingProgress | None = None
+        self.lines = self.unreadable = 0
+        self.ended = False
+        self.damage: list[str] = []
+
+    @property
+    def readable(self) -> int:
+        """How many lines of libraries could be read."""
+        return self.lines - self.unreadable
+
+    def records(self) -> Iterator[AnyRecord]:
+        """Yield the records of all files. Raises BadInput where one cannot be opened."""
+        for _, record in self.records_with_names():
+            yield record
+
+    def records_with_names(self) -> Iterator[tuple[str, AnyRecord]]:
+        """Yield the records, each with the name of its file."""
+        for name, label, chunks in self._chunks():
+            for record in reader.records(chunks, log=label):
+                if not isinstance(record, Text):
+                    self.lines += 1
+                    self.unreadable += isinstance(record, Malformed)
+                yield name, record
+
+    def aggregate(self) -> "Aggregate":
+        """Return the calls of all files, added up. Raises BadInput where one cannot be opened."""
+        from mlbackends.tracing.aggregate import Aggregate
+
+        whole = Aggregate()
+        for _, _, chunks in self._chunks():
+            whole.add(chunks)
+        self._count(whole)
+        return whole
+
+    def aggregates(self) -> Together:
+        """Return the same, added up for each file by itself."""
+        from mlbackends.tracing.aggregate import Aggregate
+
+        parts = []
+        for _, label, chunks in self._chunks():
+            part = Aggregate().add(chunks)
+            self._count(part)
+            parts.append((label, part))
+        return Together(parts)
+
+    def walk(self, walk: "Walk") -> None:
+        """Walk through all files. Raises BadInput where one cannot be opened."""
+        for _, label, chunks in self._chunks():
+            walk.add(chunks, label)
+        self.unreadable += walk.unreadable
+        self.lines += walk.lines
+
+    def _count(self, found: "Aggregate") -> None:
+        self.unreadable += found.kinds.get("malformed", 0)
+        self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
+
+    def _chunks(self) -> Iterator[tuple[str, str, Iterator[bytes]]]:
+        self._progress = ReadingProgress(self.names) if self._shows_progress else None
+        try:
+            for name, label in zip(self.names, labels(self.names), strict=True):
+                source = Source(name)
+                if self._progress is not None:
+                    self._progress.begin(source)
+                with closing(source):
+                    yield name, label, source.chunks()
+                if damage := source.damage:
+                    self.damage.append(damage if name in damage else f"{name}: {damage}")
+            self.ended = True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal, if it is still there."""
+        if self._progress is not None:
+            self._progress.clear()
+
+    def print_problems(self, *, hint: bool = True) -> None:
+        """Print to standard error what could not be read."""
+        for damage in self.damage:
+            say(damage)
+        if self.unreadable and hint:
+            what, them = ("line", "it") if self.unreadable == 1 else ("lines", "them")
+            lines = f"{self.unreadable:,} {what} could not be read"
+            say(f"{lines}; --list-malformed shows {them}")
+
+
+def takes_sums(
+    wanted: Mapping[str, Mapping[str, Any]], where: Where, skip_first: int, by: Sequence[str] = ()
+) -> bool:
+    """Tell whether views can be made of calls that were added up, which is twenty times as fast."""
+    used = where.fields | frozenset(fields.known(name) for name in by)
+    changing = fields.CHANGING - _PER_PLACE
+    return (
+        not skip_first
+        and not used & changing
+        and all(viewing.takes_aggregates(name) for name in wanted)
+    )
+
+
+def views(
+    logs: Logs,
+    wanted: Mapping[str, Mapping[str, Any]],
+    where: Where,
+    skip_first: int = 0,
+    by: Sequence[str] = (),
+) -> "dict[str, AnyView]":
+    """Return views of files. by: what they group by."""
+    with closing(logs):
+        if takes_sums(wanted, where, skip_first, by):
+            uses_source = "source" in where.fields or "source" in map(fields.known, by)
+            by_file = uses_source and len(set(logs.names)) > 1
+            added_up = logs.aggregates() if by_file else logs.aggregate()
+            return viewing.from_aggregate(added_up, wanted, where)
+        if takes_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, wanted)):
+            return viewing.from_walk(logs.walk, wanted, where)
+        return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
+
+
+def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:
+    """Yield the records that fit; the program's own text only where its kind is named."""
+    wants_text = "kind" in where.fields
+    for record in after_first(logs.records(), skip_first):
+        if (wants_text or not isinstance(record, Text)) and where(record):
+            yield record  # type: ignore[misc]  # what went in comes out
+
+
+def raw_lines(raws: Iterable[str], output: str = "") -> str | bytes:
+    """Return lines fit for a terminal; for a file or a pipe, byte for byte as they were."""
+    if output in ("", "-") and is_terminal(sys.stdout):
+        return "".join(map(fit_line, raws))
+    return b"".join(
+        (raw if raw.endswith("\n") else raw + "\n").encode("utf-8", "surrogateescape")
+        for raw in raws
+    )
+
+
+def fit_line(raw: str) -> str:
+    """Return a line fit for a terminal."""
+    return cleaned(raw.rstrip("\r\n")) + "\n"
+
+
+class ReadingProgress(ProgressLine):
+    """A bar for all files together; for what has no size, as a pipe, how much of it came.
+
+        reading run.log.gz  ███████▌              38%   80 of 210 MB   95.1 MB/s  0:02 left
+
+    Shares and rates are of the files as they lie on the disk, packed or not.
+    """
+
+    INTERVAL_SECONDS = 0.1
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._count = len(names)
+        sizes = [_size(name) for name in names]
+        self._total = 0 if None in sizes else sum(filter(None, sizes))
+        self._before = self._number = 0
+        self._source: Source | None = None
+        self._seen = deque([(time.monotonic(), 0)], maxlen=_REMEMBERED)
+        super().__init__()
+
+    def begin(self, source: Source) -> None:
+        """Go on to a file; what was read of the one before counts as all of it."""
+        if self._source is not None:
+            self._before += self._source.size or self._source.position
+        self._source = source
+        self._number += 1
+
+    def line(self, width: int) -> str:
+        """Return the line as it is now, at most so many columns wide."""
+        if self._source is None:
+            return ""
+        position = self._before + self._source.position
+        now = time.monotonic()
+        then, start = self._seen[0]
+        self._seen.append((now, position))
+        rate = (position - start) / (now - then) if now > then else 0.0
+        name = self._source.name
+        name = "standard input" if name == "-" else one_line(os.path.basename(name))
+        if len(name) > _LONGEST_NAME:
+            half = _LONGEST_NAME // 2
+            name = f"{name[: half - 1]}…{name[-half:]}"
+        which = f"{self._number} of {self._count}, " if self._count > 1 else ""
+        head = f"reading {which}{name}"
+        speed = f"{rate / 1e6:5,.1f} MB/s"
+        if not self._total:
+            parts = [head, f"{position / 1e6:,.0f} MB", speed]
+            while len(parts) > 1 and _columns("  ".join(parts)) > width:
+                parts.pop()
+            return "  ".join(parts)
+        position = min(position, self._total)  # a file may have grown
+        left = (self._total - position) / rate if rate > 0 else _LONGEST_WAIT
+        whole = f"{self._total / 1e6:,.0f}"
+        amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
+        wait = f"{_clock(left) if left < _LONGEST_WAIT else '-:--'} left"
+        # Numbers keep their widths, so that the bar keeps its own.
+        return _with_bar(head, position / self._total, [amount, speed, wait], width)
+
+
+def _size(name: str) -> int | None:
+    """Return the bytes of a file; None where it has no size, or is not there."""
+    try:
+        status = os.fstat(sys.stdin.fileno()) if name == "-" else os.stat(name)
+    except (AttributeError, OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _with_bar(head: str, share: float, numbers: list[str], width: int) -> str:
+    """Put the bar between head and numbers; of these the last ones stay longest."""
+    percent = f"{share:.0%}".rjust(4)
+    while True:
+        rest = "  ".join([percent, *numbers])
+        room = width - _columns(head) - 2 - 2 - len(rest)
+        if room >= _NARROWEST or not (numbers or head):
+            break
+        if numbers:
+            numbers = numbers[1:]
+        else:
+            head = ""
+    drawn = bar(share, max(0, min(_WIDEST, room)), unicode=has_unicode(sys.stderr))
+    return "  ".join(part for part in (head, drawn, rest) if part)
+
+
+def bar(share: float, width: int, *, unicode: bool = True) -> str:
+    """Return a bar of so many columns, full up to a share between 0 and 1."""
+    if not unicode:
+        return ("#" * round(share * width)).ljust(width, "-")
+    full, part = divmod(int(share * width * 8), 8)
+    return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
+
+
+def _columns(text: str) -> int:
+    """Return how many columns a text takes: a wide character takes two."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import east_asian_width
+
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
