@@ -97,8 +97,7 @@ rfft = _one_axis(
     "Return the first n // 2 + 1 numbers of the transform of real numbers; the others mirror them.",
 )
 irfft = _one_axis(
-    "irfft",
-    "Return the inverse of `rfft`: n real numbers, 2 * (m - 1) of m where n is not given.",
+    "irfft", "Return the inverse of `rfft`: n real numbers, 2 * (m - 1) of m where n is not given."
 )
 hfft = _one_axis(
     "hfft",
@@ -113,8 +112,7 @@ fftn = _several_axes(
 )
 ifftn = _several_axes("ifftn", "Return the inverse of `fftn`.")
 rfftn = _several_axes(
-    "rfftn",
-    "Return the transform of real numbers along several axes, half of the last.",
+    "rfftn", "Return the transform of real numbers along several axes, half of the last."
 )
 irfftn = _several_axes("irfftn", "Return the inverse of `rfftn`.")
 fft2 = _several_axes("fft2", "Return the transform along two axes.", (-2, -1))

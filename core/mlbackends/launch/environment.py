@@ -47,7 +47,7 @@ def child_environment(
         notices.append(
             warning(
                 f"lib{name}.so was not found{where}, so it is not preloaded; "
-                f"to install it: {_PACKAGES[name]}",
+                f"to install it: {_PACKAGES[name]}"
             )
         )
 
@@ -65,7 +65,7 @@ def child_environment(
         notices.append(
             warning(
                 "neither libtcmalloc.so nor libjemalloc.so was found; the program keeps its own"
-                " allocator, which may be slower",
+                " allocator, which may be slower"
             )
         )
     wanted: dict[str, str] = {}
@@ -87,7 +87,7 @@ def child_environment(
             notices.append(
                 warning(
                     f"{name} is {found!r} in the environment, and stays;"
-                    f" the launcher would set {value!r}",
+                    f" the launcher would set {value!r}"
                 )
             )
     if entries or "LD_PRELOAD" in environment:

@@ -54,10 +54,7 @@ def launch(
     for level, sentence in made.notices:
         say(level, sentence)
     return run(
-        made.children,
-        say,
-        log_path=options.log_path,
-        log_file_prefix=options.log_file_prefix,
+        made.children, say, log_path=options.log_path, log_file_prefix=options.log_file_prefix
     )
 
 

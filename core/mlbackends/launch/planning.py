@@ -9,14 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
-from mlbackends.launch.notices import (
-    Notice,
-    Refused,
-    TooFewCores,
-    UnknownCpu,
-    information,
-    warning,
-)
+from mlbackends.launch.notices import Notice, Refused, TooFewCores, UnknownCpu, information, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.topology import Topology
 from mlbackends.model.errors import BadInput
@@ -213,7 +206,7 @@ def shares_of_mode(
     notices.append(
         warning(
             f"--{mode}-mode decides alone: --ninstances, --ncores-per-instance, --node-id and "
-            "--use-logical-core do not count",
+            "--use-logical-core do not count"
         )
     )
     if mode == "latency":
@@ -226,7 +219,7 @@ def shares_of_mode(
     if over:
         notices.append(
             warning(
-                f"the smallest node has {size} cores, so each instance gets {size}; {over} are left over",
+                f"the smallest node has {size} cores, so each instance gets {size}; {over} are left over"
             )
         )
     return [group[:size] for group in by_node]

@@ -86,10 +86,7 @@ class PackagedDsl:
 
 
 CUTEDSL = PackagedDsl(
-    "cutedsl",
-    ("nvidia-cutlass-dsl",),
-    ("cutlass", "tvm_ffi"),
-    ("==4.4.1", "==4.4.2", "==4.5.2"),
+    "cutedsl", ("nvidia-cutlass-dsl",), ("cutlass", "tvm_ffi"), ("==4.4.1", "==4.4.2", "==4.5.2")
 )
 TRITON = PackagedDsl(
     "triton",
