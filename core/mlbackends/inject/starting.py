@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import NoReturn
 import msgspec
 
 from mlbackends.inject.planning import Plan
-from mlbackends.inject.target import Target
+from mlbackends.inject.target import Target, which
 from mlbackends.model.errors import BadInput
 from mlbackends.switches.table import FLAGS, OURS, TORCH, Flag
 
@@ -129,7 +128,7 @@ def startable(command: Sequence[str], search_path: str) -> list[str]:
     Raises BadInput for what is no program.
     """
     program = command[0]
-    if _which(program, search_path):
+    if which(program, search_path):
         return list(command)
     if is_plain_script(program, search_path):
         return [sys.executable, *command]
@@ -140,7 +139,7 @@ def startable(command: Sequence[str], search_path: str) -> list[str]:
 
 def is_plain_script(program: str, search_path: str) -> bool:
     """Tell whether a program is a Python script that does not start by itself."""
-    return program.endswith(".py") and os.path.isfile(program) and not _which(program, search_path)
+    return program.endswith(".py") and os.path.isfile(program) and not which(program, search_path)
 
 
 def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
@@ -148,7 +147,7 @@ def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> N
 
     Raises BadInput where it cannot be started.
     """
-    path = _which(command[0], environment.get("PATH", os.defpath))
+    path = which(command[0], environment.get("PATH", os.defpath))
     # Python ignores these two for itself, and what is ignored stays so in the next program.
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
@@ -164,10 +163,3 @@ def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> N
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadInput(f"{command[0]} cannot be started: {why}") from None
-
-
-def _which(program: str, search_path: str) -> str:
-    try:
-        return shutil.which(program, path=search_path) or ""
-    except ValueError:  # a null byte
-        return ""

@@ -85,19 +85,20 @@ def _own_folder(program: str) -> str:
 
 def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:
     """Return the interpreter's path, its options and the program; () where the command is no Python's."""
-    path = _which(command[0], search_path)
+    path = which(command[0], search_path)
     if not path:
         return ()
     if _is_python(path) or _is_python(command[0]):
         return (path, *command[1:])
     interpreter = interpreter_of(path)
-    started = _which(interpreter[0], search_path) if interpreter else ""
+    started = which(interpreter[0], search_path) if interpreter else ""
     if not started or not _is_python(interpreter[0]):
         return ()
     return (started, *interpreter[1:], path, *command[1:])
 
 
-def _which(program: str, search_path: str) -> str:
+def which(program: str, search_path: str) -> str:
+    """Return the path of a program, "" where there is none."""
     try:
         return shutil.which(program, path=search_path) or ""
     except ValueError:  # a null byte
