@@ -114,16 +114,12 @@ def _nodes(host: Host) -> tuple[dict[int, int], list[int]]:
             owners.update(dict.fromkeys(parse_cpu_list(str(node["cpus"])), number))
             if node.get("memory_bytes") != 0:
                 memory.append(number)
-    allowed = _allowed_memory(host)
-    return owners, [node for node in memory or [0] if not allowed or node in allowed]
-
-
-def _allowed_memory(host: Host) -> tuple[int, ...]:
+    allowed = allowed_memory_nodes(host)
     for line in host.read("/proc/self/status", 16384).splitlines():
         name, _, value = line.partition(":")
         if name == "Mems_allowed_list":
-            return parse_cpu_list(value)
-    return allowed_memory_nodes(host)
+            allowed = parse_cpu_list(value)
+    return owners, [node for node in memory or [0] if not allowed or node in allowed]
 
 
 _LONGEST = 1 << 22

@@ -51,15 +51,11 @@ _KEY_OF_PLATFORM = {
     "rocm": "CUDA",  # torch for ROCm keeps the name
 }  # fmt: skip
 
-_lock = RLock()
+lock = RLock()
+"""Held while filters or overrides are changed."""
 #: What is off -> who switched it off: a thread, until it is switched on again, or an open scope.
 #: Replaced as a whole, never changed: a reader sees one state.
 _off: dict[tuple[str, str], frozenset[object]] = {}
-
-
-def lock() -> RLock:
-    """Return the lock under which filters and overrides are changed."""
-    return _lock
 
 
 def key_of_platform(platform: str) -> str:
@@ -84,7 +80,7 @@ def is_one(variable: str) -> bool:
 def disable(kind: str, names: Iterable[str], holder: object = None) -> None:
     """Switch names of one kind off, until they are switched on again."""
     global _off  # noqa: PLW0603  replaced as a whole, under the lock
-    with _lock:
+    with lock:
         state = dict(_off)
         for name in names:
             state[kind, name] = state.get((kind, name), frozenset()) | {holder or get_ident()}
@@ -94,7 +90,7 @@ def disable(kind: str, names: Iterable[str], holder: object = None) -> None:
 def enable(kind: str, names: Iterable[str]) -> None:
     """Switch names of one kind on, whoever switched them off."""
     global _off  # noqa: PLW0603  replaced as a whole, under the lock
-    with _lock:
+    with lock:
         wanted = {(kind, name) for name in names}
         _off = {what: holders for what, holders in _off.items() if what not in wanted}
 
@@ -107,13 +103,13 @@ def disabled(kind: str, names: Iterable[str]) -> Iterator[None]:
     """
     global _off  # noqa: PLW0603  replaced as a whole, under the lock
     names, scope = tuple(names), object()
-    with _lock:
+    with lock:
         were_on = {name for name in names if is_on(kind, name)}
         disable(kind, names, scope)
     try:
         yield
     finally:
-        with _lock:
+        with lock:
             state = dict(_off)
             for name in names:
                 # As in torch, what the body itself switched off comes back with the scope.
@@ -155,11 +151,6 @@ def why_disabled(dsl: str, op_symbol: str, dispatch_key: str) -> str:
     return "; ".join(reasons)
 
 
-def _renew_lock() -> None:
-    """Give a child a lock of its own: a thread that held ours does not exist there."""
-    global _lock  # noqa: PLW0603
-    _lock = RLock()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    # A thread that held the lock does not exist in the child.
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001

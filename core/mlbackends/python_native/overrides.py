@@ -148,7 +148,7 @@ def add(override: Override) -> None:
     for what, function in (("condition", condition), ("run", override.run)):
         if not callable(function):
             raise TypeError(f"{what} must be a function, got {type(function).__name__}")
-    with filters.lock():
+    with filters.lock:
         node_id = f"{op_symbol.replace('.', '_')}_{dsl}_{_added}"
         _added += 1
         node = OverrideNode(dsl, op_symbol, dispatch_key, condition, override.run, node_id, always)
@@ -181,7 +181,7 @@ def reorder(function: Callable[[str, str, list[OverrideNode]], object]) -> None:
                 exc_info=error,
             )
         else:
-            with filters.lock():
+            with filters.lock:
                 later = nodes(op_symbol, dispatch_key)[len(before) :]
                 _graphs[op_symbol, dispatch_key] = (*ordered, *later)
 
@@ -200,7 +200,7 @@ def register() -> None:
     # Imports are made without the lock: a module on its way in may ask for the same things.
     order, declared = order_function(), declared_overrides()
     problems = []
-    with filters.lock():
+    with filters.lock:
         if (
             _registration
         ):  # done by another thread, or begun by this one, which an import calls back

@@ -79,7 +79,12 @@ def switches_of_variables(
             try:
                 value = _parsed(flag, text, meanings)
             except ValueError as error:
-                problems.append((variable, _invalid(flag, variable, text, str(error))))
+                kind = "boolean flag" if flag.kind.name == "bool" or meanings else "flag"
+                short = text if len(text) <= 80 else f"{text[:77]}..."
+                short = short if short.isprintable() else ascii(short)
+                ending = "" if str(error).endswith(("?", ".")) else "."
+                sentence = f"Ignoring invalid value for {kind} {variable}: {short}; {error}{ending}"
+                problems.append((variable, sentence))
                 continue
             if value is not _NOTHING:
                 found[flag.name] = (variable, value)
@@ -91,12 +96,6 @@ def as_error(problems: "list[str]") -> str:
     text = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
     left = len(problems) - _MOST_PROBLEMS
     return f"{text} And {left} more." if left > 0 else text
-
-
-def _invalid(flag: Flag, variable: str, text: str, why: str) -> str:
-    kind = "boolean flag" if flag.kind.name == "bool" or flag.variables[variable] else "flag"
-    ending = "" if why.endswith(("?", ".")) else "."
-    return f"Ignoring invalid value for {kind} {variable}: {_shown(text)}; {why}{ending}"
 
 
 def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
@@ -151,12 +150,6 @@ def variable_of(flag: Flag, value: object) -> tuple[str, str]:
         if not meanings:
             return variable, text
     raise AssertionError(flag.name)
-
-
-def _shown(text: str) -> str:
-    """Return a variable's text as it fits into one line."""
-    short = text if len(text) <= 80 else f"{text[:77]}..."
-    return short if short.isprintable() else ascii(short)
 
 
 def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:

@@ -254,24 +254,11 @@ def _load() -> None:
             warn(problem)
 
 
-def _before_fork() -> None:
-    """Wait until no other thread is in the middle of a change, which the child would see half done."""
-    _lock.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    _lock.release()
-
-
-def _after_fork_in_child() -> None:
-    """Give the child a lock of its own: it has one thread, under a number that may be another."""
-    global _lock  # noqa: PLW0603
-    _lock = RLock()
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
+        # Another thread in the middle of a change would leave it half done in the child, whose one
+        # thread is not the one that holds the lock.
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001
     )

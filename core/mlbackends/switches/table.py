@@ -109,11 +109,6 @@ class Flag:
         return {**self.also, f"MLBACKENDS_{self.name.replace('.', '_').upper()}": {}}
 
     @property
-    def is_torchs_variable(self) -> bool:
-        """Whether torch or a library reads the variable by itself."""
-        return not self.variable.startswith("MLBACKENDS_")
-
-    @property
     def of_torch(self) -> bool:
         """Whether torch has this switch, or reads its variable."""
         return TORCH in self.obeyed_by

@@ -205,11 +205,6 @@ def _level_of(switch: "Switch", family: "Family") -> int:
     return switch.start.level
 
 
-def _renew_lock() -> None:
-    """Give the child of a fork a lock of its own: the holder of ours does not exist there."""
-    global _lock  # noqa: PLW0603
-    _lock = _thread.RLock()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    # The thread that held the lock does not exist in the child.
+    os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
