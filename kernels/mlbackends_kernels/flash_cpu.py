@@ -57,8 +57,8 @@ class FlashCpu(AttentionBackend):
 
         reasons = []
         if sys.modules.get("numpy") is None and importlib.util.find_spec("numpy") is None:
-            said = "it reads tensors with numpy, and numpy is not installed"
-            reasons.append(Reason("missing-part", said, INSTALL))
+            message = "it reads tensors with numpy, and numpy is not installed"
+            reasons.append(Reason("missing-part", message, INSTALL))
         try:
             library()
         except NotBuilt as error:

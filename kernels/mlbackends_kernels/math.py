@@ -14,8 +14,7 @@ from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
-from mlbackends_kernels.attention_math.backward import gradients
-from mlbackends_kernels.attention_math.forward import attend
+from mlbackends_kernels.attention_cpu.formula import attend, gradients
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import INSTALL
 
@@ -44,8 +43,9 @@ class Math(AttentionBackend):
         """Return that numpy is not installed, if so."""
         if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
             return ()
-        said = "it computes with numpy, and numpy is not installed"
-        return (Reason("missing-part", said, INSTALL),)
+        return (
+            Reason("missing-part", "it computes with numpy, and numpy is not installed", INSTALL),
+        )
 
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
@@ -82,7 +82,7 @@ class Math(AttentionBackend):
         out: Any,
         logsumexp: Any,
     ) -> Gradients:
-        """Return the gradients. Where float64 is asked for inside, out and logsumexp do not matter."""
+        """Return the gradients. With an inner type of float64, out and logsumexp do not matter."""
         self.require(problem)
         tensors = (query, key, value, mask)
         specs = (problem.query, problem.key, problem.value, problem.mask)

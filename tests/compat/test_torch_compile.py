@@ -22,9 +22,8 @@ import mlbackends
 from mlbackends import fft
 from mlbackends.model.errors import NoBackend
 from mlbackends.sdpa import attend
-from mlbackends_kernels.bridges import torch_attention
-from mlbackends_kernels.bridges.torch_attention import attention
-from mlbackends_kernels.bridges.torch_compile import compile_graph
+from mlbackends_kernels.bridges import torch_compile
+from mlbackends_kernels.bridges.torch_compile import attention, compile_graph
 
 pytestmark = [
     pytest.mark.torch,
@@ -466,7 +465,7 @@ def test_misuse_raises_what_torch_raises(wrong: Any, monkeypatch: pytest.MonkeyP
         wrong(q)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", attention)
-    monkeypatch.setattr(torch_attention, "functional", Unchanged)
+    monkeypatch.setattr(torch_compile, "functional", Unchanged)
     with pytest.raises(type(theirs.value)) as ours:
         wrong(q)
     assert type(ours.value) is type(theirs.value)

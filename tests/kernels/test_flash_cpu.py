@@ -25,7 +25,7 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
 from mlbackends_kernels.attention_cpu import forward, library, threads
-from mlbackends_kernels.attention_math.forward import attend as attend_plainly
+from mlbackends_kernels.attention_cpu.formula import attend as attend_plainly
 from mlbackends_kernels.tensors import bfloat16
 
 if TYPE_CHECKING:
@@ -603,7 +603,7 @@ print(counted > 3)
 def test_the_threads_are_the_least_of_all_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_affinity", lambda: 12)
     monkeypatch.setattr(threads, "_quota", lambda: 9)
-    monkeypatch.setattr(threads, "_wanted", None)
+    monkeypatch.setattr(threads, "_requested", None)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert threads.get_num_threads() == 9
@@ -808,8 +808,8 @@ def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
     if not os.environ.get("MLBACKENDS_OBJECTS"):  # else they may be there already
         for name in ("avx512", "amx_bf16"):  # hardly called: they need not be fast
             levels[name] = (*levels[name], "-O0")
-    hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS",))
-    monkeypatch.setattr(library, "path", lambda: str(file))
+    hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS", f"-I{TOLERANCES.parent}"))
+    monkeypatch.setattr(library, "path", lambda _=library.FILE: str(file))
     library.library.cache_clear()
     try:
         for name in ("avx512_bf16", "amx_bf16"):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends_kernels.attention_math import backward, rows
+from mlbackends_kernels.attention_cpu import formula
 
 if TYPE_CHECKING:
     from mlbackends.sdpa.backend import Gradients
@@ -160,7 +160,7 @@ def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -
     ]
     wanted = [gradients(grad_out, (*tensors, mask), **more) for mask, more in calls]
 
-    monkeypatch.setattr(rows, "SCORES_AT_ONCE", 130)
+    monkeypatch.setattr(formula, "SCORES_AT_ONCE", 130)
 
     for (mask, more), each in zip(calls, wanted, strict=True):
         for mine, right in zip(gradients(grad_out, (*tensors, mask), **more), each, strict=True):
@@ -332,7 +332,7 @@ def test_float64_inside_needs_nothing_that_was_rounded() -> None:
     problem = asked((*tensors, None), inner_dtype="float64", dropout=0.3, seed=4)
 
     query, key, value = tensors
-    exact = backward.gradients(problem, grad_out, query, key, value, None, None, None)
+    exact = formula.gradients(problem, grad_out, query, key, value, None, None, None)
 
     wide = tuple(each.astype("f8") for each in tensors)
     wanted = gradients(grad_out.astype("f8"), (*wide, None), dropout=0.3, seed=4)
@@ -371,4 +371,4 @@ def test_what_it_cannot_do_it_refuses_backwards_too() -> None:
 
 def test_a_smaller_dimension_gets_the_sum_of_its_repeats() -> None:
     array = np.arange(12.0).reshape(1, 4, 3)
-    assert backward.summed(array, (2, 1)).tolist() == [[15.0], [51.0]]
+    assert formula.summed(array, (2, 1)).tolist() == [[15.0], [51.0]]

@@ -1,7 +1,7 @@
-"""Calls like an earlier one: what was decided for that computes them at once, whatever their lengths.
+"""The cache of prepared calls: what was decided for a call computes later ones of its kind, of any lengths.
 
-The second call of a kind, for tensors of the same types with the same options while every switch is as it
-was, has its backend prepare what they have in common; from the third one on that is used.
+Calls of a kind have tensors of the same types and the same options, and every switch is as it was. The
+second one has its backend prepare what they have in common; from the third one on that is used.
 """
 
 import sys
@@ -27,10 +27,10 @@ _kept: dict[Kind, tuple[Prepared, ...]] = {}
 def kind_of_call(
     query: Any, key: Any, value: Any, mask: Any, seed: Any, options: tuple[Any, ...]
 ) -> Kind | None:
-    """Return the kind of a call, None for one that is looked at by itself.
+    """Return the kind of a call, None for one that is never prepared.
 
-    options: dropout_p, is_causal, scale, enable_gqa and whether the logarithms are asked for. The kind
-    holds the state of the switches: ask before anything is decided by them.
+    options: dropout_p, is_causal, scale, enable_gqa and return_logsumexp. The kind holds the
+    state of the switches: call this before anything is decided by them.
     """
     dropout, is_causal, scale, enable_gqa, logsumexp = options
     tensors: Any = type(query)
@@ -50,7 +50,7 @@ def kind_of_call(
     records = False
     if home == "torch" and (query.requires_grad or key.requires_grad or value.requires_grad):
         records = is_recorded(query, key, value)
-    # The rest is left to what is prepared: this need only seldom be the same for what that tells apart.
+    # A prepared call checks the rest itself.
     try:
         width = query.shape[-1]
         of_mask = None if mask is None else _of_mask(mask, tensors, query, key)
@@ -102,7 +102,7 @@ def is_recorded(*tensors: Any) -> bool:
 
 
 def _of_mask(mask: Any, tensors: Any, query: Any, key: Any) -> object:
-    """Return what masks of calls of a kind have in common, None for one that is looked at by itself."""
+    """Return what masks of calls of a kind have in common, None for one that is never prepared."""
     if type(mask) is CausalBias:
         return mask.variant if mask.shape == (query.shape[-2], key.shape[-2]) else None
     is_torch = _home(tensors) == "torch"
@@ -118,5 +118,5 @@ def _nothing(*call: Any) -> None:
 
 @lru_cache(maxsize=64)
 def _home(tensors: type) -> str:
-    """Return whose a type is if its shape and element type may be asked for without a second thought."""
+    """Return the library of a type whose shape and element type are plain attributes, "" for others."""
     return _TYPES.get((tensors.__module__, tensors.__qualname__), "")

@@ -6,6 +6,7 @@ from ctypes import byref
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from mlbackends_kernels.attention_cpu.formula import summed
 from mlbackends_kernels.attention_cpu.forward import (
     aligned,
     call_until_done,
@@ -16,7 +17,6 @@ from mlbackends_kernels.attention_cpu.forward import (
 )
 from mlbackends_kernels.attention_cpu.library import abi, library
 from mlbackends_kernels.attention_cpu.threads import worth
-from mlbackends_kernels.attention_math.backward import summed
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
@@ -40,7 +40,7 @@ def differentiate(
 ) -> tuple[Any, Any, Any, Any]:
     """Return arrays: the gradients of query, key, value and mask, each of its shape and element type.
 
-    Takes anybody's tensors. The last one is None where the mask requires no gradient. Raises NotBuilt and
+    Takes tensors of any kind. The last one is None where the mask requires no gradient. Raises NotBuilt and
     MemoryError.
     """
     np = numpy()
@@ -97,7 +97,7 @@ def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> Non
 
 
 def _coarse(problem: AttentionProblem, logsumexp: Any) -> bool:
-    """Tell whether a log-sum-exp is so large that it tells the weights of its row no better than roughly."""
+    """Tell whether a log-sum-exp is so large that its last place is too coarse for the weights of its row."""
     np = numpy()
     largest = np.abs(logsumexp, where=np.isfinite(logsumexp), out=np.zeros_like(logsumexp)).max()
     return bool(largest > FINE[problem.dtype])

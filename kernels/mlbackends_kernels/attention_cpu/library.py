@@ -102,7 +102,9 @@ def library() -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise NotBuilt(f"its library cannot be opened: {error}") from None
     if version != needed:
-        raise NotBuilt(f"its library is another version's: it says {version}, {needed} is needed")
+        raise NotBuilt(
+            f"its library is another version's: it has the number {version}, {needed} is needed"
+        )
     found.mlbackends_attention_level_name.restype = ctypes.c_char_p
     found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
@@ -126,8 +128,8 @@ def compiled_levels() -> tuple[str, ...]:
 def usable_levels() -> tuple[str, ...]:
     """Return those that this CPU and this system can run, whatever the environment says.
 
-    The system is asked for nothing here; one that gives no tiles of AMX when a problem of bfloat16 comes
-    has it computed without them. Raises NotBuilt.
+    Nothing is requested of the system here; where it gives no tiles of AMX when a problem of bfloat16
+    comes, that is computed without them. Raises NotBuilt.
     """
     runs, names = library().mlbackends_attention_level_runs, compiled_levels()
     return tuple(name for number, name in enumerate(names) if runs(number))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def prepare_forward(
     problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
 ) -> Callable[..., Any] | None:
-    """Return what computes calls of the same options, of any lengths; None where that is not known.
+    """Return what computes calls of the same options, of any lengths; None where they cannot be prepared.
 
     out and logsumexp: the results for these; the latter is None where it is not wanted. The function that is
     returned takes query, key, value and mask of exactly the types and widths of these, and a seed, or what
@@ -58,7 +58,7 @@ def prepare_forward(
 def prepare_backward(
     problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
 ) -> Callable[..., Gradients | None] | None:
-    """Return what computes gradients of calls of the same options; None where that is not known.
+    """Return what computes gradients of calls of the same options; None where they cannot be prepared.
 
     The function that is returned takes the gradient of the output, query, key, value, mask, output,
     logsumexp and seed, of exactly the types of these. It returns the gradients, of no mask, or None as
@@ -100,7 +100,7 @@ def prepare_backward(
 
 @cache
 def watches(kind: type) -> Callable[..., bool] | None:
-    """Return what tells, of query, key, value and mask, whether more than numbers is at stake.
+    """Return a function that tells whether query, key, value or mask carry more than numbers.
 
     That is: a tangent, a sign that is not applied yet, storage that was freed below a tensor with an
     offset (without one, the address is null), or a mode or trace that records calls; gradients are another

@@ -1,7 +1,7 @@
 """How many threads attention on the CPU uses: as many as the process may, and as the work is worth.
 
 The least counts of: the CPUs of the affinity mask, the whole CPUs of the control group's quota,
-OMP_NUM_THREADS, what `set_num_threads` said, and torch.set_num_threads where torch is in the process.
+OMP_NUM_THREADS, the number given to `set_num_threads`, and torch's own number where torch is loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 _OPERATIONS_EACH = 8_000_000
 _BYTES_EACH = 1 << 20
 
-_wanted: int | None = None
+_requested: int | None = None
 
 
 def set_num_threads(count: int) -> None:
@@ -24,24 +24,24 @@ def set_num_threads(count: int) -> None:
 
     Raises RuntimeError for less than one, and as torch does for what is no int.
     """
-    global _wanted  # noqa: PLW0603  a switch of the whole process, as in torch
+    global _requested  # noqa: PLW0603  a switch of the whole process, as in torch
     given: object = count
     if not isinstance(given, int) or isinstance(given, bool):
-        said = f"set_num_threads expects an int, but got {type(count).__name__}"
-        raise RuntimeError(said)  # noqa: TRY004  torch's type
+        message = f"set_num_threads expects an int, but got {type(count).__name__}"
+        raise RuntimeError(message)  # noqa: TRY004  torch's type
     if count < 1:
         raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
-    _wanted = count
+    _requested = count
 
 
 def get_num_threads() -> int:
     """Return how many threads a large problem of attention on the CPU gets now."""
     limits = [_affinity(), _quota()]
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    if asked.isascii() and asked.isdigit():
-        limits.append(int(asked[:9]))
-    if _wanted is not None:
-        limits.append(_wanted)
+    variable = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if variable.isascii() and variable.isdigit():
+        limits.append(int(variable[:9]))
+    if _requested is not None:
+        limits.append(_requested)
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_num_threads"):
         limits.append(torch.get_num_threads())

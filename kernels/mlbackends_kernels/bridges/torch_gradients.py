@@ -45,7 +45,7 @@ def prepared(
     return_logsumexp: bool,
     *example: Any,
 ) -> Prepared | None:
-    """Return what computes calls like one, and joins them to torch's graph; None where it is not known.
+    """Return what computes calls like one within torch's graph; None where they cannot be prepared.
 
     example: query, key, value, mask, out and logsumexp of that call. See `AttentionBackend.prepared`.
     """
@@ -67,8 +67,8 @@ def prepared(
             found: tuple[Any, ...] | None = backward(grad_out, *saved, seed)
             if found is None:
                 specs = _described(*saved[:4])
-                asked = replace(problem, seed=seed, **specs)
-                found = backend.run_backward(asked, grad_out, *saved)
+                given = replace(problem, seed=seed, **specs)
+                found = backend.run_backward(given, grad_out, *saved)
             return found
 
         found = forward(query, key, value, mask, drawn if draws and seed is None else seed)
@@ -137,9 +137,8 @@ class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
             found = ctx.differentiate(grad_out, *saved)
         places = [place for place, wanted in enumerate(needed) if wanted]
         given = [found[place] for place in places]
-        if (
-            torch.is_grad_enabled()
-        ):  # torch.autograd.Function.once_differentiable asks grad_out alone
+        # torch.autograd.Function.once_differentiable looks at grad_out alone.
+        if torch.is_grad_enabled():
             given = _Last.apply(given, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]
         back: list[Any] = [None] * len(needed)
         for place, each in zip(places, given, strict=True):
@@ -148,7 +147,7 @@ class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
 
 
 class _Last(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
-    """Gradients that cannot be differentiated: whoever tries is told so."""
+    """Gradients that cannot be differentiated: to do so raises an error."""
 
     @staticmethod
     def forward(ctx: Any, found: list[Any], *tensors: Any) -> tuple[Any, ...]:

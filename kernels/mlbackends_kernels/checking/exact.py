@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from mlbackends.model.problem import TensorSpec
-from mlbackends_kernels.attention_math.backward import gradients, summed
-from mlbackends_kernels.attention_math.forward import attend
+from mlbackends_kernels.attention_cpu.formula import attend, gradients, summed
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 

@@ -1,4 +1,4 @@
-"""numpy, which the kernels compute with; it is asked for where it is used, for it costs time to start."""
+"""numpy, which the kernels compute with; it is imported where it is used, for importing takes long."""
 
 from typing import Any
 
@@ -12,6 +12,6 @@ def numpy() -> Any:
     try:
         import numpy as np
     except ImportError as error:
-        said = f"this computes with numpy, and it cannot be imported ({error}): {INSTALL}"
-        raise MlBackendsError(said, INSTALL) from None
+        message = f"this computes with numpy, and it cannot be imported ({error}): {INSTALL}"
+        raise MlBackendsError(message, INSTALL) from None
     return np

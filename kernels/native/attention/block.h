@@ -140,8 +140,7 @@ struct Block {
 
   Real *lanes_of(Real *each, int64_t group) const { return each + first_of(group); }
 
-  /* ---- the query, transposed *
-     --------------------------------------------------------------------------------- */
+  /* ---- the query, transposed ---------------------------------------------------------------- */
 
   struct Gather {
     template <int vectors>
@@ -221,8 +220,7 @@ struct Block {
     }
   }
 
-  /* ---- keys and values *
-     --------------------------------------------------------------------------------------- */
+  /* ---- keys and values ---------------------------------------------------------------------- */
 
   Tile read_tile(int64_t first, int64_t count) {
     const int64_t size = sizeof(typename E::Stored);
@@ -289,8 +287,7 @@ struct Block {
     }
   }
 
-  /* ---- one tile *
-     ---------------------------------------------------------------------------------------------- */
+  /* ---- one tile ----------------------------------------------------------------------------- */
 
   struct Step {
     template <int vectors>
@@ -379,8 +376,7 @@ struct Block {
     return false;
   }
 
-  /* ---- the output, transposed back *
-     --------------------------------------------------------------------------- */
+  /* ---- the output, transposed back ---------------------------------------------------------- */
 
   struct Finish {
     template <int vectors>
@@ -419,7 +415,7 @@ struct Block {
     }
   }
 
-  /* The usual case, as in transposed_whole: the rows are divided by their sums while they lie across the *
+  /* The usual case, as in transposed_whole: the rows are divided by their sums while they lie across the
      lanes. */
   template <int vectors>
   void finish_whole(int64_t first, const Real *output, const Real *largest, const Real *sum) {

@@ -39,8 +39,7 @@ INLINED uint32_t float_to_bits(float number) {
   return bits;
 }
 
-/* ---- one element *
-   ------------------------------------------------------------------------------------------- */
+/* ---- one element ---------------------------------------------------------------------------- */
 
 INLINED float widened(Float, float stored) { return stored; }
 INLINED double widened(Wide, double stored) { return stored; }
@@ -80,8 +79,7 @@ INLINED uint16_t narrowed(Half, float number) {
   return (uint16_t)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
 
-/* ---- as many as a vector has lanes *
-   ------------------------------------------------------------------------- */
+/* ---- as many as a vector has lanes ---------------------------------------------------------- */
 
 INLINED Single::Vector load_elements(Float, const char *at) { return load<Single>(at); }
 INLINED Double::Vector load_elements(Wide, const char *at) { return load<Double>(at); }

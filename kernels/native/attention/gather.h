@@ -27,7 +27,7 @@ struct Groups {
   }
 };
 
-/* What a group of rows has for a strip of keys: (keys, width), zeros for some keys behind the ones that it *
+/* What a group of rows has for a strip of keys: (keys, width), zeros for some keys behind the ones that it
    sees. */
 template <class Real>
 struct Part {

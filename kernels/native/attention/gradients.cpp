@@ -11,7 +11,7 @@
 
 namespace {
 
-/* Sums of the query's gradient that are kept apart for one thread may take so much, and its other memory *
+/* Sums of the query's gradient that are kept apart for one thread may take so much, and its other memory
    about as much. */
 constexpr int64_t most_sums_bytes = 256 << 10, most_keys_bytes = 256 << 10, most_rows_bytes = 192 << 10;
 

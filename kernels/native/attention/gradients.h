@@ -112,32 +112,24 @@ struct Gradients {
     for (Real &one : ones) one = 1;
   }
 
-  void run(const GradientsTask &asked) {
-    task.batch = asked.unit / partition.units_per_batch;
-    task.head = asked.unit % partition.units_per_batch * partition.heads_together;
-    switch (asked.kind) {
-      case START_UNIT:
-        return clear_sums(asked.sums);
-      case KEYS_OF_UNIT:
-        return add_keys(asked.block, asked.sums, true);
-      case END_UNIT:
-        return write_sums((const Real *)asked.sums);
-      case KEYS:
-        return add_keys(asked.block, nullptr, false);
-      case ROWS:
-        return add_rows(asked.unit, asked.block);
-      case MASK:
-        return add_mask_block(asked.unit);
-      case REFINE:
-        return refine_rows(asked.unit, asked.block);
+  void run(const GradientsTask &given) {
+    task.batch = given.unit / partition.units_per_batch;
+    task.head = given.unit % partition.units_per_batch * partition.heads_together;
+    switch (given.kind) {
+      case START_UNIT: return clear_sums(given.sums);
+      case KEYS_OF_UNIT: return add_keys(given.block, given.sums, true);
+      case END_UNIT: return write_sums((const Real *)given.sums);
+      case KEYS: return add_keys(given.block, nullptr, false);
+      case ROWS: return add_rows(given.unit, given.block);
+      case MASK: return add_mask_block(given.unit);
+      case REFINE: return refine_rows(given.unit, given.block);
     }
   }
 
  private:
-  /* ---- the ways through a unit *
-     ------------------------------------------------------------------------------- */
+  /* ---- the ways through a unit -------------------------------------------------------------- */
 
-  /* The gradients of a block of keys and of its values; with `with_query` also its share in that of the *
+  /* The gradients of a block of keys and of its values; with `with_query` also its share in that of the
      query. */
   void add_keys(int64_t block, char *sums, bool with_query) {
     const int64_t first = block * partition.block_keys, head = task.head;
@@ -269,8 +261,7 @@ struct Gradients {
     return row <= 0 ? 0 : row / partition.block_rows;
   }
 
-  /* ---- what a tile reads *
-     ------------------------------------------------------------------------------------- */
+  /* ---- what a tile reads -------------------------------------------------------------------- */
 
   /* Keys and values as the products read them; strides in bytes. */
   struct Tile {
@@ -326,8 +317,7 @@ struct Gradients {
       }
   }
 
-  /* ---- one tile *
-     ---------------------------------------------------------------------------------------------- */
+  /* ---- one tile ----------------------------------------------------------------------------- */
 
   template <class Action, class... More>
   INLINED void with_vectors(int64_t vectors, Gradients &self, More &&...more) {
@@ -339,7 +329,7 @@ struct Gradients {
     if constexpr (most_vectors >= 2) return Action::template call<2>(self, more...);
   }
 
-  /* Add what the rows at hand give to a tile of keys, and, `with_query`, the other way round. Tell whether *
+  /* Add what the rows at hand give to a tile of keys, and, `with_query`, the other way round. Tell whether
      any sees any. */
   bool add_tile(const Tile &tile, bool with_keys, bool with_query) {
     bool any = false;
@@ -512,8 +502,7 @@ struct Gradients {
     }
   };
 
-  /* ---- what a tile leaves *
-     ------------------------------------------------------------------------------------ */
+  /* ---- what a tile leaves ------------------------------------------------------------------- */
 
   /* Add the rows' gradients of one block of keys to what others gave; the stride in numbers. */
   void add_query_sum(Real *to, int64_t stride) const {

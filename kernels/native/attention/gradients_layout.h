@@ -160,7 +160,7 @@ void write_row(const typename T::Real *numbers, int64_t width, char *to) {
   }
 }
 
-/* Write groups of columns, of which each has room for `block_keys` rows, times `scale`, as rows; the stride *
+/* Write groups of columns, of which each has room for `block_keys` rows, times `scale`, as rows; the stride
    in bytes. */
 template <class E, class T = typename E::Inner>
 void write_columns(const typename T::Real *groups, const Groups<T> &columns, int64_t width,

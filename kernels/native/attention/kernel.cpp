@@ -1,4 +1,4 @@
-/* One instruction set's way through every problem: compiled once for each, with its flags and *
+/* One instruction set's way through every problem: compiled once for each, with its flags and
    MLBACKENDS_LEVEL. */
 #include "block.h"
 #include "rows.h"
@@ -108,27 +108,19 @@ namespace {
 
 void run(const Partition *partition, int64_t number, char *memory) {
   switch (partition->problem->element) {
-    case MLBACKENDS_ATTENTION_FLOAT32:
-      return compute<Float, Plain<Single> >(*partition, number, memory);
-    case MLBACKENDS_ATTENTION_FLOAT16:
-      return compute<Half, Plain<Single> >(*partition, number, memory);
-    case MLBACKENDS_ATTENTION_BFLOAT16:
-      return compute<Brain, BrainProduct>(*partition, number, memory);
-    case MLBACKENDS_ATTENTION_FLOAT64:
-      return compute<Wide, Plain<Double> >(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_FLOAT32: return compute<Float, Plain<Single> >(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_FLOAT16: return compute<Half, Plain<Single> >(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_BFLOAT16: return compute<Brain, BrainProduct>(*partition, number, memory);
+    case MLBACKENDS_ATTENTION_FLOAT64: return compute<Wide, Plain<Double> >(*partition, number, memory);
   }
 }
 
 int64_t scratch_bytes(const Partition *partition) {
   switch (partition->problem->element) {
-    case MLBACKENDS_ATTENTION_FLOAT32:
-      return bytes<Float, Plain<Single> >(*partition);
-    case MLBACKENDS_ATTENTION_FLOAT16:
-      return bytes<Half, Plain<Single> >(*partition);
-    case MLBACKENDS_ATTENTION_BFLOAT16:
-      return bytes<Brain, BrainProduct>(*partition);
-    case MLBACKENDS_ATTENTION_FLOAT64:
-      return bytes<Wide, Plain<Double> >(*partition);
+    case MLBACKENDS_ATTENTION_FLOAT32: return bytes<Float, Plain<Single> >(*partition);
+    case MLBACKENDS_ATTENTION_FLOAT16: return bytes<Half, Plain<Single> >(*partition);
+    case MLBACKENDS_ATTENTION_BFLOAT16: return bytes<Brain, BrainProduct>(*partition);
+    case MLBACKENDS_ATTENTION_FLOAT64: return bytes<Wide, Plain<Double> >(*partition);
   }
   return 0;
 }

@@ -56,7 +56,7 @@ bool tiles_are_granted() { return true; }
 /* Linux's numbers, which headers of older systems do not name. */
 constexpr long supported_states = 0x1021, request_permission = 0x1023, tile_data = 18;
 
-/* Whether the system would give tiles; nothing is asked for. */
+/* Whether the system would give tiles; none are requested. */
 bool has_amx_bf16() {
   constexpr unsigned tile_state = 3u << 17, amx_bf16 = 1u << 22, amx_tile = 1u << 24;
   unsigned a, b, c, d;

@@ -6,7 +6,7 @@
 const Level *level_of(int32_t number);
 
 /* Return the level that computes a problem: its own, or the one below where the system refuses what the own
-   one needs. Only here is the system asked for something. */
+   one needs. Only here is something requested of the system. */
 const Level *level_for(const Problem &problem);
 
 /* Tell whether this CPU and this system can run a level. */

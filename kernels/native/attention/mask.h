@@ -123,14 +123,10 @@ static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t key
 
 INLINED int64_t mask_bytes(int element) {
   switch (element) {
-    case MLBACKENDS_ATTENTION_BOOL:
-      return 1;
-    case MLBACKENDS_ATTENTION_FLOAT32:
-      return 4;
-    case MLBACKENDS_ATTENTION_FLOAT64:
-      return 8;
-    default:
-      return 2;
+    case MLBACKENDS_ATTENTION_BOOL: return 1;
+    case MLBACKENDS_ATTENTION_FLOAT32: return 4;
+    case MLBACKENDS_ATTENTION_FLOAT64: return 8;
+    default: return 2;
   }
 }
 

@@ -49,7 +49,7 @@ struct GradientsPartition {
   bool one_pass, sums_apart; /* sums_apart: elements of the query are too narrow to sum in */
   int64_t sums_bytes;        /* of one unit, where apart */
   int64_t key_tasks, row_tasks, mask_tasks, tasks; /* of two passes and of the mask */
-  int64_t refine_tasks;                            /* where that is what is asked for, and nothing else */
+  int64_t refine_tasks;                            /* where a call refines, and nothing else */
   /* What tasks of the mask share out, and what each of them sums: 1 where it is the other's. */
   int64_t mask_batches, mask_heads, mask_row_blocks, mask_key_blocks;
 };

@@ -1,4 +1,4 @@
-/* The machine at its best, which speeds are held to: multiply-adds in registers, and reading of memory. One *
+/* The machine at its best, which speeds are held to: multiply-adds in registers, and reading of memory. One
    thread each. */
 #include <stdint.h>
 

@@ -29,7 +29,7 @@ constexpr int spins = 2000; /* some tens of microseconds: longer would take the 
 
 struct Pool {
   pid_t owner;
-  std::atomic<bool> busy{false}; /* whether a job runs */
+  std::atomic<int> busy{0};       /* whether a job runs */
   int workers = 0;               /* how many were started */
   bool refused = false;          /* whether the system would start no more */
   void (*work)(void *) = nullptr;
@@ -124,8 +124,7 @@ Pool *own_pool() {
   return found;
 }
 
-/* ---- memory: a few slots that are exchanged as a whole, without a lock that a fork could leave behind *
-   --------- */
+/* ---- memory: a few slots that are exchanged as a whole, without a lock that a fork could leave behind  */
 
 constexpr int64_t slots = 64, head = 64, largest_kept = 4 << 20;
 std::atomic<char *> kept[slots];
@@ -136,7 +135,7 @@ int64_t &size_of(char *piece) { return *(int64_t *)piece; }
 
 void with_helpers(int helpers, void (*work)(void *), void *context) {
   Pool *pool = helpers > 0 ? own_pool() : nullptr;
-  if (!pool || pool->busy.exchange(true, std::memory_order_acquire)) return work(context);
+  if (!pool || pool->busy.exchange(1, std::memory_order_acquire)) return work(context);
   if (helpers > most_workers) helpers = most_workers;
   pool->refused = false;
   while (pool->workers < helpers && !pool->refused) start_worker(pool);
@@ -156,7 +155,7 @@ void with_helpers(int helpers, void (*work)(void *), void *context) {
       pause_processor();
     else
       sched_yield();
-  pool->busy.store(false, std::memory_order_release);
+  pool->busy.store(0, std::memory_order_release);
 }
 
 char *take_scratch(int64_t bytes) {

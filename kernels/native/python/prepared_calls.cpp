@@ -25,8 +25,7 @@ constexpr double most_at_once = 1 << 17;
 /* After so long Python gets to handle signals. */
 constexpr int64_t milliseconds = 50;
 
-/* ---- DLPack *
-   ------------------------------------------------------------------------------------------------- */
+/* ---- DLPack --------------------------------------------------------------------------------- */
 
 struct DlpackTensor {
   void *data;
@@ -47,8 +46,7 @@ struct DlpackExchange {
 constexpr uint32_t dlpack_major = 1;
 constexpr int32_t dlpack_cpu = 1;
 
-/* ---- tensors *
-   ------------------------------------------------------------------------------------------------ */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 /* FAILED: with an exception of Python. */
 enum State { FITS, DIFFERS, FAILED };
@@ -73,7 +71,7 @@ uint64_t element_of(const DlpackTensor &tensor) {
   return (uint64_t)tensor.code << 32 | (uint64_t)tensor.bits << 16 | tensor.lanes;
 }
 
-/* Write a view of a tensor. `unit`: of its strides; both that and the address must be multiples of whole *
+/* Write a view of a tensor. `unit`: of its strides; both that and the address must be multiples of whole
    elements. */
 State view_of(void *data, int64_t rank, const int64_t *shape, const int64_t *strides, int64_t unit,
               int64_t bytes, View *view) {
@@ -153,8 +151,7 @@ struct Reader {
   }
 };
 
-/* ---- one problem *
-   -------------------------------------------------------------------------------------------- */
+/* ---- one problem ---------------------------------------------------------------------------- */
 
 /* The size that three dimensions are broadcast to, 0 for none. */
 int64_t common(int64_t a, int64_t b, int64_t c) {
@@ -287,8 +284,7 @@ struct Kind {
   }
 };
 
-/* ---- computing *
-   ---------------------------------------------------------------------------------------------- */
+/* ---- computing ------------------------------------------------------------------------------ */
 
 /* Additions and multiplications, and the bytes of key and value: as doubles, for strides of 0 make tensors of
    * any size. */
@@ -305,7 +301,7 @@ struct Work {
   }
 };
 
-/* Write how many threads some work is worth. Returns whether Python told. */
+/* Write how many threads some work is worth. Returns whether Python could tell. */
 bool count_threads(const Kind &kind, double operations, double moved, Problem *p) {
   PyObject *found = PyObject_CallFunction(kind.count_threads, "dd", operations, moved);
   const long threads = found ? PyLong_AsLong(found) : -1;
@@ -422,8 +418,7 @@ State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_outpu
   return compute(mlbackends_attention_backward, gradients);
 }
 
-/* ---- functions of Python *
-   ------------------------------------------------------------------------------------ */
+/* ---- functions of Python -------------------------------------------------------------------- */
 
 constexpr char capsule_name[] = "mlbackends prepared call";
 

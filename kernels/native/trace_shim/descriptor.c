@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "descriptor.h"
 #include "shim.h"
 
 struct opened {
@@ -59,7 +58,7 @@ static struct opened *open_trace(pid_t process) {
 int shim_trace_descriptor(pid_t process) {
     struct opened *file = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (file && is_still_ours(file)) {
-        if (file->process != process) { /* a fork's first line; told twice by two threads at worst */
+        if (file->process != process) { /* a fork's first line; counted twice by two threads at worst */
             file->process = process;
             shim_count(SHIM_PROCESSES);
         }

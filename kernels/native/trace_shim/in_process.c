@@ -61,8 +61,8 @@ static const char *marker_in(const char *text, const char *end) {
 
 static void hand_on(const char *text, size_t length) {
     if (!length) return;
-    shim_next_fwrite(text, 1, length, theirs);
-    shim_next_fflush(theirs); /* ours may have been flushed: a prompt is to be seen */
+    SHIM_NEXT(fwrite)(text, 1, length, theirs);
+    SHIM_NEXT(fflush)(theirs); /* ours may have been flushed: a prompt is to be seen */
 }
 
 static int write_all(const char *text, size_t length) {
@@ -124,12 +124,10 @@ static int forget(void *cookie) {
     return 0;
 }
 
-typedef FILE *(*fopencookie_type)(void *, const char *, cookie_io_functions_t);
-
 static FILE *made(void) {
     static char buffer[BUFFER];
     cookie_io_functions_t functions = {.write = take_text, .close = forget};
-    fopencookie_type make = (fopencookie_type)shim_next("fopencookie");
+    __typeof__(&fopencookie) make = SHIM_NEXT(fopencookie);
     FILE *stream = make && shim_next("gnu_get_libc_version") ? make(NULL, "a", functions) : NULL;
     if (stream) setvbuf(stream, buffer, _IOLBF, sizeof buffer);
     return stream;
@@ -140,7 +138,7 @@ int mlbackends_listen(int sink, const char *markers, const char *sign) {
     if (strlen(markers) >= sizeof listener.markers || strlen(sign) >= sizeof listener.sign) return -1;
     if (fstat(sink, &status) || (!ours && !(ours = made()))) return -1;
     flockfile(ours);
-    shim_next_fflush(ours);
+    SHIM_NEXT(fflush)(ours);
     listener.device = status.st_dev;
     listener.inode = status.st_ino;
     listener.sink = sink;
@@ -148,7 +146,7 @@ int mlbackends_listen(int sink, const char *markers, const char *sign) {
     strcpy(listener.sign, sign);
     funlockfile(ours);
     if (stdout != ours) {
-        shim_next_fflush(stdout);
+        SHIM_NEXT(fflush)(stdout);
         theirs = stdout; /* before any thread can print to ours */
         __atomic_store_n(&stdout, ours, __ATOMIC_RELEASE);
     }
@@ -160,7 +158,7 @@ void mlbackends_listen_no_more(void) {
     if (!ours) return;
     if (stdout == ours) __atomic_store_n(&stdout, theirs, __ATOMIC_RELEASE);
     flockfile(ours);
-    shim_next_fflush(ours);
+    SHIM_NEXT(fflush)(ours);
     listener.sink = -1;
     funlockfile(ours);
 }

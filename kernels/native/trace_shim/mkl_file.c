@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "descriptor.h"
 #include "shim.h"
 
 #define MOST (1 << 20)
@@ -48,15 +47,8 @@ static int finish(void *cookie) {
     return 0;
 }
 
-typedef FILE *(*fopencookie_type)(void *, const char *, cookie_io_functions_t);
-
 static FILE *stamping_stream(void) {
-    static fopencookie_type found;
-    fopencookie_type make = __atomic_load_n(&found, __ATOMIC_RELAXED);
-    if (!make) {
-        make = (fopencookie_type)shim_next("fopencookie");
-        __atomic_store_n(&found, make, __ATOMIC_RELAXED);
-    }
+    __typeof__(&fopencookie) make = SHIM_NEXT(fopencookie);
     struct unfinished *line = make ? calloc(1, sizeof *line) : NULL;
     if (!line) return NULL;
     cookie_io_functions_t functions = {.write = take_text, .close = finish};
@@ -65,16 +57,21 @@ static FILE *stamping_stream(void) {
     return stream;
 }
 
-static FILE *opened(const char *name, const char *path, const char *mode) {
-    if (*shim_mkl_path && path && mode && *mode == 'a' && !strcmp(path, shim_mkl_path)) {
-        int before = errno;
-        FILE *stream = shim_trace_descriptor(getpid()) >= 0 ? stamping_stream() : NULL;
-        errno = before;
-        if (stream) return stream;
-    }
-    return shim_next_fopen(name, path, mode);
+/* Return a stream for the trace, or NULL where another file is opened. */
+static FILE *opened_trace(const char *path, const char *mode) {
+    if (!*shim_mkl_path || !path || !mode || *mode != 'a' || strcmp(path, shim_mkl_path)) return NULL;
+    int before = errno;
+    FILE *stream = shim_trace_descriptor(getpid()) >= 0 ? stamping_stream() : NULL;
+    errno = before;
+    return stream;
 }
 
-EXPORTED FILE *fopen(const char *path, const char *mode) { return opened("fopen", path, mode); }
+EXPORTED FILE *fopen(const char *path, const char *mode) {
+    FILE *trace = opened_trace(path, mode);
+    return trace ? trace : SHIM_NEXT(fopen)(path, mode);
+}
 
-EXPORTED FILE *fopen64(const char *path, const char *mode) { return opened("fopen64", path, mode); }
+EXPORTED FILE *fopen64(const char *path, const char *mode) {
+    FILE *trace = opened_trace(path, mode);
+    return trace ? trace : SHIM_NEXT(fopen64)(path, mode);
+}

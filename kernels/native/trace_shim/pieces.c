@@ -93,7 +93,7 @@ static struct piece *let_go(struct piece **place) {
 
 static void print(struct piece **place) {
     struct piece *piece = let_go(place);
-    shim_next_fwrite(piece->text, 1, piece->length, stdout);
+    SHIM_NEXT(fwrite)(piece->text, 1, piece->length, stdout);
     drop(piece);
 }
 
@@ -131,7 +131,7 @@ static int take_rest(struct piece **place, const char *text, size_t length) {
     }
     drop(let_go(place));
     if (rest && !take_start(next, rest, whole_lines(next, rest)))
-        shim_next_fwrite(next, 1, rest, stdout);
+        SHIM_NEXT(fwrite)(next, 1, rest, stdout);
     return 1;
 }
 
@@ -149,8 +149,8 @@ static void print_all(void) {
 
 /* Whether there is one thread: another one's text may come into the buffer between a look and the lock. */
 static int is_alone(void) {
-    const char *told = shim_next("__libc_single_threaded"); /* glibc's, from 2.32 on */
-    return !told || *told;
+    const char *is_single = shim_next("__libc_single_threaded"); /* glibc's, from 2.32 on */
+    return !is_single || *is_single;
 }
 
 /* Take what came into the buffer unseen as the rest of the newest piece. */
@@ -168,7 +168,7 @@ static void take_unseen(void) {
     while ((*newest)->next) newest = &(*newest)->next;
     if (!is_alone() || shim_is_trace(text, length) || !take_rest(newest, text, length)) {
         print_all();
-        shim_next_fwrite(text, 1, length, stdout);
+        SHIM_NEXT(fwrite)(text, 1, length, stdout);
     }
     free(text);
 #endif

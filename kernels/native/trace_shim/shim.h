@@ -13,10 +13,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* settings.c: what the environment said when the program started. */
+/* settings.c: the environment when the program started. */
 extern char shim_trace_path[];  /* "" where nothing is to be traced */
 extern char shim_mkl_path[];    /* what MKL takes for the trace's name, before a rank is put in */
 extern char shim_markers[];     /* each ends in '\n' */
@@ -37,26 +38,18 @@ void shim_let_go(int of_all_threads);
  * the caller prints as if there were no shim. Text behind the last '\n' counts as a line. */
 int shim_write_lines(const char *text, size_t length);
 
+/* descriptor.c: the trace's descriptor, or -1 where it cannot be opened. process: who calls. */
+int shim_trace_descriptor(pid_t process);
+
 /* counts.c: what the capturing process reads, even after this one was killed. */
 enum shim_count { SHIM_LINES, SHIM_LOST, SHIM_LOSS_REASON, SHIM_PROCESSES, SHIM_UNREACHABLE };
 void shim_count(enum shim_count which);
 void shim_count_loss(int reason);
 
-/* next.c: the functions that ours stand before. */
-int shim_next_vfprintf(FILE *stream, const char *format, va_list arguments);
-int shim_next_vfprintf_chk(FILE *stream, int flag, const char *format, va_list arguments);
-int shim_next_puts(const char *text);
-int shim_next_fputs(const char *text, FILE *stream);
-int shim_next_fputs_unlocked(const char *text, FILE *stream);
-size_t shim_next_fwrite(const void *items, size_t size, size_t count, FILE *stream);
-size_t shim_next_fwrite_unlocked(const void *items, size_t size, size_t count, FILE *stream);
-int shim_next_fputc(int letter, FILE *stream);
-int shim_next_fputc_unlocked(int letter, FILE *stream);
-int shim_next_overflow(FILE *stream, int letter);
-int shim_next_fflush(FILE *stream);
-int shim_next_fclose(FILE *stream);
-FILE *shim_next_fopen(const char *name, const char *path, const char *mode);
-FILE *shim_next_freopen(const char *name, const char *path, const char *mode, FILE *stream);
+/* next.c: the functions that ours stand before, of libc or another preloaded library; null where there is
+ * none. SHIM_NEXT keeps what it found; two threads that look at once find the same. */
 void *shim_next(const char *name);
+void *shim_next_kept(void **kept, const char *name);
+#define SHIM_NEXT(name) ({ static void *kept; (__typeof__(&name))shim_next_kept(&kept, #name); })
 
 #endif

@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "descriptor.h"
 #include "shim.h"
 
 #define LONGEST_STAMP 96

@@ -54,8 +54,7 @@ struct Case {
   double dropout = 0;
 };
 
-/* ---- what is tried *
-   ---------------------------------------------------------------------------------------------- */
+/* ---- what is tried -------------------------------------------------------------------------- */
 
 const Case table[] = {
     /* Few rows: lanes hold elements of a row. */
@@ -196,8 +195,7 @@ std::vector<Case> more_cases() {
   return made;
 }
 
-/* ---- tensors *
-   ---------------------------------------------------------------------------------------------------- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 int64_t bytes_of(int element) {
   return element == MLBACKENDS_ATTENTION_FLOAT32   ? 4
@@ -327,12 +325,11 @@ struct Inputs {
         mask(c, element) {}
 };
 
-/* ---- the plain computation *
-   -------------------------------------------------------------------------------------- */
+/* ---- the plain computation ------------------------------------------------------------------ */
 
 constexpr uint64_t seed_of_dropout = 0x9e3779b97f4a7c15;
 
-/* Tell whether dropout keeps a weight; see kernels/mlbackends_kernels/tensors/dropout.py, which says it in *
+/* Tell whether dropout keeps a weight; see kernels/mlbackends_kernels/tensors/dropout.py, which says it in
    Python. */
 bool is_kept(const Case &c, int64_t batch, int64_t head, int64_t row, int64_t key) {
   uint32_t word[4] = {(uint32_t)(key / 4), (uint32_t)row, (uint32_t)head, (uint32_t)batch};
@@ -347,7 +344,7 @@ bool is_kept(const Case &c, int64_t batch, int64_t head, int64_t row, int64_t ke
   return (double)word[key % 4] >= floor(c.dropout * 4294967296.0);
 }
 
-/* Of one row: the share of each key, how much its value counts, the log of the sum of exponentials, the *
+/* Of one row: the share of each key, how much its value counts, the log of the sum of exponentials, the
    result. */
 struct Row {
   std::vector<double> shares, weights, result;
@@ -360,7 +357,7 @@ struct Row {
     for (int64_t k = 0; k < c.keys; k++) {
       double score = 0;
       for (int64_t d = 0; d < c.width; d++)
-        score += read(in.query.element, in.query.at(batch, head, row, d)) *
+        score += read(in.query.element, in.query.at(batch, head, row, d))
                  read(in.key.element, in.key.at(batch, key_head, k, d));
       score *= c.scale;
       if (c.masking == CAUSAL && k > row) score = -INFINITY;
@@ -400,9 +397,7 @@ struct Slope {
   void add(double by, double most) { number += by, size += fabs(most); }
 };
 
-/* The gradients, each in order of batch, head, row and column; that of the mask as its numbers lie in memory.
-
-    */
+/* The gradients, each in order of batch, head, row and column; that of the mask as its numbers lie in memory. */
 struct Slopes {
   std::vector<Slope> query, key, value, mask;
 
@@ -464,8 +459,7 @@ double allowed(int element, double number, double enlarged) {
   }
 }
 
-/* ---- the library's *
-   -------------------------------------------------------------------------------------------- */
+/* ---- the library's -------------------------------------------------------------------------- */
 
 void set_strides(int64_t *to, const Tensor &tensor) { memcpy(to, tensor.strides, sizeof tensor.strides); }
 
@@ -604,7 +598,7 @@ bool gradients_are_right(const Tried &tried, int level) {
   const Case &c = tried.c;
   const Inputs &in = tried.in;
   const int element = in.query.element;
-  /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of *
+  /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of
      nothing. */
   if (!c.keys || !c.length || !c.value_width || fabs(c.scale) > 1e6) return true;
   const Forward forward(c, in, level, true);
@@ -647,8 +641,7 @@ bool gradients_are_right(const Tried &tried, int level) {
          are_right("the gradient of the mask", mask, tried.slopes.mask, of_size);
 }
 
-/* ---- all of it *
-   -------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------ */
 
 /* What is computed for each problem, element type and level. */
 typedef bool (*Check)(const Tried &, int level);
@@ -669,7 +662,7 @@ bool is_asked_for(int level) {
          (only.empty() || only == mlbackends_attention_level_name(level));
 }
 
-/* Try every problem at every so many of the levels that run, the highest first, and return how many were *
+/* Try every problem at every so many of the levels that run, the highest first, and return how many were
    wrong. */
 int wrong_results(int step) {
   int wrong = 0;
@@ -684,7 +677,7 @@ int wrong_results(int step) {
   return wrong;
 }
 
-/* Try every number of 16 bits at every level that runs, for few rows and for many, and return how many were *
+/* Try every number of 16 bits at every level that runs, for few rows and for many, and return how many were
    wrong. */
 int wrong_numbers() {
   int wrong = 0;

@@ -211,7 +211,7 @@ def programs(folder: Path) -> dict[str, Path]:
     first = folder / "init"
     subprocess.run(["cc", "-O1", str(HERE / "first_process.c"), "-o", str(first)], check=True)
     made = {"init": first}
-    for name, library in {"real": (), "emulated": (EMULATED_PAIRS,)}.items():
+    for name, library in {"real": (), "emulated": EMULATED_PAIRS}.items():
         (folder / name).mkdir()
         made[name] = build(folder / name, hook(), library=library)
     return made

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 #: What computes the products of AVX-512 BF16 and AMX by other instructions.
-EMULATED_PAIRS = "-DMLBACKENDS_EMULATED_PAIRS"
+EMULATED_PAIRS = ("-DMLBACKENDS_EMULATED_PAIRS", f"-I{HERE}")
 
 
 def hook() -> Any:

@@ -88,7 +88,7 @@ def main(words: list[str]) -> int:
             if kind == "thread":
                 leave_the_highest(builder.LEVELS.get(platform.machine(), {}))
             flags = (*KINDS[kind], *FLAGS)
-            program = build(Path(folder), builder, flags=flags, library=(EMULATED_PAIRS,))
+            program = build(Path(folder), builder, flags=flags, library=EMULATED_PAIRS)
             command = [str(program), kind, *(["every"] * asked.every)]
             done = subprocess.run(command, env={**os.environ, **options}, check=False, timeout=1800)
             ended = "clean" if not done.returncode else f"ended with {done.returncode}"

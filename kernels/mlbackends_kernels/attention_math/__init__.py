@@ -1,1 +1,0 @@
-"""The plain formula of attention in numpy, forward and backward."""
