@@ -61,10 +61,15 @@ def aligned(array: Any) -> Any:
 def room(like: Any, shape: tuple[int, ...]) -> Any:
     """Return an array of a shape, laid out as another: (B, H, L, E) or (B, L, H, E) in memory."""
     np = numpy()
-    if len(shape) > 2 and like.ndim == len(shape) and 0 < like.strides[-3] < like.strides[-2]:
+    if like.ndim == len(shape) and is_rows_first(like.shape, like.strides):
         swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
         return np.empty(swapped, like.dtype).swapaxes(-2, -3)
     return np.empty(shape, like.dtype)
+
+
+def is_rows_first(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Tell whether a tensor's rows lie before its heads; with one row or one head that is no question."""
+    return len(shape) > 2 and min(shape[-3:-1]) > 1 and 0 < strides[-3] < strides[-2]
 
 
 def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[tuple[int, Any]]:

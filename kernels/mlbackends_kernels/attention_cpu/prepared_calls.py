@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.backend import Gradients
-from mlbackends_kernels.attention_cpu.forward import room
+from mlbackends_kernels.attention_cpu.forward import is_rows_first, room
 from mlbackends_kernels.attention_cpu.gradients import FINE
 from mlbackends_kernels.attention_cpu.library import abi, level, library
 from mlbackends_kernels.attention_cpu.threads import worth
@@ -68,7 +68,13 @@ def prepare_backward(
     kind: Any = type(query)
     is_array = kind is numpy().ndarray
     call = _prepare(
-        "prepare_backward", problem, tensors, _array_like if is_array else _tensor_like, None, None
+        "prepare_backward",
+        problem,
+        tensors,
+        _array_like if is_array else _tensor_like,
+        None,
+        False,
+        None,
     )
     if call is None:
         return None
@@ -207,8 +213,8 @@ def _is_torch_tensor(kind: type) -> bool:
     )
 
 
-def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any]:
-    """Return what makes room for a result like `out`, and a dtype or None.
+def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any, bool]:
+    """Return what makes room for a result like `out`, a dtype or None, and whether its rows lie first.
 
     Without a dtype the function takes a query; with one, the shape of a query and the dtype. The module
     checks whether the room fits.
@@ -218,21 +224,21 @@ def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any]:
     if is_torch:
         like = torch.empty_like(query)
         if (like.shape, like.stride(), like.dtype) == (out.shape, out.stride(), out.dtype):
-            return torch.empty_like, None  # cheaper by far than with a shape
+            return torch.empty_like, None, False  # cheaper by far than with a shape
     dtype, width = out.dtype, out.shape[-1]
     empty = torch.empty if is_torch else numpy().empty
     if len(out.shape) < 3 or as_array(out).flags.c_contiguous:
         if width != query.shape[-1]:
-            return lambda query: empty((*query.shape[:-1], width), dtype=dtype), None
+            return lambda query: empty((*query.shape[:-1], width), dtype=dtype), None, False
         if is_torch:
-            return lambda query: empty(query.shape, dtype=dtype), None
-        return empty, dtype
+            return lambda query: empty(query.shape, dtype=dtype), None, False
+        return empty, dtype, False
 
     def rows_first(query: Any) -> Any:
         *batch, heads, rows, _ = query.shape
         return empty((*batch, rows, heads, width), dtype=dtype).swapaxes(-2, -3)
 
-    return rows_first, None
+    return rows_first, None, True
 
 
 def _make_sums(logsumexp: Any) -> Callable[[Any], Any]:
@@ -248,8 +254,7 @@ def _array_like(array: Any) -> Any:
 
 def _tensor_like(tensor: Any) -> Any:
     """Return a tensor of torch, laid out as `room` lays out an array."""
-    strides = tensor.stride()
-    if len(strides) > 2 and 0 < strides[-3] < strides[-2]:
+    if is_rows_first(tensor.shape, tensor.stride()):
         return tensor.new_empty(tensor.transpose(-2, -3).shape).transpose(-2, -3)
     return tensor.new_empty(tensor.shape)
 

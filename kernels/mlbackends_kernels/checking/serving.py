@@ -23,9 +23,9 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict  # noqa: UP035  Python 3.8 has no other
+from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
 
-Answering = Callable[[Dict[str, Any]], Dict[str, Any]]
+Answering = Callable[[dict[str, Any]], dict[str, Any]]
 _LONGEST = 2000
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2)."""

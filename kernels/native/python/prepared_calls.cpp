@@ -185,11 +185,15 @@ bool is_logsumexp(const View &sums, int64_t rank, const Problem &p) {
          (rank < 3 || sums.stride[2] == p.query_length) && sums.stride[3] == 1;
 }
 
+/* Whether the rows of a tensor lie before its heads, as `is_rows_first` of attention_cpu/forward.py. */
+bool is_rows_first(const View &view) {
+  return view.rank > 2 && view.size[1] > 1 && view.size[2] > 1 && 0 < view.stride[1] &&
+         view.stride[1] < view.stride[2];
+}
+
 /* Whether an output of its sizes lies as `room` of attention_cpu/forward.py makes it. */
-bool lies_as_made(const View &output, int64_t rank, const View &query, const Problem &p) {
-  const int64_t width = p.value_dim;
-  const bool rows_first =
-      rank > 2 && query.rank == rank && 0 < query.stride[1] && query.stride[1] < query.stride[2];
+bool lies_as_made(const View &output, bool rows_first, const Problem &p) {
+  const int64_t width = p.value_dim, rank = output.rank;
   return (rank < 4 || output.stride[0] == p.heads * p.query_length * width) &&
          (rank < 3 || output.stride[1] == (rows_first ? width : p.query_length * width)) &&
          output.stride[2] == (rows_first ? p.heads * width : width);
@@ -210,7 +214,7 @@ struct Tensors {
 struct Kind {
   Reader reader;
   Elements numbers, mask, logsumexp;
-  bool lower_right, grouped;
+  bool lower_right, grouped, makes_rows_first;
   Problem problem;       /* without addresses, strides and the other sizes */
   double fine;           /* the largest logarithm that needs no refinement */
   PyObject *make_output; /* room for the output: for a query, or with a dtype for a query's shape and that */
@@ -351,7 +355,10 @@ State attend(const Kind &kind, const Tensors &tensors, PyObject *seed) {
   Problem p;
   const State state = kind.fill(tensors, true, &seen, &p);
   if (state != FITS) return state;
-  if (!lies_as_made(seen.output, seen.rank, seen.query, p)) return DIFFERS;
+  const bool rows_first = seen.query.rank == seen.rank && is_rows_first(seen.query);
+  /* The buffer protocol does not show the strides of dimensions of one element. */
+  if (!kind.reader.exchange && rows_first != kind.makes_rows_first) return DIFFERS;
+  if (!lies_as_made(seen.output, rows_first, p)) return DIFFERS;
   const Work work(kind, seen, p);
   if (p.dropout && !read_seed(seed, &p.seed)) return FAILED;
   if (work.operations <= most_at_once && mlbackends_attention_forward(&p, 0, 0) == -1) return FITS;
@@ -515,10 +522,11 @@ PyObject *prepare(PyObject *arguments, PyMethodDef *method) {
   PyObject *query, *mask, *logsumexp, *dtypes, *make_output, *dtype, *make_sums, *threads;
   Kind found = {};
   Problem &p = found.problem;
-  int causal, lower_right, grouped;
-  if (!PyArg_ParseTuple(arguments, "OOOOOOOOLLiiiddpppd", &query, &mask, &logsumexp, &dtypes, &make_output,
-                        &dtype, &make_sums, &threads, &p.head_dim, &p.value_dim, &p.element, &p.mask_element,
-                        &p.level, &p.scale, &p.dropout, &causal, &lower_right, &grouped, &found.fine))
+  int causal, lower_right, grouped, makes_rows_first;
+  if (!PyArg_ParseTuple(arguments, "OOOOOOpOOLLiiiddpppd", &query, &mask, &logsumexp, &dtypes, &make_output,
+                        &dtype, &makes_rows_first, &make_sums, &threads, &p.head_dim, &p.value_dim,
+                        &p.element, &p.mask_element, &p.level, &p.scale, &p.dropout, &causal, &lower_right,
+                        &grouped, &found.fine))
     return nullptr;
   State state = find_reader(Py_TYPE(query), &found.reader);
   if (state == FITS) state = found.reader.elements_of(query, &found.numbers);
@@ -526,6 +534,7 @@ PyObject *prepare(PyObject *arguments, PyMethodDef *method) {
   if (state == FITS) state = found.reader.elements_of(logsumexp, &found.logsumexp);
   if (state != FITS) return returned(state, nullptr);
   p.causal = causal, p.threads = 1, found.lower_right = lower_right, found.grouped = grouped;
+  found.makes_rows_first = makes_rows_first;
   found.dtype = dtype == Py_None ? nullptr : dtype; /* one of `dtypes`, which keeps it */
   found.make_output = make_output, found.make_sums = make_sums, found.count_threads = threads,
   found.dtypes = dtypes;

@@ -357,7 +357,7 @@ struct Row {
     for (int64_t k = 0; k < c.keys; k++) {
       double score = 0;
       for (int64_t d = 0; d < c.width; d++)
-        score += read(in.query.element, in.query.at(batch, head, row, d))
+        score += read(in.query.element, in.query.at(batch, head, row, d)) *
                  read(in.key.element, in.key.at(batch, key_head, k, d));
       score *= c.scale;
       if (c.masking == CAUSAL && k > row) score = -INFINITY;
