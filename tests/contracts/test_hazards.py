@@ -86,37 +86,39 @@ def test_there_are_forty_and_more() -> None:
     assert len(CODES) >= 40
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_a_hazard_offers_what_it_has_to(code: str) -> None:
-    file: ModuleType = hazard.load(code)
+def test_a_hazard_offers_what_it_has_to() -> None:
+    for code in CODES:
+        file: ModuleType = hazard.load(code)
 
-    assert isinstance(file.SEVERITY, Severity)
-    assert isinstance(file.READS, tuple)
-    assert set(file.READS) <= set(PROBES)
-    assert isinstance(file.WHY, str) and isinstance(file.MEND, str)
-    assert isinstance(file.SOURCES, tuple)
-    assert file.SOURCES and all(isinstance(source, str) and source for source in file.SOURCES)
-    assert callable(file.symptoms)
-    assert file.symptoms.__doc__
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_a_hazard_is_written_as_sentences(code: str) -> None:
-    file = hazard.load(code)
-
-    for text in (file.WHY, file.MEND):
-        assert text.endswith(".") and "  " not in text
-    title = hazard.title(file)
-    assert 10 < len(title) <= 100
-    assert file.__doc__ is not None and file.__doc__.splitlines()[0].endswith(".")
+        assert isinstance(file.SEVERITY, Severity), code
+        assert isinstance(file.READS, tuple), code
+        assert set(file.READS) <= set(PROBES), code
+        assert isinstance(file.WHY, str) and isinstance(file.MEND, str), code
+        assert isinstance(file.SOURCES, tuple), code
+        assert file.SOURCES and all(
+            isinstance(source, str) and source for source in file.SOURCES
+        ), code
+        assert callable(file.symptoms), code
+        assert file.symptoms.__doc__, code
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_a_hazard_tells_how_it_is_told(code: str) -> None:
-    sections = dict(hazard.sections(hazard.load(code)))
+def test_a_hazard_is_written_as_sentences() -> None:
+    for code in CODES:
+        file = hazard.load(code)
 
-    assert sections.get("told by")
-    assert set(sections) <= {"told by", "no alarm", "severity"}
+        for text in (file.WHY, file.MEND):
+            assert text.endswith(".") and "  " not in text, code
+        title = hazard.title(file)
+        assert 10 < len(title) <= 100, code
+        assert file.__doc__ is not None and file.__doc__.splitlines()[0].endswith("."), code
+
+
+def test_a_hazard_tells_how_it_is_told() -> None:
+    for code in CODES:
+        sections = dict(hazard.sections(hazard.load(code)))
+
+        assert sections.get("told by"), code
+        assert set(sections) <= {"told by", "no alarm", "severity"}, code
 
 
 def test_what_only_looks_like_a_hazard_is_said_of_nearly_all() -> None:
@@ -125,13 +127,12 @@ def test_what_only_looks_like_a_hazard_is_said_of_nearly_all() -> None:
     assert len(silent) <= len(CODES) // 4, silent
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_a_code_is_words_with_hyphens_and_means_one_thing(code: str) -> None:
+def test_a_code_is_words_with_hyphens_and_means_one_thing() -> None:
     others = {*all_codes(), *FLAGS, *groups(), *(one.code for one in DEVIATIONS)}
-
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code)
-    assert code not in others, "`backends explain` would have two pages of that name"
-    assert code not in {"deviations", "hazards"}
+    for code in CODES:
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code), code
+        assert code not in others, f"`backends explain` would have two pages named {code}"
+        assert code not in {"deviations", "hazards"}, code
 
 
 # ---- warnings of probes --------------------------------------------------------------------------
@@ -156,20 +157,20 @@ def test_a_warning_has_one_hazard_that_speaks_for_it() -> None:
     assert claimed() == frozenset(claimants())
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_warning_of_a_machine_is_told_by_its_hazard_or_as_it_is(host: str) -> None:
-    failed = [check for check in checks(host) if check.status is Status.FAILED]
+def test_a_warning_of_a_machine_is_told_by_its_hazard_or_as_it_is() -> None:
     owners = claimants()
-    untold = []
-    for probe, told in report(host).probes.items():
-        for warning in told.warnings:
-            speakers = owners.get((probe, warning.code), [OTHERS])
-            if not any(check.code in speakers for check in failed) and not _told_with_another(
-                warning.message, failed
-            ):
-                untold.append((probe, warning.code, warning.message))
+    for host in HOSTS:
+        failed = [check for check in checks(host) if check.status is Status.FAILED]
+        untold = []
+        for probe, told in report(host).probes.items():
+            for warning in told.warnings:
+                speakers = owners.get((probe, warning.code), [OTHERS])
+                if not any(check.code in speakers for check in failed) and not _told_with_another(
+                    warning.message, failed
+                ):
+                    untold.append((probe, warning.code, warning.message))
 
-    assert untold == []
+        assert untold == [], host
 
 
 def _told_with_another(message: str, failed: list[Check]) -> bool:
@@ -180,33 +181,35 @@ def _told_with_another(message: str, failed: list[Check]) -> bool:
     )
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_nothing_is_said_twice_of_a_machine(host: str) -> None:
-    messages = [check.message for check in checks(host) if check.status is Status.FAILED]
+def test_nothing_is_said_twice_of_a_machine() -> None:
+    for host in HOSTS:
+        messages = [check.message for check in checks(host) if check.status is Status.FAILED]
 
-    assert sorted(messages) == sorted(set(messages))
+        assert sorted(messages) == sorted(set(messages)), host
 
 
 # ---- machines ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_check_of_a_machine_stands_alone(host: str) -> None:
-    for check in checks(host):
-        assert check.title and isinstance(check.severity, Severity)
-        if check.status is Status.FAILED:
-            assert check.message and check.why, check.code
-            assert "\n" not in check.message and "\n" not in check.command, check.code
-            assert check.evidence, check.code
-        elif check.status in (Status.UNKNOWN, Status.SKIPPED):
-            assert check.message, check.code
+def test_a_check_of_a_machine_stands_alone() -> None:
+    for host in HOSTS:
+        for check in checks(host):
+            assert check.title and isinstance(check.severity, Severity), host
+            if check.status is Status.FAILED:
+                assert check.message and check.why, (host, check.code)
+                assert "\n" not in check.message and "\n" not in check.command, (host, check.code)
+                assert check.evidence, (host, check.code)
+            elif check.status in (Status.UNKNOWN, Status.SKIPPED):
+                assert check.message, (host, check.code)
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_machine_is_no_malformed_report(host: str) -> None:
-    malformed = [check.code for check in checks(host) if "not what a probe tells" in check.message]
+def test_a_machine_is_no_malformed_report() -> None:
+    for host in HOSTS:
+        malformed = [
+            check.code for check in checks(host) if "not what a probe tells" in check.message
+        ]
 
-    assert malformed == []
+        assert malformed == [], host
 
 
 def test_every_hazard_is_tried_on_a_machine_that_has_it_and_on_one_that_lacks_it() -> None:

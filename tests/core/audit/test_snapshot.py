@@ -53,7 +53,11 @@ def everything(folder: Path) -> str:
     return "\n".join(parts)
 
 
-@pytest.mark.parametrize("name", NAMES)
+QUICK = {"alpine-container", "ivy-bridge-desktop", "macbook-m3", "slurm-job", "wsl1-laptop"}
+RECORDED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_snapshot_of_a_recorded_machine_tells_the_same(name: str, tmp_path: Path) -> None:
     source = str(HOSTS / name)
     record(str(tmp_path / "copy"), Host(source))

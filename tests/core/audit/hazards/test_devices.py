@@ -762,7 +762,14 @@ def rewriter() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["docker-lost-gpu", "hgx-h100-failing", "slurm-job-mig"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docker-lost-gpu",
+        pytest.param("hgx-h100-failing", marks=pytest.mark.slow),
+        pytest.param("slurm-job-mig", marks=pytest.mark.slow),
+    ],
+)
 def test_a_saved_report_holds_what_the_probe_writes(
     name: str, fake_library: Callable[..., Path]
 ) -> None:

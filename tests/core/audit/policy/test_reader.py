@@ -109,7 +109,7 @@ def line(text: str, path: Path) -> int:
     return parsed(text.encode(), "policy.toml", "").place(path).line
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(document())
 def test_a_key_stands_on_its_line(text: str) -> None:
     written = text.replace("\r\n", "\n").split("\n")
