@@ -119,7 +119,7 @@ def command(
     Every copy is opened and used in a child process of its own, so that one that crashes or hangs
     costs its own line and nothing else. Nothing is imported, and no network is used.
     """
-    from mlbackends.host.recording.anonymise import names_of
+    from mlbackends.host.variables import names_of
     from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
     from mlbackends.model.requirement import Requirement, unmet
@@ -166,8 +166,11 @@ def command(
 
 def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> "Host":
     from mlbackends.host.host import Host
-    from mlbackends.host.interpreter import ask, of_process
     from mlbackends.model.errors import BadInput
+
+    if not (root or pid) and python is None:
+        return Host()
+    from mlbackends.host.interpreter import ask, of_process
 
     if python == "":
         raise BadInput("--python names no interpreter")

@@ -90,7 +90,8 @@ def _refuse_what_is_there(folder: str, target: str) -> None:
 
 
 def _anonymiser(host: Host, report: Report) -> Anonymiser:
-    from mlbackends.host.recording.anonymise import Anonymiser, names_of
+    from mlbackends.host.recording.anonymise import Anonymiser
+    from mlbackends.host.variables import names_of
 
     return Anonymiser(names_of(host), _identifying(report))
 

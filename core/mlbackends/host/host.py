@@ -50,7 +50,7 @@ class Host:
 
     root: the folder that stands for "/". pid: the process whose view is taken for /proc/self, the
     environment and the affinity; None is our own. python: the interpreter whose packages are looked
-    at, as `mlbackends.host.interpreter.describe` gives it.
+    at, with the fields of `Host.python`.
     """
 
     def __init__(
@@ -347,9 +347,7 @@ class Host:
         """The interpreter that is looked at: executable, version, prefix, base_prefix, path (folders)."""
         if self._python is None:
             if self.is_live:
-                from mlbackends.host.interpreter import describe
-
-                self._python = describe()
+                self._python = _own_python()
             else:
                 self._python = _mapping(self._recorded.get("python"))
         return self._python
@@ -382,6 +380,24 @@ def to_int(text: str) -> int | None:
         return int(text.strip(), 10)  # leading zeros, as in PCI addresses
     except ValueError:
         return None
+
+
+def _own_python() -> dict[str, Any]:
+    return {
+        "executable": sys.executable,
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "implementation": sys.implementation.name,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
+    }
+
+
+def _absolute(folder: str) -> str:
+    try:
+        return os.path.abspath(folder)
+    except OSError:  # relative, and the current folder was deleted
+        return ""
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""Which Python environment is looked at: our own, or that of another interpreter (`--python`)."""
+"""The Python environment of another interpreter (`--python`) or process (`--pid`)."""
 
 import os
-import sys
 from typing import Any
 
 from mlbackends.model.errors import BadInput
@@ -29,25 +28,6 @@ _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h, in the flags of /proc/PID/stat: see proc_pid_stat(5)."""
 
 _PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*(?:-\w+)?$")
-
-
-def describe() -> dict[str, Any]:
-    """Describe the interpreter that runs us."""
-    return {
-        "executable": sys.executable,
-        "version": ".".join(map(str, sys.version_info[:3])),
-        "implementation": sys.implementation.name,
-        "prefix": sys.prefix,
-        "base_prefix": sys.base_prefix,
-        "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
-    }
-
-
-def _absolute(folder: str) -> str:
-    try:
-        return os.path.abspath(folder)
-    except OSError:  # relative, and the current folder was deleted
-        return ""
 
 
 def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:

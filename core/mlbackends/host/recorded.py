@@ -25,7 +25,7 @@ _Kind = TypeVar("_Kind")
 
 
 class _Python(Struct):
-    """The interpreter that is inspected, as `mlbackends.host.interpreter.describe` gives it."""
+    """The interpreter that is inspected, with the fields of `Host.python`."""
 
     executable: str = ""
     version: str = ""

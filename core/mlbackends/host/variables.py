@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from mlbackends.host.host import Host
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue
+
+if TYPE_CHECKING:
+    from mlbackends.model.redaction import Names
 
 Rule = Callable[[str], str]
 """Takes a variable's value; returns in words what would be valid where it is not, else ""."""
@@ -86,3 +90,17 @@ def _at_least(value: str, minimum: int) -> bool:
     # C reads no other digits than these, and no more of them than fit.
     fits = re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value)
     return fits is not None and int(value) >= minimum
+
+
+def names_of(host: Host) -> "Names":
+    """Return the host's name, the user's, and the home folder, as far as files tell them."""
+    from mlbackends.model.redaction import Names
+
+    # A service or `env -i` has no HOME; the system's list of users has this one.
+    number = str(host.system("user_id"))
+    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
+    entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
+    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
+    user = host.env("USER") or host.env("LOGNAME") or entry[0]
+    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
+    return Names(node=node, user=user or home.rstrip("/").rpartition("/")[2], home=home)

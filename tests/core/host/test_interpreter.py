@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host import interpreter
+from mlbackends.host.host import Host
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_an_interpreter_describes_itself() -> None:
 
     assert told["version"] == ".".join(map(str, sys.version_info[:3]))
     assert told["prefix"] == sys.prefix
-    assert told.keys() == interpreter.describe().keys()
+    assert told.keys() == Host().python.keys()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_another_user_s_interpreter_is_never_run(
     (tmp_path / "7/exe").symlink_to(os.path.realpath(sys.executable))
     monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
 
-    assert interpreter.of_process(7)["version"] == interpreter.describe()["version"]
+    assert interpreter.of_process(7)["version"] == Host().python["version"]
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path / "7").st_uid + 1)
     monkeypatch.setattr(interpreter, "ask", lambda *_: pytest.fail("it was run"))
     assert interpreter.of_process(7) == {}

@@ -20,8 +20,6 @@ from mlbackends.model.redaction import COMMON_WORDS, Names, in_paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mlbackends.host.host import Host
-
     Replace = Callable[[re.Match[str]], str]
 
 HOST, USER = "host", "user"
@@ -54,18 +52,6 @@ _PUBLIC = (
     "intel.com", "amd.com", "apache.org", "python.org", "debian.org", "ubuntu.com",
 )  # fmt: skip
 """Everybody's servers, which say something of a package and nothing of who uses it."""
-
-
-def names_of(host: Host) -> Names:
-    """Return the host's name, the user's, and the home folder, as far as files tell them."""
-    # A service or `env -i` has no HOME; the system's list of users has this one.
-    number = str(host.system("user_id"))
-    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
-    entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
-    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
-    user = host.env("USER") or host.env("LOGNAME") or entry[0]
-    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
-    return Names(node=node, user=user or home.rstrip("/").rpartition("/")[2], home=home)
 
 
 class Anonymiser:
