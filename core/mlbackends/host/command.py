@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -48,7 +49,7 @@ def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str,
         return Outcome(process.returncode, output.decode(errors="replace"))
     except subprocess.TimeoutExpired:
         return Outcome(None, timed_out=True)
-    except _TooMuch:
+    except _TooMuchOutput:
         return Outcome(None)
     finally:  # also where we are interrupted
         kill_group(process)
@@ -56,7 +57,7 @@ def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str,
             process.stdout.close()
 
 
-class _TooMuch(Exception):
+class _TooMuchOutput(Exception):
     """A command printed more than OUTPUT_LIMIT."""
 
 
@@ -64,8 +65,6 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
     """Read to the end, and no more than a limit: a command that prints for ever must not fill our memory."""
     if not hasattr(os, "set_blocking") or os.name == "nt":  # a pipe there cannot be waited for
         return process.communicate(timeout=timeout)[0]
-    import select
-
     assert process.stdout is not None
     deadline = time.monotonic() + timeout
     poller = select.poll()
@@ -80,7 +79,7 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
             process.wait(max(0.0, deadline - time.monotonic()))
             return bytes(output)
         output += piece
-    raise _TooMuch
+    raise _TooMuchOutput
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:

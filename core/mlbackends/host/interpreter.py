@@ -1,8 +1,14 @@
 """The Python environment of another interpreter (`--python`) or process (`--pid`)."""
 
+import contextlib
 import os
+import shutil
+import signal
 from typing import Any
 
+import msgspec
+
+from mlbackends.host.command import outcome_of
 from mlbackends.model.errors import BadInput
 from mlbackends.model.patterns import pattern
 
@@ -36,12 +42,6 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
     (seconds).
     """
-    import shutil
-
-    import msgspec
-
-    from mlbackends.host.command import outcome_of
-
     try:
         found = shutil.which(executable)
     except ValueError:  # a null byte
@@ -54,33 +54,24 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         hint = "--timeout gives it longer"
         raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
     if outcome.status is not None and outcome.status < 0:
-        raise BadInput(f"{executable} died of {_signal_name(-outcome.status)} when it was asked")
+        name = f"signal {-outcome.status}"
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-outcome.status).name
+        raise BadInput(f"{executable} died of {name} when it was asked")
     lines = outcome.output.splitlines()
     try:
-        told = msgspec.json.decode(lines[-1] if lines else "", type=dict[str, Any])
+        description = msgspec.json.decode(lines[-1] if lines else "", type=dict[str, Any])
     except msgspec.DecodeError:
-        told = {}
-    version = told.get("version")
-    if (
-        outcome.status != 0
-        or not isinstance(version, str)
-        or not isinstance(told.get("path"), list)
-    ):
+        description = {}
+    version = description.get("version")
+    is_complete = isinstance(version, str) and isinstance(description.get("path"), list)
+    if outcome.status != 0 or not is_complete:
         raise BadInput(f"{executable} did not answer as a Python interpreter does")
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdecimal())
     if numbers < _OLDEST:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
         raise BadInput(f"{executable} is Python {version}; {needed} is needed")
-    return told
-
-
-def _signal_name(number: int) -> str:
-    import signal
-
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return description
 
 
 def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
@@ -136,12 +127,18 @@ def _started_by(pid: int, program: str) -> str:
     Only a path that leads to the very program that runs is taken: what a process says of itself in
     its arguments and its environment can be anything.
     """
-    variables = _variables(pid)
+    items = os.fsdecode(_read(f"{_PROC}/{pid}/environ")).split("\0")
+    variables = dict(item.split("=", 1) for item in items if "=" in item)
     first = os.fsdecode(_read(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
     # It may have left the folder that it was started in, which its shell has put into PWD.
     for base in (_current_folder(pid), variables.get("PWD", "")):
-        path = _as_started(first, variables.get("PATH", os.defpath), base)
-        if path and _is_same_file(path, program):
+        if "/" in first:
+            path = os.path.join(base, first)
+        else:
+            search_path = variables.get("PATH", os.defpath).split(":")
+            folders = ":".join(os.path.join(base, folder) for folder in search_path)
+            path = shutil.which(first, path=folders) or "" if first else ""
+        if os.path.isabs(path) and _is_same_file(path, program):
             return path
     environment = variables.get("VIRTUAL_ENV", "")
     if os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
@@ -150,18 +147,6 @@ def _started_by(pid: int, program: str) -> str:
             if name and _is_same_file(path, program):
                 return path
     return program
-
-
-def _as_started(first: str, search_path: str, folder: str) -> str:
-    """Return the path that a process's first argument names, "" if none; folder is its current one."""
-    import shutil
-
-    if "/" in first:
-        path = os.path.join(folder, first)
-    else:
-        folders = (os.path.join(folder, at) for at in search_path.split(":"))
-        path = shutil.which(first, path=":".join(folders)) or "" if first else ""
-    return path if os.path.isabs(path) else ""
 
 
 def _current_folder(pid: int) -> str:
@@ -176,11 +161,6 @@ def _is_same_file(path: str, other: str) -> bool:
         return os.path.samefile(path, other)
     except (OSError, ValueError):
         return False
-
-
-def _variables(pid: int) -> dict[str, str]:
-    items = os.fsdecode(_read(f"{_PROC}/{pid}/environ")).split("\0")
-    return dict(item.split("=", 1) for item in items if "=" in item)
 
 
 def _read(path: str) -> bytes:

@@ -1,7 +1,4 @@
-"""Numbers, sizes and words as the kernel writes them, within what a report can hold.
-
-The kernel's lists of CPUs and nodes: "0-3,8,10-11" and back.
-"""
+"""Numbers, sizes, words and lists of CPUs as the kernel writes them, within what a report can hold."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -63,8 +60,6 @@ def word(text: str) -> str:
 HIGHEST = 16384
 """No kernel numbers this many CPUs; a list that names a higher one is garbage there."""
 
-_ENOUGH = 4 * HIGHEST
-
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Return the numbers of a list, sorted, each once; what is no number or range is left out.
@@ -78,7 +73,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         cpus = _item(item)
         found.update(cpus)
         named += len(cpus)
-        if named > _ENOUGH:  # a list that names everything over and over is garbage
+        if named > 4 * HIGHEST:  # a list that names everything over and over is garbage
             break
     return tuple(sorted(found))
 

@@ -13,7 +13,7 @@ from mlbackends.host.system.virtual_machines import asset_tags
 from mlbackends.model.patterns import bytes_pattern, pattern
 
 Hide = Callable[[str], str]
-"""Gives stand-ins to the servers and addresses in a text."""
+"""Replaces the servers and addresses in a text."""
 
 _SECRET = re.compile(r"(?i)key|pass|secret|token|credential|auth|login|user|chap")
 _SERIAL = bytes_pattern(rb"(?im)^(serial[ \t]*:[ \t]*).*$")
@@ -49,13 +49,13 @@ def excerpt(path: str, data: bytes, hide: Hide) -> bytes:
 
 def without_secrets(path: str, data: bytes) -> bytes:
     """Return a file without what must not be kept even by one who gives away names."""
-    if path == "/proc/cmdline":
-        words = data.decode(errors="surrogateescape").split(" ")
-        told = [word.partition("=") for word in words]
-        kept = [f"{name}=***" if value and _SECRET.search(name) else name + sign + value
-                for name, sign, value in told]  # fmt: skip
-        return " ".join(kept).encode(errors="surrogateescape")
-    return _conda(data) if _CONDA.fullmatch(path) else data
+    if path != "/proc/cmdline":
+        return _conda(data) if _CONDA.fullmatch(path) else data
+    kept = []
+    for word in data.decode(errors="surrogateescape").split(" "):
+        name, _, value = word.partition("=")
+        kept.append(f"{name}=***" if value and _SECRET.search(name) else word)
+    return " ".join(kept).encode(errors="surrogateescape")
 
 
 def of_command(command: str, output: str) -> str:
@@ -74,14 +74,14 @@ def _mounts(data: bytes) -> bytes:
     kept = []
     for line in data.decode(errors="surrogateescape").splitlines():
         where, _, what = line.partition(" - ")
-        fields, told = where.split(" "), what.split(" ", 2)
-        if len(fields) < 6 or len(told) < 3:
+        fields, source = where.split(" "), what.split(" ", 2)
+        if len(fields) < 6 or len(source) < 3:
             continue
-        kind, is_group = told[0], told[0] in ("cgroup", "cgroup2")
+        kind, is_group = source[0], source[0] in ("cgroup", "cgroup2")
         if not is_group and not _SYSTEM_MOUNTS.fullmatch(fields[4]):
             continue
         root = fields[3] if is_group else "/"
-        options = told[2] if is_group else _overlay(told[2])
+        options = source[2] if is_group else _overlay(source[2])
         place = " ".join((*fields[:3], root, fields[4], "rw"))
         kept.append(f"{place} - {kind} none {options}\n")
     return "".join(kept).encode(errors="surrogateescape")
@@ -173,11 +173,6 @@ def _configuration(data: bytes) -> bytes:
     return bytes(kept)
 
 
-def _nothing(data: bytes) -> bytes:
-    del data
-    return b""
-
-
 def _lines(*beginnings: bytes) -> Callable[[bytes], bytes]:
     def keep(data: bytes) -> bytes:
         lines = data.splitlines(keepends=True)
@@ -197,11 +192,11 @@ _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
     (pattern(r"/proc/cmdline"), _command_line),
     (pattern(r"/proc/[^/]*/mountinfo"), _mounts),
     (pattern(r"/proc/[^/]*/status"), _lines(b"Cpus_allowed_list:")),
-    (pattern(r"/proc/[^/]*/environ|/etc/passwd"), _nothing),
+    (pattern(r"/proc/[^/]*/environ|/etc/passwd"), lambda _: b""),
     (pattern(r"/proc/cpuinfo"), lambda data: _SERIAL.sub(rb"\g<1>0", data)),
     (pattern(r"/proc/sysinfo"), _control_programs),
     (pattern(r"/proc/sys/kernel/hostname"), lambda data: b"host\n" if data else b""),
-    (pattern(r"/proc/sys/kernel/domainname"), _nothing),
+    (pattern(r"/proc/sys/kernel/domainname"), lambda _: b""),
     (pattern(r"/etc/group"), _groups),
     (pattern(r"/var/lib/dpkg/status"), _dpkg),
     (pattern(r"/sys/class/dmi/id/chassis_asset_tag"), _asset_tag),
