@@ -2,7 +2,8 @@
 
 The files are those that the probes read on the recorded machines. Every kind of file (paths that
 differ in numbers alone are of one kind) meets every kind of damage, on machines that take turns; and
-each machine meets each damage in all its files at once.
+each machine meets each damage in all its files at once. The slow tests do all of that, the quick ones
+one damage for each kind of file and for each machine.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ def readers() -> dict[str, list[tuple[str, str, str]]]:
     """Return of each kind of file where it is: machine, path, and a probe that reads it."""
     found: dict[str, dict[tuple[str, str, str], None]] = {}
     for machine in NAMES:
+        source = Host(str(HOSTS / machine))
         for probe in probe_names():
-            reading = Reading(Host(str(HOSTS / machine)))
+            reading = Reading(source)
             survey((probe,), reading, Presence.FOUND)
             for path in sorted(path for path in reading.seen if reading.is_file(path)):
                 kind = f"{probe} {_NUMBERS.sub('#', path)}"
@@ -128,57 +130,86 @@ def faults(host: Host, probes: Sequence[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_no_probe_fails_on_a_damaged_file(damage: str, instead: Callable[[str], str]) -> None:
-    turn = list(DAMAGES).index(damage)
+def faults_on_damaged_files(damages: Sequence[str], instead: Callable[[str], str]) -> list[str]:
+    """Damage one file of each kind in one way, machines and ways taking turns, and return what fails."""
     found = []
     for number, places in enumerate(readers().values()):
-        machine, path, probe = places[(number + turn) % len(places)]
+        damage = damages[number % len(damages)]
+        machine, path, probe = places[(number + list(DAMAGES).index(damage)) % len(places)]
         host = Damaged(str(HOSTS / machine), instead(damage), frozenset((path,)))
-        found += [f"{machine}: {path}: {fault}" for fault in faults(host, (probe,))]
+        found += [f"{machine}: {path}: {damage}: {fault}" for fault in faults(host, (probe,))]
+    return found
 
+
+def test_no_probe_fails_on_a_damaged_file(instead: Callable[[str], str]) -> None:
     assert readers()
-    assert found == []
+    assert faults_on_damaged_files(list(DAMAGES), instead) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_no_probe_fails_where_every_file_is_damaged(
+def test_no_probe_fails_on_a_file_damaged_in_any_way(
     damage: str, instead: Callable[[str], str]
 ) -> None:
-    found = {name: faults(Damaged(str(HOSTS / name), instead(damage), None), ()) for name in NAMES}
+    assert faults_on_damaged_files([damage], instead) == []
 
-    assert {name: said for name, said in found.items() if said} == {}
+
+def faults_on_damaged_machines(damages: Sequence[str], instead: Callable[[str], str]) -> list[str]:
+    """Damage all files of each machine in one way, the ways taking turns, and return what fails."""
+    found = []
+    for number, name in enumerate(NAMES):
+        damage = damages[number % len(damages)]
+        host = Damaged(str(HOSTS / name), instead(damage), None)
+        found += [f"{name}: {damage}: {fault}" for fault in faults(host, ())]
+    return found
+
+
+def test_no_probe_fails_where_every_file_is_damaged(instead: Callable[[str], str]) -> None:
+    assert faults_on_damaged_machines(list(DAMAGES), instead) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_probe_fails_where_every_file_is_damaged_in_any_way(
+    damage: str, instead: Callable[[str], str]
+) -> None:
+    assert faults_on_damaged_machines([damage], instead) == []
 
 
 SENSELESS: tuple[Any, ...] = (None, [], {}, "x", -1, 1e300, True, [None, -1, "x", [1]], {"x": None})
 TOLD = ("platform", "uname", "environment", "affinity", "disks", "python", "system")
 
 
-@pytest.mark.parametrize("field", TOLD)
-@pytest.mark.parametrize("value", SENSELESS, ids=repr)
-def test_no_probe_fails_where_the_description_is_senseless(
-    field: str, value: Any, tmp_path: Path
-) -> None:
-    folder = copied_without_files("broken-environment", tmp_path)
-    told = json.loads((folder / "host.json").read_text(encoding="utf-8"))
-    told[field] = value
-    (folder / "host.json").write_text(json.dumps(told), encoding="utf-8")
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy a machine on which most probes find something."""
+    target = tmp_path_factory.mktemp("machine") / "broken-environment"
+    shutil.copytree(HOSTS / target.name, target, symlinks=True)
+    return target
 
-    assert faults_unless_refused(folder, field) == []
+
+@pytest.mark.parametrize("field", TOLD)
+def test_no_probe_fails_where_the_description_is_senseless(field: str, copied: Path) -> None:
+    description = json.loads((HOSTS / copied.name / "host.json").read_text(encoding="utf-8"))
+    found = []
+    for value in SENSELESS:
+        (copied / "host.json").write_text(json.dumps({**description, field: value}))
+        found += [f"{value!r}: {fault}" for fault in faults_unless_refused(copied, field)]
+
+    assert found == []
 
 
 @pytest.mark.parametrize("field", ["python", "disks", "system", "environment", "uname"])
 def test_no_probe_fails_where_parts_of_the_description_are_senseless(
-    field: str, tmp_path: Path
+    field: str, copied: Path
 ) -> None:
-    folder = copied_without_files("broken-environment", tmp_path)
-    told = json.loads((folder / "host.json").read_text(encoding="utf-8"))
+    description = json.loads((HOSTS / copied.name / "host.json").read_text(encoding="utf-8"))
     found = []
-    for name in told[field]:
+    for name in description[field]:
         for value in SENSELESS:
-            changed = {**told, field: {**told[field], name: value}}
-            (folder / "host.json").write_text(json.dumps(changed), encoding="utf-8")
-            found += [f"{name} {value}: {fault}" for fault in faults_unless_refused(folder, field)]
+            changed = {**description, field: {**description[field], name: value}}
+            (copied / "host.json").write_text(json.dumps(changed), encoding="utf-8")
+            found += [f"{name} {value}: {fault}" for fault in faults_unless_refused(copied, field)]
 
     assert found == []
 
@@ -200,10 +231,3 @@ def test_a_description_that_is_none_is_refused(content: str, tmp_path: Path) -> 
 
     with pytest.raises(BadInput, match="recorded host"):
         Host(str(tmp_path))
-
-
-def copied_without_files(name: str, folder: Path) -> Path:
-    """Copy the small part of a machine on which most probes find something."""
-    target = folder / name
-    shutil.copytree(HOSTS / name, target, symlinks=True)
-    return target
