@@ -130,9 +130,9 @@ class CheckedProblem(Struct, frozen=True):
 
     text: the problem as it is typed. chosen: the backend that we take, torch_chosen: the SDPBackend that
     torch takes. flops: of the two products, of scores that a causal mask shows; where gradients are
-    required, of the five of a backward pass, 2.5 times as many for E = Ev. reference_error: max |plain - exact| of the
-    plain computation in the same element type; gradient_errors: the same of its gradients. peak_gflops:
-    measured beside the calls, None where it was not; peak_by: by what.
+    required, of the five of a backward pass, 2.5 times as many for E = Ev. reference_error: max
+    |plain - exact| of the plain computation in the same element type; gradient_errors: the same of its
+    gradients. peak_gflops: measured beside the calls, None where it was not; peak_by: by what.
     """
 
     text: str

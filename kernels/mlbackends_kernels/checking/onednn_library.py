@@ -20,18 +20,11 @@ if TYPE_CHECKING:
 _ELEMENTS = {"float16": 1, "bfloat16": 2, "float32": 3}
 _OPERATIONS = {"add": 2, "matmul": 39, "multiply": 46, "softmax": 64}
 _ATTRIBUTES = {"axis": 0x30, "transpose_b": 0x66, "mode": 0x84}
-_STATUS = {
-    1: "out of memory",
-    2: "invalid arguments",
-    3: "unimplemented",
-    4: "last implementation reached",
-    5: "runtime error",
-    6: "not required",
-    7: "invalid graph",
-    8: "invalid graph operation",
-    9: "invalid shape",
-    10: "invalid data type",
-}
+_STATUS = (
+    "success", "out of memory", "invalid arguments", "unimplemented", "last implementation reached",
+    "runtime error", "not required", "invalid graph", "invalid graph operation", "invalid shape",
+    "invalid data type",
+)  # fmt: skip
 _RUNTIMES = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", 0x200: "SYCL"}
 _CPU, _IN_ORDER, _FUSION, _STRIDED, _UNDEFINED = 1, 1, 1, 2, 0
 _MOST_DIMENSIONS = 12
@@ -44,7 +37,8 @@ class Failed(Exception):
     """A call of oneDNN that returned a status other than success."""
 
     def __init__(self, function: str, status: int) -> None:
-        super().__init__(f"{function} returned {status} ({_STATUS.get(status, 'unknown')})")
+        meaning = _STATUS[status] if status < len(_STATUS) else "unknown"
+        super().__init__(f"{function} returned {status} ({meaning})")
 
 
 class NotFused(Exception):
@@ -175,17 +169,15 @@ class Graph:
             call("dnnl_graph_op_add_input", operation, ctypes.byref(each))
         call("dnnl_graph_op_add_output", operation, ctypes.byref(output))
         for attribute, value in attributes.items():
-            which, count = _ATTRIBUTES[attribute], ctypes.c_size_t(1)
+            count = ctypes.c_size_t(1)
             if isinstance(value, bool):
-                flag = ctypes.byref(ctypes.c_uint8(value))
-                call("dnnl_graph_op_set_attr_bool", operation, which, flag, count)
+                kind, content = "bool", ctypes.byref(ctypes.c_uint8(value))
             elif isinstance(value, int):
-                whole = ctypes.byref(ctypes.c_int64(value))
-                call("dnnl_graph_op_set_attr_s64", operation, which, whole, count)
+                kind, content = "s64", ctypes.byref(ctypes.c_int64(value))
             else:
-                text = value.encode()
-                length = ctypes.c_size_t(len(text))
-                call("dnnl_graph_op_set_attr_str", operation, which, text, length)
+                kind, content, count = "str", value.encode(), ctypes.c_size_t(len(value))
+            function = f"dnnl_graph_op_set_attr_{kind}"
+            call(function, operation, _ATTRIBUTES[attribute], content, count)
         call("dnnl_graph_add_op", self._graph, operation)
         return output
 
