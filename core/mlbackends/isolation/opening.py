@@ -73,7 +73,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
             answer = _joined(answer, module.use(opened, answer.library))
             presence = Presence.USABLE
     except NotUsable as stop:
-        if stop.learned is not None:
+        if isinstance(stop.learned, Answer):
             answer = _joined(answer, stop.learned)
         reason = stop.reason
     except Exception as error:  # noqa: BLE001  a bug in a probe is reported as such, with its traceback

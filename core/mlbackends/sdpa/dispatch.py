@@ -189,7 +189,7 @@ def _reasons(
 
 def _load(name: str) -> AttentionBackend | Verdict:
     """Return the backend of an entry of kernels/, or a verdict that says why there is none."""
-    entry = registry.load("mlbackends_kernels", name)
+    entry: object = registry.load("mlbackends_kernels", name)
     try:
         # Where an entry cannot be imported, `registry.load` returns a module whose `find` raises the error.
         if isinstance(entry, ModuleType) and entry.__spec__ is None and hasattr(entry, "find"):

@@ -51,40 +51,13 @@ class SDPAParams:
             *(float(dropout), bool(is_causal), bool(enable_gqa)),
         )
 
-    @property
-    def query(self) -> Any:
-        """The query."""
-        return self._parts[0]
-
-    @property
-    def key(self) -> Any:
-        """The key."""
-        return self._parts[1]
-
-    @property
-    def value(self) -> Any:
-        """The value."""
-        return self._parts[2]
-
-    @property
-    def attn_mask(self) -> Any:
-        """The mask, None without one."""
-        return self._parts[3]
-
-    @property
-    def dropout(self) -> float:
-        """The probability that a weight is dropped."""
-        return float(self._parts[4])
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether row i sees the keys up to i."""
-        return bool(self._parts[5])
-
-    @property
-    def enable_gqa(self) -> bool:
-        """Whether heads of key and value may be shared."""
-        return bool(self._parts[6])
+    query = property(lambda self: self._parts[0], doc="The query.")
+    key = property(lambda self: self._parts[1], doc="The key.")
+    value = property(lambda self: self._parts[2], doc="The value.")
+    attn_mask = property(lambda self: self._parts[3], doc="The mask, None without one.")
+    dropout = property(lambda self: self._parts[4], doc="The probability that a weight is dropped.")
+    is_causal = property(lambda self: self._parts[5], doc="Whether row i sees the keys up to i.")
+    enable_gqa = property(lambda self: self._parts[6], doc="Whether heads of keys may be shared.")
 
 
 def problem_of(params: SDPAParams) -> AttentionProblem:

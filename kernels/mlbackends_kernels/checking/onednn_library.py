@@ -170,6 +170,7 @@ class Graph:
         call("dnnl_graph_op_add_output", operation, ctypes.byref(output))
         for attribute, value in attributes.items():
             count = ctypes.c_size_t(1)
+            content: Any
             if isinstance(value, bool):
                 kind, content = "bool", ctypes.byref(ctypes.c_uint8(value))
             elif isinstance(value, int):
