@@ -41,76 +41,62 @@ class Threads:
         list(self._pool.map(work, range(self.count)))
 
 
-class MultiplyAdds(serving.Prepared):
-    """Multiply-adds of float32 in registers, by all threads."""
+class Measure(serving.Prepared):
+    """Work of a known size. details: that size in "flops" or "bytes", and "by" what it is done."""
 
-    def __init__(self, function: Any) -> None:
-        self.threads, self.function = Threads(), function
-        self.details = {
-            "flops": str(function(1) * _ROUNDS * self.threads.count),
-            "by": f"float32 multiply-adds in registers, {self.threads}",
-        }
-
-    def call(self) -> None:
-        """Compute once."""
-        self.threads.run(lambda _: self.function(_ROUNDS))
-
-
-class Product(serving.Prepared):
-    """A square matrix product by numpy's BLAS, which comes near the peak."""
-
-    def __init__(self) -> None:
-        random = numpy().random.default_rng(0)
-        self.left, self.right = (random.standard_normal((SIZE, SIZE), "float32") for _ in range(2))
-        self.out = numpy().empty_like(self.left)
-        by = f"numpy's float32 product of {SIZE} x {SIZE}"
-        self.details = {"flops": str(2 * SIZE**3), "by": by}
+    def __init__(self, run: Callable[[], Any], by: str, **size: int) -> None:
+        self.run = run
+        self.details = {**{unit: str(count) for unit, count in size.items()}, "by": by}
 
     def call(self) -> Any:
-        """Multiply once."""
-        return numpy().matmul(self.left, self.right, out=self.out)
+        """Do it once."""
+        return self.run()
 
 
-class Read(serving.Prepared):
-    """One array that no cache holds, read by all threads at once, each its part."""
-
-    def __init__(self, function: Any) -> None:
-        self.threads, self.function = Threads(), function
-        self.part = READ // self.threads.count // _STEP * _STEP
-        self.source = numpy().ones(self.part * self.threads.count, "uint8")
-        by = f"reading {READ >> 20} MiB, {self.threads}"
-        self.details = {"bytes": str(self.source.nbytes), "by": by}
-
-    def call(self) -> None:
-        """Read once."""
-        start = self.source.ctypes.data
-        self.threads.run(lambda number: self.function(start + number * self.part, self.part))
-
-
-class Copy(serving.Prepared):
-    """A copy of one large array to another by numpy."""
-
-    def __init__(self) -> None:
-        self.source = numpy().ones(COPIED, "uint8")
-        self.target = numpy().zeros_like(self.source)
-        by = f"a copy of {COPIED >> 20} MiB by one thread, bytes read and written"
-        self.details = {"bytes": str(2 * COPIED), "by": by}
-
-    def call(self) -> None:
-        """Copy once."""
-        numpy().copyto(self.target, self.source)
-
-
-def peak() -> serving.Prepared:
-    """Return the measure of arithmetic."""
+def peak() -> Measure:
+    """Return the measure of arithmetic: multiply-adds of float32 in registers, by all threads."""
     function = compiled("multiply_adds", ctypes.c_int64)
-    return Product() if function is None else MultiplyAdds(function)
+    if function is None:
+        return product()
+    threads = Threads()
+    flops = function(1) * _ROUNDS * threads.count
+    by = f"float32 multiply-adds in registers, {threads}"
+    return Measure(lambda: threads.run(lambda _: function(_ROUNDS)), by, flops=flops)
 
 
-def bandwidth() -> serving.Prepared:
-    """Return the measure of memory."""
+def product() -> Measure:
+    """Return a square matrix product by numpy's BLAS, which comes near the peak."""
+    np = numpy()
+    random = np.random.default_rng(0)
+    left, right = (random.standard_normal((SIZE, SIZE), "float32") for _ in range(2))
+    out = np.empty_like(left)
+    by = f"numpy's float32 product of {SIZE} x {SIZE}"
+    return Measure(lambda: np.matmul(left, right, out=out), by, flops=2 * SIZE**3)
+
+
+def bandwidth() -> Measure:
+    """Return the measure of memory: an array that no cache holds, read by all threads, each its part."""
     function = compiled("read", ctypes.c_void_p, ctypes.c_int64)
-    return Copy() if function is None else Read(function)
+    if function is None:
+        return copy()
+    threads = Threads()
+    part = READ // threads.count // _STEP * _STEP
+    source = numpy().ones(part * threads.count, "uint8")
+
+    def read(number: int) -> None:
+        function(source.ctypes.data + number * part, part)
+
+    by = f"reading {READ >> 20} MiB, {threads}"
+    return Measure(lambda: threads.run(read), by, bytes=source.nbytes)
+
+
+def copy() -> Measure:
+    """Return a copy of one large array to another by numpy."""
+    np = numpy()
+    source = np.ones(COPIED, "uint8")
+    target = np.zeros_like(source)
+    by = f"a copy of {COPIED >> 20} MiB by one thread, bytes read and written"
+    return Measure(lambda: np.copyto(target, source), by, bytes=2 * COPIED)
 
 
 def compiled(name: str, *arguments: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from mlbackends_kernels.checking import measures, serving
 from mlbackends_kernels.checking.measures import Threads, compiled
 
-MEASURES = [measures.Product, measures.Copy, measures.peak, measures.bandwidth]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEASURES = [measures.product, measures.copy, measures.peak, measures.bandwidth]
 
 
 @pytest.mark.parametrize("made", MEASURES, ids=lambda made: made.__name__)
-def test_a_measure_says_how_much_it_does_and_how(made: type[serving.Prepared]) -> None:
+def test_a_measure_says_how_much_it_does_and_how(made: Callable[[], serving.Prepared]) -> None:
     measure = made()
     measure.call()
     much = measure.details.get("flops") or measure.details["bytes"]
