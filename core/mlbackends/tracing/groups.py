@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from math import isfinite
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Call, GraphPartition, Record
 from mlbackends.model.trace_views import SummaryRow, Uncounted
 from mlbackends.tracing import fields
@@ -156,3 +156,24 @@ def _why_not(record: Call) -> str:
     if not record.executed:
         return "creations of primitives"
     return ""
+
+
+class GroupCollector:
+    """A view that shows groups of calls, the first `top` of them; 0 is all.
+
+    by, of: as in Groups. Raises BadInput for a negative number.
+    """
+
+    def __init__(self, by: tuple[str, ...], top: int, of: str = "work") -> None:
+        if top < 0:
+            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
+        self.groups = Groups(by, of)
+        self.top = top
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        self.groups.add(record)
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in equal calls at once."""
+        self.groups.add_many(record, count, durations)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from mlbackends.model.trace import Record
-from mlbackends.tracing.columns import COLUMNS, Rows
+from mlbackends.tracing.exporting import COLUMNS, Rows
 
 ENDINGS = (".csv",)
 

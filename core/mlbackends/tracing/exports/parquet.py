@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
-from mlbackends.tracing.columns import COLUMNS, Rows
+from mlbackends.tracing.exporting import COLUMNS, Rows
 
 ENDINGS = (".parquet",)
 _ROWS = 16_384

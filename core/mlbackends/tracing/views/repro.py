@@ -4,38 +4,25 @@ A call of oneDNN is a command of its benchdnn, a call of MKL a line of JSON: the
 """
 
 import json
-from collections.abc import Sequence
 
-from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import GraphPartition, MklCall, Primitive, Record, Ukernel
 from mlbackends.model.trace_views import Repro, Reproduction
-from mlbackends.tracing.groups import Group, Groups
+from mlbackends.tracing.groups import Group, GroupCollector
 from mlbackends.tracing.repro import benchdnn
 
 _BY = ("tracer", "operation", "shape", "dtype", "implementation", "memory_descriptors")
 
 
-class Collector:
+class Collector(GroupCollector):
     """Groups calls, and writes down how to run each of the first `top` again; 0 is all."""
 
     def __init__(self, top: int = 20) -> None:
-        if top < 0:
-            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
-        self._groups = Groups((*_BY, "attributes", "auxiliary", "propagation"))
-        self._top = top
-
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-        self._groups.add(record)
-
-    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in equal calls at once."""
-        self._groups.add_many(record, count, durations)
+        super().__init__((*_BY, "attributes", "auxiliary", "propagation"), top)
 
     def result(self) -> Repro:
         """Return the calls, those that took longest first."""
-        groups = self._groups.sorted()
-        shown = groups[: self._top] if self._top else groups
+        groups = self.groups.sorted()
+        shown = groups[: self.top] if self.top else groups
         return Repro(calls=tuple(_one(group) for _, group in shown), groups=len(groups))
 
 

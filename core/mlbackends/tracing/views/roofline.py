@@ -2,40 +2,36 @@
 
 from collections.abc import Sequence
 
-from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Roofline, RooflinePoint
-from mlbackends.tracing.groups import Groups
+from mlbackends.tracing.groups import GroupCollector
 
 
-class Collector:
+class Collector(GroupCollector):
     """Groups calls by operation, shape, types and implementation. top: so many points, 0 is all."""
 
     def __init__(self, top: int = 300) -> None:
-        if top < 0:
-            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
-        self._groups = Groups(("operation", "shape", "dtype", "implementation"))
-        self._top = top
+        super().__init__(("operation", "shape", "dtype", "implementation"), top)
         self._left_out = 0
 
     def add(self, record: Record) -> None:
         """Take in one record."""
         if record.counted and not (record.gflops and record.bytes):
             self._left_out += 1
-            return
-        self._groups.add(record)
+        else:
+            super().add(record)
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Take in equal calls at once."""
         if record.counted and not (record.gflops and record.bytes):
             self._left_out += count
-            return
-        self._groups.add_many(record, count, durations)
+        else:
+            super().add_many(record, count, durations)
 
     def result(self) -> Roofline:
         """Return a point for each group, those that took longest first."""
         points = []
-        for values, group in self._groups.sorted():
+        for values, group in self.groups.sorted():
             if not (group.flops and group.traffic):
                 continue
             operation, shape, dtype, implementation = values
@@ -52,5 +48,5 @@ class Collector:
                     gigabytes_per_second=group.traffic / group.traffic_ns,
                 )
             )
-        shown = points[: self._top] if self._top else points
+        shown = points[: self.top] if self.top else points
         return Roofline(points=tuple(shown), groups=len(points), left_out=self._left_out)

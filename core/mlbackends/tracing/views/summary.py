@@ -1,42 +1,27 @@
 """Which calls took the time: in groups, with their times and rates."""
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Summary, SummaryRow
-from mlbackends.tracing.groups import Group, Groups
+from mlbackends.tracing.groups import Group, GroupCollector
 
 BY = ("tracer", "operation", "implementation", "dtype")
 
 
-class Collector:
+class Collector(GroupCollector):
     """Groups calls.
 
     by: fields, see `fields.NAMES`. top: so many groups get a row, 0 is all. of: see `groups.OF`.
     """
 
     def __init__(self, by: tuple[str, ...] = BY, top: int = 0, of: str = "work") -> None:
-        if top < 0:
-            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
-        self._groups = Groups(by, of)
-        self._top = top
-
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-        self._groups.add(record)
-
-    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in equal calls at once."""
-        self._groups.add_many(record, count, durations)
+        super().__init__(by, top, of)
 
     def result(self) -> Summary:
         """Return the groups, those that took longest first."""
-        groups = self._groups
+        groups = self.groups
         ordered = groups.sorted()
-        shown = ordered[: self._top] if self._top else ordered
+        shown = ordered[: self.top] if self.top else ordered
         rows = []
         cumulative = 0.0
         for values, group in shown:
@@ -66,7 +51,7 @@ class Collector:
             values=(),
             count=sum(group.tally.count for group in left),
             total_ns=total,
-            share=total / self._groups.total_ns if self._groups.total_ns else 0.0,
+            share=total / self.groups.total_ns if self.groups.total_ns else 0.0,
             cumulative_share=1.0,
             mean_ns=total / timed if timed else None,
             min_ns=min((group.tally.least for group in left if group.tally.timed), default=None),

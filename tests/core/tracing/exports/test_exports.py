@@ -18,8 +18,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import reader
-from mlbackends.tracing.columns import COLUMNS, Rows
-from mlbackends.tracing.exporting import export, format_of, formats
+from mlbackends.tracing.exporting import COLUMNS, Rows, export, format_of, formats
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
