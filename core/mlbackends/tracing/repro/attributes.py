@@ -24,12 +24,12 @@ _PLAIN = frozenset(
 )
 
 
-def options(text: str, dimensions: int = 0) -> tuple[list[str], list[str]]:
+def attribute_options(text: str, dimensions: int = 0) -> tuple[list[str], list[str]]:
     """Return benchdnn's options for the field of attributes, and notes on what they cannot tell.
 
     dimensions: how many the tensors of a matmul have, whose masks may be of the last two; else 0.
     """
-    told: list[str] = []
+    options: list[str] = []
     notes: list[str] = []
     for word in text.split():
         name, colon, value = word.removeprefix("attr-").partition(":")
@@ -37,21 +37,21 @@ def options(text: str, dimensions: int = 0) -> tuple[list[str], list[str]]:
         if not colon:
             notes.append(f"the attribute {word!r} has no option in benchdnn")
         elif name == "post-ops":
-            told.append(f"--attr-post-ops={_post_operations(value.split('+'))}")
+            options.append(f"--attr-post-ops={_post_operations(value.split('+'))}")
         elif old is not None and name == "post_ops":
-            told.append(f"--attr-post-ops={_post_operations(old[2].split(';'))}")
+            options.append(f"--attr-post-ops={_post_operations(old[2].split(';'))}")
         elif name in {"scales", "zero-points"} and (old is None or name == "scales"):
             found, unknown = _scales(name, value, dimensions)
             if found:
-                told.append(f"--attr-{name}={found}")
+                options.append(f"--attr-{name}={found}")
             stand_in = "0.5 stands" if name == "scales" else "1 stands"
-            notes.append(f"the values of {name} are not told: {stand_in} for that of `common`")
+            notes.append(f"the values of {name} are not options: {stand_in} for that of `common`")
             notes += [f"benchdnn has no word for the mask of {name} in {part}" for part in unknown]
         elif name in _PLAIN:
-            told.append(f"--attr-{name}={value}")
+            options.append(f"--attr-{name}={value}")
         else:
             notes.append(f"the attribute {word!r} has no option in benchdnn that is known here")
-    return told, list(dict.fromkeys(notes))
+    return options, list(dict.fromkeys(notes))
 
 
 def _post_operations(parts: list[str]) -> str:
@@ -67,7 +67,7 @@ def _post_operation(text: str) -> str:
 
 def _scales(name: str, text: str, dimensions: int) -> tuple[str, list[str]]:
     """Return the value of an option, and the parts that it has no words for."""
-    told = []
+    options = []
     unknown = []
     for part in text.split("+"):
         argument, mask, *rest = [*part.split(":"), "0"][: max(2, part.count(":") + 1)]
@@ -81,8 +81,8 @@ def _scales(name: str, text: str, dimensions: int) -> tuple[str, list[str]]:
             value = ["0.5"] if name == "scales" else ["1"]
         types = [word for word in rest if word and not word[0].isdecimal()]
         groups = [word for word in rest if word and word[0].isdecimal()]
-        told.append(":".join([argument, policy, *value, *types, *groups]))
-    return "+".join(told), unknown
+        options.append(":".join([argument, policy, *value, *types, *groups]))
+    return "+".join(options), unknown
 
 
 def _policy(mask: str, argument: str, dimensions: int) -> str:
