@@ -61,7 +61,8 @@ Examples:
     type=click.Choice([*_VIEWS, "records"]),
     multiple=True,
     help="summary: which calls took the time; findings: what to look at; dispatch: why faster"
-    " implementations refused; timeline: when; repro: how to run a call again; roofline: work"
+    " implementations refused; timeline: when; repro: how to run a call again (benchdnn"
+    " for oneDNN, JSON for MKL); roofline: work"
     " against traffic; records: every line. May be given again.  [default: summary; records for"
     " jsonl, csv, parquet and perfetto]",
 )
