@@ -39,7 +39,7 @@ def finish(outcome: Outcome, **more: Any) -> int:
 @pytest.mark.parametrize("severity", Severity)
 @pytest.mark.parametrize("fail_on", [*Severity, judgement.NEVER])
 def test_what_is_as_bad_as_asked_for_is_exit_1(severity: Severity, fail_on: str) -> None:
-    counts = fail_on != judgement.NEVER and severity.rung >= Severity(fail_on).rung
+    counts = fail_on != judgement.NEVER and severity.level >= Severity(fail_on).level
 
     code = judgement.code(failed(severity), fail_on=str(fail_on), strict=False)
 

@@ -36,7 +36,7 @@ def agrees(library: Library, package: str) -> bool:
 def test_the_runtime_tells_the_version_of_its_wheel() -> None:
     _, library = surveyed("cuda_runtime", "nvidia-cuda-runtime")
 
-    assert library.presence.rung >= Presence.LOADABLE.rung
+    assert library.presence.level >= Presence.LOADABLE.level
     assert agrees(library, "nvidia-cuda-runtime")
 
 
@@ -66,6 +66,6 @@ def test_nvrtc_compiles_for_hopper() -> None:
 def test_cudnn_tells_its_version_without_a_device(package: str) -> None:
     report, library = surveyed("cudnn", package)
 
-    assert library.presence.rung >= Presence.LOADABLE.rung
+    assert library.presence.level >= Presence.LOADABLE.level
     assert agrees(library, package)
     assert report.warnings == ()

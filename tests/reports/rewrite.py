@@ -131,7 +131,7 @@ TOLD_BY_NVML = ("gpu_count", "driver_release", "driver_branch", "cuda_version", 
 
 def devices(found: tuple[Device, ...], told: tuple[Device, ...]) -> Iterator[Device]:
     """Yield each GPU of the machine with what NVML says of it, at the machine's address."""
-    gpus = [device for device in told if device.kind == "cuda" and device.presence.rung > 1]
+    gpus = [device for device in told if device.kind == "cuda" and device.presence.level > 1]
     for device, answer in zip(found, gpus, strict=False):
         yield replace(
             answer,

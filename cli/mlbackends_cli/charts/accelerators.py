@@ -87,7 +87,7 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
             or (device.uuid and other.uuid == device.uuid)
         )
     ]
-    best = max([device, *same], key=lambda one: one.presence.rung)
+    best = max([device, *same], key=lambda one: one.presence.level)
     state = state_of(best)
     memory = device.memory_bytes or best.memory_bytes
     capability = device.capability or best.capability

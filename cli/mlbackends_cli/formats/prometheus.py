@@ -67,7 +67,7 @@ def _failed(outcome: Outcome) -> dict[_Labels, float]:
     for code, found in codes.items():
         failed = [each for each in found if each.status is Status.FAILED]
         waived = [each for each in found if each.status is Status.WAIVED]
-        worst = max((failed or waived or found), key=lambda each: each.severity.rung)
+        worst = max((failed or waived or found), key=lambda each: each.severity.level)
         is_waived = "true" if waived and not failed else "false"
         labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
         series[labels] = bool(failed or waived)

@@ -120,7 +120,7 @@ def best_first(probes: dict[str, ProbeReport]) -> dict[str, ProbeReport]:
 
     def order(name: str) -> tuple[int, str]:
         presence = probes[name].presence
-        return (1 if presence is None else -presence.rung, name)
+        return (1 if presence is None else -presence.level, name)
 
     return {name: probes[name] for name in sorted(probes, key=order) if is_here(probes[name])}
 
@@ -174,7 +174,7 @@ def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
 
 def where(probe: ProbeReport) -> str:
     """Return the package or path of the copy that the probe's presence and version are of."""
-    best = max(probe.libraries, key=lambda one: (one.wins, one.presence.rung), default=None)
+    best = max(probe.libraries, key=lambda one: (one.wins, one.presence.level), default=None)
     if best is None:
         return ""
     if best.found_by.startswith("inside "):

@@ -47,7 +47,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
     common = sorted(name for name in before.probes if name in after.probes)
     if not common:
         raise BadInput("the two reports have no probe in common")
-    depth = min(before.depth, after.depth, key=lambda each: each.rung)
+    depth = min(before.depth, after.depth, key=lambda each: each.level)
     sides = _Side(before, depth), _Side(after, depth)
     notes = []
     for here, there, word in ((before, after, "first"), (after, before, "second")):
@@ -125,7 +125,7 @@ class _Side:
     def __init__(self, report: Report, depth: Presence) -> None:
         self.probes = report.probes
         self.depth = depth
-        self.is_deeper = report.depth.rung > depth.rung
+        self.is_deeper = report.depth.level > depth.level
         python = report.probes.get("python")
         prefix = str(python.facts.get("prefix", "")) if python else ""
         # Everything lies below /usr; a path there says more than one below "the environment".
@@ -151,7 +151,7 @@ class _Side:
         """Return a presence, no higher than both reports looked."""
         if presence is None:
             return _UNKNOWN
-        return str(min(presence, self.depth, key=lambda each: each.rung))
+        return str(min(presence, self.depth, key=lambda each: each.level))
 
     def fields(self, thing: Library | Device) -> _Values:
         """Return the fields of a library or device that are not empty, and its facts."""

@@ -156,7 +156,7 @@ def failed(report: ReportView) -> Iterator[Failed]:
         library.soname
         for name in report.record.probes
         for library in report.libraries(name)
-        if library.presence.rung > Presence.FOUND.rung
+        if library.presence.level > Presence.FOUND.level
     }
     for name, library in _taken(report):
         is_found = library.presence is Presence.FOUND
@@ -193,7 +193,7 @@ def not_opened(report: ReportView) -> str:
 
 def is_opened(report: ReportView) -> bool:
     """Tell whether the report is of a machine whose libraries were opened."""
-    return report.record.depth.rung > Presence.FOUND.rung
+    return report.record.depth.level > Presence.FOUND.level
 
 
 def is_of_one_package(library: Library) -> bool:

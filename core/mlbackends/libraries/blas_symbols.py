@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.reasons import NotUsable
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     import ctypes
@@ -19,52 +20,26 @@ if TYPE_CHECKING:
 OPENBLAS_AFFIXES = (("", ""), ("scipy_", ""), ("", "64_"), ("scipy_", "64_"))
 """What builds of OpenBLAS put before and after each of its function names."""
 
-# In this order: FlexiBLAS and MKL also answer to functions of others.
-_SIGNS = {
-    "flexiblas": ("flexiblas_current_backend", "flexiblas_get_version"),
-    "mkl": ("MKL_Get_Version_String", "MKL_Get_Version"),
-    "openblas": tuple(f"{before}openblas_get_config{after}" for before, after in OPENBLAS_AFFIXES),
-    "blis": ("bli_info_get_version_str", "bli_arch_query_id"),
-    "armpl": ("armplversion", "armplinfo"),
-    "nvpl": ("nvpl_blas_get_version",),
-    "atlas": ("ATL_buildinfo", "ATL_dgemm"),
-    "netlib": ("lsame_", "ilaver_", "cblas_xerbla"),
-}
-
-_NEEDED = {
-    "libflexiblas": "flexiblas",
-    "libmkl_rt": "mkl",
-    "libopenblas": "openblas",
-    "libopenblasp": "openblas",
-    "libopenblaso": "openblas",
-    "libopenblas64_": "openblas",
-    "libblis": "blis",
-    "libblis-mt": "blis",
-    "libatlas": "atlas",
-    "libsatlas": "atlas",
-    "libtatlas": "atlas",
-}
-
 
 def implementation_of(host: Host, library: Library) -> str:
     """Return openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib; "" where none fits.
 
-    netlib is the reference implementation: it has the standard's functions and no other's sign.
+    netlib is the reference implementation: it has the standard's functions and no other's symbols.
+    blas.json lists the symbols in this order: FlexiBLAS and MKL also have functions of others.
     """
+    symbols = table("libraries/blas")["symbols"]
     try:
-        defined = extract_symbols(
-            host, library.path, [sign for signs in _SIGNS.values() for sign in signs]
-        )
+        names = [name for names in symbols.values() for name in names]
+        defined = extract_symbols(host, library.path, names)
         needed = extract(host, library.path, read_elf).needed
     except (NotElf, OSError):
         return ""
-    for name in list(_SIGNS)[:-1]:
-        if defined.intersection(_SIGNS[name]):
-            return name
-    for file in needed:
-        if stem_of(file) in _NEEDED:
-            return _NEEDED[stem_of(file)]
-    return "netlib" if defined.intersection(_SIGNS["netlib"]) else ""
+    found = [name for name, names in symbols.items() if not defined.isdisjoint(names)]
+    if found and found[0] != "netlib":
+        return found[0]
+    needed_libraries: dict[str, str] = table("libraries/blas")["needed_libraries"]
+    by_need = (needed_libraries.get(stem_of(file)) for file in needed)
+    return next(filter(None, by_need), "netlib" if found else "")
 
 
 def openblas_affixes(opened: ctypes.CDLL) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ SCHEMA = "backends.outcome/1"
 
 
 class Severity(StrEnum):
-    """How bad a failed check is; the order of the members is the order of the rungs."""
+    """How bad a failed check is; the order of the members is that of the levels."""
 
     NOTE = "note"
     """Worth knowing; nothing is wrong."""
@@ -23,8 +23,8 @@ class Severity(StrEnum):
     """It does not work, or gives wrong results."""
 
     @property
-    def rung(self) -> int:
-        """The place on the ladder: 0 for a note to 2 for an error."""
+    def level(self) -> int:
+        """The severity as a number: 0 for a note to 2 for an error."""
         return list(Severity).index(self)
 
 
@@ -94,9 +94,9 @@ class Outcome(Struct, frozen=True):
         found = [
             check
             for check in self.checks
-            if check.status is Status.FAILED and check.severity.rung >= least.rung
+            if check.status is Status.FAILED and check.severity.level >= least.level
         ]
-        return tuple(sorted(found, key=lambda check: -check.severity.rung))
+        return tuple(sorted(found, key=lambda check: -check.severity.level))
 
     def with_status(self, status: Status) -> tuple[Check, ...]:
         """Return the checks that ended so."""

@@ -22,7 +22,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
 
 
 class NotUsable(Exception):
-    """Raised by a probe's `load` or `use` at the first rung that breaks.
+    """Raised by a probe's `load` or `use` at the first level that is not reached.
 
     learned: the `Answer` with what was learned until then, which the report keeps; None for nothing.
     """

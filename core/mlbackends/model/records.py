@@ -1,7 +1,7 @@
 """What a survey finds, as records.
 
-Presence is a ladder. A record stands on the highest rung that was really reached, and `reasons` say
-why it is not on the next one. "Available" is not a rung: it has meant all of them.
+A record has the highest presence level that was really reached, and `reasons` say why it is not on the
+next one. "Available" is no level: it has meant all of them.
 
 Roles. Every field and every fact has one, written here or in the probe's FACTS, and put into the
 JSON Schema as `x-role`:
@@ -25,7 +25,7 @@ FactValue = bool | int | float | str | list[Any] | dict[str, Any]
 
 
 class Presence(StrEnum):
-    """How far a thing was seen to go; the order of the members is the order of the rungs."""
+    """How far a thing was seen to go; the order of the members is that of the levels."""
 
     ABSENT = "absent"
     """Looked for and not there; the reason lists where it was looked for."""
@@ -37,8 +37,8 @@ class Presence(StrEnum):
     """It computed something right, on a device if it needs one."""
 
     @property
-    def rung(self) -> int:
-        """The place on the ladder: 0 for absent to 3 for usable."""
+    def level(self) -> int:
+        """The presence level as a number: 0 for absent to 3 for usable."""
         return list(Presence).index(self)
 
 
@@ -52,7 +52,7 @@ class Fact(Struct, frozen=True):
     kind: the Python type of the value (`int`, `str`, `bool`, `float`, `list[str]`, `dict[str, int]`, ...).
     doc: one sentence, with the unit where there is one.
     role: fact, metric, identity or volatile; see the head of this module.
-    order: for a text whose values stand on a ladder, the values from the lowest to the highest.
+    order: for a text whose values are ordered, the values from the lowest to the highest.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
-    """The probe could not tell: never the same as absence."""
+    """The probe failed: never the same as absence."""
 
     message: str
     traceback: Annotated[str, _Volatile] = ""
@@ -122,7 +122,7 @@ class Finding(Struct, frozen=True):
     """What a probe's `find` saw: files and environment only.
 
     presence: given where there is no library to take it from (a CPU, a driver without files);
-    otherwise the survey takes the best rung among libraries and devices.
+    otherwise the survey takes the highest level among libraries and devices.
     """
 
     libraries: tuple[Library, ...] = ()
@@ -148,7 +148,7 @@ class ProbeReport(Struct, frozen=True, omit_defaults=True):
 
     presence: None where it could not be told: `failure` says what went wrong, or a reason that no
     file could tell.
-    reasons: why it is not on the next rung. warnings: what is wrong although it is there.
+    reasons: why it is not on the next level. warnings: what is wrong although it is there.
     """
 
     presence: Presence | None
@@ -166,7 +166,7 @@ class ProbeReport(Struct, frozen=True, omit_defaults=True):
 class Report(Struct, frozen=True):
     """A whole survey: one ProbeReport for each probe, under the probe's name.
 
-    depth: the highest rung that was tried. root: "/" for the live machine, else the recorded one.
+    depth: the highest level that was tried. root: "/" for the live machine, else the recorded one.
     redacted: whether identifying values were replaced.
     """
 

@@ -139,7 +139,7 @@ def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
         return ": " + next(r.message for r in probe.reasons if r.code == "not-mapped")
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
     no_check = any(reason.code == "no-use-check" for reason in probe.reasons)
-    if presence.rung >= depth.rung or only_a_fact or no_check:
+    if presence.level >= depth.level or only_a_fact or no_check:
         return ""
     return f": {probe.reasons[0].message}" if probe.reasons else f", not {depth}"
 

@@ -67,8 +67,8 @@ def survey(
     start = time.perf_counter()
     host = host or Host()
     if not host.is_live or host.pid is not None:
-        depth = min(depth, Presence.FOUND, key=lambda presence: presence.rung)
-    opens = depth.rung > Presence.FOUND.rung
+        depth = min(depth, Presence.FOUND, key=lambda presence: presence.level)
+    opens = depth.level > Presence.FOUND.level
     # Where every probe runs there will be something to open: let the child come up meanwhile.
     child = isolation()() if opens and not names else None
     jobs: list[Job] = []
@@ -185,7 +185,7 @@ def _merged(name: str, finding: Finding, replies: dict[str, Reply], depth: Prese
     levels = [each.presence for each in own if each.wins or not each.wins_because]
     levels += [device.presence for device in devices]
     presence: Presence | None = finding.presence or max(
-        levels, key=lambda presence: presence.rung, default=Presence.ABSENT
+        levels, key=lambda presence: presence.level, default=Presence.ABSENT
     )
     # What find held against it is outdone where it was seen to work.
     reasons = finding.reasons if presence is not Presence.USABLE else ()
@@ -232,7 +232,7 @@ def _chosen(libraries: list[Library]) -> Library | None:
     """
     return max(
         libraries,
-        key=lambda one: (one.used is True, one.wins, one.presence.rung),
+        key=lambda one: (one.used is True, one.wins, one.presence.level),
         default=None,
     )
 

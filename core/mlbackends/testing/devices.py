@@ -119,6 +119,6 @@ def _usable(machine: Machine, kind: str) -> list[Device]:
         device
         for device in devices
         if device.kind in wanted
-        and device.presence.rung >= report.depth.rung
+        and device.presence.level >= report.depth.level
         and not device.reasons
     ]

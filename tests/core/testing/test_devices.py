@@ -42,7 +42,7 @@ def driver(*presences: Presence, reasons: tuple[Reason, ...] = ()) -> ProbeRepor
         Device("cuda", index, presence=each, capability="9.0")
         for index, each in enumerate(presences)
     )
-    best = max(presences, key=lambda each: each.rung, default=Presence.FOUND)
+    best = max(presences, key=lambda each: each.level, default=Presence.FOUND)
     return ProbeReport(best, devices=devices, reasons=reasons)
 
 

@@ -123,7 +123,7 @@ def _severity(check: Check, wanted: Hazards) -> Severity:
         return wanted.severity[check.code]
     if wanted.fail_on is None:
         return check.severity
-    return Severity.ERROR if check.severity.rung >= wanted.fail_on.rung else Severity.NOTE
+    return Severity.ERROR if check.severity.level >= wanted.fail_on.level else Severity.NOTE
 
 
 def _check(rule: Rule, verdict: Verdict) -> Check:
@@ -164,7 +164,7 @@ def _compared(golden: Golden, report: Report) -> Verdict:
         evidence = {one.name: one.after for one in changes[:8] if one.after is not None}
         return Verdict(Status.FAILED, message, evidence)
     depths = (golden.report.depth, report.depth)
-    if depths[0].rung > depths[1].rung:
+    if depths[0].level > depths[1].level:
         why = f"{golden.file} was made with --depth {depths[0]}, this report with {depths[1]}"
         return Verdict(Status.UNKNOWN, f"not compared in full: {why}")
     for name in unknown:

@@ -84,7 +84,7 @@ class Peer(Struct, frozen=True):
             return ""
         report = _report(self.probe, python, Presence.LOADABLE)
         opened = [
-            each for each in self._offering(report) if each.presence.rung > Presence.FOUND.rung
+            each for each in self._offering(report) if each.presence.level > Presence.FOUND.level
         ]
 
         def order(one: Library) -> tuple[bool, list[int]]:

@@ -50,7 +50,7 @@ def failed(checks: dict[str, Check], least: Severity = Severity.WARNING) -> set[
     return {
         code
         for code, check in checks.items()
-        if check.status is Status.FAILED and check.severity.rung >= least.rung
+        if check.status is Status.FAILED and check.severity.level >= least.level
     }
 
 
