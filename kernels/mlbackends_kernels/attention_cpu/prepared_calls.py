@@ -41,7 +41,8 @@ def prepare_forward(
     call = _prepare("prepare_forward", problem, tensors, *_make_output(query, out), make_sums)
     if call is None:
         return None
-    is_watched = watches(type(query))
+    kind: Any = type(query)
+    is_watched = watches(kind)
     if is_watched is None and not 0 < problem.dropout < 1:
         return call
 
@@ -173,7 +174,8 @@ def _prepare(
     make_results: what `_make_output` returns, and what makes room for the logarithms, None for neither.
     """
     query, _, _, mask, out, logsumexp = tensors
-    module, kind = _module(), type(query)
+    module = _module()
+    kind: Any = type(query)
     if module is None or not (kind is numpy().ndarray or _is_torch_tensor(kind)):
         return None
     dtypes = []

@@ -1,5 +1,5 @@
 /* From scores to weights, and from the weights' gradients to those of the scores, for a tile whose lanes are
-   * rows. */
+   rows. */
 #pragma once
 #include "dropout.h"
 #include "exponential.h"

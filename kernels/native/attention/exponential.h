@@ -51,7 +51,7 @@ template <int degree>
 INLINED Single::Vector power_of_two(Single::Vector x) {
 #if defined(__AVX512F__)
   /* Scaling by 2^x rounds x down. Degree 4 takes x less that, which saves the subtraction; degree 5 needs the
-     * nearest. */
+     nearest. */
   const __m512 f = _mm512_reduce_ps(
       (__m512)x, (degree == 4 ? _MM_FROUND_TO_NEG_INF : _MM_FROUND_TO_NEAREST_INT) | _MM_FROUND_NO_EXC);
   const __m512 whole = degree == 4 ? (__m512)x : _mm512_sub_ps((__m512)x, f);

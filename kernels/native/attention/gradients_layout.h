@@ -61,7 +61,7 @@ static __attribute__((noinline)) void lay_some(const char *from, int64_t stride,
 }
 
 /* Lay out rows (rows, width) in groups of columns, of which each has room for `block_rows`, and in groups of
-   * rows. */
+   rows. */
 template <class E, class T = typename E::Inner, class Real = typename T::Real>
 void lay_rows(const char *from, int64_t stride, int64_t rows, int64_t width, const Groups<T> &row_groups,
               const Groups<T> &columns, int64_t block_rows, Real sign, Real *as_rows, Real *as_lanes) {

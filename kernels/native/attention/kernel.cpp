@@ -78,7 +78,7 @@ typedef Plain<Single> BrainProduct;
 } // namespace
 
 /* A level that differs from another one, of the same vectors, in its products of bfloat16 alone has the rest
-   * from it. */
+   from it. */
 #if defined(MLBACKENDS_REST)
 
 extern "C" const Level NAMED(MLBACKENDS_REST);

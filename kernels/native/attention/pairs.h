@@ -1,5 +1,5 @@
 /* Products of pairs of bfloat16, two keys or two elements of a row at a time. Included by products.h, in its
-   namespace. With MLBACKENDS_EMULATED_PAIRS a header of the tests stands in for AVX-512's three instructions. */
+   namespace. With MLBACKENDS_EMULATED_PAIRS a header of the tests stands in for AVX-512's instructions. */
 
 #if defined(__aarch64__)
 #include "pairs_arm.h"

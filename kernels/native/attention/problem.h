@@ -25,8 +25,8 @@ enum mlbackends_attention_element {
 typedef struct mlbackends_attention_problem {
   const void *query, *key, *value, *mask;
   void *output;
-  void *logsumexp; /* (batch, heads, query_length), contiguous; of float64 for float64, else float32, or null */
-  void *workspace; /* of the size that the partition gives */
+  void *logsumexp; /* (batch, heads, query_length), contiguous; float64 for float64, else float32; or null */
+  void *workspace; /* of the size that mlbackends_attention_workspace gives */
   int64_t batch, heads, query_length, key_length, head_dim, value_dim;
   int64_t key_group, value_group; /* heads of the query that share one of key and value */
   int64_t query_strides[3], key_strides[3], value_strides[3], output_strides[3], mask_strides[4];
@@ -39,10 +39,10 @@ typedef struct mlbackends_attention_problem {
 } mlbackends_attention_problem;
 
 /* The gradients of one call, given that of its output. Of `forward`, the output and the log-sum-exp are what
-   the call gave, and are read; the workspace is of the size that the partition of the gradients gives. Shapes
-   and strides are those of the tensors that the gradients are of, with strides of their own; the last
-   dimension is contiguous. That of key and of value is summed over the heads that share one. That of the
-   mask, which has numbers, is float64 for float64, else float32, null where none is wanted, and is summed
+   the call gave, and are read; the workspace is of the size that mlbackends_attention_gradients_workspace
+   gives. Shapes and strides are those of the tensors that the gradients are of, with strides of their own;
+   the last dimension is contiguous. That of key and of value is summed over the heads that share one. That of
+   the mask, which has numbers, is float64 for float64, else float32, null where none is wanted, and is summed
    over each dimension of which it has a stride of 0. */
 typedef struct mlbackends_attention_gradients {
   mlbackends_attention_problem forward;

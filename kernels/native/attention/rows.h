@@ -280,8 +280,7 @@ struct Rows {
     const int64_t stride = p.value_strides[2] * size, width = padded(p.value_dim);
     const char *value = value_row(task, first) + column * size;
     Vector sums_of[count][vectors] = {};
-    /* The next keys are prefetched piece by piece, as many columns as are computed: more at once would have to
-       * wait. */
+    /* Prefetch the next keys piece by piece, as many columns as are computed: more would have to wait. */
     const int64_t next = first + keys_at_once, prefetched = column < p.head_dim ? task.last_key - next : 0;
     const char *key = key_row(task, next) + column * size;
     for (int64_t k = 0; k < keys; k += per_unit, value += per_unit * stride) {

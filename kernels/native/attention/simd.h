@@ -1,5 +1,5 @@
 /* Vectors of this translation unit's instruction set. Everything is local to it: another one's code must not
-   * be taken. */
+   be taken. */
 #pragma once
 #include <stdint.h>
 #include <string.h>

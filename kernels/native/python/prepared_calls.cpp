@@ -210,7 +210,7 @@ struct Tensors {
 };
 
 /* What calls of a kind have in common: element types, widths and options. Lengths, heads, batches and strides
-   * may be any. */
+   may be any. */
 struct Kind {
   Reader reader;
   Elements numbers, mask, logsumexp;
@@ -291,7 +291,7 @@ struct Kind {
 /* ---- computing ------------------------------------------------------------------------------ */
 
 /* Additions and multiplications, and the bytes of key and value: as doubles, for strides of 0 make tensors of
-   * any size. */
+   any size. */
 struct Work {
   double operations, moved;
 

@@ -397,7 +397,7 @@ struct Slope {
   void add(double by, double most) { number += by, size += fabs(most); }
 };
 
-/* The gradients, each in order of batch, head, row and column; that of the mask as its numbers lie in memory. */
+/* The gradients, each in order of batch, head, row and column; that of the mask as it lies in memory. */
 struct Slopes {
   std::vector<Slope> query, key, value, mask;
 
