@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 def is_built() -> bool:
     try:
-        library.library()
+        return prepared_calls.native_module() is not None
     except library.NotBuilt:
         return False
-    return True
 
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.skipif(not is_built(), reason="the library was not built"),
+    pytest.mark.skipif(not is_built(), reason="the module of prepared calls was not built"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
     pytest.mark.filterwarnings("ignore:.*deprecated.*:FutureWarning"),
 ]

@@ -29,7 +29,10 @@ WANTED_IN_WHEEL = (
     "mlbackends_probes/__init__.py",
 )
 #: What a wheel for a platform holds and one for any does not.
-COMPILED = ("mlbackends_kernels/lib/attention.so", "mlbackends_kernels/lib/trace_shim.so")
+COMPILED = tuple(
+    f"mlbackends_kernels/lib/{name}"
+    for name in ("attention.so", "attention.h", "prepared_calls.abi3.so", "trace_shim.so")
+)
 WANTED_ENDINGS = (
     ".dist-info/licenses/LICENSE",
     ".data/data/share/bash-completion/completions/backends",

@@ -153,7 +153,7 @@ def watches(kind: type) -> Callable[..., bool] | None:
 
 
 @cache
-def _module() -> Any:
+def native_module() -> Any:
     """Return the module in C++, None where it was not built or is of another version. Raises NotBuilt."""
     library()  # which the module calls
     try:
@@ -174,7 +174,7 @@ def _prepare(
     make_results: what `_make_output` returns, and what makes room for the logarithms, None for neither.
     """
     query, _, _, mask, out, logsumexp = tensors
-    module = _module()
+    module = native_module()
     kind: Any = type(query)
     if module is None or not (kind is numpy().ndarray or _is_torch_tensor(kind)):
         return None

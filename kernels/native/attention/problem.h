@@ -32,8 +32,8 @@ typedef struct mlbackends_attention_problem {
   int64_t query_strides[3], key_strides[3], value_strides[3], output_strides[3], mask_strides[4];
   int64_t diagonal; /* where causal, row i sees the keys up to i + diagonal */
   double scale;
-  double dropout; /* the probability that a weight is dropped: 0 for none, 1 for all */
-  uint64_t seed;  /* says which are; see kernels/tensors/dropout.py */
+  double dropout;      /* the probability that a weight is dropped: 0 for none, 1 for all */
+  uint64_t seed;       /* says which are; see kernels/tensors/dropout.py */
   int64_t first_batch; /* for what is dropped: how many batches there are before those of this call */
   int32_t element, mask_element, causal, level, threads;
 } mlbackends_attention_problem;

@@ -29,9 +29,9 @@ constexpr int spins = 2000; /* some tens of microseconds: longer would take the 
 
 struct Pool {
   pid_t owner;
-  std::atomic<int> busy{0};       /* whether a job runs */
-  int workers = 0;               /* how many were started */
-  bool refused = false;          /* whether the system would start no more */
+  std::atomic<int> busy{0}; /* whether a job runs */
+  int workers = 0;          /* how many were started */
+  bool refused = false;     /* whether the system would start no more */
   void (*work)(void *) = nullptr;
   void *context = nullptr;
   std::atomic<int> tickets{0};  /* how many may still join the job */

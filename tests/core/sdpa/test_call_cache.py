@@ -24,7 +24,7 @@ from mlbackends.sdpa import call_cache, dispatch
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.switches import store
-from mlbackends_kernels.attention_cpu import library
+from mlbackends_kernels.attention_cpu import library, prepared_calls
 from mlbackends_kernels.attention_cpu.library import NotBuilt
 
 if TYPE_CHECKING:
@@ -41,13 +41,12 @@ K = RANDOM.standard_normal((1, 2, 6, 8)).astype("float32")
 
 def is_built() -> bool:
     try:
-        library.library()
+        return prepared_calls.native_module() is not None
     except NotBuilt:
         return False
-    return True
 
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the library was not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the module of prepared calls was not built")
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +93,19 @@ def test_from_the_third_call_of_a_kind_on_nothing_is_decided(
     assert len(looked_at) == 2
     same(seen, wanted[0])
     assert not np.shares_memory(seen, attend(Q, K, K))
+
+
+def test_where_the_module_was_not_built_each_call_is_decided_anew(
+    monkeypatch: pytest.MonkeyPatch, looked_at: list[AttentionProblem]
+) -> None:
+    wanted = attend(Q, K, K)
+    monkeypatch.setattr(prepared_calls, "native_module", lambda: None)
+    store.changed()
+
+    for _ in range(4):
+        same(attend(Q, K, K), wanted)
+
+    assert len(looked_at) == 5
 
 
 @pytest.mark.parametrize("size", [1, 12, 300], ids=["at once", "in parts", "with threads"])
