@@ -11,7 +11,7 @@ from unittest import mock
 
 import msgspec
 from jsonschema import Draft202012Validator
-from running import PLAIN, backends
+from running import PLAIN, backends_alone
 
 from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import Ended
@@ -91,7 +91,7 @@ def ran(*arguments: str, environment: Mapping[str, str] | None = None) -> Done:
 
 def ran_alone(*arguments: str, **options: Any) -> CompletedProcess[str]:
     """Run `backends sdpa ARGUMENTS` as a user does."""
-    return backends("sdpa", *arguments, **options)
+    return backends_alone("sdpa", *arguments, **options)
 
 
 def record(*arguments: str, run: Any = ran, **options: Any) -> dict[str, Any]:

@@ -1,20 +1,85 @@
-"""Run the installed command as a user does."""
+"""Run the command: in this process, or as a user does in one of its own."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import warnings
 from typing import TYPE_CHECKING
+from unittest import mock
+
+from mlbackends.switches import store
+from mlbackends_cli.main import guarded_main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 PLAIN = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+#: These replace the process, or hand their own output to a program.
+OF_A_PROCESS = {
+    ("run",),
+    ("trace", "mkl"),
+    ("trace", "onednn"),
+    ("trace", "all"),
+    ("trace", "demo"),
+}
 
 
 def backends(
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 120,
+    data: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run `backends ARGUMENTS` with nothing of this environment but what is given.
+
+    In this process, which takes a tenth of the time, but for what needs one of its own.
+    """
+    given = environment or {}
+    if OF_A_PROCESS & {arguments[:1], arguments[:2]} or any(
+        name.startswith(("PYTHON", "LD_")) for name in given
+    ):
+        return backends_alone(*arguments, environment=given, timeout=timeout, data=data)
+    streams = [_stream(data.encode()), _stream(), _stream()]
+    before = os.getcwd()
+    with (
+        mock.patch.dict(os.environ, {**PLAIN, **given}, clear=True),
+        mock.patch.multiple(sys, stdin=streams[0], stdout=streams[1], stderr=streams[2]),
+        mock.patch.object(sys, "unraisablehook", sys.unraisablehook),
+        warnings.catch_warnings(),
+        mock.patch.object(warnings, "showwarning", _show_warning),
+    ):
+        warnings.simplefilter("default")
+        os.chdir(os.sep)
+        store.forget()
+        try:
+            code = guarded_main(list(arguments))
+        finally:
+            os.chdir(before)
+            store.forget()
+    texts = [_text(stream) for stream in streams[1:]]
+    return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+def _stream(data: bytes = b"") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), "utf-8", "surrogateescape", write_through=True)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer: io.BytesIO = stream.buffer  # type: ignore[assignment]
+    return buffer.getvalue().decode("utf-8", "surrogateescape")
+
+
+def _show_warning(message: Warning | str, *place: object, **more: object) -> None:
+    del place, more
+    sys.stderr.write(f"backends: {message}\n")
+
+
+def backends_alone(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     timeout: float = 120,
