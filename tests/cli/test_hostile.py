@@ -193,6 +193,7 @@ def test_an_addition_that_cannot_be_imported_is_its_own_failure(tmp_path: Path) 
     assert strict.returncode == 3
 
 
+@pytest.mark.slow
 def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
     libraries = hanging(tmp_path)
     start = time.monotonic()
@@ -212,7 +213,9 @@ def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
     assert set(codes) == {"timed-out"}
 
 
-@pytest.mark.parametrize("moment", [0.1, 0.2, 0.3, 0.6])
+@pytest.mark.parametrize(
+    "moment", [0.2, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 0.3, 0.6))]
+)
 def test_an_interrupt_at_any_moment_leaves_no_process(tmp_path: Path, moment: float) -> None:
     libraries = hanging(tmp_path)
     process = subprocess.Popen(

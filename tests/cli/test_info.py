@@ -117,6 +117,7 @@ def test_get_is_redacted_where_that_is_asked_for(recorded: str) -> None:
     assert hidden == "redacted-1\n"
 
 
+@pytest.mark.slow
 def test_what_could_not_be_told_is_exit_3(fake_library: FakeLibrary) -> None:
     hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
     library = fake_library("hang", "libnccl.so.2", source=hang)

@@ -122,9 +122,7 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
     ["schema report", "info --format json --depth found", "--help", "info --format html"],
 )
 def test_a_reader_that_takes_nothing_ends_us_as_sigpipe_does(arguments: str) -> None:
-    shell = (
-        f"{sys.executable} -m mlbackends {arguments} | (exec <&-; sleep 1); exit ${{PIPESTATUS[0]}}"
-    )
+    shell = f"{sys.executable} -m mlbackends {arguments} | (exec <&-; sleep 0.5); exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False
     )

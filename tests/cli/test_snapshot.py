@@ -38,6 +38,7 @@ def test_it_says_what_is_in_it(tmp_path: Path) -> None:
         assert word in done.stdout
 
 
+@pytest.mark.slow
 def test_this_machine_is_recorded_without_its_environments_secrets(tmp_path: Path) -> None:
     done = backends(
         "snapshot",

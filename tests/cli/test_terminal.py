@@ -78,6 +78,7 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert "+ computed something right" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_what_is_waited_for_and_a_pipe_is_not(fake_library: FakeLibrary) -> None:
     hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
     library = fake_library("hang", "libnccl.so.2", source=hang)
@@ -91,6 +92,7 @@ def test_a_terminal_is_told_what_is_waited_for_and_a_pipe_is_not(fake_library: F
     assert backends(*arguments, environment=environment).stderr == ""
 
 
+@pytest.mark.slow
 def test_the_line_of_progress_never_wraps(fake_library: FakeLibrary) -> None:
     hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
     library = fake_library("hang", "libnccl.so.2", source=hang)

@@ -233,6 +233,7 @@ def test_ctrl_c_ends_the_command_and_leaves_the_table_and_the_trace(
     assert trace.read_text().count("\n") == 3
 
 
+@pytest.mark.slow
 def test_a_live_table_is_drawn_below_and_taken_away(tmp_path: Path) -> None:
     line = LINE.format(what="matmul", took="0.5")
     program = f"for i in 1 2 3 4 5 6 7 8; do echo 'text'; echo '{line}'; sleep 0.2; done"
@@ -244,6 +245,7 @@ def test_a_live_table_is_drawn_below_and_taken_away(tmp_path: Path) -> None:
     assert b"8 lines in" in terminal.said.partition(b"\x1b[r")[2]
 
 
+@pytest.mark.slow
 def test_a_live_table_catches_up_when_the_command_falls_silent_and_its_clock_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -198,6 +198,7 @@ def test_made_up_times_are_told() -> None:
     assert "The trace has no time stamps: calls stand one behind the other." in said
 
 
+@pytest.mark.slow
 def test_very_many_stretches_are_drawn_as_few_shapes() -> None:
     records = [
         call(

@@ -328,6 +328,7 @@ def test_a_hook_judges_the_machine(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_hook_for_policies_names_the_one_that_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "good one.toml").write_text(POLICY)
     (tmp_path / "unmet.toml").write_text(POLICY.replace(">= 1", ">= 100000"))

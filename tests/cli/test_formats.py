@@ -1,0 +1,64 @@
+"""A format is one file: it reaches every command that can use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from running import backends_alone
+
+from mlbackends.model import registry
+from mlbackends_cli import formats
+from mlbackends_cli.terminal import Page
+
+COMMANDS = [
+    ("info", "host", "--depth", "found"),
+    ("flags", "list", "cudnn"),
+    ("flags", "env"),
+    ("explain", "device"),
+    ("doctor", "HOST"),
+    ("diff", "HOST", "HOST"),
+    ("sdpa", "list"),
+    ("sdpa", "explain", "--shape", "1,2,8,16", "--device", "cpu"),
+    ("trace", "show", "LOG"),
+    ("trace", "diff", "LOG", "LOG"),
+]
+
+
+def test_the_formats_of_each_kind_are_those_that_define_it() -> None:
+    for name in registry.names("mlbackends_cli.formats"):
+        module = registry.load("mlbackends_cli.formats", name)
+        defined = {kind for kind in dir(module) if not kind.startswith("_")}
+        for kind in ("record", "report", "outcome", "listing", "rows", "view", "trace"):
+            assert formats.has(name, kind) == (kind in defined)
+            assert (name in formats.names(kind)) == bool({kind, "record"} & defined)
+
+
+def test_what_a_format_lacks_is_printed_as_any_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = ModuleType("plain")
+    plain.record = lambda value, page: f"{value} in {page.width}"  # type: ignore[attr-defined]
+    monkeypatch.setattr(registry, "load", lambda package, name: plain)
+
+    assert formats.text("plain", "report", "a report", Page(width=9)) == "a report in 9"
+
+
+@pytest.mark.slow
+def test_a_format_of_one_file_reaches_every_command(tmp_path: Path) -> None:
+    metadata = tmp_path / "yaml-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text("[mlbackends.cli.formats]\nlines = lines_format\n")
+    (tmp_path / "lines_format.py").write_text(
+        "def record(record, page):\n    return f'a {type(record).__name__}'\n"
+    )
+    host = Path(__file__).parents[1] / "hosts" / "wsl1-laptop"
+    log = tmp_path / "a.log"
+    log.write_text("MKL_VERBOSE DGEMM(N,N,8,8,8,0x1,0x2,8,0x3,8,0x4,0x5,8) 1.00us CNR:OFF\n")
+    places = {"HOST": str(host), "LOG": str(log)}
+
+    for words in COMMANDS:
+        arguments = [places.get(word, word) for word in words]
+        done = backends_alone(
+            *arguments, "--format", "lines", environment={"PYTHONPATH": str(tmp_path)}
+        )
+        assert done.stdout.startswith("a "), (words, done.stdout, done.stderr)
