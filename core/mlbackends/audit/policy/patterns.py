@@ -43,7 +43,9 @@ class Pattern:
                 self._pattern = re.compile(text)
         except (re.error, Warning, OverflowError, RecursionError) as error:
             raise ValueError(f"the pattern {shown(text)} cannot be read: {error}") from None
-        if self._ways(LONGEST_TEXT) == inf:
+        most = self._ways(LONGEST_TEXT)
+        self._is_quick = most * (LONGEST_TEXT + 1) <= _MOST_WAYS
+        if most == inf:
             raise ValueError(
                 f"the pattern {shown(text)} repeats what repeats, which may take years:"
                 r" write the inner repetition without one, or as \d++"
@@ -53,7 +55,7 @@ class Pattern:
         """Tell whether the pattern is found somewhere in a text. Raises BadInput where it is too long."""
         if len(text) > LONGEST_TEXT:
             raise BadInput(f"it is longer than the {LONGEST_TEXT} characters that are searched")
-        if self._ways(len(text)) * (len(text) + 1) > _MOST_WAYS:
+        if not self._is_quick and self._ways(len(text)) * (len(text) + 1) > _MOST_WAYS:
             raise BadInput("it is too long for a pattern that repeats so often")
         return self._pattern.search(text) is not None
 
