@@ -54,7 +54,8 @@ def refused_by_module(report: ReportView, gpu: Device) -> tuple[str, str]:
     kind = str(report.fact("nvidia.kernel_module", ""))
     branch = str(report.fact("nvidia.driver_release", "")).partition(".")[0]
     vendor, _, device = str(gpu.facts.get("pci_id", "")).partition(":")
-    number = int(device, 16) if vendor == "10de" and _is_hexadecimal(device) else None
+    is_hexadecimal = bool(device) and set(device.lower()) <= set("0123456789abcdef")
+    number = int(device, 16) if vendor == "10de" and is_hexadecimal else None
     if number is None or gpu.facts.get("kernel_driver", "nvidia") != "nvidia":
         return "", ""
     if number < _FIRST_TURING and kind == "open":
@@ -109,7 +110,3 @@ def see_part_of_machine(report: ReportView) -> str:
     if any(report.variable(name) is not None for name in jobs):
         return "the Slurm job"
     return ""
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return bool(text) and all(sign in "0123456789abcdefABCDEF" for sign in text)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mlbackends.host.host import Host
-    from mlbackends.host.recording.anonymise import Anonymiser
     from mlbackends.survey import Progress
 
 ENDING = ".json"
@@ -46,22 +45,37 @@ def record(
 
     Raises BadInput where the folder holds something already or cannot be made.
     """
-    from mlbackends.host.recording.anonymise import SecretsRemover
+    from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
     from mlbackends.host.recording.recorder import Recording
+    from mlbackends.host.variables import names_of
     from mlbackends.survey import survey
 
     target = os.path.abspath(folder)
-    _refuse_what_is_there(folder, target)
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise BadInput(
+            f"{folder} is there, and is no folder",
+            f"a report goes into a file that ends in {ENDING}",
+        )
+    if os.path.isdir(target) and (os.path.islink(target) or os.listdir(target)):
+        raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
     recording = Recording(host)
     report = survey((), recording, Presence.FOUND, progress=progress)
-    anonymiser = SecretsRemover() if keep_identity else _anonymiser(host, report)
+    anonymiser = (
+        SecretsRemover() if keep_identity else Anonymiser(names_of(host), _identifying(report))
+    )
+    replaced = "Nothing in it was replaced" if keep_identity else "What names it was replaced"
     try:
         part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
     try:
         recording.write(os.path.join(part, "machine"), anonymiser)
-        _about(os.path.join(part, "machine", "about.txt"), report, keep_identity=keep_identity)
+        about = os.path.join(part, "machine", "about.txt")
+        with open(about, "w", encoding="utf-8") as file:
+            file.write(
+                f"A machine recorded by backends {__version__} at {report.created}. {replaced}.\n"
+                "Look at it with `backends info --root` and the name of this folder.\n"
+            )
         # One step from nothing to everything; an empty folder of that name gives way to it.
         os.replace(os.path.join(part, "machine"), target)
     except OSError as error:
@@ -79,50 +93,19 @@ def record(
     )
 
 
-def _refuse_what_is_there(folder: str, target: str) -> None:
-    if os.path.lexists(target) and not os.path.isdir(target):
-        raise BadInput(
-            f"{folder} is there, and is no folder",
-            f"a report goes into a file that ends in {ENDING}",
-        )
-    if os.path.isdir(target) and (os.path.islink(target) or os.listdir(target)):
-        raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
-
-
-def _anonymiser(host: Host, report: Report) -> Anonymiser:
-    from mlbackends.host.recording.anonymise import Anonymiser
-    from mlbackends.host.variables import names_of
-
-    return Anonymiser(names_of(host), _identifying(report))
-
-
 def _identifying(report: Report) -> Iterator[str]:
     """Yield the texts in a report that name a machine, a device, a job or a user."""
+    values: list[Any] = []
     for name, probe in report.probes.items():
-        for fact in facts_of(name).values():
-            if fact.role == "identity":
-                yield from _texts(probe.facts.get(fact.name))
-        for device in probe.devices:
-            yield from _texts([device.uuid, device.serial])
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, dict):
-        yield from _texts(list(value.values()))
-
-
-def _about(path: str, report: Report, *, keep_identity: bool) -> None:
-    who = "Nothing in it was replaced" if keep_identity else "What names it was replaced"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(
-            f"A machine recorded by backends {__version__} at {report.created}. {who}.\n"
-            "Look at it with `backends info --root` and the name of this folder.\n"
-        )
+        facts = (fact.name for fact in facts_of(name).values() if fact.role == "identity")
+        values += [probe.facts.get(fact) for fact in facts]
+        values += [text for device in probe.devices for text in (device.uuid, device.serial)]
+    while values:
+        value = values.pop(0)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list | tuple):
+            values[:0] = value.values() if isinstance(value, dict) else value
 
 
 def _sizes(folder: str) -> tuple[int, dict[str, int]]:

@@ -9,7 +9,7 @@ from mlbackends.model.comparison import SIGNS, fits
 from mlbackends.model.condition import Comparison, Joined, Language, Unreadable, parse
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact, Presence, ProbeReport, Report
+from mlbackends.model.records import Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
 
 _LANGUAGE = Language(
@@ -107,48 +107,45 @@ def is_decidable(report: Report, need: Requirement) -> bool:
 
 def unmet(report: Report, need: Requirement) -> str:
     """Return why a requirement is not met, one sentence; "" where it is."""
-    probe = report.probes[need.probe]
+    why = _why_unmet(report, need, report.probes[need.probe])
+    return f"{need.text}: {why}" if why else ""
+
+
+def _why_unmet(report: Report, need: Requirement, probe: ProbeReport) -> str:
+    first = f": {probe.reasons[0].message}" if probe.reasons else ""
     if probe.presence is None:
-        reasons = [probe.failure] if probe.failure else list(probe.reasons)
-        why = f": {reasons[0].message}" if reasons else ""
-        return f"{need.text}: {need.probe} could not be told{why}"
-    if "." not in need.name:
+        failure = f": {probe.failure.message}" if probe.failure else first
+        return f"{need.probe} could not be told{failure}"
+    if "." in need.name:
+        facts = facts_of(need.probe)
+        fact = facts.get(need.name.partition(".")[2])
+        try:
+            value = dotted.value(report, need.name, tuple(facts))
+        except dotted.NoValue:
+            return f"there is no value here{first}"
+        if not need.clauses and value in (False, "", [], {}):
+            return f"it is {_shown(value)}"
+    else:
+        value, fact = probe.version, None
         if why := _below(probe, probe.presence, report.depth):
-            return f"{need.text}: {need.probe} is {probe.presence}{why}"
-        if not need.clauses:
-            return ""
-        if not probe.version:
-            return (
-                f"{need.text}: {need.probe} is {probe.presence}, and its version could not be told"
-            )
-        return _unfit(need, probe.version, None)
-    facts = facts_of(need.probe)
-    try:
-        value = dotted.value(report, need.name, tuple(facts))
-    except dotted.NoValue:
-        why = f": {probe.reasons[0].message}" if probe.reasons else ""
-        return f"{need.text}: there is no value here{why}"
-    if not need.clauses:
-        return "" if value not in (False, "", [], {}) else f"{need.text}: it is {_shown(value)}"
-    return _unfit(need, value, facts.get(need.name.partition(".")[2]))
+            return f"{need.probe} is {probe.presence}{why}"
+        if need.clauses and not value:
+            return f"{need.probe} is {probe.presence}, and its version could not be told"
+    for sign, wanted in need.clauses:
+        if not fits(value, sign, wanted, fact.order if fact else ()):
+            return f"{need.name} is {_shown(value)}, needed is {sign} {wanted}"
+    return ""
 
 
 def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
-    """Say why a probe is below the presence that was requested; one that has no higher check is not below."""
-    if any(reason.code == "not-mapped" for reason in probe.reasons):
-        return ": " + next(r.message for r in probe.reasons if r.code == "not-mapped")
+    """Say why a probe is below the presence that was requested; one that has no higher check is not."""
+    codes = {reason.code: reason.message for reason in reversed(probe.reasons)}
+    if "not-mapped" in codes:
+        return f": {codes['not-mapped']}"
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
-    no_check = any(reason.code == "no-use-check" for reason in probe.reasons)
-    if presence.level >= depth.level or only_a_fact or no_check:
+    if presence.level >= depth.level or only_a_fact or "no-use-check" in codes:
         return ""
     return f": {probe.reasons[0].message}" if probe.reasons else f", not {depth}"
-
-
-def _unfit(need: Requirement, value: Any, fact: Fact | None) -> str:
-    for sign, wanted in need.clauses:
-        if not fits(value, sign, wanted, fact.order if fact else ()):
-            return f"{need.text}: {need.name} is {_shown(value)}, needed is {sign} {wanted}"
-    return ""
 
 
 def _shown(value: Any) -> str:

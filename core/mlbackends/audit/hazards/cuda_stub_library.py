@@ -25,7 +25,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for probe in ("cuda_driver", "nvidia"):
         for library in report.libraries(probe):
             is_stub = any(reason.code == "stub-library" for reason in library.reasons)
-            if is_stub and _is_loaded(library.path) and library.found_by in _SEARCHED:
+            # Programs ask for the name with a number; that without one is the linker's.
+            if is_stub and library.path.endswith(".so.1") and library.found_by in _SEARCHED:
                 yield Symptom(
                     f"{library.path} is a stub for linking, and {library.found_by} puts it before the"
                     " driver's own",
@@ -33,8 +34,3 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
                 )
             if not library.reasons:
                 break
-
-
-def _is_loaded(path: str) -> bool:
-    """Tell whether programs ask for a file by this name; that without a number is the linker's."""
-    return path.endswith(".so.1")

@@ -21,13 +21,8 @@ SOURCES = ("ROCm, running containers: restricting GPU access", "Linux kfd_topolo
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where every GPU is forbidden."""
     forbidden = report.fact("rocm.unreadable_node_count", 0)
-    if forbidden and "visible_gpu_count" not in _facts(report):
+    if forbidden and report.fact("rocm.visible_gpu_count") is None:
         yield Symptom(
             f"{forbidden} nodes of the KFD topology do not tell what they are, and no GPU is left",
             evidence={"rocm.unreadable_node_count": forbidden},
         )
-
-
-def _facts(report: ReportView) -> dict[str, object]:
-    probe_report = report.probe("rocm")
-    return dict(probe_report.facts) if probe_report is not None else {}
