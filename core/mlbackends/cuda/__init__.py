@@ -3,50 +3,28 @@
 from mlbackends.cuda.cublas import cuBLASModule
 from mlbackends.switches.modules import install
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = [
-    "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "blas_workspace_size", "can_use_cudnn_attention",
-    "can_use_efficient_attention", "can_use_flash_attention", "cuBLASModule", "cuFFTPlanCache",
-    "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cublas_workspace_size",
-    "cublaslt_workspace_size", "cudnn_sdp_enabled", "cufft_plan_cache", "enable_cudnn_sdp",
-    "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
-    "fp16_bf16_reduction_math_sdp_allowed", "is_built", "is_ck_sdpa_available",
-    "is_flash_attention_available", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
-    "preferred_blas_library", "preferred_linalg_library", "preferred_rocm_fa_library", "sdp_kernel",
-]  # fmt: skip
-
-
-def _from(module: str, names: "Iterable[str]") -> dict[str, str]:
-    return {name: f"mlbackends.{module}:{name}" for name in names}
-
-
-_LAZY = {
-    "SDPBackend": "mlbackends.sdpa:SDPBackend",
-    **_from(
-        "sdpa.cuda_surface",
-        (
-            "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "can_use_cudnn_attention",
-            "can_use_efficient_attention", "can_use_flash_attention", "cudnn_sdp_enabled",
-            "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
-            "flash_sdp_enabled", "fp16_bf16_reduction_math_sdp_allowed", "is_flash_attention_available",
-            "math_sdp_enabled", "mem_efficient_sdp_enabled", "sdp_kernel",
-        ),
+#: The public names that are defined in other modules, by module.
+_ELSEWHERE = {
+    "sdpa.cuda_surface": (
+        "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "can_use_cudnn_attention",
+        "can_use_efficient_attention", "can_use_flash_attention", "cudnn_sdp_enabled", "enable_cudnn_sdp",
+        "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
+        "fp16_bf16_reduction_math_sdp_allowed", "is_flash_attention_available", "math_sdp_enabled",
+        "mem_efficient_sdp_enabled", "sdp_kernel",
     ),
-    **_from(
-        "cuda.preferences",
-        (
-            "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
-            "preferred_blas_library", "preferred_linalg_library", "preferred_rocm_fa_library",
-        ),
+    "cuda.preferences": (
+        "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",
+        "preferred_blas_library", "preferred_linalg_library", "preferred_rocm_fa_library",
     ),
-    **_from(
-        "cuda.plan_cache",
-        ("cuFFTPlanCache", "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cufft_plan_cache"),
+    "cuda.plan_cache": (
+        "cuFFTPlanCache", "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cufft_plan_cache",
     ),
 }  # fmt: skip
+_LAZY = {
+    name: f"mlbackends.{module}:{name}" for module, names in _ELSEWHERE.items() for name in names
+}
+__all__ = [*_LAZY, "cuBLASModule", "is_built", "is_ck_sdpa_available", "matmul"]  # noqa: PLE0604  of _LAZY
+_LAZY["SDPBackend"] = "mlbackends.sdpa:SDPBackend"
 
 matmul = cuBLASModule()
 
