@@ -140,9 +140,9 @@ def test_importing_it_imports_no_triton(on_fake_cuda: OnFakeCuda) -> None:
     told = on_fake_cuda(
         "import sys\n"
         "from mlbackends.model import registry\n"
-        "backend = registry.load('kernels', 'flash_triton').FlashTriton()\n"
+        "backend = registry.load('mlbackends_kernels', 'flash_triton').FlashTriton()\n"
         "backend.missing_parts()\n"
-        "registry.load('kernels.operations', 'bmm')\n"
+        "registry.load('mlbackends_kernels.operations', 'bmm')\n"
         "tell(sorted(name for name in sys.modules if name in ('triton', 'torch')))\n"
     )
     assert told.values == [[]]

@@ -62,11 +62,12 @@ def open_library(probe: str, name: str, host: "Host | None" = None) -> Opened:
     Raises CudaUnavailable where none is found, or none opens.
     """
     from mlbackends.host.host import Host
+    from mlbackends.libraries.c_calls import status_names
     from mlbackends.model import registry
 
     leaf = registry.load("mlbackends_probes", probe)
     found: Finding = leaf.find(host or Host())
-    names = getattr(leaf, "STATUSES", {})
+    names = status_names(probe)
     candidates = [each for each in found.libraries if each.name == name and not each.reasons]
     for library in candidates:
         if (handle := _mapped(library.soname)) is not None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 LOAD = (
     "from mlbackends.model import registry\n"
-    "bmm = registry.load('kernels.operations', 'bmm')\n"
+    "bmm = registry.load('mlbackends_kernels.operations', 'bmm')\n"
     "left = rng.standard_normal((3, 4, 5)).astype(np.float32)\n"
     "right = rng.standard_normal((3, 5, 6)).astype(np.float32)\n"
 )
