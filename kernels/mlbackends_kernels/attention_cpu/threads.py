@@ -48,9 +48,9 @@ def get_num_threads() -> int:
     return max(1, min(limits))
 
 
-def worth(operations: int, moved_bytes: int) -> int:
+def worth(operations: float, moved_bytes: float) -> int:
     """Return how many threads work of a size is worth."""
-    most = max(operations // _OPERATIONS_EACH, moved_bytes // _BYTES_EACH)
+    most = int(max(operations / _OPERATIONS_EACH, moved_bytes / _BYTES_EACH))
     return 1 if most < 2 else min(most, get_num_threads())
 
 
