@@ -6,11 +6,11 @@ Caveats:  none is run: a version is what its package, toolkit or file name tells
 Source:   GCC, Clang, CUDA, ROCm and oneAPI installation guides; CUDA's version.json.
 """
 
-from collections.abc import Iterator
+import posixpath
 from typing import Any
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, steering
+from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
 from mlbackends.model.patterns import pattern
@@ -30,28 +30,13 @@ FACTS = (
 )
 
 _NAMES = (
-    "cc",
-    "c++",
-    "gcc",
-    "g++",
-    "gfortran",
-    "clang",
-    "clang++",
-    "cl",
-    "nvcc",
-    "nvc++",
-    "hipcc",
-    "amdclang++",
-    "icx",
-    "icpx",
-    "ifx",
-    "dpcpp",
-    "armclang",
-)
+    "cc", "c++", "gcc", "g++", "gfortran", "clang", "clang++", "cl", "nvcc", "nvc++", "hipcc",
+    "amdclang++", "icx", "icpx", "ifx", "dpcpp", "armclang",
+)  # fmt: skip
 _CHOICES = ("CC", "CXX", "FC", "CUDACXX", "CUDAHOSTCXX", "HIPCXX", "NVCC_CCBIN")
-_RULES = dict.fromkeys(
-    (*_CHOICES, "CFLAGS", "CXXFLAGS", "LDFLAGS", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
-    anything,
+VARIABLES = (
+    *(*_CHOICES, "CFLAGS", "CXXFLAGS", "LDFLAGS"),
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
 )
 _LINKS_LIMIT = 20
 _SCRIPT_LIMIT = 1024
@@ -70,84 +55,70 @@ def find(host: Host) -> Finding:
         facts["compilers"] = found
     if versions := {one["name"]: one["version"] for one in found if "version" in one}:
         facts["versions"] = dict[str, object](versions)
-    facts |= steering(host, _RULES)
-    warnings = tuple(filter(None, (_names_nothing(host, name) for name in _CHOICES)))
+    facts |= steering(host, VARIABLES)
+    warnings = []
+    for name in _CHOICES:
+        program = host.env(name).split(" ")[0]
+        is_bare = "/" not in program
+        if program and not host.is_file(program) and not (is_bare and _on_path(host, program)):
+            message = f"{name} is {host.env(name)!r}, and there is no such program"
+            hint = f"unset {name}, or install the compiler that it names"
+            warnings.append(Reason("override-invalid", message, hint))
     if not found:
         folders = host.env("PATH") or "PATH, which is not set"
         missing = Reason("not-found", f"no compiler in {folders}")
-        return Finding(facts=facts, reasons=(missing,), warnings=warnings)
-    return Finding(presence=Presence.FOUND, facts=facts, warnings=warnings)
-
-
-def _folders(host: Host) -> list[str]:
-    separator = ";" if host.platform == "win32" else ":"
-    folders = host.env("PATH").split(separator)
-    # An empty or relative part means the current folder; a report must not depend on it.
-    absolute = [at.rstrip("/") for at in folders if at.startswith("/") or at[1:2] == ":"]
-    return list(dict.fromkeys(absolute))
+        return Finding(facts=facts, reasons=(missing,), warnings=tuple(warnings))
+    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
 
 
 def _on_path(host: Host, name: str) -> str:
-    suffix = ".exe" if host.platform == "win32" else ""
-    paths = (f"{folder}/{name}{suffix}" for folder in _folders(host))
+    windows = host.platform == "win32"
+    folders = host.env("PATH").split(";" if windows else ":")
+    # An empty or relative part means the current folder; a report must not depend on it.
+    absolute = [at.rstrip("/") for at in folders if at.startswith("/") or at[1:2] == ":"]
+    paths = (f"{folder}/{name}{'.exe' if windows else ''}" for folder in dict.fromkeys(absolute))
     return next((path for path in paths if host.is_file(path)), "")
 
 
 def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, str]:
     """Describe a compiler; {} where PATH has none of that name.
 
-    packages: the owner of each target that was asked for before; it is added to.
+    packages: the owner of each target that was looked up before; it is added to.
     """
     path = _on_path(host, name)
     if not path:
         return {}
-    told = {"name": name, "path": path}
-    steps = list(_steps(host, path))
+    steps = _steps(host, path)
     target = host.realpath(steps[-1])
-    if target != path:
-        told["target"] = target
     if target not in packages:
-        packages[target] = _package(host, [*steps, target])
-    if packages[target]:
-        told["package"] = packages[target]
-    if version := _version(host, target, packages[target]):
-        told["version"] = version
-    return told
+        # The package of the compiler itself, not that of a link such as gcc -> gcc-12. Debian's
+        # gcc-12 owns gcc-12 and x86_64-linux-gnu-gcc-12; only the first is named like it.
+        places = dict.fromkeys(reversed([*steps, target]))
+        owners = (owner_of(host, at) for at in sorted(places, key=lambda at: "-linux-" in at))
+        packages[target] = next(filter(None, owners), "")
+    row = {
+        "name": name,
+        "path": path,
+        "target": target if target != path else "",
+        "package": packages[target],
+        "version": _version(host, target, packages[target]),
+    }
+    return {key: value for key, value in row.items() if value}
 
 
-def _package(host: Host, steps: list[str]) -> str:
-    """Return the package of the compiler itself, not that of a link such as gcc -> gcc-12.
-
-    Debian's gcc-12 owns gcc-12 and x86_64-linux-gnu-gcc-12; only the first is named like it.
-    """
-    for path in sorted(dict.fromkeys(reversed(steps)), key=lambda path: "-linux-" in path):
-        if owner := owner_of(host, path):
-            return owner
-    return ""
-
-
-def _steps(host: Host, path: str) -> Iterator[str]:
-    """Yield a path, what each link leads to, and what a script of one line starts in its place."""
-    for _ in range(_LINKS_LIMIT):
-        yield path
+def _steps(host: Host, path: str) -> list[str]:
+    """Return a path, what each link leads to, and what a script of one line starts in its place."""
+    steps = []
+    while path and len(steps) < _LINKS_LIMIT:
+        steps.append(path)
         target = host.readlink(path)
         if not target and host.size(path) < _SCRIPT_LIMIT:
             script = _SCRIPT.fullmatch(host.read(path, _SCRIPT_LIMIT))
             target = script[1] if script and host.is_file(script[1]) else ""
-        if not target:
-            return
-        folder = path.rpartition("/")[0]
-        path = target if target.startswith("/") else _joined(folder, target)
-
-
-def _joined(folder: str, target: str) -> str:
-    parts: list[str] = []
-    for part in f"{folder}/{target}".split("/"):
-        if part == "..":
-            parts[-1:] = []
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+        if target and not target.startswith("/"):
+            target = posixpath.normpath(f"{posixpath.dirname(path)}/{target}")
+        path = target
+    return steps
 
 
 def _version(host: Host, target: str, package: str) -> str:
@@ -160,14 +131,3 @@ def _version(host: Host, target: str, package: str) -> str:
         return match[1]
     match = _NUMBERED.search(name) or _IN_FOLDER.search(target)
     return match[1] if match else ""
-
-
-def _names_nothing(host: Host, name: str) -> Reason | None:
-    """Warn of a variable that names a compiler which is not there."""
-    program = host.env(name).split(" ")[0]
-    if not program or host.is_file(program) or ("/" not in program and _on_path(host, program)):
-        return None
-    message = f"{name} is {host.env(name)!r}, and there is no such program"
-    return Reason(
-        "override-invalid", message, f"unset {name}, or install the compiler that it names"
-    )

@@ -12,6 +12,7 @@ import re
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
+from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
 from mlbackends.libraries.cuda.libraries import component_versions, nvcc_release
 from mlbackends.model.patterns import pattern
@@ -34,12 +35,10 @@ FACTS = (
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
 STEERING = ("CUDACXX", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAARCHS")
 FOLDERS = (
-    "/usr/local/cuda",
-    "/usr/local/cuda-*",
-    "/opt/cuda",
-    "/usr/lib/cuda",
+    *("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/cuda"),
     "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*",
 )
+_IN_WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc", "nvidia/cuda_runtime")
 WHEELS = pattern(r"nvidia-(cuda-\w+|nvvm|nvjitlink|nvtx)(-cu\d+)?|cuda-toolkit")
 
 _HEAD_BYTES = 64 << 10  # CUDA_VERSION stands in the first 16 KiB of cuda.h's megabyte
@@ -52,26 +51,33 @@ Toolkit = dict[str, str]
 
 def find(host: Host) -> Finding:
     """Look for every toolkit, and for what contradicts another."""
-    nvcc = _on_path(host, "nvcc")
+    programs = (f"{folder.rstrip('/')}/nvcc" for folder in host.env("PATH").split(":"))
+    nvcc = next((path for path in programs if path.startswith("/") and host.is_file(path)), "")
     toolkits: dict[str, Toolkit] = {}
     for root, step in _places(host, nvcc):
         real = host.realpath(root)
         if real not in toolkits and (toolkit := _described(host, root)):
             toolkits[real] = {"path": root, "found_by": step, **toolkit}
-    facts = _surroundings(host, nvcc)
+    facts: dict[str, FactValue] = {"nvcc": nvcc} if nvcc else {}
+    everything = distributions(host).items()
+    if wheels := {name: dists[0].version for name, dists in everything if WHEELS.fullmatch(name)}:
+        facts["wheels"] = dict(sorted(wheels.items()))
+    facts |= steering(host, (*HOMES, *STEERING))
+    wrong = _wrong_names(host)
     if not toolkits:
-        message = f"no nvcc on PATH, no toolkit in {', '.join(_named(host))}"
-        return Finding(
-            facts=facts, reasons=(Reason("not-found", message),), warnings=_wrong_names(host)
-        )
-    facts["toolkits"] = [dict(toolkit) for toolkit in toolkits.values()]
-    chosen = _chosen(toolkits)
-    facts["chosen"] = chosen["path"]
+        homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
+        places = [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
+        message = f"no nvcc on PATH, no toolkit in {', '.join(places)}"
+        return Finding(facts=facts, reasons=(Reason("not-found", message),), warnings=tuple(wrong))
+    every = list(toolkits.values())
+    # The first that has a compiler, in the order of the steps.
+    chosen = next((toolkit for toolkit in every if "nvcc" in toolkit), every[0])
+    facts |= {"toolkits": [dict(toolkit) for toolkit in every], "chosen": chosen["path"]}
     return Finding(
         facts=facts,
         version=chosen.get("version", ""),
         presence=Presence.FOUND,
-        warnings=(*_wrong_names(host), *_contradictions(host, toolkits, chosen, nvcc)),
+        warnings=(*wrong, *_contradictions(host, toolkits, chosen, nvcc)),
     )
 
 
@@ -80,13 +86,12 @@ def _places(host: Host, nvcc: str) -> list[tuple[str, str]]:
     places = [(host.env(name).rstrip("/"), name) for name in HOMES if host.env(name)]
     if nvcc:
         places.append((_root_of(host, nvcc), "PATH"))
-    places += [(path, "well-known-folder") for pattern in FOLDERS for path in host.glob(pattern)]
+    places += [(path, "well-known-folder") for folder in FOLDERS for path in host.glob(folder)]
     if prefix := conda_prefix(host):
         places.append((prefix, "conda"))
     for folder in python_folders(host):
-        for part in ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc", "nvidia/cuda_runtime"):
-            if host.is_dir(f"{folder}/nvidia"):
-                places += [(path, "site-packages") for path in host.glob(f"{folder}/{part}")]
+        for part in _IN_WHEELS if host.is_dir(f"{folder}/nvidia") else ():
+            places += [(path, "site-packages") for path in host.glob(f"{folder}/{part}")]
     if host.is_file("/usr/include/cuda.h"):
         places.append(("/usr", "system-folder"))
     return [(root, step) for root, step in places if root.startswith("/")]
@@ -103,14 +108,9 @@ def _root_of(host: Host, nvcc: str) -> str:
 def _described(host: Host, root: str) -> Toolkit:
     """Return what a folder has of a toolkit, {} where it is none."""
     found: Toolkit = {}
-    headers = next(
-        (
-            path
-            for folder in ("include", "targets/*/include")
-            for path in host.glob(f"{root}/{folder}/cuda.h")
-        ),
-        "",
-    )
+    folders = ("include", "targets/*/include")
+    paths = (path for folder in folders for path in host.glob(f"{root}/{folder}/cuda.h"))
+    headers = next(paths, "")
     if not headers and root == "/usr/lib/nvidia-cuda-toolkit":  # Debian puts them elsewhere
         headers = "/usr/include/cuda.h" if host.is_file("/usr/include/cuda.h") else ""
     if host.is_file(f"{root}/bin/nvcc"):
@@ -120,7 +120,11 @@ def _described(host: Host, root: str) -> Toolkit:
         define = _DEFINE.search(host.read(headers, _HEAD_BYTES))
         if define and (version := decode(int(define[1]))):
             found["headers_version"] = version
-    components = _components(host, root)
+    components = component_versions(host, root)
+    if not components:  # version.txt came before version.json
+        text = host.read(f"{root}/version.txt", 4096)
+        match = _VERSION.search(text) if text.startswith("CUDA Version") else None
+        components = {"cuda": match[0]} if match else {}
     if not found and not components:
         return {}
     if "nvcc" in found and (release := nvcc_release(host, root)):
@@ -129,55 +133,7 @@ def _described(host: Host, root: str) -> Toolkit:
     return {"version": version, **found} if version else found
 
 
-def _components(host: Host, root: str) -> dict[str, str]:
-    """Return the versions in version.json, or in the version.txt that came before it."""
-    found = component_versions(host, root)
-    if not found:
-        text = host.read(f"{root}/version.txt", 4096)
-        match = _VERSION.search(text) if text.startswith("CUDA Version") else None
-        if match:
-            found["cuda"] = match[0]
-    return found
-
-
-def _chosen(toolkits: dict[str, Toolkit]) -> Toolkit:
-    """Return the first that has a compiler, in the order of the steps; else the first."""
-    every = list(toolkits.values())
-    return next((toolkit for toolkit in every if "nvcc" in toolkit), every[0])
-
-
-def _on_path(host: Host, program: str) -> str:
-    for folder in host.env("PATH").split(":"):
-        path = f"{folder.rstrip('/')}/{program}"
-        if folder.startswith("/") and host.is_file(path):
-            return path
-    return ""
-
-
-def _surroundings(host: Host, nvcc: str) -> dict[str, FactValue]:
-    facts: dict[str, FactValue] = {}
-    if nvcc:
-        facts["nvcc"] = nvcc
-    wheels = {
-        name: dists[0].version
-        for name, dists in distributions(host).items()
-        if WHEELS.fullmatch(name)
-    }
-    if wheels:
-        facts["wheels"] = dict(sorted(wheels.items()))
-    told = {name: host.env(name) for name in (*HOMES, *STEERING) if host.env(name)}
-    if told:
-        facts["environment"] = dict(told)
-    return facts
-
-
-def _named(host: Host) -> list[str]:
-    """Return the places that were looked at, in words."""
-    homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
-    return [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
-
-
-def _wrong_names(host: Host) -> tuple[Reason, ...]:
+def _wrong_names(host: Host) -> list[Reason]:
     """Return the variables and links that lead to no toolkit."""
     warnings = []
     for name in HOMES:
@@ -189,10 +145,9 @@ def _wrong_names(host: Host) -> tuple[Reason, ...]:
     usual = "/usr/local/cuda"
     if host.is_link(usual) and not host.exists(usual):
         message = f"{usual} points to {host.readlink(usual)}, which is not there"
-        warnings.append(
-            Reason("dangling-link", message, "remove the link, or point it at a toolkit")
-        )
-    return tuple(warnings)
+        hint = "remove the link, or point it at a toolkit"
+        warnings.append(Reason("dangling-link", message, hint))
+    return warnings
 
 
 def _contradictions(
@@ -217,12 +172,9 @@ def _contradictions(
             )
             warnings.append(Reason("conflict", message, "install that toolkit again"))
     release = driver_release(host)
-    if release and version:
-        what = f"what CUDA {version} in {chosen['path']} builds"
-        warning = driver_warning(release, version, what)
-        if warning is not None:
-            warnings.append(warning)
-    return warnings
+    what = f"what CUDA {version} in {chosen['path']} builds"
+    warning = driver_warning(release, version, what) if release and version else None
+    return [*warnings, warning] if warning else warnings
 
 
 def _same(one: str, other: str) -> bool:

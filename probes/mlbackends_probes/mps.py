@@ -49,17 +49,11 @@ _VERSION_FILE = "/System/Library/CoreServices/SystemVersion.plist"
 _TRUE_VERSION_FILE = "/System/Library/CoreServices/.SystemVersionPlatform.plist"
 _METAL = "/System/Library/Frameworks/Metal.framework/Metal"
 _CORE_GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
-_VARIABLES = (
-    "PYTORCH_ENABLE_MPS_FALLBACK",
-    "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
-    "PYTORCH_MPS_LOW_WATERMARK_RATIO",
-    "PYTORCH_MPS_FAST_MATH",
-    "PYTORCH_MPS_PREFER_METAL",
-    "PYTORCH_DEBUG_MPS_ALLOCATOR",
-    "MTL_DEBUG_LAYER",
-    "MTL_SHADER_VALIDATION",
-    "MTL_CAPTURE_ENABLED",
-)
+VARIABLES = (
+    "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+    "PYTORCH_MPS_LOW_WATERMARK_RATIO", "PYTORCH_MPS_FAST_MATH", "PYTORCH_MPS_PREFER_METAL",
+    "PYTORCH_DEBUG_MPS_ALLOCATOR", "MTL_DEBUG_LAYER", "MTL_SHADER_VALIDATION", "MTL_CAPTURE_ENABLED",
+)  # fmt: skip
 _SONOMA = (14, 0)
 # From which torch which macOS is needed. When 13.0 came in between is not documented: the older
 # bound holds there in any case.
@@ -77,27 +71,31 @@ def find(host: Host) -> Finding:
     if host.platform != "darwin":
         message = f"MPS is part of macOS; this is {host.platform}"
         return Finding(reasons=(Reason("not-this-platform", message),))
-    told = system_controls(host)
-    chip = told.get("machdep.cpu.brand_string", "")
+    controls = system_controls(host)
+    chip = controls.get("machdep.cpu.brand_string", "")
     is_apple = chip.startswith(("Apple", "VirtualApple")) or host.machine == "arm64"
     is_translated = host.machine == "x86_64" and (
-        is_apple or told.get("sysctl.proc_translated") == "1"
+        is_apple or controls.get("sysctl.proc_translated") == "1"
     )
     version, build = _macos(host)
     facts: dict[str, FactValue] = {"is_apple_silicon": is_apple or is_translated}
     facts["is_translated"] = is_translated
     if version:
+        newer = [] if version >= _SONOMA else ["bfloat16", "complex64"]
         facts["macos_version"] = ".".join(map(str, version))
-        facts["unsupported_types"] = _unsupported_types(version)
+        facts["unsupported_types"] = ["float64", "complex128", *newer]
     if build:
         facts["macos_build"] = build
     if chip:
         facts["chip"] = chip
-    if (flag := told.get("kern.hv_vmm_present", "")) in ("0", "1"):
+    if (flag := controls.get("kern.hv_vmm_present", "")) in ("0", "1"):
         facts["is_virtual_machine"] = flag == "1"
-    if cores := _gpu_cores(host):
-        facts["gpu_core_count"] = cores
-    facts |= steering(host, _VARIABLES)
+    # Only the device tree tells the number of GPU cores.
+    tree = host.run("ioreg", "-rc", "AGXAccelerator", "-d1", timeout=1.0)
+    cores = re.search(r'"gpu-core-count" = (\d{1,4})', tree)
+    if cores and int(cores[1]):
+        facts["gpu_core_count"] = int(cores[1])
+    facts |= steering(host, VARIABLES)
     warnings, needed = _torch_warnings(host, version, is_apple=is_apple)
     if needed:
         facts["torch_needs_macos"] = ".".join(map(str, needed))
@@ -105,13 +103,9 @@ def find(host: Host) -> Finding:
         message = f"this Python is for x86_64 and runs through Rosetta on {chip or 'Apple silicon'}"
         hint = "install an arm64 Python; PyTorch's MPS needs one"
         warnings = (Reason("translated", message, hint), *warnings)
-    memory = to_int(told.get("hw.memsize", ""))
-    device = Device(
-        kind="mps",
-        index=0,
-        name=chip,
-        memory_bytes=memory if is_apple and memory and memory > 0 else None,
-    )
+    memory = to_int(controls.get("hw.memsize", ""))
+    memory = memory if is_apple and memory and memory > 0 else None
+    device = Device(kind="mps", index=0, name=chip, memory_bytes=memory)
     metal = Library("Metal", _METAL, found_by="system-framework", wins=True)
     return Finding((metal,), (device,), facts, warnings=warnings)
 
@@ -132,18 +126,6 @@ def _macos(host: Host) -> tuple[tuple[int, ...], str]:
 def _plist(text: str, key: str) -> str:
     match = re.search(rf"<key>{key}</key>\s*<string>([^<]*)</string>", text)
     return match[1].strip() if match else ""
-
-
-def _gpu_cores(host: Host) -> int | None:
-    """Return the number of GPU cores, which only the device tree tells."""
-    text = host.run("ioreg", "-rc", "AGXAccelerator", "-d1", timeout=1.0)
-    match = re.search(r'"gpu-core-count" = (\d{1,4})', text)
-    return int(match[1]) if match and int(match[1]) else None
-
-
-def _unsupported_types(version: tuple[int, ...]) -> list[FactValue]:
-    missing: list[FactValue] = ["float64", "complex128"]
-    return missing if version >= _SONOMA else [*missing, "bfloat16", "complex64"]
 
 
 def _torch_warnings(
@@ -189,7 +171,7 @@ def use(opened: CDLL, library: Library) -> Answer:
             "run it in a login session of a Mac with a GPU; some virtual machines have none",
         )
     metal = _Metal(opened)
-    facts, device = _told(metal, handle)
+    facts, device = _described(metal, handle)
     _fill_and_read(metal, handle, Answer(library, (device,), facts))
     return Answer(library, (replace(device, presence=Presence.USABLE),), facts)
 
@@ -203,36 +185,30 @@ class _Metal:
         self._opened = opened
         self._send = ctypes.cast(opened.objc_msgSend, ctypes.c_void_p).value or 0
 
-    def ask(self, target: int, message: str, result: Any, *arguments: tuple[Any, Any]) -> Any:
+    def send(self, target: int, message: str, result: Any, *arguments: tuple[Any, Any]) -> Any:
         """Send a message with typed arguments; the call must have the method's own signature."""
         kinds = [kind for kind, _ in arguments]
         call = ctypes.CFUNCTYPE(result, ctypes.c_void_p, ctypes.c_void_p, *kinds)(self._send)
         selector = self._opened.sel_registerName(message.encode())
         return call(target, selector, *(value for _, value in arguments))
 
-    def text(self, target: int, message: str) -> str:
-        """Send a message that answers with a string."""
-        string = self.ask(target, message, ctypes.c_void_p)
-        data = self.ask(string, "UTF8String", ctypes.c_char_p) if string else None
-        return data.decode(errors="replace") if data else ""
 
-
-def _told(metal: _Metal, handle: int) -> tuple[dict[str, FactValue], Device]:
+def _described(metal: _Metal, handle: int) -> tuple[dict[str, FactValue], Device]:
     def supports(family: int) -> bool:
-        return bool(metal.ask(handle, "supportsFamily:", ctypes.c_bool, (ctypes.c_long, family)))
+        return bool(metal.send(handle, "supportsFamily:", ctypes.c_bool, (ctypes.c_long, family)))
 
     apple = next((f"Apple{at - _NO_FAMILY}" for at in _APPLE_FAMILIES if supports(at)), "")
     families = [apple] if apple else []
     families += [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
-    memory = int(metal.ask(handle, "recommendedMaxWorkingSetSize", ctypes.c_uint64))
+    memory = int(metal.send(handle, "recommendedMaxWorkingSetSize", ctypes.c_uint64))
     facts: dict[str, FactValue] = {"families": list(families)}
-    facts["is_memory_shared"] = bool(metal.ask(handle, "hasUnifiedMemory", ctypes.c_bool))
+    facts["is_memory_shared"] = bool(metal.send(handle, "hasUnifiedMemory", ctypes.c_bool))
     if memory:
         facts["recommended_memory_bytes"] = memory
-    name = metal.text(handle, "name")
-    return facts, Device(
-        kind="mps", index=0, name=name, presence=Presence.LOADABLE, capability=apple
-    )
+    string = metal.send(handle, "name", ctypes.c_void_p)
+    text = metal.send(string, "UTF8String", ctypes.c_char_p) if string else None
+    name = text.decode(errors="replace") if text else ""
+    return facts, Device("mps", 0, name, Presence.LOADABLE, capability=apple)
 
 
 def _fill_and_read(metal: _Metal, handle: int, learned: Answer) -> None:
@@ -240,22 +216,21 @@ def _fill_and_read(metal: _Metal, handle: int, learned: Answer) -> None:
         _fields_ = (("location", ctypes.c_ulong), ("length", ctypes.c_ulong))
 
     def made(target: int, message: str, *arguments: tuple[Any, Any]) -> int:
-        result = metal.ask(target, message, ctypes.c_void_p, *arguments)
+        result = metal.send(target, message, ctypes.c_void_p, *arguments)
         if not result:
-            message = f"Metal answers {message} with nothing"
-            raise NotUsable("call-failed", message, learned=learned)
+            text = f"Metal answers {message} with nothing"
+            raise NotUsable("call-failed", text, learned=learned)
         return int(result)
 
-    size = (ctypes.c_ulong, _CHECK_BYTES)
-    buffer = made(handle, "newBufferWithLength:options:", size, (ctypes.c_ulong, 0))
+    size, options = (ctypes.c_ulong, _CHECK_BYTES), (ctypes.c_ulong, 0)
+    buffer = made(handle, "newBufferWithLength:options:", size, options)
     commands = made(made(handle, "newCommandQueue"), "commandBuffer")
     encoder = made(commands, "blitCommandEncoder")
-    whole = (Range, Range(0, _CHECK_BYTES))
-    fill = (ctypes.c_ubyte, _FILL)
-    metal.ask(encoder, "fillBuffer:range:value:", None, (ctypes.c_void_p, buffer), whole, fill)
-    metal.ask(encoder, "endEncoding", None)
-    metal.ask(commands, "commit", None)
-    metal.ask(commands, "waitUntilCompleted", None)
+    fill = ((ctypes.c_void_p, buffer), (Range, Range(0, _CHECK_BYTES)), (ctypes.c_ubyte, _FILL))
+    metal.send(encoder, "fillBuffer:range:value:", None, *fill)
+    metal.send(encoder, "endEncoding", None)
+    metal.send(commands, "commit", None)
+    metal.send(commands, "waitUntilCompleted", None)
     back = ctypes.string_at(made(buffer, "contents"), _CHECK_BYTES)
     if back != bytes([_FILL]) * _CHECK_BYTES:
         message = "the GPU filled a buffer with one byte, and other bytes are read there"

@@ -44,35 +44,28 @@ CODES = {
     "other-python": "A variable brings in packages of another Python version.",
 }
 
-_VARIABLES = (
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PYTHONNOUSERSITE",
-    "PYTHONUSERBASE",
-    "PYTHONPLATLIBDIR",
-    "PYTHONSAFEPATH",
-    "PYTHON_GIL",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-)
-_PLACES = (
-    ("pipx", "/pipx/venvs/"),
-    ("poetry", "/pypoetry/virtualenvs/"),
-    ("hatch", "/hatch/env/"),
-    ("uv", "/uv/tools/"),
-)
+VARIABLES = (
+    "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONPLATLIBDIR",
+    "PYTHONSAFEPATH", "PYTHON_GIL", "VIRTUAL_ENV", "CONDA_PREFIX",
+)  # fmt: skip
+_PLACES = {
+    "/pipx/venvs/": "pipx",
+    "/pypoetry/virtualenvs/": "poetry",
+    "/hatch/env/": "hatch",
+    "/uv/tools/": "uv",
+}
 """Parts of the path that only one tool gives its environments."""
-_BASES = (
-    ("pyenv", "/.pyenv/versions/"),
-    ("uv", "/uv/python/"),
-    ("mise", "/mise/installs/python/"),
-    ("asdf", "/.asdf/installs/python/"),
-    ("homebrew", "/Cellar/python"),
-    ("homebrew", "/opt/homebrew/"),
-    ("framework", "/Python.framework/Versions/"),
-    ("nix", "/nix/store/"),
-    ("spack", "/spack/"),
-)
+_BASES = {
+    "/.pyenv/versions/": "pyenv",
+    "/uv/python/": "uv",
+    "/mise/installs/python/": "mise",
+    "/.asdf/installs/python/": "asdf",
+    "/Cellar/python": "homebrew",
+    "/opt/homebrew/": "homebrew",
+    "/Python.framework/Versions/": "framework",
+    "/nix/store/": "nix",
+    "/spack/": "spack",
+}
 _VERSIONED = pattern(r"/python(\d\.\d{1,2})(t?)(?:/|$)")
 _VERSION = pattern(r"\d{1,3}(?:\.\d{1,4}){1,2}\w{0,12}")
 _FREE_THREADING = (3, 13)
@@ -80,22 +73,19 @@ _FREE_THREADING = (3, 13)
 
 def find(host: Host) -> Finding:
     """Describe the interpreter that is looked at, from its folders."""
-    told: dict[str, str] = {
-        name: value for name, value in host.python.items() if isinstance(value, str)
-    }
-    prefix = told.get("prefix", "")
+    python = {name: value for name, value in host.python.items() if isinstance(value, str)}
+    prefix = python.get("prefix", "")
     if not prefix:
         message = "the recorded machine does not say which Python it has"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", message),))
-    version = told.get("version", "") if _VERSION.fullmatch(told.get("version", "")) else ""
-    base = told.get("base_prefix") or prefix
+    version = python.get("version", "") if _VERSION.fullmatch(python.get("version", "")) else ""
+    base = python.get("base_prefix") or prefix
     folders = python_folders(host)
-    settings = _settings(host, prefix)
-    facts: dict[str, FactValue] = {
-        name: told[name]
-        for name in ("implementation", "executable", "prefix", "base_prefix")
-        if told.get(name)
-    }
+    lines = host.read(f"{prefix}/pyvenv.cfg", 65536).splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    settings = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    names = ("implementation", "executable", "prefix", "base_prefix")
+    facts: dict[str, FactValue] = {name: python[name] for name in names if python.get(name)}
     facts["is_virtual_environment"] = prefix != base
     manager, manager_version = _manager(host, prefix, base, settings)
     if manager:
@@ -107,14 +97,20 @@ def find(host: Host) -> Finding:
         facts["sees_system_packages"] = shared
     if folders:
         site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
+        library = (one for one in folders if re.search(r"/python\d\.\d{1,2}t?$", one))
+        is_marked = any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
         facts["site_folders"] = site
         facts["user_site_on_path"] = any(is_user_site(host, one) for one in site)
-        facts["externally_managed"] = prefix == base and _is_managed(host, folders)
+        facts["externally_managed"] = prefix == base and is_marked
         facts["distribution_count"] = len(distributions(host))
-    threaded = _free_threaded(folders, version)
-    if threaded is not None:
-        facts["free_threaded"] = threaded
-    variables = {name: host.environment[name] for name in _VARIABLES if name in host.environment}
+    # Folders carry the letter of the build without the GIL.
+    marks = {match[2] for one in folders if (match := _VERSIONED.search(one))}
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers and numbers < _FREE_THREADING:
+        facts["free_threaded"] = False
+    elif marks:
+        facts["free_threaded"] = "t" in marks
+    variables = {name: host.environment[name] for name in VARIABLES if name in host.environment}
     if variables:
         facts["environment"] = variables
     return Finding(
@@ -125,17 +121,10 @@ def find(host: Host) -> Finding:
     )
 
 
-def _settings(host: Host, prefix: str) -> dict[str, str]:
-    """Return what pyvenv.cfg says, names in lower case."""
-    lines = host.read(f"{prefix}/pyvenv.cfg", 65536).splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-
 def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tuple[str, str]:
     """Return who made the environment and the version of that; "" for what cannot be told."""
     inside = f"{prefix}/"
-    place = next((name for name, part in _PLACES if part in inside), "")
+    place = next((name for part, name in _PLACES.items() if part in inside), "")
     for name in ("uv", "virtualenv"):
         if settings.get(name):
             version = settings[name] if _VERSION.fullmatch(settings[name]) else ""
@@ -146,25 +135,8 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
         return "conda", ""
     if prefix != base:
         return ("venv", "") if settings else ("", "")
-    for name, part in _BASES:
-        if part in inside:
-            return name, ""
-    return ("system", "") if prefix == "/usr" else ("", "")
-
-
-def _is_managed(host: Host, folders: list[str]) -> bool:
-    """Tell whether the standard library's folder has the marker of PEP 668."""
-    library = (one for one in folders if re.search(r"/python\d\.\d{1,2}t?$", one))
-    return any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
-
-
-def _free_threaded(folders: list[str], version: str) -> bool | None:
-    """Return whether the folders carry the letter of the build without the GIL; None: not told."""
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    if numbers and numbers < _FREE_THREADING:
-        return False
-    marks = {match[2] for one in folders if (match := _VERSIONED.search(one))}
-    return "t" in marks if marks else None
+    usual = "system" if prefix == "/usr" else ""
+    return next((name for part, name in _BASES.items() if part in inside), usual), ""
 
 
 def _other_environment(host: Host, prefix: str, base: str) -> list[Reason]:
@@ -190,9 +162,7 @@ def _other_environment(host: Host, prefix: str, base: str) -> list[Reason]:
 def _other_version(host: Host, version: str) -> list[Reason]:
     """Return a warning for a PYTHONPATH that brings in packages of another Python version."""
     ours = ".".join(version.split(".")[:2])
-    if not ours:
-        return []
-    for folder in host.env("PYTHONPATH").split(":"):
+    for folder in host.env("PYTHONPATH").split(":") if ours else ():
         match = _VERSIONED.search(folder)
         if match and match[1] != ours and folder.endswith(("/site-packages", "/dist-packages")):
             message = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
