@@ -69,8 +69,8 @@ def find(host: Host) -> Finding:
         features = features_of(architecture, blocks, auxiliary_vector(host))
         facts |= _linux_facts(host, architecture, blocks)
     else:
-        told, features = other_facts(host)
-        facts |= told
+        described, features = other_facts(host)
+        facts |= described
     sve_bytes = _vector_bytes(host, "sve")
     if sve_bytes is not None and "sve" in features:
         facts["sve_vector_bytes"] = sve_bytes

@@ -61,6 +61,13 @@ _OTHER_ACCELERATORS = {
 }
 """Accelerators whose class says nothing of it, by maker."""
 
+_UNAME = {
+    "kernel_name": "sysname",
+    "kernel_release": "release",
+    "kernel_version": "version",
+    "machine": "machine",
+    "host_name": "nodename",
+}
 _SMALL_SHARED_MEMORY = 1 << 30
 _PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
 """A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain."""
@@ -74,19 +81,29 @@ def find(host: Host) -> Finding:
     """Read what the system says of itself and of what is around it."""
     facts: dict[str, FactValue] = {"platform": host.platform}
     warnings: list[Reason] = []
-    told = host.uname()
+    names = host.uname()
     for name, field in _UNAME.items():
-        facts[name] = told.get(field, "")
+        facts[name] = names.get(field, "")
     if host.platform == "darwin":
         _add_macos(host, facts)
     elif host.platform == "linux":
-        facts.update(_release(host))
+        # The second place is for where the first is missing.
+        text = host.read("/etc/os-release", 65536) or host.read("/usr/lib/os-release", 65536)
+        release: dict[str, str] = {}
+        for line in text.splitlines():
+            name, separator, value = line.strip().partition("=")
+            if separator and not name.startswith("#"):
+                release[name] = _unquoted(value) or release.get(name, "")
+        for name, field in (("os_id", "ID"), ("os_name", "NAME"), ("os_version", "VERSION_ID")):
+            facts[name] = release.get(field, "")
         facts["libc"], facts["libc_version"] = c_library(host)
         facts["libstdcxx_path"], facts["libstdcxx_version"] = cxx_library(host)
-        facts.update(_boot(host))
-        facts.update(_around(host))
-        facts.update(_confinement(host))
-        facts.update(_shared_memory(host))
+        boot = host.read("/proc/sys/kernel/random/boot_id", 128)
+        if _BOOT_ID.fullmatch(boot):
+            facts["boot_id"] = boot
+        if uptime := re.match(r"\d{1,10}\.\d{1,4}(?=\s)", host.read("/proc/uptime", 128)):
+            facts["uptime_seconds"] = float(uptime[0])
+        facts |= _around(host) | _shared_memory(host)
         facts["kernel_parameters"] = kernel_parameters(host.read("/proc/cmdline", 65536))
         devices = pci_devices(host)
         if devices:
@@ -96,30 +113,6 @@ def find(host: Host) -> Finding:
         warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
     kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
     return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))
-
-
-_UNAME = {
-    "kernel_name": "sysname",
-    "kernel_release": "release",
-    "kernel_version": "version",
-    "machine": "machine",
-    "host_name": "nodename",
-}
-
-
-def _release(host: Host) -> dict[str, FactValue]:
-    """Return what os-release says; the second place is for where the first is missing."""
-    text = host.read("/etc/os-release", 65536) or host.read("/usr/lib/os-release", 65536)
-    told: dict[str, str] = {}
-    for line in text.splitlines():
-        name, separator, value = line.strip().partition("=")
-        if separator and not name.startswith("#"):
-            told[name] = _unquoted(value) or told.get(name, "")
-    return {
-        "os_id": told.get("ID", ""),
-        "os_name": told.get("NAME", ""),
-        "os_version": told.get("VERSION_ID", ""),
-    }
 
 
 def _unquoted(value: str) -> str:
@@ -135,19 +128,8 @@ def _unquoted(value: str) -> str:
     return one_line(word, 200) if _END.fullmatch(value, end) else ""
 
 
-def _boot(host: Host) -> dict[str, FactValue]:
-    facts: dict[str, FactValue] = {}
-    boot = host.read("/proc/sys/kernel/random/boot_id", 128)
-    if _BOOT_ID.fullmatch(boot):
-        facts["boot_id"] = boot
-    uptime = re.match(r"\d{1,10}\.\d{1,4}(?=\s)", host.read("/proc/uptime", 128))
-    if uptime:
-        facts["uptime_seconds"] = float(uptime[0])
-    return facts
-
-
 def _around(host: Host) -> dict[str, FactValue]:
-    """Return what the system runs in: container, WSL, hypervisor, cloud."""
+    """Return what the system runs in (container, WSL, hypervisor, cloud) and what confines it."""
     signs = container_signs(host)
     facts: dict[str, FactValue] = {"container": signs[0][0] if signs else "none"}
     if signs:
@@ -161,14 +143,8 @@ def _around(host: Host) -> dict[str, FactValue]:
     facts["virtualisation"] = seen.hypervisor
     facts["virtualisation_evidence"] = seen.evidence
     facts["cloud"] = seen.cloud
-    return facts
-
-
-def _confinement(host: Host) -> dict[str, FactValue]:
     state = host.read("/sys/fs/selinux/enforce", 16)
-    facts: dict[str, FactValue] = {
-        "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
-    }
+    facts["selinux"] = {"0": "permissive", "1": "enforcing"}.get(state, "")
     if host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y":
         facts["apparmor_profile"] = host.read("/proc/self/attr/apparmor/current", 256)
     return facts
@@ -192,14 +168,12 @@ def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
     needed = min(_SMALL_SHARED_MEMORY, memory // 4) if memory else _SMALL_SHARED_MEMORY
     if not isinstance(size, int) or not 0 < size < needed:
         return []
-    return [
-        Reason(
-            "small-shared-memory",
-            f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
-            " and NCCL between them, need more",
-            "start the container with --ipc=host or --shm-size=16g",
-        )
-    ]
+    message = (
+        f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
+        " and NCCL between them, need more"
+    )
+    hint = "start the container with --ipc=host or --shm-size=16g"
+    return [Reason("small-shared-memory", message, hint)]
 
 
 def _computes(device: PciDevice) -> bool:
@@ -209,7 +183,7 @@ def _computes(device: PciDevice) -> bool:
 
 
 def _accelerator(device: PciDevice) -> dict[str, int | str]:
-    told: dict[str, int | str | None] = {
+    row: dict[str, int | str | None] = {
         "address": device.address,
         "vendor": device.vendor,
         "vendor_name": _VENDORS.get(device.vendor, ""),
@@ -218,7 +192,7 @@ def _accelerator(device: PciDevice) -> dict[str, int | str]:
         "driver": device.driver,
         "numa_node": device.numa_node,
     }
-    return {name: value for name, value in told.items() if value not in ("", None)}
+    return {name: value for name, value in row.items() if value not in ("", None)}
 
 
 def _add_macos(host: Host, facts: dict[str, FactValue]) -> None:
@@ -227,13 +201,13 @@ def _add_macos(host: Host, facts: dict[str, FactValue]) -> None:
     Python's own platform.mac_ver() is told 10.16 by some systems, so it is not asked.
     """
     text = host.read("/System/Library/CoreServices/SystemVersion.plist", 65536)
-    told = dict(_PLIST_ENTRY.findall(text))
-    facts["os_id"] = "macos" if told else ""
-    facts["os_name"] = told.get("ProductName", "")
-    facts["os_version"] = told.get("ProductVersion", "")
-    facts["os_build"] = told.get("ProductBuildVersion", "")
+    entries = dict(_PLIST_ENTRY.findall(text))
+    facts["os_id"] = "macos" if entries else ""
+    facts["os_name"] = entries.get("ProductName", "")
+    facts["os_version"] = entries.get("ProductVersion", "")
+    facts["os_build"] = entries.get("ProductBuildVersion", "")
     controls = system_controls(host)
-    facts["vendor"] = "Apple" if told else ""
+    facts["vendor"] = "Apple" if entries else ""
     facts["product"] = controls.get("hw.model", "")
     facts["boot_id"] = controls.get("kern.bootsessionuuid", "")
     guest = controls.get("kern.hv_vmm_present")

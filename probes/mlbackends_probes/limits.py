@@ -72,11 +72,11 @@ def find(host: Host) -> Finding:
             platform=host.platform,
             has_mask=bool(affinity),
         )
-        told = beliefs(host, machine)
+        believed = beliefs(host, machine)
         facts["beliefs"] = [
-            {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in told
+            {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in believed
         ]
-        warnings += _too_many(told, cpus, facts, machine)
+        warnings += _too_many(believed, cpus, facts, machine)
     in_order = {fact.name: facts[fact.name] for fact in FACTS if fact.name in facts}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
 
@@ -85,19 +85,19 @@ def find(host: Host) -> Finding:
 
 
 def _online(host: Host) -> int:
-    told = len(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
-    if not told and host.platform == "darwin":
-        told = control_number(system_controls(host), "hw.activecpu", "hw.logicalcpu") or 0
-    if not told and host.pid is None:
+    online = len(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
+    if not online and host.platform == "darwin":
+        online = control_number(system_controls(host), "hw.activecpu", "hw.logicalcpu") or 0
+    if not online and host.pid is None:
         count = host.system("cpu_count")
-        told = count if isinstance(count, int) and count > 0 else 0
-    return told
+        online = count if isinstance(count, int) and count > 0 else 0
+    return online
 
 
 def _affinity(host: Host) -> tuple[int, ...]:
-    told = tuple(cpu for cpu in host.affinity() or () if cpu in range(HIGHEST))
-    if told:
-        return told
+    mask = tuple(cpu for cpu in host.affinity() or () if cpu in range(HIGHEST))
+    if mask:
+        return mask
     for line in host.read("/proc/self/status", 65536).splitlines():
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
@@ -145,13 +145,9 @@ def _add_cpu_groups(
         facts["cpu_throttled_seconds"] = throttled.throttled_seconds
         share = throttled.throttled_periods / max(throttled.periods, 1)
         if throttled.periods >= _THROTTLED_PERIODS and share > _THROTTLED_SHARE:
-            warnings.append(
-                Reason(
-                    "throttled",
-                    f"the CPU quota stopped this group in {share:.0%} of its periods",
-                    "start fewer threads than the quota has CPUs, or raise the quota",
-                )
-            )
+            message = f"the CPU quota stopped this group in {share:.0%} of its periods"
+            hint = "start fewer threads than the quota has CPUs, or raise the quota"
+            warnings.append(Reason("throttled", message, hint))
     if weight := cgroups.cpu_weight(host):
         facts[f"cpu_{weight[0]}"] = weight[1]
     if cpus := cgroups.allowed_cpus(host):
@@ -163,28 +159,30 @@ def _add_cpu_groups(
 
 
 def _add_effective_cpus(facts: dict[str, FactValue]) -> int:
-    """Add what is left of the CPUs; return it, 0 where it cannot be told."""
+    """Add what is left of the CPUs; return it, 0 where nothing tells."""
     bounds = {
         "online": facts.get("online_cpus"),
         "affinity": facts.get("affinity_cpus"),
         "cpuset": facts.get("cpuset_cpus"),
         "quota": facts.get("cpu_quota"),
     }
-    told = {name: float(bound) for name, bound in bounds.items() if isinstance(bound, int | float)}
-    if told.keys() <= {"quota"}:
+    limits = {
+        name: float(bound) for name, bound in bounds.items() if isinstance(bound, int | float)
+    }
+    if limits.keys() <= {"quota"}:
         return 0
-    because = min(told, key=lambda name: told[name])
-    facts["effective_cpus"] = max(1, int(told[because]))
-    facts["effective_cpus_exact"] = told[because]
+    because = min(limits, key=lambda name: limits[name])
+    facts["effective_cpus"] = max(1, int(limits[because]))
+    facts["effective_cpus_exact"] = limits[because]
     facts["effective_cpus_because"] = because
-    return max(1, int(told[because]))
+    return max(1, int(limits[because]))
 
 
 def _too_many(
-    told: list[Belief], cpus: int, facts: dict[str, FactValue], machine: Machine
+    believed: list[Belief], cpus: int, facts: dict[str, FactValue], machine: Machine
 ) -> list[Reason]:
     """Return the warning for the runtimes that take more CPUs than there are for them."""
-    over = [belief for belief in told if belief.cpus > cpus]
+    over = [belief for belief in believed if belief.cpus > cpus]
     if not over:
         return []
     names = ", ".join(f"{belief.runtime} ({belief.cpus})" for belief in over)
@@ -223,10 +221,12 @@ def _add_memory_groups(host: Host, facts: dict[str, FactValue], unlimited: list[
     _add_limit(facts, unlimited, "memory_limit_bytes", limit)
     if limit is not None and limit.folder:
         facts["memory_limit_group"] = limit.folder
-    _add_limit(facts, unlimited, "memory_high_bytes", cgroups.memory_high(host))
-    _add_limit(facts, unlimited, "swap_limit_bytes", cgroups.swap_limit(host))
-    both = cgroups.memory_and_swap_limit(host)
-    _add_limit(facts, unlimited, "memory_and_swap_limit_bytes", both)
+    for name, other in (
+        ("memory_high_bytes", cgroups.memory_high(host)),
+        ("swap_limit_bytes", cgroups.swap_limit(host)),
+        ("memory_and_swap_limit_bytes", cgroups.memory_and_swap_limit(host)),
+    ):
+        _add_limit(facts, unlimited, name, other)
     usage = cgroups.memory_usage(host, limit.folder if limit else "")
     if usage is not None:
         facts["memory_usage_bytes"] = usage
@@ -242,22 +242,18 @@ def _add_limit(
 
 
 def _add_effective_memory(host: Host, facts: dict[str, FactValue]) -> None:
+    is_mac = host.platform == "darwin"
+    total = control_number(system_controls(host), "hw.memsize") if is_mac else total_memory(host)
     bounds = {
-        "machine": _total_memory(host),
+        "machine": total,
         "memory_limit": facts.get("memory_limit_bytes"),
         "memory_high": facts.get("memory_high_bytes"),
     }
-    told = {name: bound for name, bound in bounds.items() if isinstance(bound, int)}
-    if told:
-        because = min(told, key=lambda name: told[name])
-        facts["effective_memory_bytes"] = told[because]
+    limits = {name: bound for name, bound in bounds.items() if isinstance(bound, int)}
+    if limits:
+        because = min(limits, key=lambda name: limits[name])
+        facts["effective_memory_bytes"] = limits[because]
         facts["effective_memory_because"] = because
-
-
-def _total_memory(host: Host) -> int | None:
-    if host.platform == "darwin":
-        return control_number(system_controls(host), "hw.memsize")
-    return total_memory(host)
 
 
 _ULIMITS = {

@@ -59,12 +59,31 @@ def find(host: Host) -> Finding:
     else:
         facts = {}
     if host.is_live and "total_bytes" not in facts:
-        facts |= _psutil()
+        import psutil
+
+        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        facts |= {
+            "total_bytes": memory.total,
+            "available_bytes": memory.available,
+            "swap_total_bytes": swap.total,
+            "swap_free_bytes": swap.free,
+        }
     page_bytes = auxiliary_vector(host).get(PAGE_SIZE) or host.system("page_size")
     if isinstance(page_bytes, int) and 0 < page_bytes <= 1 << 30:
         facts["page_bytes"] = page_bytes
-    warnings = tuple(one for one in (_cannot_register(host, facts), _faulty(facts)) if one)
-    return Finding(presence=Presence.FOUND, facts=facts, warnings=warnings)
+    warnings = []
+    limit, devices = facts.get("locked_memory_limit_bytes"), host.listdir("/sys/class/infiniband")
+    if isinstance(limit, int) and limit < _ENOUGH_FOR_RDMA and devices:
+        message = f"a process may lock {limit} bytes of memory, and RDMA ({devices[0]}) locks what it sends"
+        hint = (
+            "raise it: ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity"
+        )
+        warnings.append(Reason("limit-below-hardware", message, hint))
+    if corrupted := facts.get("corrupted_bytes"):
+        message = f"the kernel has taken {corrupted} bytes of faulty memory out of use"
+        hint = "look into the kernel's log for machine checks, and replace the module"
+        warnings.append(Reason("degraded", message, hint))
+    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
 
 
 def _linux(host: Host) -> dict[str, FactValue]:
@@ -74,16 +93,9 @@ def _linux(host: Host) -> dict[str, FactValue]:
         for fact, name in _MEMINFO.items()
         if name in numbers and (numbers[name] or fact not in _NEVER_ZERO)
     }
-    pools, uses = huge_pages(host)
-    totals, free = nodes(host)
-    tables: dict[str, list[dict[str, FactValue]]] = {
-        "huge_pages": pools,
-        "huge_pages_in_use": uses,
-        "nodes": totals,
-        "nodes_free": free,
-        "swaps": swaps(host),
-    }
-    facts |= {name: table for name, table in tables.items() if table}
+    names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
+    tables = (*huge_pages(host), *nodes(host), swaps(host))
+    facts |= {name: table for name, table in zip(names, tables, strict=True) if table}
     facts |= settings(host)
     limit, is_unlimited = locked_memory_limit(host)
     if limit is not None:
@@ -96,9 +108,12 @@ def _linux(host: Host) -> dict[str, FactValue]:
 def _macos(host: Host) -> dict[str, FactValue]:
     controls = system_controls(host)
     facts: dict[str, FactValue] = {}
-    total = control_number(controls, "hw.memsize", "hw.physmem")
-    if total is not None:
-        facts["total_bytes"] = total
+    for fact, names in (
+        ("total_bytes", ("hw.memsize", "hw.physmem")),
+        ("page_bytes", ("hw.pagesize",)),
+    ):
+        if (number := control_number(controls, *names)) is not None:
+            facts[fact] = number
     # vm.swapusage: total = 2048.00M  used = 1024.00M  free = 1024.00M  (encrypted)
     words = controls.get("vm.swapusage", "").split()
     for fact, name in (("swap_total_bytes", "total"), ("swap_free_bytes", "free")):
@@ -106,46 +121,4 @@ def _macos(host: Host) -> dict[str, FactValue]:
             size = size_in_bytes(words[words.index(name) + 2])
             if size is not None:
                 facts[fact] = size
-    page = control_number(controls, "hw.pagesize")
-    if page is not None:
-        facts["page_bytes"] = page
     return facts
-
-
-def _psutil() -> dict[str, FactValue]:
-    import psutil
-
-    memory = psutil.virtual_memory()
-    swap = psutil.swap_memory()
-    return {
-        "total_bytes": memory.total,
-        "available_bytes": memory.available,
-        "swap_total_bytes": swap.total,
-        "swap_free_bytes": swap.free,
-    }
-
-
-def _cannot_register(host: Host, facts: dict[str, FactValue]) -> Reason | None:
-    """Tell whether the limit on locked memory is too small for the RDMA devices that are there."""
-    limit = facts.get("locked_memory_limit_bytes")
-    if not isinstance(limit, int) or limit >= _ENOUGH_FOR_RDMA:
-        return None
-    devices = host.listdir("/sys/class/infiniband")
-    if not devices:
-        return None
-    return Reason(
-        "limit-below-hardware",
-        f"a process may lock {limit} bytes of memory, and RDMA ({devices[0]}) locks what it sends",
-        "raise it: ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity",
-    )
-
-
-def _faulty(facts: dict[str, FactValue]) -> Reason | None:
-    corrupted = facts.get("corrupted_bytes")
-    if not corrupted:
-        return None
-    return Reason(
-        "degraded",
-        f"the kernel has taken {corrupted} bytes of faulty memory out of use",
-        "look into the kernel's log for machine checks, and replace the module",
-    )

@@ -188,8 +188,8 @@ def _surroundings(host: Host, on_bus: tuple[PciDevice, ...]) -> dict[str, FactVa
         facts["wsl"] = True
     if "nvidia,tegra" in host.read("/proc/device-tree/compatible", 4096):
         facts["jetson_model"] = host.read("/proc/device-tree/model", 256)
-    if told := environment(host):
-        facts["environment"] = dict(told)
+    if variables := environment(host):
+        facts["environment"] = dict(variables)
     return facts
 
 
@@ -200,7 +200,9 @@ def _is_gpu(device: PciDevice) -> bool:
 
 def _device(host: Host, index: int, gpu: PciDevice) -> Device:
     """Return a GPU as the kernel shows it."""
-    told = _information(host, gpu.address)
+    text = host.read(f"/proc/driver/nvidia/gpus/{gpu.address}/information", 4096)
+    pairs = (line.partition(":") for line in text.splitlines())
+    information = {name.strip(): value.strip() for name, _, value in pairs}
     facts: dict[str, FactValue] = {"pci_id": f"{gpu.vendor}:{gpu.device}", **link_facts(gpu)}
     if gpu.driver:
         facts["kernel_driver"] = gpu.driver
@@ -209,12 +211,12 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
     redirected = is_redirected(host, gpu)
     if redirected is not None:
         facts["peers_redirected"] = redirected
-    if told.get("GPU Excluded", "").lower() == "yes":
+    if information.get("GPU Excluded", "").lower() == "yes":
         facts["excluded"] = True
-    firmware = told.get("GPU Firmware", "")
+    firmware = information.get("GPU Firmware", "")
     if firmware and firmware != "N/A":
         facts["gsp_firmware"] = firmware
-    uuid, name = told.get("GPU UUID", ""), told.get("Model", "")
+    uuid, name = information.get("GPU UUID", ""), information.get("Model", "")
     return Device(
         "cuda",
         index,
@@ -227,12 +229,6 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
         volatile=dict(link_now(gpu)),
         reasons=_unbound(gpu),
     )
-
-
-def _information(host: Host, address: str) -> dict[str, str]:
-    text = host.read(f"/proc/driver/nvidia/gpus/{address}/information", 4096)
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:

@@ -61,18 +61,11 @@ CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in on
 
 _CUDA_NAMED = pattern(r"nvidia-[a-z0-9-]+-cu(\d{2})")
 _CUDA_VERSIONED = (
-    "nvidia-cublas",
-    "nvidia-cuda-crt",
-    "nvidia-cuda-cupti",
-    "nvidia-cuda-nvcc",
-    "nvidia-cuda-nvrtc",
-    "nvidia-cuda-runtime",
-    "nvidia-nvjitlink",
-    "nvidia-nvtx",
-    "nvidia-nvvm",
-)
+    "nvidia-cublas", "nvidia-cuda-crt", "nvidia-cuda-cupti", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc",
+    "nvidia-cuda-runtime", "nvidia-nvjitlink", "nvidia-nvtx", "nvidia-nvvm",
+)  # fmt: skip
 """Those without a suffix whose own major version is CUDA's; nvidia-cufft 12 is CUDA 13's."""
-_TOLD_BY_THEIR_PROBES = frozenset({
+_WITH_PROBES = frozenset({
     "flash-attn", "jax", "numpy", "onnxruntime", "opt-einsum", "scipy", "tensorflow", "torch",
     "transformer-engine", "triton", "xformers",
 })  # fmt: skip
@@ -92,40 +85,42 @@ def find(host: Host) -> Finding:
     shared = shared_files(host, [dist for all_of in everything.values() for dist in all_of])
     first = [all_of[0] for all_of in everything.values()]
     majors = _cuda_majors(first)
-    versions: dict[str, Any] = {name: everything[name][0].version for name in sorted(everything)}
-    facts: dict[str, FactValue] = {"count": len(everything), "distributions": versions}
-    if twice:
-        facts["installed_twice"] = [
+    optional: dict[str, list[Any] | dict[str, Any]] = {
+        "installed_twice": [
             {"name": dist.name, "version": dist.version, "folder": dist.folder}
             for all_of in twice
             for dist in all_of
-        ]
-    if shared:
-        facts["owned_twice"] = [_as_fact(pair) for pair in shared]
-    if majors:
-        facts["cuda_majors"] = dict[str, Any](majors)
-    if missing := missing_files(host, first):
-        facts["missing_files"] = list[Any](missing)
-    if needed := glibc_needed(host, first):
-        facts["glibc_needed"] = dict[str, Any](needed)
-    if leftovers := _leftovers(host):
-        facts["leftovers"] = list[Any](leftovers)
+        ],
+        "owned_twice": [
+            {
+                "first": pair.first.name,
+                "second": pair.second.name,
+                "files": pair.shared,
+                "differing": pair.differing,
+                "example": pair.example,
+                **({"on_disk": pair.on_disk} if pair.on_disk else {}),
+            }
+            for pair in shared
+        ],
+        "cuda_majors": dict[str, Any](majors),
+        "missing_files": list[Any](missing_files(host, first)),
+        "glibc_needed": dict[str, Any](glibc_needed(host, first)),
+        # What a broken uninstall left.
+        "leftovers": [
+            f"{folder}/{name}"
+            for folder in python_folders(host)
+            for name in host.listdir(folder)
+            if name.startswith("~")
+        ],
+    }
+    versions: dict[str, Any] = {name: everything[name][0].version for name in sorted(everything)}
+    facts: dict[str, FactValue] = {"count": len(everything), "distributions": versions}
+    facts |= {name: value for name, value in optional.items() if value}
     warnings = [_overwritten(pair) for pair in shared]
     warnings += _same_folder(twice)
     if len(majors) > 1:
         warnings.append(_mixed(majors))
     return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
-
-
-def _as_fact(pair: SharedFiles) -> dict[str, Any]:
-    told = {
-        "first": pair.first.name,
-        "second": pair.second.name,
-        "files": pair.shared,
-        "differing": pair.differing,
-        "example": pair.example,
-    }
-    return told | ({"on_disk": pair.on_disk} if pair.on_disk else {})
 
 
 def _overwritten(pair: SharedFiles) -> Reason:
@@ -144,7 +139,7 @@ def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
     """Warn of one name with two versions in one folder; across folders one only hides the other."""
     warnings = []
     for all_of in twice:
-        if all_of[0].name in _TOLD_BY_THEIR_PROBES:
+        if all_of[0].name in _WITH_PROBES:
             continue
         folders: dict[str, list[str]] = {}
         for dist in all_of:
@@ -182,12 +177,3 @@ def _mixed(majors: dict[str, list[str]]) -> Reason:
     message = f"NVIDIA's packages are here for {' beside '.join(groups)}"
     hint = "keep those that your framework was built for; see its pins"
     return Reason("cuda-majors-mixed", message, hint)
-
-
-def _leftovers(host: Host) -> list[str]:
-    return [
-        f"{folder}/{name}"
-        for folder in python_folders(host)
-        for name in host.listdir(folder)
-        if name.startswith("~")
-    ]

@@ -222,7 +222,7 @@ def test_metadata_without_a_version_is_told_as_such(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", sorted(packages._TOLD_BY_THEIR_PROBES))
+@pytest.mark.parametrize("name", sorted(packages._WITH_PROBES))
 def test_what_is_installed_twice_is_told_by_one_probe(tmp_path: Path, name: str) -> None:
     escaped = name.replace("-", "_")
     files: dict[str, str | bytes] = {

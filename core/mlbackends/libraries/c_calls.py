@@ -4,14 +4,12 @@
 needs neither, and a module can name them at its top.
 """
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer
+from mlbackends.model.tables import table
 
 __all__ = ["CDLL", "Calls", "ctypes", "decimal_version", "status_names"]
 
@@ -32,10 +30,8 @@ else:
 
 def status_names(library: str) -> dict[int, str]:
     """Return the names of a library's statuses that statuses.json lists, {} where it has none."""
-    path = os.path.join(os.path.dirname(__file__), "statuses.json")
-    with open(path, "rb") as file:
-        tables = msgspec.json.decode(file.read(), type=dict[str, dict[str, str]])
-    return {int(status, 0): name for status, name in tables.get(library, {}).items()}
+    names: dict[str, str] = table("libraries/statuses").get(library, {})
+    return {int(status, 0): name for status, name in names.items()}
 
 
 def decimal_version(number: int, major: int, minor: int = 100) -> str:
