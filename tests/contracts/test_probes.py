@@ -40,6 +40,27 @@ def live() -> Report:
     return survey(timeout=60)
 
 
+def probes_named_in(test: Path) -> set[str]:
+    """Return the probes that a file of tests imports, or names as a text or in the key of a table."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(test.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "mlbackends_probes":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def test_every_probe_has_a_test_of_its_own() -> None:
+    """A new probe needs a test in tests/probes, by its name."""
+    ours = {path.stem for path in (ROOT / "probes" / "mlbackends_probes").glob("[!_]*.py")}
+    tests = sorted((ROOT / "tests" / "probes").glob("test_*.py"))
+    named = set().union(*(probes_named_in(path) for path in tests))
+
+    assert "cudnn" in ours
+    assert ours - named == set()
+
+
 @pytest.mark.parametrize("name", PROBES)
 def test_a_docstring_says_what_is_found_and_from_where(name: str) -> None:
     text = registry.load("mlbackends_probes", name).__doc__ or ""
