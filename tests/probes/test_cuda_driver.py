@@ -144,7 +144,12 @@ def test_a_device_that_another_process_holds_is_described(asked: Asked) -> None:
 
 @pytest.mark.parametrize(
     ("behaviour", "code"),
-    [("abort", "crashed"), ("segfault", "crashed"), ("exit", "exited"), ("hang", "timed-out")],
+    [
+        ("abort", "crashed"),
+        ("segfault", "crashed"),
+        ("exit", "exited"),
+        pytest.param("hang", "timed-out", marks=pytest.mark.slow),
+    ],
 )
 def test_a_driver_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, code: str) -> None:
     limit = 3.0 if behaviour == "hang" else 60.0

@@ -7,7 +7,6 @@ do on a device, in the order of arguments that NVIDIA's headers give.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,8 +22,11 @@ if TYPE_CHECKING:
     from mlbackends.model.records import Library, ProbeReport
 
     Asked = Callable[..., tuple[ProbeReport, Library]]
+    FakeLibrary = Callable[..., Path]
 
 COMMON = """
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,25 +331,15 @@ CUDNN_PARTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+@pytest.fixture
+def fakes(fake_library: FakeLibrary) -> Callable[[str], Path]:
     """Return a compiled fake; each is compiled once."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    folder = tmp_path_factory.mktemp("fakes")
 
-    def compile_once(name: str) -> Path:
+    def compiled(name: str) -> Path:
         soname, source = ("libcuda.so.1", DRIVER) if name == "driver" else FAKES[name]
-        path = folder / soname
-        if not path.exists():
-            (folder / f"{name}.c").write_text(COMMON + source)
-            flags = ["-shared", "-fPIC", "-w", f"-Wl,-soname,{soname}", "-o", str(path)]
-            command = [compiler, str(folder / f"{name}.c"), *flags, "-lm"]
-            subprocess.run(command, check=True, capture_output=True)
-        return path
+        return fake_library(name, soname, source=COMMON + source)
 
-    return compile_once
+    return compiled
 
 
 @pytest.fixture

@@ -230,7 +230,11 @@ def test_a_system_without_gpus_is_not_usable(asked: Asked) -> None:
 
 @pytest.mark.parametrize(
     ("behaviour", "code"),
-    [("abort", "crashed"), ("exit", "exited"), ("hang", "timed-out")],
+    [
+        ("abort", "crashed"),
+        ("exit", "exited"),
+        pytest.param("hang", "timed-out", marks=pytest.mark.slow),
+    ],
 )
 def test_an_nvml_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, code: str) -> None:
     limit = 3.0 if behaviour == "hang" else 60.0
