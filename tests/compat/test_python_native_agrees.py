@@ -400,8 +400,8 @@ def multiplied(their_graphs: Any) -> list[Callable[[float, float], Any]]:
             raise ZeroDivisionError
         return number(one) % 2 == 1
 
-    overrides = (("triton", is_small, 100.0), ("cutedsl", is_odd, 200.0))
-    for dsl, condition, mark in overrides:
+    given = (("triton", is_small, 100.0), ("cutedsl", is_odd, 200.0))
+    for dsl, condition, mark in given:
         registry.register_op_override(
             dsl,
             "aten",
