@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends import inject
-from mlbackends.inject.planning import Step, plan
+from mlbackends.inject.steps import Step, plan
 from mlbackends.switches.cells import lost
 from mlbackends.switches.files import settings
 from mlbackends.switches.table import FLAGS
@@ -325,7 +325,7 @@ def test_pairs_contradict_each_other_before_the_start_exactly_where_they_do_in_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every pair of precision switches, set and read back in a fork of a fresh torch."""
-    monkeypatch.setattr("mlbackends.inject.planning.refuse_contradictions", lambda values: None)
+    monkeypatch.setattr("mlbackends.inject.steps.refuse_contradictions", lambda values: None)
     cases = [
         {one: first, other: second}
         for at, (one, values) in enumerate(PAIRS)

@@ -125,14 +125,8 @@ def command(
     underscores for its dashes. A COMMAND that is a Python script and not
     executable is started by the python of backends.
     """
-    from mlbackends.inject import (
-        injected,
-        is_plain_script,
-        merged,
-        replace_process,
-        requested,
-        startable,
-    )
+    from mlbackends.inject import injected, is_plain_script, merged, replace_process, startable
+    from mlbackends.inject import values as requested
 
     environment = dict(os.environ)
     search_path = environment.get("PATH", os.defpath)

@@ -7,9 +7,7 @@ replace_process(command, environment)
 
 from collections.abc import Mapping, Sequence
 
-from mlbackends.inject.planning import plan
-from mlbackends.inject.requested import merged, requested, without_contradicting
-from mlbackends.inject.starting import (
+from mlbackends.inject.start import (
     environment_with,
     is_plain_script,
     needs_target,
@@ -17,7 +15,9 @@ from mlbackends.inject.starting import (
     replace_process,
     startable,
 )
+from mlbackends.inject.steps import plan
 from mlbackends.inject.target import target_of
+from mlbackends.inject.values import merged, requested, without_contradicting
 from mlbackends.switches.startup import FILE_VARIABLE
 
 __all__ = ["injected", "is_plain_script", "merged", "replace_process", "requested", "startable"]

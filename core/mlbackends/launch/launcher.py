@@ -17,7 +17,7 @@ from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance
 
 if TYPE_CHECKING:
-    from mlbackends.launch.running import Child
+    from mlbackends.launch.processes import Child
     from mlbackends.launch.topology import Topology
 
 
@@ -47,7 +47,7 @@ def launch(
     node that is not there, KeyError for a CPU that is not there, AssertionError for fewer cores
     than torchrun's ranks.
     """
-    from mlbackends.launch.running import run
+    from mlbackends.launch.processes import run
 
     say = say or write_notice
     made = prepare(options, command, environment)
@@ -76,7 +76,7 @@ def prepare(
     from mlbackends.host.host import Host
     from mlbackends.launch.environment import child_environment
     from mlbackends.launch.planning import plan
-    from mlbackends.launch.running import Child, executable
+    from mlbackends.launch.processes import Child, executable
     from mlbackends.launch.topology import read_topology
 
     program = program_command(options, command)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.inject.planning import plan
-from mlbackends.inject.starting import environment_with, hook_folder
+from mlbackends.inject.start import environment_with, hook_folder
+from mlbackends.inject.steps import plan
 
 BENCHMARK = plan({"cudnn.benchmark": True})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.inject.planning import plan
-from mlbackends.inject.starting import needs_target, refuse
+from mlbackends.inject.start import needs_target, refuse
+from mlbackends.inject.steps import plan
 from mlbackends.inject.target import Target, Torch
 from mlbackends.model.errors import BadInput
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.inject.starting import hook_folder
+from mlbackends.inject.start import hook_folder
 
 HOOK = Path(hook_folder())
 STEPS = [

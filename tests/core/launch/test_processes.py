@@ -13,7 +13,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
-from mlbackends.launch.running import Child, executable, run
+from mlbackends.launch.processes import Child, executable, run
 
 if TYPE_CHECKING:
     from pathlib import Path

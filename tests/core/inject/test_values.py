@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.requested import requested
+from mlbackends.inject.values import requested
 from mlbackends.model.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.planning import plan
+from mlbackends.inject.steps import plan
 from mlbackends.model.errors import BadInput
 from mlbackends.switches import store
 from mlbackends.switches.files import from_data

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
-from mlbackends.inject.planning import Plan
+from mlbackends.inject.steps import Plan
 from mlbackends.inject.target import Target, which
 from mlbackends.model.errors import BadInput
 from mlbackends.switches.table import FLAGS, OURS, TORCH, Flag

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.planning import plan
-from mlbackends.inject.requested import merged, without_contradicting
-from mlbackends.inject.starting import environment_with
+from mlbackends.inject.start import environment_with
+from mlbackends.inject.steps import plan
+from mlbackends.inject.values import merged, without_contradicting
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from mlbackends.inject.planning import Step
-from mlbackends.inject.starting import STEPS_VARIABLE
+from mlbackends.inject.start import STEPS_VARIABLE
+from mlbackends.inject.steps import Step
 from mlbackends.model.errors import BadInput
 from mlbackends.switches.cells import contradict
 from mlbackends.switches.files import from_data, read, settings

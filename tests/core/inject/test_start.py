@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.inject.starting import startable
+from mlbackends.inject.start import startable
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PATH = "/usr/bin:/bin"
 def become(*command: str, path: str = PATH) -> subprocess.CompletedProcess[str]:
     """Let a process of ours become a command."""
     code = (
-        "import sys\nfrom mlbackends.inject.starting import replace_process\n"
+        "import sys\nfrom mlbackends.inject.start import replace_process\n"
         f"replace_process(sys.argv[1:], {{'PATH': {path!r}, 'GIVEN': 'yes'}})"
     )
     return subprocess.run(
