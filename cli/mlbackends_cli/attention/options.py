@@ -46,7 +46,7 @@ def problem_options(command: Command) -> Command:
 
 
 def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
-    """Return the problems of the options, and take these out of what was given.
+    """Return the problems of the options, and take these out of what was given; the rest is a Plan.
 
     Raises BadInput, UnknownName or InvalidProblem.
     """

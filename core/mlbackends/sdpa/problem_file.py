@@ -1,7 +1,5 @@
 """Lists of attention problems in files: one a line, in the words of `problem_text`."""
 
-from collections.abc import Iterable
-
 from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.sdpa.problem_text import MOST_PROBLEMS, Given, Wording, parse
 
@@ -31,8 +29,9 @@ def _text(path: str) -> str:
     import os
     import sys
 
-    if path != "-" and (os.path.isdir(path) or not os.path.exists(path)):
-        why = "it is a folder" if os.path.isdir(path) else "there is no such file"
+    is_folder = os.path.isdir(path)
+    if path != "-" and (is_folder or not os.path.exists(path)):
+        why = "it is a folder" if is_folder else "there is no such file"
         raise BadInput(f"{path} cannot be read: {why}")
     try:
         if path == "-":
@@ -48,8 +47,3 @@ def _text(path: str) -> str:
         return data.decode("utf-8-sig")  # editors on Windows begin a file with a mark
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
-
-
-def lines(wordings: Iterable[Wording]) -> str:
-    """Return the text of a file that stands for problems."""
-    return "".join(f"{each.text}\n" for each in wordings)

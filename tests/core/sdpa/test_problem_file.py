@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.model.errors import BadInput
-from mlbackends.sdpa.problem_file import lines, read_file
+from mlbackends.sdpa.problem_file import read_file
 from mlbackends.sdpa.problem_text import Wording
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_a_file_of_problems_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, found: list[Wording]
 ) -> None:
     path = tmp_path_factory.mktemp("problems") / "list.txt"
-    path.write_text(lines(found))
+    path.write_text("".join(f"{each.text}\n" for each in found))
 
     assert read_file(str(path)) == tuple(found)
 

@@ -84,19 +84,14 @@ Examples:
 @OUTPUT
 @COLOR
 def command(
-    names: tuple[str, ...],
-    peers: bool,
-    python: str,
     against: str,
-    rounds: int,
-    timeout: float,
     plots: tuple[str, ...],
     saved: str,
     fail_below: float,
     form: str,
     output: str,
     color: str,
-    **words: Any,
+    **given: Any,
 ) -> int:
     """Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
 
@@ -114,14 +109,13 @@ def command(
     from mlbackends_cli.output import refuse_unwritable, write
     from mlbackends_cli.terminal import page
 
-    wordings = wordings_of(words)
+    wordings = wordings_of(given)
     if fail_below and not saved:
         raise BadInput("--fail-below is for --compare FILE")
     refuse_unwritable(output or "-", *plots)
     drawings = {path: drawing(path) for path in plots}  # a picture that cannot be drawn fails now
     before = speed.read_saved(saved, wordings) if saved else None
-    also = (against,) if against else ()
-    plan = Plan(names=names, also=also, peers=peers, python=python, rounds=rounds, timeout=timeout)
+    plan = Plan(also=(against,) if against else (), **given)
     with cleared_up(), _Progress() as progress:
         run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run

@@ -58,18 +58,7 @@ Examples:
 )
 @OUTPUT
 @COLOR
-def command(
-    names: tuple[str, ...],
-    required: tuple[str, ...],
-    peers: bool,
-    python: str,
-    rounds: int,
-    timeout: float,
-    form: str,
-    output: str,
-    color: str,
-    **words: Any,
-) -> int:
+def command(form: str, output: str, color: str, **given: Any) -> int:
     """Compute a problem with every backend that can: is it right, how fast, and with how much memory.
 
     Each backend runs in a process of its own, so that one that crashes or hangs is a row of the table. Its
@@ -90,13 +79,10 @@ def command(
     from mlbackends_cli.output import refuse_unwritable, write
     from mlbackends_cli.terminal import page
 
-    wordings = wordings_of(words)
+    wordings = wordings_of(given)
     refuse_unwritable(output)
-    plan = Plan(
-        names=names, required=required, peers=peers, python=python, rounds=rounds, timeout=timeout
-    )
     with cleared_up(), _Progress() as progress:
-        checked = check(wordings, plan, progress)
+        checked = check(wordings, Plan(**given), progress)
     style = page(color, output)
     if formats.has(form, "record"):
         write(formats.text(form, "record", checked, page(color, output)), output)
