@@ -125,8 +125,14 @@ def command(
     underscores for its dashes. A COMMAND that is a Python script and not
     executable is started by the python of backends.
     """
-    from mlbackends.inject import injected, is_plain_script, merged, replace_process, startable
-    from mlbackends.inject import values as requested
+    from mlbackends.inject import (
+        injected,
+        is_plain_script,
+        merged,
+        replace_process,
+        requested,
+        startable,
+    )
 
     environment = dict(os.environ)
     search_path = environment.get("PATH", os.defpath)

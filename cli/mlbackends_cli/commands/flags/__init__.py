@@ -82,11 +82,11 @@ def take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
     for problem in problems:
         say(problem)
     if files or settings:
-        from mlbackends.inject import values
+        from mlbackends.inject import requested
         from mlbackends.switches.cells import refuse_contradictions
         from mlbackends.switches.files import settings as settings_of
 
-        refuse_contradictions(values(settings, files))  # as `backends run` does
+        refuse_contradictions(requested(settings, files))  # as `backends run` does
         for path in files:
             store.load_file(path)
         store.take(settings_of(settings))
