@@ -114,10 +114,10 @@ def find(host: Host) -> Finding:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the library's own release, which needs no driver."""
-    from mlbackends.libraries.cuda.nvml import bound, told_by_system
+    from mlbackends.libraries.cuda.nvml import bound, query_system
 
     nvml = bound(opened)
-    release = told_by_system(nvml, "nvmlSystemGetNVMLVersion")
+    release = query_system(nvml, "nvmlSystemGetNVMLVersion")
     return Answer(library, facts={"nvml_version": release} if release else {})
 
 
@@ -129,22 +129,22 @@ def use(opened: CDLL, library: Library) -> Answer:
         described,
         must,
         processes,
+        query_system,
         text_of,
-        told_by_system,
         topology,
     )
 
     nvml = bound(opened)
     must(nvml, "nvmlInit")
-    release = told_by_system(nvml, "nvmlSystemGetDriverVersion")
+    release = query_system(nvml, "nvmlSystemGetDriverVersion")
     facts: dict[str, FactValue] = {}
     if release:
         library = replace(library, version=release)
         facts["driver_release"] = release
-    cuda = told_by_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
+    cuda = query_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
     if cuda and decode(cuda):
         facts["cuda_version"] = decode(cuda)
-    branch = told_by_system(nvml, "nvmlSystemGetDriverBranch")
+    branch = query_system(nvml, "nvmlSystemGetDriverBranch")
     if branch is not None and (name := text_of(branch, "branch")):
         facts["driver_branch"] = name
     count = must(nvml, "nvmlDeviceGetCount")

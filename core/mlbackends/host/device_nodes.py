@@ -41,7 +41,7 @@ def _dev(host: Host) -> list[str]:
 
 
 def denied(host: Host, path: str) -> Reason | None:
-    """Return why this user cannot open a device node; None if it can, or if that cannot be told.
+    """Return why this user cannot open a device node; None if it can, or if that is not known.
 
     Never opens it.
     """

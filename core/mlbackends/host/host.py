@@ -309,7 +309,7 @@ class Host:
         return self.uname().get("machine", "")
 
     def affinity(self) -> tuple[int, ...] | None:
-        """Return the CPUs that the process may run on; None where that cannot be told."""
+        """Return the CPUs that the process may run on; None where that is not known."""
         if not self.is_live:
             cpus = self._recorded.get("affinity")
             return tuple(cpus) if isinstance(cpus, list) else None
@@ -319,7 +319,7 @@ class Host:
             return None
 
     def disk(self, path: str) -> tuple[int, int] | None:
-        """Return a file system's total and free bytes; None where that cannot be told."""
+        """Return a file system's total and free bytes; None where that is not known."""
         if not self.is_live:
             match _mapping(self._recorded.get("disks")).get(path):
                 case [int(total), int(free), *_]:

@@ -77,7 +77,7 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
 def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
     """Describe the interpreter that a running process is, or {} where it is no Python.
 
-    A virtual environment is told by the path that started the process. Another user's process is {}
+    A virtual environment is known by the path that started the process. Another user's process is {}
     as well: to ask it would run, with our rights, what that user has put there.
     Raises BadInput where there is no such process, or this user may not look at it.
     """

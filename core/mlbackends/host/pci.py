@@ -1,8 +1,8 @@
 """The PCI devices of a Linux machine, scanned once a host.
 
 One small file a device tells vendor, class and driver (`uevent`); what costs more reads (NUMA node,
-link) is read only for what may be an accelerator or a network card. A device that sleeps is not
-asked for its link: reading that would wake it, which takes a GPU up to a second.
+link) is read only for what may be an accelerator or a network card. The link of
+a device that sleeps is not read: that would wake it, which takes a GPU up to a second.
 
 Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assignment for classes.
 """
@@ -44,7 +44,7 @@ class PciDevice(Struct, frozen=True):
     The rest is None where the kernel does not tell, where the device sleeps, or where it is none of
     the kinds above. The link is that of the card: switches on the card itself are passed over. Its
     current speed falls when the device idles. max_slot_width: of the port that the card is in.
-    iommu_domain: how its addresses are translated: identity, DMA, DMA-FQ; "" where that is not told.
+    iommu_domain: how its addresses are translated: identity, DMA, DMA-FQ; "" where that is not known.
     """
 
     address: str

@@ -44,8 +44,8 @@ def one_of(*words: str, case: bool = False) -> Rule:
     known = words if case else tuple(word.lower() for word in words)
 
     def rule(value: str) -> str:
-        said = value.strip() if case else value.strip().lower()
-        return "" if said in known else "one of " + ", ".join(words)
+        word = value.strip() if case else value.strip().lower()
+        return "" if word in known else "one of " + ", ".join(words)
 
     return rule
 
@@ -64,8 +64,8 @@ def steering(host: Host, names: Iterable[str]) -> dict[str, FactValue]:
 
     names: also a mapping from them, such as that of their rules.
     """
-    told = {name: host.env(name) for name in names if host.env(name)}
-    return {"environment": told} if told else {}
+    variables = {name: host.env(name) for name in names if host.env(name)}
+    return {"environment": variables} if variables else {}
 
 
 def not_valid(host: Host, rules: Mapping[str, Rule]) -> tuple[Reason, ...]:

@@ -1,4 +1,4 @@
-"""Which BLAS a file is, told by the functions it defines, and a product that it must get right."""
+"""Which BLAS a file is, by the functions that it defines, and a product that it must get right."""
 
 from __future__ import annotations
 

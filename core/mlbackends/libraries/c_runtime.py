@@ -32,7 +32,7 @@ _ALPINE = "/lib/apk/db/installed"
 
 
 def c_library(host: Host) -> tuple[str, str]:
-    """Return "glibc" or "musl" with its version, "" for what cannot be told.
+    """Return "glibc" or "musl" with its version, "" for what is not known.
 
     A live machine has a call for it. In a folder the library's own banner has the version; one without
     is at least the newest version that it defines symbols of.
@@ -67,7 +67,7 @@ def _glibc_banner(path: str) -> str:
 
 
 def cxx_library(host: Host) -> tuple[str, str]:
-    """Return libstdc++'s path and its highest symbol version, "3.4.30"; "" for what cannot be told."""
+    """Return libstdc++'s path and its highest symbol version, "3.4.30"; "" for what is not known."""
     if host.platform != "linux":
         return "", ""
     for library in libraries_named(host, "libstdcxx", "libstdc++"):

@@ -18,7 +18,7 @@ _DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc6
 
 
 def owner_of(host: Host, path: str) -> str:
-    """Return "NAME VERSION" of the package that installed a file; "" where that cannot be told.
+    """Return "NAME VERSION" of the package that installed a file; "" where that is not known.
 
     Reads Python's RECORD files below the import path, conda's records below a conda prefix and dpkg's
     lists for the rest; those packages first whose name is like the file's.

@@ -4,7 +4,7 @@ Finding never opens a library. The steps are small functions in the order in whi
 started from this environment would meet the copies; the first copy of a soname wins:
 
     mapped           the process that is looked at (--pid) has it mapped
-    LD_PRELOAD       the loader was told to take it before all others
+    LD_PRELOAD       the loader takes it before all others
     LD_LIBRARY_PATH  searched before RUNPATH, so it shadows what wheels bring (DYLD_LIBRARY_PATH, PATH),
                      but not what all files of a wheel that need it find by RPATH
     site-packages    a wheel brought it; the packages of that environment open it by path
@@ -13,7 +13,7 @@ started from this environment would meet the copies; the first copy of a soname 
     ld.so.cache      the loader's cache
     system-folder    a default folder of the loader, where there is no cache (musl, macOS, a broken image)
     NAME_HOME        the folder that a variable such as CUDA_HOME names
-    well-known-folder a customary place such as /usr/local/cuda; nothing finds it there unless told to
+    well-known-folder a customary place such as /usr/local/cuda; nothing searches it by default
 
 Source: ld.so(8), the order of RPATH, LD_LIBRARY_PATH, RUNPATH, cache and default folders.
 """

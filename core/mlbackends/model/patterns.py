@@ -9,16 +9,16 @@ from typing import Any, cast
 
 
 class _Lazy:
-    """Stands for a compiled pattern until somebody asks it something."""
+    """Stands for a compiled pattern until its first use."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._text, self._flags = text, flags
 
     def __getattr__(self, name: str) -> Any:
-        asked = getattr(re.compile(self._text, self._flags), name)
+        method = getattr(re.compile(self._text, self._flags), name)
         # The next call finds the method here, and does not come by again.
-        self.__dict__[name] = asked
-        return asked
+        self.__dict__[name] = method
+        return method
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
@@ -27,7 +27,7 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
 
 
 URL_LOGIN = pattern(r"://[^/\s@]*@")
-"""The name and password in an address, with the signs around it. No scheme is asked for: looking for the
+"""The name and password in an address, with the signs around it. No scheme is needed: looking for the
 beginning of a word in a long one takes the square of its length."""
 
 

@@ -58,7 +58,7 @@ def load(package: str, name: str) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> ModuleType:
-    """Return what stands for an entry that cannot be imported: asked to find, it says why."""
+    """Return what stands for an entry that cannot be imported: its `find` raises the error."""
 
     def find(host: object) -> NoReturn:
         del host

@@ -1,7 +1,7 @@
 """What numpy and scipy were built with, from the __config__.py that their builds write.
 
 The file is Python; it is read as text. Its lists of SIMD extensions are filled in at run time from
-a compiled module, so they cannot be told this way.
+a compiled module, so they cannot be read this way.
 
 Source: numpy and scipy, __config__.py.in; numpy.distutils.system_info for numpy before 1.26.
 """

@@ -46,7 +46,7 @@ class Requirement(Struct, frozen=True):
 
     @property
     def is_met(self) -> bool | None:
-        """Whether what is installed fits; None where that cannot be told."""
+        """Whether what is installed fits; None where that is not known."""
         if not self.installed:
             return False
         return True if not self.clauses else satisfies(self.installed, self.clauses)
@@ -75,7 +75,7 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
 
 
 def marker_environment(host: Host) -> dict[str, str]:
-    """Return the values of a marker's variables; what cannot be told is not in it."""
+    """Return the values of a marker's variables; what is not known is not in it."""
     python = host.python
     version = str(python.get("version", ""))
     implementation = str(python.get("implementation", ""))

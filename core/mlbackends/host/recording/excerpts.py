@@ -1,4 +1,4 @@
-"""What a recording keeps of files whose rest may name somebody, or says what nobody asked for.
+"""What a recording keeps of files whose rest may name somebody, or is read by no probe.
 
 The kernel's command line has addresses and keys in it, a list of mounts has servers and people, and a
 package's metadata has its authors. Of each such file there is a function here that returns what the

@@ -4,7 +4,7 @@
     survey((), recording, Presence.FOUND)
     recording.write("/tmp/machine")          # Host("/tmp/machine") now finds the same
 
-Nothing is kept that no probe asked for. Of the environment those variables are written that were read
+Nothing is kept that no probe read. Of the environment those variables are written that were read
 by name. What names the machine or its user is replaced where an `Anonymiser` is given. Of a library, and
 of the loader's cache, only what was extracted is kept, in extracts.json; of any other file what was read,
 whole: a probe that finds half of it would report something else. Only where all of that is more than

@@ -111,7 +111,7 @@ def swaps(host: Host) -> Rows:
 
 
 def locked_memory_limit(host: Host) -> tuple[int | None, bool | None]:
-    """Return how many bytes the process may lock, and whether that is unlimited; None: not told."""
+    """Return how many bytes the process may lock, and whether that is unlimited; None: not known."""
     limits = host.read("/proc/self/limits", 8192)
     found = re.search(r"^Max locked memory\s+(\S+)", limits, re.MULTILINE)
     if found is None:

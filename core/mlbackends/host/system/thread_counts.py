@@ -1,4 +1,4 @@
-"""How many threads each runtime would start, by its documented rule; nothing is asked or imported.
+"""How many threads each runtime would start, by its documented rule; nothing is run or imported.
 
     os.cpu_count          the CPUs that are online; PYTHON_CPU_COUNT goes first from Python 3.13 on
     os.process_cpu_count  (Python 3.13 and newer) PYTHON_CPU_COUNT, else the affinity mask
@@ -40,7 +40,7 @@ class Belief(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """The counts that the rules start from; 0 is what could not be told.
+    """The counts that the rules start from; 0 is what is not known.
 
     affinity: CPUs in the affinity mask, those that are online where there is none. cores: physical
     cores that these lie in. python: version of the interpreter that is looked at, () for unknown.
@@ -75,7 +75,7 @@ def thread_counts(text: str) -> tuple[int, ...]:
 
 
 def beliefs(host: Host, machine: Machine) -> list[Belief]:
-    """Return what each runtime takes on this machine; one that cannot be told is left out."""
+    """Return what each runtime takes on this machine; one that is not known is left out."""
     rules = (_cpu_count, _process_cpu_count, _nproc, _openmp, _openblas, _mkl, _torch)
     return [belief for rule in rules if (belief := rule(host, machine)) and belief.cpus > 0]
 

@@ -20,7 +20,7 @@ _CLOCK = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 
 class VirtualMachine(Struct, frozen=True):
-    """What was seen; "" for what could not be told.
+    """What was seen; "" for what is not known.
 
     hypervisor: "none" where the processor says that there is none, "unknown" where it says that
     there is one and nothing names it.

@@ -37,15 +37,15 @@ def first_device(cuda_major: int = 0) -> CudaDevice:
         why = (
             f"the driver's {name} is not found" if missing else f"the driver does not open: {error}"
         )
-        said = f"it computes on a CUDA device only, and {why}"
-        raise NotUsable("no-driver", said, "install NVIDIA's driver") from None
+        message = f"it computes on a CUDA device only, and {why}"
+        raise NotUsable("no-driver", message, "install NVIDIA's driver") from None
     device = CudaDevice(driver)
     device.reach(cuda_major)
     return device
 
 
 class CudaDevice:
-    """Device 0. Its memory is not given back: the process that asked ends soon."""
+    """Device 0. Its memory is not given back: the process ends soon."""
 
     def __init__(self, driver: CDLL) -> None:
         self._driver = driver
@@ -59,8 +59,8 @@ class CudaDevice:
         self._call("cuDriverGetVersion", ctypes.byref(version))
         if version.value // 1000 < cuda_major:
             offered = f"{version.value // 1000}.{version.value % 1000 // 10}"
-            said = f"it is for CUDA {cuda_major}, and the driver offers CUDA {offered}"
-            raise NotUsable("driver-too-old", said, "install a newer driver")
+            message = f"it is for CUDA {cuda_major}, and the driver offers CUDA {offered}"
+            raise NotUsable("driver-too-old", message, "install a newer driver")
         self._call("cuDeviceGetCount", ctypes.byref(count))
         if count.value < 1:
             raise _unreachable("cuDeviceGetCount counted 0 devices", _NO_DEVICE)
@@ -103,8 +103,8 @@ class CudaDevice:
     def _call(self, function: str, *arguments: object) -> None:
         status = self._status(function, *arguments)
         if status:
-            said = f"the driver's {function} returned {status} ({self._name_of(status)})"
-            raise NotUsable("call-failed", said)
+            message = f"the driver's {function} returned {status} ({self._name_of(status)})"
+            raise NotUsable("call-failed", message)
 
     def _status(self, function: str, *arguments: object) -> int:
         entry = getattr(self._driver, function)
@@ -123,14 +123,14 @@ def expect(what: str, got: Sequence[float], wanted: Sequence[float]) -> None:
         not abs(one - other) <= 1e-4 * max(1.0, abs(other))  # a NaN is no number that it must give
         for one, other in zip(got, wanted, strict=True)
     ):
-        said = f"{what} gave {[round(one, 6) for one in got]}; it must be {list(wanted)}"
-        raise NotUsable("wrong-result", said)
+        message = f"{what} gave {[round(one, 6) for one in got]}; it must be {list(wanted)}"
+        raise NotUsable("wrong-result", message)
 
 
-def _unreachable(said: str, status: int) -> NotUsable:
+def _unreachable(message: str, status: int) -> NotUsable:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if status == _NO_DEVICE and visible is not None:
-        said += f"; CUDA_VISIBLE_DEVICES is {visible!r}"
+        message += f"; CUDA_VISIBLE_DEVICES is {visible!r}"
     codes = {_NO_DEVICE: "no-device", _STUB_LIBRARY: "stub-library"}
     codes |= dict.fromkeys(_MISMATCHES, "driver-mismatch")
-    return NotUsable(codes.get(status, "call-failed"), said)
+    return NotUsable(codes.get(status, "call-failed"), message)

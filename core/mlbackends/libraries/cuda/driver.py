@@ -58,16 +58,16 @@ def library_warnings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]
         return ()
     path = host.realpath(winner.path)
     if on_wsl(host) and not path.startswith((WSL_FOLDER, "/usr/lib/wsl/")):
-        said = f"on WSL programs get {winner.path} before Windows's driver in {WSL_FOLDER}"
+        message = f"on WSL programs get {winner.path} before Windows's driver in {WSL_FOLDER}"
         hint = "remove the Linux driver's packages inside WSL"
-        return (Reason("conflict", said, hint),)
+        return (Reason("conflict", message, hint),)
     release = winner.facts.get("driver_release")
     loaded = driver_release(host)
     if not release or not loaded or release == loaded or "forward_compatibility" in winner.facts:
         return ()
-    said = f"the kernel module is {loaded}, and {winner.path} is of {release}"
+    message = f"the kernel module is {loaded}, and {winner.path} is of {release}"
     hint = "reboot, or reload the nvidia kernel modules; in a container, restart it"
-    return (Reason("driver-mismatch", said, hint),)
+    return (Reason("driver-mismatch", message, hint),)
 
 
 def kernel_module(host: Host) -> dict[str, FactValue]:
@@ -76,9 +76,9 @@ def kernel_module(host: Host) -> dict[str, FactValue]:
     if not release:
         return {}
     facts: dict[str, FactValue] = {"driver_release": release}
-    told = host.read("/proc/driver/nvidia/version", 4096).partition("\n")[0]
-    if told.startswith("NVRM version:"):
-        facts["kernel_module"] = "open" if "Open Kernel Module" in told else "proprietary"
+    version = host.read("/proc/driver/nvidia/version", 4096).partition("\n")[0]
+    if version.startswith("NVRM version:"):
+        facts["kernel_module"] = "open" if "Open Kernel Module" in version else "proprietary"
     parameters = {}
     for line in host.read("/proc/driver/nvidia/params", 16 << 10).splitlines():
         name, _, value = line.partition(": ")
@@ -139,9 +139,9 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
         )
     problems = []
     if "/dev/nvidia-uvm" not in nodes and not _makes_nodes(host):
-        said = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
+        message = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
         problems.append(
-            Reason("device-nodes-missing", said, "load it with nvidia-modprobe -u -c 0 as root")
+            Reason("device-nodes-missing", message, "load it with nvidia-modprobe -u -c 0 as root")
         )
     for node in nodes:
         plain = node.removeprefix("/dev/nvidia")
@@ -201,8 +201,8 @@ def driver_release(host: Host) -> str:
     In a container it is the host's: /proc and /sys are not the container's own.
     """
     lines = host.read("/proc/driver/nvidia/version", 4096).splitlines()
-    told = next((line for line in lines if line.startswith("NVRM version:")), "")
-    return release_in(told) or release_in(host.read("/sys/module/nvidia/version", 256))
+    line = next((line for line in lines if line.startswith("NVRM version:")), "")
+    return release_in(line) or release_in(host.read("/sys/module/nvidia/version", 256))
 
 
 def cuda_of_driver(release: str) -> str:

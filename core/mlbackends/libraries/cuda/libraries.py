@@ -1,8 +1,8 @@
 """NVIDIA's libraries: where they lie, and what tells their version.
 
-The version of a copy is told, in this order of trust, by its file's name (libcufft.so.12.5.0.14),
+The version of a copy is read, in this order of trust, from its file's name (libcufft.so.12.5.0.14),
 by the header beside it and by the package that installed it; the opened library has the last word.
-What is told by two of them and does not agree is a warning: two packages that wrote one folder.
+Two of them that do not agree are a warning: two packages that wrote one folder.
 
 Which release a toolkit's nvcc is of, as `nvcc --version` says it, without starting it.
 
@@ -206,31 +206,31 @@ def _versioned(
 ) -> tuple[Library, list[Reason]]:
     if library.reasons:
         return library, []
-    told = {
+    versions = {
         "file name": version_in_file_name(os.path.basename(host.realpath(library.path))),
         "header": header,
         "package": package_version(library, word),
     }
     # A header or a package of another major version is there for another copy.
     major = library.soname.rpartition(".so.")[2].split(".")[0]
-    told = {
+    versions = {
         source: version
-        for source, version in told.items()
+        for source, version in versions.items()
         if version and (not major.isdecimal() or version.split(".")[0] == major)
     }
-    if not told:
+    if not versions:
         return library, []
-    source, version = next(iter(told.items()))
+    source, version = next(iter(versions.items()))
     facts = {**library.facts, "version_source": source}
-    if "package" in told:
-        facts["package_version"] = told["package"]
+    if "package" in versions:
+        facts["package_version"] = versions["package"]
     doubts = [
         Reason(
             "conflict",
             f"{library.path} is {version} by its {source}, and {other} by its {of}",
             _CONFLICT_HINT,
         )
-        for of, other in told.items()
+        for of, other in versions.items()
         if not agree(version, other, of)
     ]
     short = ".".join(version.split(".")[:parts])
@@ -280,15 +280,15 @@ def runtime_version(number: int) -> str:
 
 
 def answered(library: Library, version: str, **facts: object) -> Answer:
-    """Return what an opened library told of itself, with a warning where files told otherwise."""
+    """Return the version that an opened library returned, with a warning where files have another."""
     warnings: tuple[Reason, ...] = ()
     source = str(library.facts.get("version_source", "file"))
     if library.version and not agree(version, library.version, source):
-        said = f"{library.path} says that it is {version}; its {source} says {library.version}"
-        warnings = (Reason("conflict", said, _CONFLICT_HINT),)
+        message = f"{library.path} says that it is {version}; its {source} says {library.version}"
+        warnings = (Reason("conflict", message, _CONFLICT_HINT),)
     own = {**library.facts, "version_source": "library"}
-    told = replace(library, version=version, facts=own)
-    return Answer(told, facts=facts, warnings=warnings)  # type: ignore[arg-type]
+    known = replace(library, version=version, facts=own)
+    return Answer(known, facts=facts, warnings=warnings)  # type: ignore[arg-type]
 
 
 _WHEEL = pattern(r"nvidia[-_]cuda[-_]nvcc(?:[-_]cu(\d+))?")
@@ -299,11 +299,11 @@ def component_versions(host: Host, root: str) -> dict[str, str]:
     """Return the versions in a toolkit's version.json by component, {} where there is none."""
     data = host.read_bytes(f"{root}/version.json", 256 << 10)
     try:
-        told = msgspec.json.decode(data, type=dict[str, object]) if data else {}
+        components = msgspec.json.decode(data, type=dict[str, object]) if data else {}
     except (msgspec.DecodeError, RecursionError):
-        told = {}
+        components = {}
     found = {}
-    for name, component in told.items():
+    for name, component in components.items():
         version = component.get("version") if isinstance(component, dict) else None
         if isinstance(version, str) and _VERSION.fullmatch(version):
             found[name] = version

@@ -64,14 +64,14 @@ def refused(function: str, code: int) -> NotUsable:
 
 
 def must(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Call a function without which nothing can be told; raise NotUsable where it fails."""
+    """Call a function without which nothing is known; raise NotUsable where it fails."""
     try:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
         raise refused(function, error.value) from None
 
 
-def told(nvml: Any, function: str, *arguments: Any) -> Any:
+def query(nvml: Any, function: str, *arguments: Any) -> Any:
     """Return what a function returns, None where it cannot tell; raises GpuGone for a lost GPU."""
     try:
         value = getattr(nvml, function)(*arguments)
@@ -85,10 +85,10 @@ def told(nvml: Any, function: str, *arguments: Any) -> Any:
     return None if value in NOT_AVAILABLE else value
 
 
-def told_by_system(nvml: Any, function: str, *arguments: Any) -> Any:
+def query_system(nvml: Any, function: str, *arguments: Any) -> Any:
     """Return what a function that needs no GPU returns, None where it cannot tell."""
     try:
-        return told(nvml, function, *arguments)
+        return query(nvml, function, *arguments)
     except GpuGone:
         return None
 
@@ -145,7 +145,7 @@ class _Gpu:
         self.volatile: Facts = {}
 
     def get(self, function: str, *arguments: Any) -> Any:
-        return told(self.nvml, f"nvmlDeviceGet{function}", self.handle, *arguments)
+        return query(self.nvml, f"nvmlDeviceGet{function}", self.handle, *arguments)
 
     def keep(self, facts: Facts, name: str, value: Any, factor: float = 1) -> None:
         """Write a number down in the fact's unit, where there is one."""
@@ -285,8 +285,8 @@ class _Gpu:
 def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
     """Return the MIG instances of a GPU, numbered as CUDA does: by their place on it."""
     found = []
-    for slot in range(told(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-        instance = told(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
+    for slot in range(query(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        instance = query(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
         if instance is None:
             continue
         part = _Gpu(nvml, instance)
@@ -353,8 +353,8 @@ def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
         for other, other_handle in gpus[place + 1 :]:
             pair: dict[str, FactValue] = {"gpus": [one, other]}
             try:
-                level = told(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other_handle)
-                pci = told(nvml, "nvmlDeviceGetPciInfo", other_handle)
+                level = query(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other_handle)
+                pci = query(nvml, "nvmlDeviceGetPciInfo", other_handle)
             except GpuGone:
                 continue
             if path := _words("paths").get(str(level)):
@@ -371,14 +371,14 @@ def processes(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
     for index, handle in gpus:
         try:
             # The name without a version refuses to work with drivers older than 510.
-            running = told(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
+            running = query(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
             if running is None:
-                running = told(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
+                running = query(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
         except GpuGone:
             continue
         for process in running or ():
             one: dict[str, FactValue] = {"gpu": index, "pid": process.pid}
-            if name := told_by_system(nvml, "nvmlSystemGetProcessName", process.pid):
+            if name := query_system(nvml, "nvmlSystemGetProcessName", process.pid):
                 one["name"] = name
             if process.usedGpuMemory is not None:
                 one["memory_bytes"] = process.usedGpuMemory
@@ -390,7 +390,7 @@ def _nvlinks(nvml: Any, handle: Any) -> list[bool]:
     """Return for each NVLink whether it is up; the first that is refused is beyond the last."""
     states = []
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
-        state = told(nvml, "nvmlDeviceGetNvLinkState", handle, link)
+        state = query(nvml, "nvmlDeviceGetNvLinkState", handle, link)
         if state is None:
             break
         states.append(state == 1)
@@ -400,7 +400,7 @@ def _nvlinks(nvml: Any, handle: Any) -> list[bool]:
 def _remote_addresses(nvml: Any, handle: Any) -> list[str]:
     try:
         active = [link for link, up in enumerate(_nvlinks(nvml, handle)) if up]
-        infos = [told(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in active]
+        infos = [query(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in active]
     except GpuGone:
         return []
     return [_address(info) for info in infos if info is not None]

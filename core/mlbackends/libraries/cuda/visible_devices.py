@@ -32,8 +32,8 @@ def visible(value: str) -> tuple[tuple[str, ...], str]:
     for part in value.split(","):
         match = _ENTRY.match(part)
         if match is None:
-            said = f'"{part.strip()}" is no GPU; it and what follows it are ignored'
-            return tuple(seen), "" if part.strip() == "-1" else said
+            message = f'"{part.strip()}" is no GPU; it and what follows it are ignored'
+            return tuple(seen), "" if part.strip() == "-1" else message
         entry = str(int(match[1])) if match[1] else match[2]
         if entry in seen:
             return (), f"{entry} stands there twice, which hides every GPU"
@@ -61,15 +61,15 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
     if value is not None:
         entries, problem = visible(value)
         if not entries:
-            said = f'{VARIABLE} is "{value}": CUDA programs see no GPU'
-            warnings.append(Reason("hidden-by-variable", said, f"unset {VARIABLE}"))
+            message = f'{VARIABLE} is "{value}": CUDA programs see no GPU'
+            warnings.append(Reason("hidden-by-variable", message, f"unset {VARIABLE}"))
         if problem:
             warnings.append(Reason("override-invalid", f'{VARIABLE} is "{value}": {problem}'))
         beyond = [entry for entry in entries if entry.isdecimal() and int(entry) >= count > 0]
         if beyond:
-            said = f'{VARIABLE} is "{value}": there is no GPU {beyond[0]}, only {count}'
+            message = f'{VARIABLE} is "{value}": there is no GPU {beyond[0]}, only {count}'
             warnings.append(
-                Reason("override-invalid", f"{said}; it and what follows it are ignored")
+                Reason("override-invalid", f"{message}; it and what follows it are ignored")
             )
         # A MIG instance has a UUID of its own, and the beginning of one is enough.
         unknown = [
@@ -78,14 +78,14 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
             if uuids and entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids)
         ]
         if unknown:
-            said = f'{VARIABLE} is "{value}": no GPU here has the UUID {unknown[0]}'
+            message = f'{VARIABLE} is "{value}": no GPU here has the UUID {unknown[0]}'
             warnings.append(
-                Reason("override-invalid", f"{said}; it and what follows it are ignored")
+                Reason("override-invalid", f"{message}; it and what follows it are ignored")
             )
     order = environment(host).get("CUDA_DEVICE_ORDER", "")
     if order and order not in ("FASTEST_FIRST", "PCI_BUS_ID"):
-        said = f'CUDA_DEVICE_ORDER is "{order}"; only FASTEST_FIRST and PCI_BUS_ID are known'
-        warnings.append(Reason("override-invalid", said))
+        message = f'CUDA_DEVICE_ORDER is "{order}"; only FASTEST_FIRST and PCI_BUS_ID are known'
+        warnings.append(Reason("override-invalid", message))
     return tuple(warnings)
 
 
