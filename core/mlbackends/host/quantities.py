@@ -1,7 +1,7 @@
 """Numbers, sizes, words and lists of CPUs as the kernel writes them, within what a report can hold."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from mlbackends.host.host import to_int
 from mlbackends.model.patterns import pattern
@@ -11,6 +11,7 @@ LARGEST = (1 << 63) - 1
 _FASTEST_CLOCK = 20_000_000_000
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = pattern(r"\s*([0-9]{1,19})(?:\.[0-9]+)?\s*([BKMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_ITEM = pattern(r"([0-9]{1,6})(?:-([0-9]{1,6}))?(?::([0-9]{1,6})/([0-9]{1,6}))?")
 
 
 def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | None:
@@ -70,8 +71,19 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     found: set[int] = set()
     named = 0
     for item in text[: 16 * HIGHEST].replace(",", " ").split():
-        cpus = _item(item)
-        found.update(cpus)
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            continue
+        low, high, taken, period = (int(part) if part else None for part in match.groups())
+        assert low is not None
+        high = low if high is None else high
+        if not low <= high < HIGHEST or taken == 0 or (taken or 0) > (period or 0):
+            continue
+        cpus = range(low, high + 1)
+        if taken and period:
+            found.update(cpu for cpu in cpus if (cpu - low) % period < taken)
+        else:
+            found.update(cpus)
         named += len(cpus)
         if named > 4 * HIGHEST:  # a list that names everything over and over is garbage
             break
@@ -87,27 +99,3 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
         else:
             pieces.append([cpu, cpu])
     return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in pieces)
-
-
-def _item(item: str) -> Sequence[int]:
-    span, _, stride = item.partition(":")
-    first, dash, last = span.partition("-")
-    low = _number(first)
-    high = _number(last) if dash else low
-    if low is None or high is None or high < low:
-        return ()
-    if not stride:
-        return range(low, high + 1)
-    used, _, group = stride.partition("/")
-    taken, period = _number(used), _number(group)
-    if not taken or not period or taken > period:
-        return ()
-    return [cpu for cpu in range(low, high + 1) if (cpu - low) % period < taken]
-
-
-def _number(text: str) -> int | None:
-    # isdecimal alone would let other scripts' digits pass.
-    if not (text.isascii() and text.isdecimal() and len(text) < len("1000000")):
-        return None
-    number = int(text)
-    return number if number < HIGHEST else None

@@ -27,7 +27,7 @@ def implementation_of(host: Host, library: Library) -> str:
     netlib is the reference implementation: it has the standard's functions and no other's symbols.
     blas.json lists the symbols in this order: FlexiBLAS and MKL also have functions of others.
     """
-    symbols = table("libraries/blas")["symbols"]
+    symbols: dict[str, list[str]] = table("libraries/blas")["symbols"]
     try:
         names = [name for names in symbols.values() for name in names]
         defined = extract_symbols(host, library.path, names)

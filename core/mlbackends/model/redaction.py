@@ -6,6 +6,7 @@ replaced wherever they stand in a text.
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -53,24 +54,18 @@ class Names(Struct, frozen=True):
     home: str = ""
 
 
-class InPaths(Struct, frozen=True):
-    """Replaces a name where it is a whole part of a path. paths: finds the paths in a text."""
+def in_paths(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
+    """Return what finds paths, and what replaces a user's name as a whole part of one that was found.
 
-    paths: re.Pattern[str]
-    name: str
-    stand_in: str
+    However short the name is; the system's own paths stay.
+    """
 
-    def inside(self, path: re.Match[str]) -> str:
-        """Return a path that was found, with the stand-in for the name."""
+    def replace(path: re.Match[str]) -> str:
         if _OF_THE_SYSTEM.match(path[0]):
             return path[0]
-        parts = path[0].split("/")
-        return "/".join(self.stand_in if part == self.name else part for part in parts)
+        return "/".join(replacement if part == name else part for part in path[0].split("/"))
 
-
-def in_paths(name: str, stand_in: str) -> InPaths:
-    """Return what replaces a user's name in paths, however short it is; the system's own paths stay."""
-    return InPaths(_PATH, name, stand_in)
+    return _PATH, replace
 
 
 def redacted(report: Report, names: Names) -> Report:
@@ -138,9 +133,10 @@ class _Replacer:
             if len(name) > 2 and name.lower() not in COMMON_WORDS:
                 pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
                 self._texts.append((pattern, stand_in))
-        self._paths = None
+        self._user = ""
         if names.user and names.user.lower() not in COMMON_WORDS:
-            self._paths = in_paths(names.user, "USER")
+            self._user = names.user
+            self._paths, self._replace_user = in_paths(names.user, "USER")
 
     def whole(self, value: Any) -> Any:
         """Replace every text and number in an identifying value."""
@@ -155,8 +151,8 @@ class _Replacer:
         if isinstance(value, str):
             for pattern, stand_in in self._texts:
                 value = pattern.sub(stand_in, value)
-            if self._paths and f"/{self._paths.name}" in value:
-                value = self._paths.paths.sub(self._paths.inside, value)
+            if self._user and f"/{self._user}" in value:
+                value = self._paths.sub(self._replace_user, value)
             if "/home/" in value or "Users" in value:  # another user's
                 value = _HOMES.sub(r"\1USER", value)
             if len(value) >= _CONTAINER_LETTERS:

@@ -33,9 +33,7 @@ def report_schema() -> dict[str, Any]:
     Within a major version of the schema only fields and facts are added; see README, "What may
     change".
     """
-    (reference,), definitions = msgspec.json.schema_components(
-        [Report], ref_template="#/$defs/{name}"
-    )
+    document = _of(Report, SCHEMA)
     probes: dict[str, Any] = {}
     for name in registry.names("mlbackends_probes"):
         module = registry.load("mlbackends_probes", name)
@@ -44,35 +42,19 @@ def report_schema() -> dict[str, Any]:
             "description": (module.__doc__ or name).splitlines()[0],  # no text under python -OO
             "properties": {"facts": _facts(getattr(module, "FACTS", ()))},
         }
-    for definition in definitions.values():
-        if "description" in definition:
-            definition["description"] = " ".join(definition["description"].split())
-    report = definitions["Report"]
-    report["properties"]["schema"] = {"const": SCHEMA}
+    report = document["$defs"]["Report"]
     report["properties"]["probes"] = {
         "type": "object",
         "description": "One report for each probe, under the probe's name.",
         "properties": probes,
         "additionalProperties": {"$ref": "#/$defs/ProbeReport"},
     }
-    return {
-        "$schema": DIALECT,
-        "$id": f"urn:mlbackends:{SCHEMA.replace('/', ':')}",
-        "title": SCHEMA,
-        **reference,
-        "$defs": definitions,
-    }
+    return document
 
 
 def policy_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a policy file, by which editors complete and check it."""
-    return {
-        "$schema": DIALECT,
-        "$id": f"urn:mlbackends:{policy.SCHEMA.replace('/', ':')}",
-        "title": policy.SCHEMA,
-        "$ref": "#/$defs/policy",
-        "$defs": policy.schema(),
-    }
+    return _document(policy.SCHEMA, {"$ref": "#/$defs/policy"}, policy.schema())
 
 
 def _of(record: type, name: str) -> dict[str, Any]:
@@ -84,6 +66,10 @@ def _of(record: type, name: str) -> dict[str, Any]:
         if "description" in definition:
             definition["description"] = " ".join(definition["description"].split())
     definitions[record.__name__]["properties"]["schema"] = {"const": name}
+    return _document(name, reference, definitions)
+
+
+def _document(name: str, reference: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "$id": f"urn:mlbackends:{name.replace('/', ':')}",

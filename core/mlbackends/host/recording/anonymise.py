@@ -167,13 +167,13 @@ class Anonymiser:
         self._rules.append((pattern, lambda _: self._counted(replacement, kind)))
 
     def _add_user_in_paths(self, user: str) -> None:
-        replacer = in_paths(user, USER)
+        paths, replace_user = in_paths(user, USER)
 
         def replace(found: re.Match[str]) -> str:
-            path = replacer.inside(found)
+            path = replace_user(found)
             return path if path == found[0] else self._counted(path, "user name")
 
-        self._rules.append((replacer.paths, replace))
+        self._rules.append((paths, replace))
 
     def _other_home(self, found: re.Match[str]) -> str:
         if found[2] in (USER, "USER"):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mlbackends.host.files import READ_LIMIT
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, Result
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import cleaned
@@ -39,6 +39,17 @@ _LINKS_LIMIT = 40
 _NAME_LIMIT = 255
 _KEPT = ".keep"
 _PROCESS_FOLDERS = ("/proc/self", "/proc/thread-self")
+
+
+def _noting(method: Callable[[Host, str], Result]) -> Callable[[Recording, str], Result]:
+    """Return a method that notes the path and calls the source's method of that name."""
+
+    def noting(self: Recording, path: str) -> Result:
+        self._paths[path] = None
+        result: Result = getattr(self._source, method.__name__)(path)
+        return result
+
+    return noting
 
 
 class Recording(Host):
@@ -88,21 +99,12 @@ class Recording(Host):
             extract[name] = result
         return result
 
-    def exists(self, path: str) -> bool:
-        self._paths[path] = None
-        return self._source.exists(path)
-
-    def is_file(self, path: str) -> bool:
-        self._paths[path] = None
-        return self._source.is_file(path)
-
-    def is_dir(self, path: str) -> bool:
-        self._paths[path] = None
-        return self._source.is_dir(path)
-
-    def is_link(self, path: str) -> bool:
-        self._paths[path] = None
-        return self._source.is_link(path)
+    exists = _noting(Host.exists)
+    is_file = _noting(Host.is_file)
+    is_dir = _noting(Host.is_dir)
+    is_link = _noting(Host.is_link)
+    readlink = _noting(Host.readlink)
+    realpath = _noting(Host.realpath)
 
     def can_open(self, path: str) -> bool:
         self._paths[path] = None
@@ -117,14 +119,6 @@ class Recording(Host):
         if size:
             self._sizes[path] = size
         return size
-
-    def readlink(self, path: str) -> str:
-        self._paths[path] = None
-        return self._source.readlink(path)
-
-    def realpath(self, path: str) -> str:
-        self._paths[path] = None
-        return self._source.realpath(path)
 
     def listdir(self, path: str) -> list[str]:
         names = self._source.listdir(path)
