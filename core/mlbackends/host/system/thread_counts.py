@@ -28,7 +28,12 @@ from mlbackends.model.patterns import pattern
 
 _MOST = 1 << 20
 _LEADING = pattern(r"\s*\+?([0-9]{1,9})")
+_MKL_VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _OFF = ("false", "0", "f", "no", "off", ".false.")
+
+
+Rule = tuple[int, str]
+"""A count of CPUs, and the rule that gives it."""
 
 
 class Belief(Struct, frozen=True):
@@ -76,48 +81,30 @@ def thread_counts(text: str) -> tuple[int, ...]:
 
 def beliefs(host: Host, machine: Machine) -> list[Belief]:
     """Return what each runtime takes on this machine; one that is not known is left out."""
-    rules = (_cpu_count, _process_cpu_count, _nproc, _openmp, _openblas, _mkl, _torch)
-    return [belief for rule in rules if (belief := rule(host, machine)) and belief.cpus > 0]
+    allowed = machine.affinity, machine.allowed
+    is_new_python = machine.python >= (3, 13)
+    by_python = _by_variable(host, "PYTHON_CPU_COUNT") if is_new_python else None
+    openmp = _by_variable(host, "OMP_NUM_THREADS") or allowed
+    limit = _by_variable(host, "OMP_THREAD_LIMIT")
+    if limit and limit[0] < openmp[0]:
+        openmp = limit
+    mkl = _mkl(host, machine)
+    torch = mkl and (mkl[0], f"it takes what MKL takes: {mkl[1]}")
+    if not machine.is_x86:
+        torch = next(filter(None, (_by_variable(host, name) for name in _MKL_VARIABLES)), None)
+    rules = {
+        "os.cpu_count": by_python or (machine.online, "the CPUs that are online"),
+        "os.process_cpu_count": (by_python or allowed) if is_new_python else None,
+        "nproc": openmp,
+        "OpenMP": openmp,
+        "OpenBLAS": _openblas(host, machine),
+        "MKL": mkl,
+        "torch": torch,
+    }
+    return [Belief(name, *rule) for name, rule in rules.items() if rule and rule[0] > 0]
 
 
-def _cpu_count(host: Host, machine: Machine) -> Belief:
-    name = "os.cpu_count"
-    if machine.python >= (3, 13) and (count := _first(host, "PYTHON_CPU_COUNT")):
-        return Belief(name, count, _set("PYTHON_CPU_COUNT", host))
-    return Belief(name, machine.online, "the CPUs that are online")
-
-
-def _process_cpu_count(host: Host, machine: Machine) -> Belief | None:
-    if machine.python < (3, 13):
-        return None
-    name = "os.process_cpu_count"
-    if count := _first(host, "PYTHON_CPU_COUNT"):
-        return Belief(name, count, _set("PYTHON_CPU_COUNT", host))
-    return Belief(name, machine.affinity, machine.allowed)
-
-
-def _nproc(host: Host, machine: Machine) -> Belief:
-    return _capped(host, Belief("nproc", *_openmp_count(host, machine)))
-
-
-def _openmp(host: Host, machine: Machine) -> Belief:
-    return _capped(host, Belief("OpenMP", *_openmp_count(host, machine)))
-
-
-def _openmp_count(host: Host, machine: Machine) -> tuple[int, str]:
-    if count := _first(host, "OMP_NUM_THREADS"):
-        return count, _set("OMP_NUM_THREADS", host)
-    return machine.affinity, machine.allowed
-
-
-def _capped(host: Host, belief: Belief) -> Belief:
-    limit = _first(host, "OMP_THREAD_LIMIT")
-    if limit and limit < belief.cpus:
-        return Belief(belief.runtime, limit, _set("OMP_THREAD_LIMIT", host))
-    return belief
-
-
-def _openblas(host: Host, machine: Machine) -> Belief:
+def _openblas(host: Host, machine: Machine) -> Rule:
     most, allowed = machine.affinity, machine.allowed
     if machine.platform == "darwin":
         most, allowed = machine.cores, machine.allowed_cores
@@ -125,43 +112,29 @@ def _openblas(host: Host, machine: Machine) -> Belief:
         # It reads with atoi, which takes "4x" for 4 and goes on to the next name at 0.
         match = _LEADING.match(host.env(name))
         count = int(match[1]) if match else 0
-        if 0 < count <= most:
-            return Belief("OpenBLAS", count, _set(name, host))
         if count:
-            return Belief("OpenBLAS", most, f"{_set(name, host)}, capped by {allowed}")
-    return Belief("OpenBLAS", most, allowed)
+            is_capped = count > most
+            return min(count, most), _set(name, host) + f", capped by {allowed}" * is_capped
+    return most, allowed
 
 
-def _mkl(host: Host, machine: Machine) -> Belief | None:
+def _mkl(host: Host, machine: Machine) -> Rule | None:
     if not machine.is_x86:
         return None
     name = next((name for name in _MKL_VARIABLES if host.env(name).strip()), "")
-    count = _first(host, name)
-    if name == "MKL_NUM_THREADS" and not count:
+    rule = _by_variable(host, name)
+    if name == "MKL_NUM_THREADS" and not rule:
         return None  # what MKL makes of a value that is no number is written nowhere
-    if not count:
-        return Belief("MKL", machine.cores, machine.allowed_cores)
-    if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < machine.cores < count:
-        return Belief("MKL", count, _set(name, host))
-    because = f"{_set(name, host)}, and MKL_DYNAMIC keeps it to {machine.allowed_cores}"
-    return Belief("MKL", machine.cores, because)
+    if not rule:
+        return machine.cores, machine.allowed_cores
+    if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < machine.cores < rule[0]:
+        return rule
+    return machine.cores, f"{rule[1]}, and MKL_DYNAMIC keeps it to {machine.allowed_cores}"
 
 
-_MKL_VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
-
-
-def _torch(host: Host, machine: Machine) -> Belief | None:
-    if machine.is_x86:
-        taken = _mkl(host, machine)
-        return taken and Belief("torch", taken.cpus, f"it takes what MKL takes: {taken.because}")
-    for name in _MKL_VARIABLES:
-        if count := _first(host, name):
-            return Belief("torch", count, _set(name, host))
-    return None
-
-
-def _first(host: Host, name: str) -> int:
-    return next(iter(thread_counts(host.env(name))), 0)
+def _by_variable(host: Host, name: str) -> Rule | None:
+    counts = thread_counts(host.env(name))
+    return (counts[0], _set(name, host)) if counts else None
 
 
 def _set(name: str, host: Host) -> str:

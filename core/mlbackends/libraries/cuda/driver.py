@@ -13,6 +13,7 @@ Source: CUDA Toolkit release notes, tables 2 and 3 (Linux); CUDA Compatibility, 
 """
 
 import os
+import re
 
 from msgspec.structs import replace
 
@@ -112,12 +113,8 @@ def _capabilities(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]
 
 def _numbered(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
     """Return number and path of what a folder holds under names such as gpu0, by number."""
-    found = []
-    for name in host.listdir(folder):
-        number = name.removeprefix(prefix)
-        if name != number and number.isascii() and number.isdecimal() and len(number) < 5:
-            found.append((int(number), f"{folder}/{name}"))
-    return sorted(found)
+    names = (re.fullmatch(rf"{prefix}([0-9]{{1,4}})", name) for name in host.listdir(folder))
+    return sorted((int(match[1]), f"{folder}/{match[0]}") for match in names if match)
 
 
 def device_nodes(host: Host) -> list[str]:

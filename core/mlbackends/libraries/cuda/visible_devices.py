@@ -63,14 +63,11 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
         if not entries:
             message = f'{VARIABLE} is "{value}": CUDA programs see no GPU'
             warnings.append(Reason("hidden-by-variable", message, f"unset {VARIABLE}"))
-        if problem:
-            warnings.append(Reason("override-invalid", f'{VARIABLE} is "{value}": {problem}'))
+        problems = [problem] if problem else []
         beyond = [entry for entry in entries if entry.isdecimal() and int(entry) >= count > 0]
         if beyond:
-            message = f'{VARIABLE} is "{value}": there is no GPU {beyond[0]}, only {count}'
-            warnings.append(
-                Reason("override-invalid", f"{message}; it and what follows it are ignored")
-            )
+            what = f"there is no GPU {beyond[0]}, only {count}"
+            problems.append(f"{what}; it and what follows it are ignored")
         # A MIG instance has a UUID of its own, and the beginning of one is enough.
         unknown = [
             entry
@@ -78,10 +75,11 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
             if uuids and entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids)
         ]
         if unknown:
-            message = f'{VARIABLE} is "{value}": no GPU here has the UUID {unknown[0]}'
-            warnings.append(
-                Reason("override-invalid", f"{message}; it and what follows it are ignored")
-            )
+            what = f"no GPU here has the UUID {unknown[0]}"
+            problems.append(f"{what}; it and what follows it are ignored")
+        warnings += [
+            Reason("override-invalid", f'{VARIABLE} is "{value}": {each}') for each in problems
+        ]
     order = environment(host).get("CUDA_DEVICE_ORDER", "")
     if order and order not in ("FASTEST_FIRST", "PCI_BUS_ID"):
         message = f'CUDA_DEVICE_ORDER is "{order}"; only FASTEST_FIRST and PCI_BUS_ID are known'
