@@ -546,6 +546,13 @@ def test_inside_of_a_compiled_function_it_is_called_whole() -> None:
     assert torch.equal(attend(Q + 1, K, V) * 2, wanted)
 
 
+def test_to_drop_everything_draws_no_seed() -> None:
+    before = torch.get_rng_state()
+    for _ in range(4):
+        assert not attend(Q, K, V, dropout_p=1.0).any()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_numpy_beside_torch_is_of_another_kind(looked_at: list[AttentionProblem]) -> None:
     arrays = [each.numpy() for each in (Q, K, V)]
     for _ in range(3):

@@ -42,14 +42,14 @@ def prepare_forward(
     if call is None:
         return None
     kind: Any = type(query)
-    is_watched = watches(kind)
-    if is_watched is None and not 0 < problem.dropout < 1:
+    is_watched, draws = watches(kind), 0 < problem.dropout < 1
+    if is_watched is None and not draws:
         return call
 
     def checked(query: Any, key: Any, value: Any, mask: Any, seed: Any) -> Any:
         if is_watched is not None and is_watched(query, key, value, mask):
             return None
-        if seed is None and problem.dropout:
+        if seed is None and draws:
             return call(query, key, value, mask, lambda: drawn_seed(query))
         return call(query, key, value, mask, seed)
 
@@ -68,15 +68,8 @@ def prepare_backward(
     tensors = query, key, value, mask, out, logsumexp
     kind: Any = type(query)
     is_array = kind is numpy().ndarray
-    call = _prepare(
-        "prepare_backward",
-        problem,
-        tensors,
-        _array_like if is_array else _tensor_like,
-        None,
-        False,
-        None,
-    )
+    make = _array_like if is_array else _tensor_like
+    call = _prepare("prepare_backward", problem, tensors, make, None, False, None)
     if call is None:
         return None
     is_watched = watches(kind)
