@@ -37,9 +37,9 @@ from grid import EMULATED_PAIRS, HERE, build, hook
 
 
 class Cpu(NamedTuple):
-    """What Bochs is told to be, the levels that run there, and the one that computes; "" for none.
+    """The settings of Bochs, the levels that run there, and the one that computes; "" for none.
 
-    lacks: features that the model has and this CPU has not. ignored: such that Linux is told to ignore.
+    lacks: features that the model has and this CPU has not. ignored: those that Linux is set to ignore.
     """
 
     name: str
@@ -90,8 +90,8 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 def needed(program: Path) -> dict[str, bytes]:
     """Return a program and every library that it loads, by their paths."""
-    told = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
-    names = [str(program), *re.findall(r"(?:^|=> |\s)(/\S+)(?= \()", told)]
+    listing = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    names = [str(program), *re.findall(r"(?:^|=> |\s)(/\S+)(?= \()", listing)]
     return {name: Path(name).read_bytes() for name in names}
 
 
@@ -109,14 +109,14 @@ def runs_of(cpu: Cpu, programs: dict[str, Path], problems: str) -> list[list[str
 
 
 def write_disc(
-    folder: Path, asked: argparse.Namespace, files: dict[str, bytes], words: str
+    folder: Path, arguments: argparse.Namespace, files: dict[str, bytes], words: str
 ) -> Path:
     """Make the disc that a machine starts from, and return it. words: more of them for Linux."""
     loader, disc = folder / "disc" / "isolinux", folder / "disc.iso"
     loader.mkdir(parents=True)
-    for file in (asked.isolinux, asked.ldlinux):
+    for file in (arguments.isolinux, arguments.ldlinux):
         shutil.copy(file, loader)
-    shutil.copy(asked.kernel, folder / "disc" / "vmlinuz")
+    shutil.copy(arguments.kernel, folder / "disc" / "vmlinuz")
     (folder / "disc" / "initrd").write_bytes(packed(files))
     line = f"initrd=/initrd console=ttyS0 panic=-1 mitigations=off nokaslr {words}"
     text = f"DEFAULT linux\nLABEL linux\nKERNEL /vmlinuz\nAPPEND {line}\n"
@@ -151,21 +151,21 @@ debug: action=ignore
 """
 
 
-def said_by(cpu: Cpu, asked: argparse.Namespace, files: dict[str, bytes]) -> str:
+def output_of(cpu: Cpu, arguments: argparse.Namespace, files: dict[str, bytes]) -> str:
     """Return what a machine that comes up writes to its serial port until all of its runs have ended."""
-    said = ""
+    output = ""
     for words in TRIES:
-        if UP not in said:
-            said = started(cpu, asked, files, words)
-    return said
+        if UP not in output:
+            output = started(cpu, arguments, files, words)
+    return output
 
 
-def started(cpu: Cpu, asked: argparse.Namespace, files: dict[str, bytes], words: str) -> str:
+def started(cpu: Cpu, arguments: argparse.Namespace, files: dict[str, bytes], words: str) -> str:
     """Start a machine, and return what it writes."""
     with tempfile.TemporaryDirectory() as name:
-        folder, bochs = Path(name), asked.bochs.resolve()
+        folder, bochs = Path(name), arguments.bochs.resolve()
         words += f" clearcpuid={COPIES}{f',{cpu.ignored}' if cpu.ignored else ''}"
-        disc, serial = write_disc(folder, asked, files, words), folder / "serial"
+        disc, serial = write_disc(folder, arguments, files, words), folder / "serial"
         (folder / "settings").write_text(settings(folder, bochs, cpu, disc), encoding="utf-8")
         with subprocess.Popen(
             [bochs, "-q", "-f", folder / "settings"],
@@ -173,29 +173,29 @@ def started(cpu: Cpu, asked: argparse.Namespace, files: dict[str, bytes], words:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ) as machine:
-            latest, said = time.monotonic() + asked.seconds, ""
+            latest, output = time.monotonic() + arguments.seconds, ""
             try:
                 while (
-                    not any(end in said for end in (LAST_LINE, PANIC))
+                    not any(end in output for end in (LAST_LINE, PANIC))
                     and machine.poll() is None
                     and time.monotonic() < latest
                 ):
                     time.sleep(1)
-                    said = serial.read_bytes().decode(errors="replace") if serial.exists() else ""
+                    output = serial.read_bytes().decode(errors="replace") if serial.exists() else ""
             finally:
                 machine.kill()
-        return said.replace("\r", "")
+        return output.replace("\r", "")
 
 
-def wrong_with(cpu: Cpu, runs: list[list[str]], said: str) -> str:
-    """Return what is wrong with what a machine said; "" where all is right."""
-    parts = re.split(r"^ended: (-?\d+)\n", said.partition(f"\n{UP}\n")[2], flags=re.MULTILINE)
+def wrong_with(cpu: Cpu, runs: list[list[str]], output: str) -> str:
+    """Return what is wrong with the output of a machine; "" where all is right."""
+    parts = re.split(r"^ended: (-?\d+)\n", output.partition(f"\n{UP}\n")[2], flags=re.MULTILINE)
     texts, states = parts[:-1:2], parts[1::2]
     for run, text, state in zip(runs, texts, states, strict=False):
         if state != "0":
             return f"{' '.join(run[1:])} ended with {state}: {text.strip()[-300:]}"
     if LAST_LINE not in parts[-1] or len(texts) != len(runs):
-        return f"it did not come to its end; the last it said: {said[-300:].strip()}"
+        return f"it did not come to its end; its last output: {output[-300:].strip()}"
     given = [run[1] for run, text in zip(runs, texts, strict=True) if "with tiles" in text]
     if given != ["address"] * (cpu.computes == "amx_bf16"):
         return f"it was given tiles for {given}"
@@ -231,20 +231,20 @@ def main(words: list[str]) -> int:
     parser.add_argument("--ldlinux", type=Path, default=f"{modules}/ldlinux.c32")
     parser.add_argument("--seconds", type=int, default=3600, help="that a machine may take")
     parser.add_argument("--every-problem", action="store_true", help="those that take long too")
-    asked = parser.parse_args(words)
-    if unknown := set(asked.names) - names.keys():
+    arguments = parser.parse_args(words)
+    if unknown := set(arguments.names) - names.keys():
         parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(names)}")
-    found, problems = 0, "table" if asked.every_problem else "small"
+    found, problems = 0, "table" if arguments.every_problem else "small"
     with tempfile.TemporaryDirectory() as folder:
         made = programs(Path(folder))
-        for name in asked.names or names:
+        for name in arguments.names or names:
             cpu = names[name]
             runs = runs_of(cpu, made, problems)
             files = {"/runs": "".join(f"{' '.join(run)}\n" for run in runs).encode()}
             for program in made.values():
                 files |= needed(program)
             files["/init"] = files.pop(str(made["init"]))
-            why = wrong_with(cpu, runs, said_by(cpu, asked, files))
+            why = wrong_with(cpu, runs, output_of(cpu, arguments, files))
             did = f"computes with {cpu.computes}" if cpu.computes else f"has {cpu.levels[-1]}"
             print(f"{name}: {why or f'{did}, right'}", flush=True)
             found |= int(bool(why))

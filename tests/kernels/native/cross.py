@@ -4,7 +4,7 @@ Each CPU that qemu-user plays must be given the levels that it has, and no other
 problems of attention_grid.cpp, which compares what it gets with a plain computation.
 
 Ends with 0 where all is right, 1 where something is not; a processor without its compiler or emulator is
-said to be skipped. ``--every-problem``: those too that an emulator takes minutes for.
+reported as skipped. ``--every-problem``: those too that an emulator takes minutes for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Cpu(NamedTuple):
-    """What qemu is told to be, the levels that run there, and the one that computes; "" for none."""
+    """The setting of qemu, the levels that run there, and the one that computes; "" for none."""
 
     name: str
     levels: tuple[str, ...]
@@ -56,11 +56,11 @@ def lacking(processor: str) -> str:
 def wrong_with(processor: str, cpu: Cpu, program: Path, problems: str) -> str:
     """Return what is wrong on this CPU; "" where all is right."""
     command = [f"qemu-{processor}", "-L", f"/usr/{processor}-linux-gnu", "-cpu", cpu.name]
-    told = subprocess.run(
+    listing = subprocess.run(
         [*command, str(program), "levels"], check=False, capture_output=True, text=True, timeout=60
     )
-    if tuple(told.stdout.split()) != cpu.levels:
-        return f"it runs {told.stdout.split()}, not {list(cpu.levels)}; {told.stderr.strip()}"
+    if tuple(listing.stdout.split()) != cpu.levels:
+        return f"it runs {listing.stdout.split()}, not {list(cpu.levels)}; {listing.stderr.strip()}"
     if not cpu.computes:
         return ""
     done = subprocess.run(
@@ -89,15 +89,15 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split(": ", maxsplit=1)[0])
     parser.add_argument("processors", nargs="*", help=f"of {', '.join(PROCESSORS)}")
     parser.add_argument("--every-problem", action="store_true", help="those that take long too")
-    asked = parser.parse_args(words)
-    if unknown := set(asked.processors) - PROCESSORS.keys():
+    arguments = parser.parse_args(words)
+    if unknown := set(arguments.processors) - PROCESSORS.keys():
         parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(PROCESSORS)}")
     found = 0
-    for processor in asked.processors or PROCESSORS:
+    for processor in arguments.processors or PROCESSORS:
         if tools := lacking(processor):
             print(f"skipped: {processor} is not emulated: {tools} cannot be found", flush=True)
             continue
-        for cpu, why in found_on(processor, "table" if asked.every_problem else "small"):
+        for cpu, why in found_on(processor, "table" if arguments.every_problem else "small"):
             did = f"computes with {cpu.computes}" if cpu.computes else f"has {cpu.levels[-1]}"
             print(f"{processor}, {cpu.name}: {why or f'{did}, right'}", flush=True)
             found |= int(bool(why))

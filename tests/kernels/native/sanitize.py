@@ -5,7 +5,7 @@ AVX-512 BF16 emulated. thread: ThreadSanitizer, several callers and helpers at o
 (attention_grid.cpp) calls the library with memory that ends where a tensor ends, and compares what it gets
 with a plain computation; Python stays out of it. ``--every``: more problems than take every path once.
 
-Ends with 0 where all are clean, 1 where one is not; a kind that this compiler lacks is said to be skipped.
+Ends with 0 where all are clean, 1 where one is not; a kind that this compiler lacks is reported as skipped.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--every", action="store_true", help="more problems, minutes of them")
-    asked = parser.parse_args(words)
-    if unknown := set(asked.kinds) - KINDS.keys():
+    arguments = parser.parse_args(words)
+    if unknown := set(arguments.kinds) - KINDS.keys():
         parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(KINDS)}")
     found = 0
     options = {"UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "halt_on_error=1"}
-    for kind in asked.kinds or KINDS:
+    for kind in arguments.kinds or KINDS:
         with tempfile.TemporaryDirectory() as folder:
             if why := lacking(kind, Path(folder)):
                 print(f"skipped: no {kind} sanitizer works here: {why}", flush=True)
@@ -89,7 +89,7 @@ def main(words: list[str]) -> int:
                 leave_the_highest(builder.LEVELS.get(platform.machine(), {}))
             flags = (*KINDS[kind], *FLAGS)
             program = build(Path(folder), builder, flags=flags, library=EMULATED_PAIRS)
-            command = [str(program), kind, *(["every"] * asked.every)]
+            command = [str(program), kind, *(["every"] * arguments.every)]
             done = subprocess.run(command, env={**os.environ, **options}, check=False, timeout=1800)
             ended = "clean" if not done.returncode else f"ended with {done.returncode}"
             print(f"{kind}: {ended}", flush=True)
