@@ -5,36 +5,57 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from functools import cache
+import warnings
+from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends import cpu
+from mlbackends.survey import availability
+from mlbackends.switches import store
 
-@cache
-def capability(**variables: str) -> str:
-    program = "from mlbackends import cpu; print(cpu.get_cpu_capability())"
-    environment = {name: text for name, text in os.environ.items() if name != "ATEN_CPU_CAPABILITY"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env={**environment, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Read the variable and the processor anew in each test."""
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    store.forget()
+    availability.found_report.cache_clear()
+
+
+def capability() -> str:
+    forget()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cpu.get_cpu_capability()
 
 
 def test_the_level_is_one_of_torchs_words() -> None:
     assert capability() in ("DEFAULT", "AVX2", "AVX512", "VSX", "Z VECTOR", "SVE256")
 
 
-def test_the_lowest_level_is_everywhere() -> None:
-    assert capability(ATEN_CPU_CAPABILITY="default") == "DEFAULT"
+def test_the_lowest_level_is_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+
+    assert capability() == "DEFAULT"
 
 
 @pytest.mark.parametrize("word", ["DEFAULT", "Default", "avx9", ""])
-def test_another_word_lowers_nothing(word: str) -> None:
-    assert capability(ATEN_CPU_CAPABILITY=word) == capability()
+def test_another_word_lowers_nothing(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    own = capability()
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", word)
+
+    assert capability() == own
 
 
 def test_a_wrong_word_is_told_once() -> None:
