@@ -71,6 +71,8 @@ def describe(tensor: Any) -> TensorSpec:
     strides, item_bytes = getattr(tensor, "strides", None), getattr(tensor.dtype, "itemsize", 0)
     if isinstance(strides, tuple) and item_bytes:  # in bytes, as numpy and CuPy have them
         strides = _in_elements(strides, item_bytes)
+        if shape[-1:] == (1,):  # NumPy gives a dimension of one element any stride
+            strides = (*strides[:-1], 1)
     else:
         strides = contiguous_strides(shape)
     return TensorSpec(shape, dtype_name(tensor.dtype), strides, _place(tensor))

@@ -117,3 +117,10 @@ def test_a_tensor_that_speaks_dlpack_tells_its_device(
 def test_a_device_of_no_known_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="unknown kind 77"):
         describe(Foreign(device=(77, 0)))
+
+
+def test_of_numpys_rows_of_one_element_no_stride_counts() -> None:
+    shared = np.broadcast_to(np.ones((2, 1, 3, 1), "float32"), (2, 4, 3, 1))
+
+    assert shared.strides[-1] == 0
+    assert describe(shared).strides[-1] == 1
