@@ -97,7 +97,7 @@ def walked(data: bytes, size: int = 1 << 20) -> Any:
     return from_walk(lambda walk: walk.add(pieces), {"findings": {}}, where())["findings"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(logs(), st.integers(1, 5000))
 def test_findings_are_those_of_all_records(data: bytes, size: int) -> None:
     assert rounded(walked(data, size)) == rounded(view("findings", records([data])))

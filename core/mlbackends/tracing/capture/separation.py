@@ -6,7 +6,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mlbackends.launch.notices import Notice, information, warning
 from mlbackends.model.errors import BadInput
@@ -96,47 +96,45 @@ class Preloaded(Separation):
         self._counts.close()
 
 
-class Relay:
-    """A thread that reads the command's output, prints its text to ours, and hands over the trace.
+class Relayed(Separation):
+    """The command's output comes through us: a thread prints its text to ours, and keeps the trace.
 
-    The command prints to a terminal of its own where our output is one, else to a pipe.
-
-    Start it where signals are blocked: the thread takes none. take_lines: gets whole lines.
-    child_end: the descriptor that the command prints to; `close_child_end` once it has it.
+    The command prints to a terminal of its own where our output is one, else to a pipe. Start it where
+    signals are blocked: the thread takes none.
     """
 
     def __init__(
-        self,
-        demultiplexer: Demultiplexer,
-        take_lines: Callable[[list[bytes]], None],
-        *,
-        by_terminal: bool,
-        stdout: int = 1,
+        self, name: str, trace: TraceFile, markers: Markers, notices: Sequence[Notice]
     ) -> None:
-        self._demultiplexer = demultiplexer
-        self._take_lines = take_lines
-        self._stdout = stdout
-        self._by_terminal = by_terminal
+        super().__init__(notices)
+        self.name = name
+        self._trace = trace
+        self._lines = self._lost = self._reason = 0
+        self._is_torn = False
+        self._demultiplexer = Demultiplexer([word for each in markers.values() for word in each])
         self._size: tuple[int, int] | None = None
         self._has_ended = threading.Event()
         self._source_lock = threading.Lock()
         self._quiet_since: float | None = None
-        self._source, self.child_end = _terminal(stdout) if by_terminal else os.pipe()
+        self._source, child_end = _terminal() if name == "terminal" else os.pipe()
+        self.child_stdout = child_end
         self._thread = threading.Thread(target=self._run, name="trace relay", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
 
-    def close_child_end(self) -> None:
+    def close(self) -> None:
         """Let go of the command's end: when the last program has, the output is at its end."""
-        if self.child_end >= 0:
-            os.close(self.child_end)
-            self.child_end = -1
+        if self.child_stdout is not None:
+            os.close(self.child_stdout)
+            self.child_stdout = None
+
+    has_started = close
 
     def resize(self, process: int) -> None:
         """Give the command's terminal the size of ours, and tell the command if it changed."""
-        if not self._by_terminal or not (size := _size(self._stdout)) or size == self._size:
+        if self.name != "terminal" or not (size := _size(1)) or size == self._size:
             return
         self._size, before = size, self._size
         with self._source_lock:
@@ -145,21 +143,27 @@ class Relay:
         if before:
             os.kill(process, signal.SIGWINCH)
 
-    def finish(self) -> bool:
-        """Read to the end, and return whether it came.
+    def finish(self) -> list[Notice]:
+        """Read to the end.
 
         A program that was left behind in the background and keeps the output open is waited for
         only while it prints.
         """
-        self.close_child_end()
+        self.close()
         while self._thread.is_alive():
             self._thread.join(_BRIEF_SECONDS)
             quiet_since = self._quiet_since  # never while text waits for a slow reader of ours
             if quiet_since and time.monotonic() - quiet_since > _AFTER_THE_END_SECONDS:
                 self._has_ended.set()
                 self._thread.join(_AFTER_THE_END_SECONDS)
-                return False
-        return True
+                return [
+                    warning("a program was left in the background; its further output is cut off")
+                ]
+        return []
+
+    def counted(self) -> Counted:
+        """Return what came; the processes that printed it are not known."""
+        return Counted(self._lines, self._lost, self._reason, 0, 0)
 
     def _run(self) -> None:
         try:
@@ -202,26 +206,38 @@ class Relay:
         return quiet_seconds > patience
 
     def _give(self, separated: Separated) -> None:
-        if separated.lines:
-            self._take_lines(separated.lines)
+        for line in separated.lines:
+            try:
+                self._write(line if line.endswith(b"\n") else line + b"\n")
+                self._lines += 1
+            except OSError as error:
+                self._lost += 1
+                self._reason = self._reason or error.errno or errno.EIO
         rest = memoryview(separated.text)
         while rest:
             try:
-                rest = rest[os.write(self._stdout, rest) :]
+                rest = rest[os.write(1, rest) :]
             except BlockingIOError:
-                select.select([], [self._stdout], [])
+                select.select([], [1], [])
+
+    def _write(self, line: bytes) -> None:
+        """Append a line, not behind one that was cut off when the disk was full."""
+        rest = b"\n" + line if self._is_torn else line
+        while rest:
+            rest = rest[os.write(self._trace.descriptor, rest) :]
+            self._is_torn = bool(rest)
 
 
-def _terminal(stdout: int) -> tuple[int, int]:
+def _terminal() -> tuple[int, int]:
     """Return both ends of a terminal like ours that changes no byte."""
     import termios
 
     ours, childs = os.openpty()
-    settings = termios.tcgetattr(stdout)
+    settings = termios.tcgetattr(1)
     settings[1] &= ~termios.OPOST  # ours does that when the text gets there
     settings[3] &= ~termios.ECHO
     termios.tcsetattr(childs, termios.TCSANOW, settings)
-    if size := _size(stdout):
+    if size := _size(1):
         _resize(ours, size)
     return ours, childs
 
@@ -239,64 +255,6 @@ def _resize(terminal: int, size: tuple[int, int]) -> None:
 
     if hasattr(termios, "tcsetwinsize"):
         termios.tcsetwinsize(terminal, size)
-
-
-class Relayed(Separation):
-    """The command's output comes through us, by a terminal or a pipe."""
-
-    def __init__(
-        self, name: str, trace: TraceFile, markers: Markers, notices: Sequence[Notice]
-    ) -> None:
-        super().__init__(notices)
-        self.name = name
-        self._trace = trace
-        self._lines = self._lost = self._reason = 0
-        self._is_torn = False
-        words = [marker for each in markers.values() for marker in each]
-        self._relay = Relay(Demultiplexer(words), self._take, by_terminal=name == "terminal")
-        self.child_stdout = self._relay.child_end
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._relay.start()
-
-    def has_started(self) -> None:
-        """Leave the output's end to the command, so that it ends with it."""
-        self._relay.close_child_end()
-
-    def resize(self, process: int) -> None:
-        """Hand on the size of our terminal."""
-        self._relay.resize(process)
-
-    def finish(self) -> list[Notice]:
-        """Read to the end."""
-        if self._relay.finish():
-            return []
-        return [warning("a program was left in the background; its further output is cut off")]
-
-    def counted(self) -> Counted:
-        """Return what came; who printed it is not known."""
-        return Counted(self._lines, self._lost, self._reason, 0, 0)
-
-    def close(self) -> None:
-        """Let go of the command's end."""
-        self._relay.close_child_end()
-
-    def _take(self, lines: list[bytes]) -> None:
-        for line in lines:
-            try:
-                self._write(line if line.endswith(b"\n") else line + b"\n")
-                self._lines += 1
-            except OSError as error:
-                self._lost += 1
-                self._reason = self._reason or error.errno or errno.EIO
-
-    def _write(self, line: bytes) -> None:
-        """Append a line, not behind one that was cut off when the disk was full."""
-        rest = b"\n" + line if self._is_torn else line
-        while rest:
-            rest = rest[os.write(self._trace.descriptor, rest) :]
-            self._is_torn = bool(rest)
 
 
 def separation_for(

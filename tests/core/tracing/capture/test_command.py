@@ -280,6 +280,7 @@ def test_a_way_that_cannot_be_taken_is_refused(
         capture.run(["true"], ("onednn",), str(tmp_path / "t"), separation=way, shim="")
 
 
+@pytest.mark.slow
 def test_a_slow_reader_of_ours_gets_all_the_text(captures: Captures, printer: str) -> None:
     command = captures.command(printer, "text", "20000", separation="pipe")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
@@ -620,6 +621,7 @@ def test_a_shim_whose_name_the_loader_cannot_read_is_reached_by_a_link(
     assert captures.lines() == printed(0, 2)
 
 
+@pytest.mark.slow
 def test_program_left_in_the_background_is_not_waited_for_forever(captures: Captures) -> None:
     done = captures.run("sh", "-c", "sleep 1000 2>/dev/null & echo $!", separation="pipe")
     os.kill(int(done.stdout), signal.SIGKILL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlbackends.tracing.formats.mkl.keys import Sorter, cut
@@ -28,6 +28,7 @@ def calls(draw: st.DrawFn) -> tuple[str, str]:
     return line, f"{m} {n} {k} {lda} {ldb} {ldc} {state}"
 
 
+@settings(max_examples=40)
 @given(st.lists(calls(), max_size=60))
 def test_each_time_goes_to_its_own_call(made: list[tuple[str, str]]) -> None:
     takers: dict[object, object] = {}
@@ -49,6 +50,7 @@ def test_each_time_goes_to_its_own_call(made: list[tuple[str, str]]) -> None:
     assert {names[key]: list(each) for key, each in times.items()} == expected
 
 
+@settings(max_examples=30)
 @given(st.lists(calls(), min_size=1, max_size=5), st.integers(2, 9))
 def test_addresses_that_stop_and_begin_to_come_back_make_no_difference(
     made: list[tuple[str, str]], rounds: int
