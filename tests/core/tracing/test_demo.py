@@ -13,8 +13,7 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
 from mlbackends.tracing.demo import mkl_calls, onednn_calls
-from mlbackends.tracing.demo.demonstrations import demonstrations
-from mlbackends.tracing.demo.torch_program import PROGRAM
+from mlbackends.tracing.demo.demonstrations import TORCH_PROGRAM, demonstrations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +126,7 @@ def test_a_copy_that_computes_nothing_is_told_with_its_reason() -> None:
 
 
 def test_the_program_for_torch_is_python() -> None:
-    compile(PROGRAM, "program", "exec")
+    compile(TORCH_PROGRAM, "program", "exec")
 
 
 def runs(calls: str, library: Path) -> list[str]:

@@ -7,6 +7,7 @@ for each in demonstrations(("mkl", "onednn")):
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
-    from mlbackends.model.records import Library, ProbeReport, Report
+    from mlbackends.model.records import Report
 
 _NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
 _TO_INSTALL = {
@@ -26,6 +27,27 @@ _PROGRAM = (
     "import sys; sys.path[:] = {path!r}\n"
     "from mlbackends.tracing.demo import {name}_calls as calls; calls.main({library!r})"
 )
+
+
+#: For an installed torch: layers that its oneDNN runs, and products that its MKL runs.
+TORCH_PROGRAM = """
+import torch
+
+torch.manual_seed(0)
+images = torch.randn(8, 16, 56, 56)
+layers = torch.nn.Sequential(
+    torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3, padding=1)
+)
+half = torch.nn.Linear(256, 256).to(torch.bfloat16)
+square, vector = torch.randn(512, 512), torch.randn(64, 256, dtype=torch.bfloat16)
+with torch.no_grad():
+    for _ in range(5):
+        layers(images)
+        half(vector)
+        square @ square
+        torch.linalg.lu_factor(square)
+        torch.fft.fft(square[0])
+"""
 
 
 class Demonstration(Struct, frozen=True):
@@ -50,61 +72,39 @@ def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> li
         from mlbackends.survey import survey
 
         report = survey(tuple(tracers), depth=Presence.USABLE)
-    found = {name: _usable(report.probes[name]) for name in tracers}
-    made = [_calls(name, library) for name, library in found.items() if library]
-    left = tuple(name for name, library in found.items() if not library)
-    in_torch = tuple(name for name in left if _is_in_torch(report.probes[name]))
-    if in_torch and _has_torch():
-        made.append(_of_torch(in_torch))
+    made = []
+    in_torch = []
+    for name in tracers:
+        own = [each for each in report.probes[name].libraries if not _is_in_torch(each.path)]
+        library = next((each for each in own if each.presence is Presence.USABLE), None)
+        if library is not None:
+            program = _PROGRAM.format(path=sys.path, name=name, library=library.path)
+            # With 64-bit integers, which it may have been set to, calls would read beyond their arguments.
+            variables = {"MKL_INTERFACE_LAYER": "LP64"} if name == "mkl" else {}
+            what = f"{_NAMES[name]} {library.version} ({library.path})"
+            command = (sys.executable, "-c", program)
+            made.append(Demonstration((name,), what, command, variables))
+        elif len(own) < len(report.probes[name].libraries):
+            in_torch.append(name)
+    if in_torch and find_spec("torch") is not None:
+        what = f"the {' and '.join(_NAMES[name] for name in in_torch)} inside torch"
+        program = f"import sys; sys.path[:] = {sys.path!r}\n{TORCH_PROGRAM}"
+        made.append(Demonstration(tuple(in_torch), what, (sys.executable, "-c", program)))
     if not made:
         raise _nothing(report, tracers)
     return made
 
 
-def _usable(probe: "ProbeReport") -> "Library | None":
-    """Return the first copy that computes and is a library of its own."""
-    return next(
-        (
-            each
-            for each in probe.libraries
-            if each.presence is Presence.USABLE and "torch" not in os.path.basename(each.path)
-        ),
-        None,
-    )
-
-
-def _is_in_torch(probe: "ProbeReport") -> bool:
-    return any("torch" in os.path.basename(each.path) for each in probe.libraries)
-
-
-def _has_torch() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("torch") is not None
-
-
-def _calls(tracer: str, library: "Library") -> Demonstration:
-    program = _PROGRAM.format(path=sys.path, name=tracer, library=library.path)
-    # With 64-bit integers, which it may have been set to, every call would read beyond its arguments.
-    variables = {"MKL_INTERFACE_LAYER": "LP64"} if tracer == "mkl" else {}
-    what = f"{_NAMES[tracer]} {library.version} ({library.path})"
-    return Demonstration((tracer,), what, (sys.executable, "-c", program), variables)
-
-
-def _of_torch(tracers: tuple[str, ...]) -> Demonstration:
-    from mlbackends.tracing.demo.torch_program import PROGRAM
-
-    what = f"the {' and '.join(_NAMES[name] for name in tracers)} inside torch"
-    program = f"import sys; sys.path[:] = {sys.path!r}\n{PROGRAM}"
-    return Demonstration(tracers, what, (sys.executable, "-c", program))
+def _is_in_torch(path: str) -> bool:
+    return "torch" in os.path.basename(path)
 
 
 def _nothing(report: "Report", tracers: Sequence[str]) -> NoBackend:
     """Return what to raise where nothing can be shown: what was found, and what would help."""
-    said = []
+    problems = []
     for name in tracers:
         probe = report.probes[name]
         reasons = [*probe.reasons, *(why for each in probe.libraries for why in each.reasons)]
         why = reasons[0].message if reasons else "none is installed"
-        said.append(f"no {_NAMES[name]} can be called here: {why}")
-    return NoBackend("; ".join(said), hint=" or ".join(_TO_INSTALL[name] for name in tracers))
+        problems.append(f"no {_NAMES[name]} can be called here: {why}")
+    return NoBackend("; ".join(problems), hint=" or ".join(_TO_INSTALL[name] for name in tracers))
