@@ -1,6 +1,6 @@
-"""What repeats from one call of a library to the next, and what can be told from it alone.
+"""What repeats from one call of a library to the next, and what can be derived from it alone.
 
-Units: bytes, floating-point operations. `None` is "not told".
+Units: bytes, floating-point operations. `None` is "not known".
 """
 
 from functools import cached_property
@@ -11,16 +11,16 @@ from mlbackends.model.registry import load
 
 
 class Derived(Struct, frozen=True, kw_only=True):
-    """What can be told of a call from its signature alone.
+    """What can be derived of a call from its signature alone.
 
     operation: what was computed, in the library's own word: "matmul", "convolution", "SGEMM".
     shape: its sizes: "128x256:256x64" as oneDNN prints them, "m512n512k512" for MKL.
     dtype: the element types: "f32"; those of source, weights and destination where they differ: "u8:s8:f32".
     implementation: the kernel's name, "" where the library does not tell it (MKL).
     isa: the instruction set in that name: "avx512_core_bf16"; "" where there is none.
-    flops, bytes: the work and the least memory traffic of one call; None where sizes are not told.
+    flops, bytes: the work and the least memory traffic of one call; None where sizes are not known.
     slow_path: the word of the implementation's name that gives a slow one away ("ref"); else "".
-    workspace_query: the call only asked how much memory it needs.
+    workspace_query: the call only queried how much memory it needs.
     arguments: the values by their names, as printed; a pointer reads "0x*".
     unknown: the names of values that cannot be true, such as strides that were never set.
     """

@@ -6,10 +6,10 @@ program's own output with its line ending. Bytes that are no UTF-8 are kept (sur
 
 What repeats from call to call (names, sizes, formats) stands in a `signature` that all records of
 the same call share; what a signature tells beyond its own words (operation, shape, element types,
-work, traffic) is `derived` from it once, when first asked for, by the tracer that read the line.
+work, traffic) is `derived` from it once, when first needed, by the tracer that read the line.
 A record that is no call has the empty values.
 
-Units: nanoseconds, bytes, floating-point operations. `None` is "not told".
+Units: nanoseconds, bytes, floating-point operations. `None` is "not known".
 """
 
 from typing import Any
@@ -110,7 +110,7 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
 
     @property
     def workspace_query(self) -> bool:
-        """Whether it only asked for the size of its workspace."""
+        """Whether it only queried the size of its workspace."""
         return self.derived.workspace_query
 
     @property
@@ -235,7 +235,7 @@ class Dispatch(Record, frozen=True, kw_only=True):
     """Why oneDNN did not take an implementation, or, for graphs, how a pattern was tried.
 
     who: the primitive or the part that refuses. refused: the implementation's and the problem's
-    fields where the line has them. reason: as printed. place: FILE:LINE in oneDNN's source, "" if not told.
+    fields where the line has them. reason: as printed. place: FILE:LINE in oneDNN's source, "" if not known.
     """
 
     component: str = ""
@@ -268,7 +268,7 @@ class Check(Record, frozen=True, kw_only=True):
 class Message(Record, frozen=True, kw_only=True):
     """An error, a warning or a remark for the library's authors.
 
-    level: "error", "warning" or "debug". who: the part that speaks, "" if not told. place: as in Dispatch.
+    level: "error", "warning" or "debug". who: the part that speaks, "" if not known. place: as in Dispatch.
     """
 
     component: str = ""
@@ -316,7 +316,7 @@ AnyRecord = (
     | Text
     | Malformed
 )
-"""Every kind; as JSON they are told apart by "kind"."""
+"""Every kind; as JSON they are distinguished by "kind"."""
 
 
 def as_row(record: Record) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """What the views of a trace tell: records that renderers print.
 
 Units: nanoseconds, bytes, floating-point operations; shares are of 1; rates are billions a second.
-`None` is "not told".
+`None` is "not known".
 """
 
 from msgspec import Struct
 
 
 class View(Struct, frozen=True, kw_only=True, tag_field="view", tag=str.lower):
-    """What all views have: as JSON they are told apart by "view"."""
+    """What all views have: as JSON they are distinguished by "view"."""
 
 
 class SummaryRow(Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class SummaryRow(Struct, frozen=True, kw_only=True):
 
     values: one for each field of Summary.by. share: of the time of all calls; cumulative_share: of this
     row and those above it. deviation: the standard deviation over the mean. gflops,
-    gigabytes_per_second: over the calls whose work, or traffic, and time are told.
+    gigabytes_per_second: over the calls whose work, or traffic, and time are known.
     """
 
     values: tuple[str, ...]
@@ -85,7 +85,7 @@ class Findings(View, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why oneDNN did not take an implementation. place: where in its source; "" if not told."""
+    """Why oneDNN did not take an implementation. place: where in its source; "" if not known."""
 
     implementation: str
     reason: str
@@ -122,7 +122,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """What one thread of a process did, or one process or rank where threads are not told."""
+    """What one thread of a process did, or one process or rank where threads are not known."""
 
     name: str
     count: int
@@ -160,7 +160,7 @@ class RooflinePoint(Struct, frozen=True, kw_only=True):
 
 
 class Roofline(View, frozen=True, kw_only=True):
-    """Work against traffic, the longest first. left_out: calls whose sizes or times are not told."""
+    """Work against traffic, the longest first. left_out: calls whose sizes or times are not known."""
 
     points: tuple[RooflinePoint, ...] = ()
     groups: int = 0

@@ -19,7 +19,7 @@ from mlbackends.model.errors import BadInput
 
 _PIECE = 1 << 18
 _STEP = 256
-"""So many bytes are asked for at once, since what an engine unpacked is lost where it then meets damage."""
+"""So many bytes are unpacked at once, since what an engine unpacked is lost where it then meets damage."""
 _ZSTD_STEP = 16
 """So many packed bytes are handed over at once: four blocks of 128 KiB at most."""
 _MAGIC = {

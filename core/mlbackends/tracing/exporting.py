@@ -112,7 +112,7 @@ COLUMNS: dict[str, type] = {
     "version": str,
     "raw": str,
 }
-"""The names and types. What is not told is None, of texts ""; bytes that are no UTF-8 stay as they are."""
+"""The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are."""
 
 _MOST_KEYS = 50_000
 
@@ -131,21 +131,21 @@ class Rows:
         ]
         self._executed = names.index("executed")
         self._query = names.index("workspace_query")
-        self._known: dict[tuple[type, str], list[Any]] = {}
+        self._rows: dict[tuple[type, str], list[Any]] = {}
 
     def row(self, record: Record) -> list[Any]:
         """Return the values of all columns, in their order."""
         key = record.key
         if not key:
             return [reader(record) for reader in self._readers]
-        known = self._known.get((type(record), key))
-        if known is None:
-            known = [reader(record) for reader in self._readers]
-            if len(self._known) >= _MOST_KEYS:
-                self._known.clear()
-            self._known[type(record), key] = known
-            return list(known)
-        values = list(known)
+        first = self._rows.get((type(record), key))
+        if first is None:
+            first = [reader(record) for reader in self._readers]
+            if len(self._rows) >= _MOST_KEYS:
+                self._rows.clear()
+            self._rows[type(record), key] = first
+            return list(first)
+        values = list(first)
         changing = _changing(record)
         for place, value in zip(self._places, changing, strict=True):
             values[place] = value

@@ -1,6 +1,6 @@
 """The fields of a record by name: what filters compare, and what summaries group by.
 
-Every kind of record is asked for every field; one that it does not have is None, or "" where it is a text.
+Every kind of record has every field; one that it does not have is None, or "" where it is a text.
 `arguments.m`, `state.CNR`, `facts.threading` and `values.isa` name an entry of a table.
 """
 
@@ -32,7 +32,7 @@ CHANGING = frozenset({"source", "prefix", "clock", "raw", *NUMBERS} - {"flops", 
 """What may differ from one equal call to the next."""
 
 
-def known(name: str) -> str:
+def field_name(name: str) -> str:
     """Return a field's name, with `-` for `_` forgiven.
 
     Raises BadInput where there is no such field, with the nearest.
@@ -60,7 +60,7 @@ _USUAL = (
     *(f"arguments.{name}" for name in ("jobz", "jobu", "jobvt", "lwork", "descriptor")),
     *("state.CNR", "state.Dyn", "state.FastMM", "state.TID", "state.NThr", "facts.threading"),
 )
-"""Entries of tables that are asked for by their bare names."""
+"""Entries of tables that may be named without their table."""
 _SOME = (
     "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
     " arguments.m and more: `backends trace show --help` has them all"
@@ -68,8 +68,8 @@ _SOME = (
 
 
 def read(name: str) -> Reader:
-    """Return what reads a field of a record; texts that are not told are "", all else is None."""
-    name = known(name)
+    """Return what reads a field of a record; texts that are not known are "", all else is None."""
+    name = field_name(name)
     if name == "asked":
         from mlbackends.tracing.parameters import parameters
 
@@ -83,9 +83,9 @@ def read(name: str) -> Reader:
 
 
 def read_text(name: str) -> Callable[[Record], str]:
-    """Return what reads a field as a text; "" is what is not told."""
+    """Return what reads a field as a text; "" is what is not known."""
     found = read(name)
-    if known(name) in TEXTS:
+    if field_name(name) in TEXTS:
         return found
 
     def as_text(record: Record) -> str:

@@ -5,9 +5,9 @@
     arguments.m>=512
 
 The grammar is that of `mlbackends.model.condition`. ~ finds a regular expression anywhere in the text; a
-value is in quotes or ends at the next blank, and `none` is what is not told.
+value is in quotes or ends at the next blank, and `none` is what is not known.
 
-A field alone is true where it holds something. What is not told is different from every value, and
+A field alone is true where it holds something. What is not known is different from every value, and
 neither more nor less. Nothing is ever evaluated as a program.
 """
 
@@ -51,7 +51,7 @@ _LONGEST = 10_000
 class Where(Struct, frozen=True):
     """An expression that was understood; call it with a record.
 
-    fields: what it asks for. equals: the fields that it compares by =, with the values.
+    fields: the fields that it reads. equals: the fields that it compares by =, with the values.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Where(Struct, frozen=True):
 
     @property
     def constant(self) -> bool:
-        """Whether equal calls have equal answers, so that asking one of them is enough."""
+        """Whether equal calls have equal answers, so that one answer is enough."""
         return not self.fields & fields.CHANGING
 
 
@@ -95,7 +95,7 @@ def where(*texts: str) -> Where:
 def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
     """Return the test that a condition is. compared: its comparisons are added, by field, sign and value."""
     if isinstance(condition, Comparison):
-        name, sign, value = fields.known(condition.name), condition.operator, str(condition.operand)
+        name, sign, value = fields.field_name(condition.name), condition.operator, str(condition.operand)
         compared.append((name, sign, value))
         if sign:
             return _comparison(name, sign, value)
@@ -140,7 +140,7 @@ def _after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
 
 def grouping(text: str) -> tuple[str, ...]:
     """Understand `--group-by operation,shape`; raises BadInput with the nearest field."""
-    names = tuple(fields.known(part) for part in text.split(",") if part.strip())
+    names = tuple(fields.field_name(part) for part in text.split(",") if part.strip())
     if not names:
         raise BadInput("nothing to group by", "such as operation,shape")
     return tuple(dict.fromkeys(names))
@@ -151,8 +151,8 @@ def _comparison(name: str, sign: str, value: str) -> Test:
     if sign in {"~", "!~"}:
         return _pattern(name, value, found=sign == "~")
     if value.lower() == "none" and sign in {"=", "==", "!="}:
-        told = sign == "!="
-        return lambda record: (reader(record) not in {None, ""}) is told
+        is_wanted = sign == "!="
+        return lambda record: (reader(record) not in {None, ""}) is is_wanted
     if name in fields.TRUTHS:
         return _truth(name, sign, value)
     if name in fields.NUMBERS:
@@ -215,10 +215,10 @@ def _number(reader: fields.Reader, sign: str, wanted: float) -> Test:
         ">": lambda value: value > wanted,
         ">=": lambda value: value >= wanted,
     }
-    test, untold = compare[sign], sign == "!="
+    test, if_missing = compare[sign], sign == "!="
 
     def compared(record: Record) -> bool:
         value = reader(record)
-        return untold if value is None else test(value)
+        return if_missing if value is None else test(value)
 
     return compared

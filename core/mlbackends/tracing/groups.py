@@ -21,7 +21,7 @@ OF: dict[str, Callable[[Record], bool]] = {
 
 
 class Group:
-    """Equal calls: their times, and the work and traffic of those whose time is told."""
+    """Equal calls: their times, and the work and traffic of those with a time."""
 
     __slots__ = ("flops", "flops_ns", "record", "tally", "traffic", "traffic_ns")
 
@@ -45,7 +45,7 @@ class Group:
             self.traffic_ns += duration
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Add `count` calls that are equal to one; those whose time is told are the durations."""
+        """Add `count` calls that are equal to one; those with a time are the durations."""
         self.tally.add_many(count, durations)
         timed = [duration for duration in durations if duration]
         if not timed or not record.executed:
@@ -79,13 +79,13 @@ class Group:
 class Groups:
     """Puts calls into groups as they come; holds a group for each different call, and no call.
 
-    by: fields (`fields.known`). of: a name in OF.
+    by: fields (`fields.field_name`). of: a name in OF.
     """
 
     def __init__(self, by: tuple[str, ...], of: str = "work") -> None:
         if of not in OF:
             raise UnknownName("kind of calls", of, tuple(OF))
-        self.by = tuple(fields.known(name) for name in by)
+        self.by = tuple(fields.field_name(name) for name in by)
         self.groups: dict[tuple[str, ...], Group] = {}
         self.count = 0
         self.total_ns = 0.0
@@ -106,7 +106,7 @@ class Groups:
         self._group(record).add(record)
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Add `count` calls that are equal to one; what is told of it holds for all but their times."""
+        """Add `count` calls that are equal to one; its fields are those of all but for their times."""
         if not self._belongs(record):
             if isinstance(record, Call) and (why := _why_not(record)):
                 self._uncounted.setdefault(why, Tally()).add_many(count, durations)
@@ -142,7 +142,7 @@ class Groups:
 
 
 def _why_not(record: Call) -> str:
-    """Say why a call is in no total; "" for what was simply not asked for."""
+    """Return why a call is in no total; "" for what was not requested."""
     if record.workspace_query:
         return "asked only for the size of its workspace"
     if isinstance(record, GraphPartition):

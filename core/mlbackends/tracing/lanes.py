@@ -36,7 +36,7 @@ class Placing:
     def place(self, record: Record) -> Placed | None:
         """Return the place of a call that ran or was made; None for others, and without a time.
 
-        A call may begin before 0: a part of a graph is told after what ran inside it.
+        A call may begin before 0: a part of a graph comes after what ran inside it.
         """
         duration = record.duration_ns
         if not isinstance(record, Call) or duration is None or not 0 <= duration <= _LONGEST_NS:
@@ -64,9 +64,9 @@ class Placing:
 def lane_name(lane: tuple[str, int | None, int | None]) -> str:
     """Return the name of a lane for people."""
     source, process, thread = lane
-    told = [
+    parts = [
         source,
         "" if process is None else f"process {process}",
         "" if thread is None else f"thread {thread}",
     ]
-    return " ".join(part for part in told if part) or "all calls"
+    return " ".join(part for part in parts if part) or "all calls"

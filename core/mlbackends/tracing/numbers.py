@@ -1,7 +1,7 @@
 """Numbers in lines whose separator is a comma, printed where the decimal point is a comma too.
 
 A program that calls setlocale() makes oneDNN and MKL print "1,146" for 1.146, and a field then looks
-like two. What belongs together is told by how many fields a line must have and by what may stand where.
+like two. What belongs together is decided by how many fields a line must have and by what may stand where.
 A duration is a number of nanoseconds that is not negative and not beyond all sense.
 """
 
@@ -50,7 +50,7 @@ def rejoined(
 
     possible: whether fields so joined can be what they should be; None if no way is. Of several
     ways the one furthest to the right is taken: times are printed by C, which obeys the locale,
-    attributes by C++ streams, which do not unless they are told to.
+    attributes by C++ streams, which do not unless they are set to.
     """
     excess = len(fields) - count
     if excess == 0:

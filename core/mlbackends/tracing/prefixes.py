@@ -57,9 +57,9 @@ def prefix(text: bytes) -> Prefix | None:
     if found is None:
         return None
     launchers, *numbers = found.groups()
-    said = launchers.decode()
-    source = _source(said) if said else ""
-    return Prefix(said, source, *(None if each is None else int(each) for each in numbers))
+    before = launchers.decode()
+    source = _source(before) if before else ""
+    return Prefix(before, source, *(None if each is None else int(each) for each in numbers))
 
 
 @lru_cache(maxsize=1024)
@@ -92,7 +92,7 @@ def plain(text: bytes) -> bytes:
 
 
 class Coloured:
-    """A text whose parts are asked for by where they stand in it without its colours, from left to right."""
+    """A text whose parts are addressed by where they stand in it without its colours, from left to right."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text

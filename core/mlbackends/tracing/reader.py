@@ -5,7 +5,7 @@ programs print without ending their own lines. What stands before it is a launch
 then goes into the record, or else the program's text. Only what keeps to the grammar from the marker
 to the end is taken: text that talks about markers is text. A line that begins with a marker and goes
 on as something else is `Malformed`, and so is the last one of a log that ends before it does. Text of
-the program right behind a call is text, as far as it can be told from the call's own numbers.
+the program right behind a call is text, as far as it can be distinguished by the call's own numbers.
 
 Colours around and in a line of a library are dropped, like the line's end.
 Program text comes out byte for byte: the `raw` of all Text records, one behind the other.

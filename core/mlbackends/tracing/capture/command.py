@@ -52,11 +52,11 @@ class Captured(Struct, frozen=True, kw_only=True):
     files: the trace, several where each rank has its own; () where none was to be written.
     lines, lines_by_tracer: how many there are in these files from this run.
     lost: lines that were printed and could not be written, the disk being full for example.
-    processes: how many printed lines; 0 where that cannot be told.
+    processes: how many printed lines; 0 where that is not known.
     separation: how lines were kept apart from the program's text: "preload" (a shim in the program),
         "terminal", "pipe", or "none" (the library writes the file itself).
     seconds: how long the command ran.
-    notices: what should be told, each a level and a sentence.
+    notices: what should be reported, each a level and a sentence.
     """
 
     exit_code: int

@@ -1,4 +1,4 @@
-"""Trace lines and a program's own text, told apart in one stream of bytes.
+"""Trace lines and a program's own text, separated in one stream of bytes.
 
 A trace line starts with a marker anywhere in a line, for programs print without ending theirs, and
 goes on as a record of its tracer: to the line's end, or to where text of the program stands behind it.
@@ -126,7 +126,7 @@ class Demultiplexer:
         return Separated(held[:place], [held[place:]]) if is_torn else Separated(held, [])
 
     def _is_cut_head(self, held: bytes) -> bool:
-        """Tell whether text ends before it can be told from a line of oneDNN."""
+        """Tell whether text ends before it can be distinguished from a line of oneDNN."""
         marker = self._marker.match(held)
         if marker is None or marker[0].endswith(b" "):
             return False

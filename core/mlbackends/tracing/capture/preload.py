@@ -37,8 +37,8 @@ def shim_path() -> str:
 def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
     """Return why the shim cannot be preloaded into a program, "" where it can.
 
-    path: the program's file; for a script, what its first line names is asked. What cannot be
-    told counts as fitting: the shim does no harm where it is not wanted.
+    path: the program's file; for a script, the program that its first line names counts. What is not
+    known counts as fitting: the shim does no harm where it is not wanted.
     """
     if not shim:
         return "this installation has no shim: it was built without a C compiler"

@@ -37,7 +37,7 @@ def _product(
 
 
 def _factorization(mkl: ctypes.CDLL, routine: str, size: int) -> None:
-    order, told = ctypes.c_int(size), ctypes.c_int()
+    order, info = ctypes.c_int(size), ctypes.c_int()
     for _ in range(_TIMES):
         matrix = (ctypes.c_double * size**2)()
         for place in range(size):
@@ -45,6 +45,6 @@ def _factorization(mkl: ctypes.CDLL, routine: str, size: int) -> None:
         at = ctypes.byref(order)
         if routine == "dgetrf_":
             pivots = (ctypes.c_int * size)()
-            mkl.dgetrf_(at, at, matrix, at, pivots, ctypes.byref(told))
+            mkl.dgetrf_(at, at, matrix, at, pivots, ctypes.byref(info))
         else:
-            mkl.dpotrf_(b"L", at, matrix, at, ctypes.byref(told))
+            mkl.dpotrf_(b"L", at, matrix, at, ctypes.byref(info))

@@ -15,7 +15,7 @@ ENDINGS = (".csv",)
 
 
 def write(records: Iterable[Record], file: BinaryIO) -> int:
-    """Write one row a record; return how many. What is not told is empty; no byte is changed but NUL."""
+    """Write one row a record; return how many. What is not known is empty; no byte is changed but NUL."""
     text = io.TextIOWrapper(
         file, encoding="utf-8", errors="surrogateescape", newline="", write_through=False
     )

@@ -17,7 +17,7 @@ from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
 ENDINGS = (".json", ".perfetto-trace.json", ".trace")
 _HELD_BACK = 4096
-"""So many calls are held back, to know which began first: a part of a graph is told after what it holds."""
+"""So many calls are held back, to know which began first: a part of a graph comes after what it holds."""
 
 
 def write(records: Iterable[Record], file: BinaryIO) -> int:
@@ -38,14 +38,14 @@ def write(records: Iterable[Record], file: BinaryIO) -> int:
     for event in _names(placing, pids):
         file.write(separator + encode(event))
         separator = b",\n"
-    told = {
+    totals = {
         "calls": sum(counts.values()),
         "synthetic": counts["synthetic"] > 0,
         "synthetic_calls": counts["synthetic"],
         "time": "since the first call"
         + ("; calls without a stamp stand one behind the other" if counts["synthetic"] else ""),
     }
-    file.write(b'\n],"otherData":' + encode(told) + b"}\n")
+    file.write(b'\n],"otherData":' + encode(totals) + b"}\n")
     return sum(counts.values())
 
 
@@ -73,7 +73,7 @@ def _from_the_first(
 
 
 def _pid(process: int | None, pids: dict[tuple[str, int | None], int]) -> int:
-    """Return the process's number, or another one where it is not told or taken by another rank."""
+    """Return the process's number, or another one where it is not known or taken by another rank."""
     wanted = process if process is not None else 0
     taken = set(pids.values())
     while wanted in taken:

@@ -18,7 +18,7 @@ class Finder(finder.Finder):
 
     def add(self, record: Record) -> None:
         if isinstance(record, Header) and record.tracer == "onednn":
-            # A process begins; where they cannot be told apart, nothing is known of the ones before.
+            # A process begins; where they cannot be distinguished, nothing is known of the ones before.
             self._made.pop((record.source, record.process), None)
         if not isinstance(record, Primitive) or record.executed or record.nested:
             return

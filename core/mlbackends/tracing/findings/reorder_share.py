@@ -99,7 +99,7 @@ class Finder(finder.Finder):
         sums[1] += duration
 
     def _answer(self, ask: Question, reorder: Primitive, other: Primitive) -> str:
-        """Return what the layouts of a reorder and its neighbour tell, asked once for each two."""
+        """Return what the layouts of a reorder and its neighbour tell, computed once for each two."""
         pair = ask, reorder.signature.key, other.signature.key
         answer = self._pairs.get(pair)
         if answer is None:

@@ -32,7 +32,7 @@ class Finder(finder.Finder):
             self.finding(
                 "medium" if count > whole.count / 100 else "low",
                 f"{times(count, 'line')} could not be read; most often ({most:,}): {reason}",
-                why="what they told is in no total",
+                why="their time is in no total",
                 action="list them with --where kind=malformed; a torn last line means a killed program",
                 evidence=self._evidence.lines,
                 count=count,

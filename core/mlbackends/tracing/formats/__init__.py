@@ -11,11 +11,11 @@ A tracer offers
     cut(line)              a line, as bytes, cut to what repeats in it (a key, whatever can be one), its
                            nanoseconds (None without a time) and its stamp (None without one); None for a
                            line that only parse() can tell. The first line of each key goes to parse()
-    front(key)             what stands before the sizes in a key, b"" where that cannot be told
+    front(key)             what stands before the sizes in a key, b"" where that is not known
     resized(signature, key)      a signature for a key with the front of another one's
     Sorter(takers)         gives the times of many lines to the takers of their keys: sort(lines) returns
                            the places of lines that have none
-    derive(signature)      what can be told of a call from its signature alone
+    derive(signature)      what can be derived of a call from its signature alone
 """
 
 FOLDERS_ARE_ENTRIES = True

@@ -62,7 +62,7 @@ def _named_as_today(tensor: MemoryDescriptor) -> MemoryDescriptor:
 
 
 def tag_of(tensor: MemoryDescriptor) -> str:
-    """Return the layout that was asked for: "any" where oneDNN chose it."""
+    """Return the requested layout: "any" where oneDNN chose it."""
     is_chosen = "a" in tensor.properties or (has_extra(tensor) and tensor.name != "dst")
     return "any" if is_chosen else own_tag(tensor)
 
@@ -73,11 +73,11 @@ def own_tag(tensor: MemoryDescriptor) -> str:
 
 
 def has_extra(tensor: MemoryDescriptor) -> bool:
-    """Tell whether a tensor has more in it than its elements; only a reorder can be asked for that."""
+    """Tell whether a tensor has more in it than its elements; only a reorder can be given that."""
     return not _NO_EXTRA.fullmatch(tensor.flags)
 
 
 def _has_strides(tensor: MemoryDescriptor) -> bool:
-    """Tell whether strides can stand for the tag: the layout is a plain one that was asked for."""
+    """Tell whether strides can stand for the tag: the layout is a plain one that was requested."""
     tag = tag_of(tensor)
     return bool(_STRIDES.fullmatch(tensor.strides)) and tag != "any" and tag.islower()

@@ -18,7 +18,7 @@ printed the line, and the start where the user had oneDNN print time stamps; `th
 number. What is not known is None.
 
 Limits: a program that is started inside a session must end inside, or what it prints later is lost.
-oneDNN prints time stamps and refusals only where variables asked for them before its first use.
+oneDNN prints time stamps and refusals only where variables requested them before its first use.
 """
 
 import os

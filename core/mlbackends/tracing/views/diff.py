@@ -8,7 +8,7 @@ from mlbackends.model.trace_views import Change, Difference, SummaryRow
 from mlbackends.tracing.groups import Group, Groups
 
 BY = ("tracer", "operation", "shape", "dtype", "asked")
-"""What the program asked for: calls that differ in it, as forward and backward, have times of their own."""
+"""What the program requested: calls that differ in it, as forward and backward, have times of their own."""
 MEASURES = {
     "total": lambda row: row.total_ns,
     "mean": lambda row: row.mean_ns,

@@ -51,8 +51,8 @@ class Collector:
 
     def follow(self, record: Record) -> tuple[Follower, ...]:
         """Return what takes each later call that is equal to one that was added."""
-        asked = (getattr(watch, "follow", None) for watch in self._watches_of(record))
-        found = (follow(record) for follow in asked if follow is not None)
+        methods = (getattr(watch, "follow", None) for watch in self._watches_of(record))
+        found = (follow(record) for follow in methods if follow is not None)
         return tuple(each for each in found if each is not None)
 
     def _watches_of(self, call: Record) -> list[Any]:

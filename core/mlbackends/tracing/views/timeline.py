@@ -30,7 +30,7 @@ class Collector:
         self._first: int | None = None
         self._first_ns = self._last_ns = 0
         self._last = 0
-        self._synthetic = self._told = 0
+        self._synthetic = self._stamped = 0
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -40,7 +40,7 @@ class Collector:
         if placed is None:
             return
         self._synthetic += placed.synthetic
-        self._told += not placed.synthetic
+        self._stamped += not placed.synthetic
         lane = self._placing.lanes[placed.lane]
         self._counts[lane] = self._counts.get(lane, 0) + 1
         start, duration = placed.start_ns, placed.duration_ns
@@ -80,12 +80,12 @@ class Collector:
                 self._busy[lane] = wider
 
     def result(self) -> Timeline:
-        """Return the lanes in the order in which they began to be told."""
+        """Return the lanes in the order in which they began."""
         names = {number: lane_name(lane) for lane, number in self._placing.lanes.items()}
         origin = (self._first or 0) * self._width
         lanes = []
         for number, spans in sorted(self._busy.items()):
-            told = tuple(
+            drawn = tuple(
                 Span(
                     start_ns=place * self._width - origin,
                     busy_ns=sum(worked.values()),
@@ -95,15 +95,15 @@ class Collector:
                 )
                 for place, worked in sorted(spans.items())
             )
-            busy = sum(span.busy_ns for span in told)
+            busy = sum(span.busy_ns for span in drawn)
             lanes.append(
-                Lane(name=names[number], count=self._counts[number], busy_ns=busy, spans=told)
+                Lane(name=names[number], count=self._counts[number], busy_ns=busy, spans=drawn)
             )
         return Timeline(
             width_ns=self._width,
             end_ns=self._last_ns - origin if lanes else 0,
             lanes=tuple(lanes),
-            synthetic=bool(lanes) and not self._told,
-            partly=bool(self._told and self._synthetic),
+            synthetic=bool(lanes) and not self._stamped,
+            partly=bool(self._stamped and self._synthetic),
             skipped_lanes=len(self._placing.skipped),
         )

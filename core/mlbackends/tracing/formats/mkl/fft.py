@@ -24,7 +24,7 @@ PRECISION = {"h": ("f16", 2), "s": ("f32", 4), "d": ("f64", 8)}
 
 
 class Transform(Struct, frozen=True):
-    """A transform; direction "f", "b" or "" if not told. count: how many at once."""
+    """A transform; direction "f", "b" or "" if not known. count: how many at once."""
 
     precision: str
     domain: str

@@ -74,7 +74,7 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
         ... CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2Epoch 1
         ... CNR:OFF Dyn:1 FastMM:1Epoch 1                     the sequential and TBB layers
 
-    The state is an open list, so a text that would go on with it cannot be told apart: more digits, a
+    The state is an open list, so a text that would go on with it cannot be distinguished: more digits, a
     comma, a blank and a word that is the last or has a colon, and any blank where no NThr is. Such a line
     is read as longer than it is, or left unread.
     """

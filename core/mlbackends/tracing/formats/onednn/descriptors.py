@@ -5,7 +5,7 @@
     src:f32:a:blocked:acdb::f0      3.6 on; the field before the flags holds strides since 3.2
     in0_f32:1:strided:variable:1x8x256x64:131072s16384s64s1         graphs, with sizes
 
-The style is told line by line: gemm_api keeps the old one in logs of new versions.
+The style is recognised line by line: gemm_api keeps the old one in logs of new versions.
 """
 
 from functools import lru_cache

@@ -90,7 +90,7 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
     """Return the record of the call that a line begins with and the program's text behind it, or None.
 
     The time is the line's last word, so what is no number begins the text: `...,0.0123Epoch 1`. What would
-    go on as a number cannot be told apart: a digit, `.`, `,` or an exponent right behind the time are read
+    go on as a number cannot be distinguished: a digit, `.`, `,` or an exponent right behind the time are read
     as more of it, or leave the line unread; blanks alone stay with it.
     """
     for found in islice(_TIME.finditer(line), _MOST_TRIED):

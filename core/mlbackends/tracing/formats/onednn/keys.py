@@ -54,7 +54,7 @@ def _stamp(line: bytes) -> int:
 
 
 def front(key: bytes) -> bytes:
-    """Return what stands before the sizes in a primitive's key, b"" where that cannot be told.
+    """Return what stands before the sizes in a primitive's key, b"" where that is not known.
 
     A line that differs from a primitive's in its sizes alone is a primitive's.
     """

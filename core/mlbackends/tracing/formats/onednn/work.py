@@ -1,7 +1,7 @@
 """How much a primitive computes, and how much memory it cannot but touch.
 
 A multiplication and an addition are two operations; points that fall into the padding count, as if
-they were there. Work is told for what is bound by it (products, convolutions, recurrent cells); for
+they were there. Work is counted for what is bound by it (products, convolutions, recurrent cells); for
 the rest there is traffic alone. Traffic is each tensor once: what the caches save or a bad layout
 costs is not in it.
 
@@ -201,7 +201,7 @@ _SMALL = frozenset({"stats", "mean", "var", "ss", "scale", "shift", "wei"})
 
 
 def _bytes(tensors: list[MemoryDescriptor], amounts: Elements) -> float | None:
-    """Add up the traffic; None where a tensor's type or size is not told."""
+    """Add up the traffic; None where a tensor's type or size is not known."""
     total = 0.0
     sources = 0
     names = frozenset(each.name for each in tensors)
