@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import mlbackends.sdpa.dispatch  # noqa: F401  what a run in this process imports is forgotten behind it
 from mlbackends.testing import options
 
 # What is imported while `pytester` is there is forgotten behind it, and numpy cannot come twice.

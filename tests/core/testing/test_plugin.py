@@ -13,6 +13,7 @@ import pytest
 # What a run inside this process imports first is forgotten behind it; these stay.
 import mlbackends.audit.device_limits
 import mlbackends.audit.reports
+import mlbackends.sdpa.dispatch
 import mlbackends.testing.attention
 import mlbackends.testing.element_types
 import mlbackends.testing.machine
@@ -512,7 +513,7 @@ def test_it_can_be_turned_off(pytester: pytest.Pytester) -> None:
 
 def test_the_entry_point_loads_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MARKED)
-    result = pytester.runpytest_subprocess(*ALONE, "--strict-markers", "-W", "error", PLAIN)
+    result = ran(pytester, "--strict-markers", "-W", "error", PLAIN)
 
     result.assert_outcomes(passed=1)
 
