@@ -163,7 +163,9 @@ def test_a_reason_s_code_is_in_the_catalogue(path: Path) -> None:
 
 
 def test_every_code_of_the_catalogue_is_used_and_tested() -> None:
-    used = "\n".join(path.read_text() for path in SOURCES if path.name != "reasons.py")
+    tables = [path for folder in ("core", "probes") for path in (ROOT / folder).rglob("*.json")]
+    sources = [*tables, *(path for path in SOURCES if path.name != "reasons.py")]
+    used = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     tested = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
 
     codes = all_codes()
