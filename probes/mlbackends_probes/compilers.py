@@ -108,7 +108,7 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, str]
 
 def _steps(host: Host, path: str) -> list[str]:
     """Return a path, what each link leads to, and what a script of one line starts in its place."""
-    steps = []
+    steps: list[str] = []
     while path and len(steps) < _LINKS_LIMIT:
         steps.append(path)
         target = host.readlink(path)
