@@ -50,7 +50,7 @@ struct Case {
   double scale = 0.5;
   int threads = 1;
   int64_t milliseconds = 0; /* after which the call comes back; 0: when all is done */
-  bool sums = true;         /* whether log-sum-exp is asked for */
+  bool sums = true;         /* whether log-sum-exp is wanted */
   double dropout = 0;
 };
 
