@@ -16,7 +16,6 @@ from mlbackends.host.cpu.features import (
     hardware_capability,
     x86_64_level,
 )
-from mlbackends.host.cpu.other_systems import macos_facts, other_facts
 from mlbackends.host.cpu.speed import (
     costly,
     frequency_facts,
@@ -62,6 +61,8 @@ def find(host: Host) -> Finding:
     architecture = architecture_of(machine, blocks)
     facts: dict[str, FactValue] = {"architecture": architecture, "machine": machine}
     if host.platform == "darwin":
+        from mlbackends.host.cpu.other_systems import macos_facts
+
         controls = system_controls(host)
         features = features_of_macos(controls)
         facts |= macos_facts(controls)
@@ -69,6 +70,8 @@ def find(host: Host) -> Finding:
         features = features_of(architecture, blocks, auxiliary_vector(host))
         facts |= _linux_facts(host, architecture, blocks)
     else:
+        from mlbackends.host.cpu.other_systems import other_facts
+
         described, features = other_facts(host)
         facts |= described
     sve_bytes = _vector_bytes(host, "sve")

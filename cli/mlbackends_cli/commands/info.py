@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from mlbackends.host.host import Host
     from mlbackends.model.records import Report
+    from mlbackends.model.requirement import Requirement
 
 
 def _probes() -> tuple[str, ...]:
@@ -122,12 +123,15 @@ def command(
     from mlbackends.host.variables import names_of
     from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
-    from mlbackends.model.requirement import Requirement, unmet
     from mlbackends.survey import survey
     from mlbackends_cli.output import say, write
     from mlbackends_cli.terminal import ProgressLine, page
 
-    needs = [Requirement.parse(text) for text in requirements]
+    needs: list[Requirement] = []
+    if requirements:
+        from mlbackends.model import requirement
+
+        needs = [requirement.Requirement.parse(text) for text in requirements]
     host = _host(root, python, pid, timeout)
     wanted = tuple(map(plain, wanted))
     probes = [*names, *(name.partition(".")[0] for name in wanted)]
@@ -147,7 +151,7 @@ def command(
             # an import leaves locks held for which another thread's import would wait for ever.
             meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.formats", form),
         )
-    missing = [reason for need in needs if (reason := unmet(report, need))]
+    missing = [reason for need in needs if (reason := requirement.unmet(report, need))]
     hide = redact if redact is not None else not wanted
     shown = redacted(report, names_of(host)) if hide else report
     if wanted:

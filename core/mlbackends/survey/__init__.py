@@ -7,13 +7,12 @@
 import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mlbackends import __version__
 from mlbackends.host.host import Host
-from mlbackends.isolation.client import isolation
-from mlbackends.isolation.protocol import Job, Reply, Request
 from mlbackends.model import registry
 from mlbackends.model.reasons import Reason, shared_codes
 from mlbackends.model.records import (
@@ -31,6 +30,9 @@ from mlbackends.model.writable import clean, is_text, writable
 
 TIMEOUT = 5.0
 """Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more."""
+
+if TYPE_CHECKING:
+    from mlbackends.isolation.protocol import Reply
 
 Progress = Callable[[int, int, str], None]
 """Called with how many libraries have answered, of how many, and a probe that is still waited for."""
@@ -69,6 +71,9 @@ def survey(
     if not host.is_live or host.pid is not None:
         depth = min(depth, Presence.FOUND, key=lambda presence: presence.level)
     opens = depth.level > Presence.FOUND.level
+    if opens:
+        from mlbackends.isolation.client import isolation
+        from mlbackends.isolation.protocol import Job, Request
     # Where every probe runs there will be something to open: let the child come up meanwhile.
     child = isolation()() if opens and not names else None
     jobs: list[Job] = []
@@ -166,7 +171,9 @@ def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
     return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
 
 
-def _merged(name: str, finding: Finding, replies: dict[str, Reply], depth: Presence) -> ProbeReport:
+def _merged(
+    name: str, finding: Finding, replies: dict[str, "Reply"], depth: Presence
+) -> ProbeReport:
     """Merge what was found with the child's replies, which are by the library's path."""
     libraries = [
         _with_reply(library, replies.get(library.path), depth) for library in finding.libraries
@@ -214,7 +221,7 @@ def _merged(name: str, finding: Finding, replies: dict[str, Reply], depth: Prese
     )
 
 
-def _with_reply(library: Library, reply: Reply | None, depth: Presence) -> Library:
+def _with_reply(library: Library, reply: "Reply | None", depth: Presence) -> Library:
     if reply is None:
         return library
     reasons = (reply.reason,) if reply.reason else ()

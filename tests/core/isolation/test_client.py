@@ -147,7 +147,7 @@ def fake_probe(tmp_path: Path, compiled: Callable[[str], Path]) -> Iterator[Call
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of asking: the one of Linux, and the one of systems where forking is not safe."""
     kind = client.Child if request.param == "forking child" else client.Spawner
-    monkeypatch.setattr(survey, "isolation", lambda: kind)
+    monkeypatch.setattr(client, "isolation", lambda: kind)
     return str(request.param)
 
 
