@@ -42,9 +42,6 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         f"a process may have {limit / 2**30:.0f} GiB of address space (ulimit -v)"
         + (", and CUDA reserves more than that when it starts" if has_gpu else ""),
         command="ulimit -v unlimited",
-        evidence={
-            "limits.address_space_limit_bytes": limit,
-            "memory.total_bytes": total,
-        },
+        evidence={"limits.address_space_limit_bytes": limit, "memory.total_bytes": total},
         severity=Severity.ERROR if has_gpu and limit <= total else None,
     )

@@ -17,10 +17,7 @@ WHY = (
     " their workers by it start too many; joblib and torch's data loader ask for the affinity mask."
 )
 MEND = "Name the number of workers where a program takes it."
-SOURCES = (
-    "Python documentation, os.cpu_count and os.process_cpu_count",
-    "python/cpython#80235",
-)
+SOURCES = ("Python documentation, os.cpu_count and os.process_cpu_count", "python/cpython#80235")
 WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)
 

@@ -31,8 +31,5 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     yield Symptom(
         f"the control group leaves {left / 2**30:.1f} of {total / 2**30:.1f} GiB and {ends}; free,"
         " psutil and /proc/meminfo show the machine's",
-        evidence={
-            f"limits.{because}_bytes": left,
-            "memory.total_bytes": total,
-        },
+        evidence={f"limits.{because}_bytes": left, "memory.total_bytes": total},
     )

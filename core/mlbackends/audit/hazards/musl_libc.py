@@ -28,8 +28,5 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     yield Symptom(
         f"the C library is musl {report.fact('host.libc_version', '')}".rstrip()
         + f" ({report.fact('host.os_name', 'Linux')}), for which there are no wheels of torch",
-        evidence={
-            "host.libc": "musl",
-            "host.libc_version": report.fact("host.libc_version", ""),
-        },
+        evidence={"host.libc": "musl", "host.libc_version": report.fact("host.libc_version", "")},
     )

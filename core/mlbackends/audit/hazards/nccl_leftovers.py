@@ -30,10 +30,7 @@ _BETWEEN_GPUS = {
     "NCCL_SHM_DISABLE": (is_on, "processes on this machine talk over the network"),
 }
 _BETWEEN_NODES = {
-    "NCCL_IB_DISABLE": (
-        is_on,
-        "nodes talk over TCP sockets, not over the RDMA device that is here",
-    ),
+    "NCCL_IB_DISABLE": (is_on, "nodes talk over TCP sockets, not over the RDMA device that is here")
 }
 
 

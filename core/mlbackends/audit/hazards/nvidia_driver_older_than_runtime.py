@@ -23,15 +23,7 @@ SOURCES = (
     "pytorch/pytorch#25581",
     "lllyasviel/Fooocus#1313",
 )
-_PROBES = (
-    "cuda_runtime",
-    "torch",
-    "jax",
-    "tensorflow",
-    "onnxruntime",
-    "cupy",
-    "cuda_toolkit",
-)
+_PROBES = ("cuda_runtime", "torch", "jax", "tensorflow", "onnxruntime", "cupy", "cuda_toolkit")
 WARNINGS = tuple((probe, "driver-too-old") for probe in _PROBES)
 
 

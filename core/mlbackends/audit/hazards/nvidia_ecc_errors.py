@@ -13,11 +13,7 @@ SEVERITY = Severity.ERROR
 READS = ("nvidia",)
 WHY = "The program that met the error was stopped or computed with broken values, and the next may be."
 MEND = "Drain the machine and reset the GPU, so that the row is replaced; if they come back, replace it."
-SOURCES = (
-    "NVIDIA GPU Memory Error Management",
-    "leptonai/gpud#108",
-    "leptonai/gpud#987",
-)
+SOURCES = ("NVIDIA GPU Memory Error Management", "leptonai/gpud#108", "leptonai/gpud#987")
 WARNINGS = (("nvidia", "ecc-errors"),)
 
 

@@ -19,10 +19,7 @@ MEND = (
     "Reboot, or unload and load the nvidia kernel modules; then hold the driver's packages back from"
     " unattended upgrades."
 )
-SOURCES = (
-    "NVIDIA/ubuntu-packaging-nvidia-driver#3",
-    "pando85/homelab#4110",
-)
+SOURCES = ("NVIDIA/ubuntu-packaging-nvidia-driver#3", "pando85/homelab#4110")
 _PROBES = ("nvidia", "cuda_driver")
 WARNINGS = tuple((probe, "driver-mismatch") for probe in _PROBES)
 

@@ -18,10 +18,7 @@ WHY = (
 )
 MEND = "Uninstall it until nothing is left, then install the one that you want."
 SOURCES = ("pytorch/vision#9174", "microsoft/onnxruntime, Install: one flavour per environment")
-WARNINGS = (
-    ("packages", "installed-twice"),
-    *((name, "installed-twice") for name in FRAMEWORKS),
-)
+WARNINGS = (("packages", "installed-twice"), *((name, "installed-twice") for name in FRAMEWORKS))
 
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:

@@ -22,10 +22,7 @@ SOURCES = (
     "open-mmlab/mmdetection#6993",
 )
 WARNINGS = (("host", "small-shared-memory"),)
-_COMMANDS = {
-    "docker": "docker run --shm-size=16g ...",
-    "podman": "podman run --shm-size=16g ...",
-}
+_COMMANDS = {"docker": "docker run --shm-size=16g ...", "podman": "podman run --shm-size=16g ..."}
 
 
 def symptoms(report: ReportView) -> Iterator[Symptom]:

@@ -15,11 +15,7 @@ WHY = (
     " pthread_create fails, and OpenBLAS then crashes on import."
 )
 MEND = "Raise the limit, or start fewer threads in each process."
-SOURCES = (
-    "OpenMathLib/OpenBLAS#1668",
-    "MIC-DKFZ/nnUNet#1343",
-    "getrlimit(2), RLIMIT_NPROC",
-)
+SOURCES = ("OpenMathLib/OpenBLAS#1668", "MIC-DKFZ/nnUNet#1343", "getrlimit(2), RLIMIT_NPROC")
 _POOLS = 8
 
 
