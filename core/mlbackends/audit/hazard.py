@@ -3,7 +3,7 @@
 The file's name, with "-" for "_", is the hazard's code; it never changes once it is released. The file
 has
 
-    its docstring     first line: what is wrong, as a title. Below it "Told by: ..." says how it is told,
+    its docstring     first line: what is wrong, as a title. Below it "Found by: ..." says how it is found,
                       and "No alarm: ..." what is none although it looks like one
     SEVERITY          of a symptom that says nothing else
     READS             the probes without which it cannot be told; where one of them failed or is not in

@@ -13,6 +13,15 @@ from mlbackends.model.records import Library, Presence
 _CUDNN = "nvidia-cudnn"
 _BY_RPATH = " by RPATH"
 """In `wins_because` of a copy that its package finds before LD_LIBRARY_PATH."""
+_NOT_OPENED = ("dlopen-failed", "missing-dependency", "missing-symbol", "crashed", "exited")
+_NOT_USED = ("crashed", "exited", "wrong-result")
+_OF_ONE_PACKAGE = re.compile(r"\.(?:dy)?libs/[^/]+$")
+"""Where auditwheel, delocate and delvewheel put what the files of one package need, and name by path."""
+_LAST_FOLDERS = ("", "well-known-folder")
+_NEEDED = pattern(r"it needs (?P<name>\S+), which the loader does not find")
+_OF_A_DRIVER = re.compile(
+    r"(?:.*/)?lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|ze_intel_\w+|hsakmt|drm_\w+|neuron\w*)\.so"
+)
 
 
 class Shadowed(NamedTuple):
@@ -123,17 +132,6 @@ def described(library: Library) -> str:
     """Return a copy in words: its path, with version and owner in brackets where they are known."""
     about = [part for part in (library.version, library.owner) if part]
     return f"{library.path} ({', '.join(about)})" if about else library.path
-
-
-_NOT_OPENED = ("dlopen-failed", "missing-dependency", "missing-symbol", "crashed", "exited")
-_NOT_USED = ("crashed", "exited", "wrong-result")
-_OF_ONE_PACKAGE = re.compile(r"\.(?:dy)?libs/[^/]+$")
-"""Where auditwheel, delocate and delvewheel put what the files of one package need, and name by path."""
-_LAST_FOLDERS = ("", "well-known-folder")
-_NEEDED = pattern(r"it needs (?P<name>\S+), which the loader does not find")
-_OF_A_DRIVER = re.compile(
-    r"(?:.*/)?lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|ze_intel_\w+|hsakmt|drm_\w+|neuron\w*)\.so"
-)
 
 
 class Failed(NamedTuple):

@@ -25,6 +25,16 @@ _THREADS = re.compile(r"threads\s*\(\s*(\d{1,6})\s*\)", re.IGNORECASE)
 _LISTED = re.compile(r"proclist=\[([^\]]*)\]", re.IGNORECASE)
 _TOGETHER = ("master", "primary")
 
+_POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
+"""Runtimes that start so many threads and keep them; the others only count for programs."""
+
+WHAT = {
+    "affinity": "the affinity mask",
+    "cpuset": "the cpuset",
+    "quota": "the CPU quota",
+    "online": "the machine",
+}
+
 
 class Bound(NamedTuple):
     """A variable, its value, and the CPUs that it binds to; of those only the number may be known."""
@@ -42,27 +52,33 @@ class Bound(NamedTuple):
 def bound(variables: Mapping[str, str]) -> list[Bound]:
     """Return what binds threads to CPUs that can be counted; what a runtime refuses binds nothing.
 
-    variables: variables that are set. Of GNU's own and OpenMP's the latter goes first, and
+    variables: those that are set. Of GNU's own and OpenMP's the latter goes first, and
     OMP_PROC_BIND=false undoes both.
     """
-    found = []
-    how = variables.get("OMP_PROC_BIND", "").lower().split(",")[0].strip()
-    if not is_off(how):
+    cpus: dict[str, frozenset[int]] = {}
+    policy = variables.get("OMP_PROC_BIND", "").lower().split(",")[0].strip()
+    if not is_off(policy):
         if places := _places(variables.get("OMP_PLACES", "")):
-            found.append(_of_places(variables, places, how))
+            # All of them, or the one of the first thread.
+            is_one = policy in _TOGETHER
+            cpus["OMP_PLACES"] = max(places, key=len) if is_one else frozenset().union(*places)
         elif "OMP_PLACES" not in variables:
-            if how in _TOGETHER:
+            if policy in _TOGETHER:
                 # Without OMP_PLACES a place is one hardware thread, or one core.
-                found.append(Bound("OMP_PROC_BIND", variables["OMP_PROC_BIND"], frozenset(), 1))
-            elif cpus := _ranges(variables.get("GOMP_CPU_AFFINITY", "").replace(",", " ").split()):
-                found.append(_of_cpus("GOMP_CPU_AFFINITY", variables, cpus))
+                cpus["OMP_PROC_BIND"] = frozenset({-1})
+            else:
+                words = variables.get("GOMP_CPU_AFFINITY", "").replace(",", " ").split()
+                cpus["GOMP_CPU_AFFINITY"] = _ranges(words)
     affinity = variables.get("KMP_AFFINITY", "")
     listed = _LISTED.search(affinity)
     if listed and "explicit" in affinity.lower():
-        parts = re.split(r"[\s,{}]+", listed[1])
-        if cpus := _ranges([part for part in parts if part]):
-            found.append(_of_cpus("KMP_AFFINITY", variables, cpus))
-    return found
+        cpus["KMP_AFFINITY"] = _ranges([part for part in re.split(r"[\s,{}]+", listed[1]) if part])
+    return [
+        # Negative numbers stand for CPUs that the runtime chooses.
+        Bound(name, variables[name], frozenset() if min(each) < 0 else each, len(each))
+        for name, each in cpus.items()
+        if each
+    ]
 
 
 def cpu_list(text: str) -> frozenset[int]:
@@ -70,24 +86,10 @@ def cpu_list(text: str) -> frozenset[int]:
     return _ranges(text.split(","))
 
 
-def _of_cpus(variable: str, variables: Mapping[str, str], cpus: frozenset[int]) -> Bound:
-    return Bound(variable, variables[variable], cpus, len(cpus))
-
-
-def _of_places(variables: Mapping[str, str], places: list[frozenset[int]], how: str) -> Bound:
-    """Return what a list of places binds to: all of them, or the one of the first thread."""
-    cpus = frozenset().union(*places)
-    if how in _TOGETHER:
-        cpus = max(places, key=len)
-    if min(cpus, default=0) < 0:  # threads(N): which ones is the runtime's choice
-        return Bound("OMP_PLACES", variables["OMP_PLACES"], frozenset(), len(cpus))
-    return _of_cpus("OMP_PLACES", variables, cpus)
-
-
 def _places(text: str) -> list[frozenset[int]]:
     """Return the places of OMP_PLACES; [] where they cannot be counted, as cores cannot."""
     if named := _THREADS.fullmatch(text):
-        # Negative numbers stand for CPUs that are not known.
+        # Which ones is the choice of the runtime: negative numbers stand for them.
         return [frozenset({-number}) for number in range(1, min(int(named[1]), _MOST) + 1)]
     places: list[frozenset[int]] = []
     at = 0
@@ -126,17 +128,6 @@ def _ranges(parts: list[str]) -> frozenset[int]:
         first = int(one["first"])
         cpus.update(range(first, int(one["last"] or first) + 1, int(one["stride"] or 1) or 1))
     return frozenset(cpus)
-
-
-_POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
-"""Runtimes that start so many threads and keep them; the others only count for programs."""
-
-WHAT = {
-    "affinity": "the affinity mask",
-    "cpuset": "the cpuset",
-    "quota": "the CPU quota",
-    "online": "the machine",
-}
 
 
 class ThreadPools(Struct, frozen=True):

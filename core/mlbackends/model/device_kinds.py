@@ -57,7 +57,7 @@ YARDSTICKS = {
     "CPU instruction": Yardstick(("cpu.features",)),
     "transparent huge pages": Yardstick(("memory.transparent_huge_pages",)),
 }
-"""What a need is told by, under its name for people."""
+"""The value of a report that decides about a need, under its name for people."""
 
 
 class Need(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The address space of a process is limited.
 
-Told by:   limits: ulimit -v.
+Found by:  limits: ulimit -v.
 No alarm:  a limit of many times the memory, which nobody sets by mistake.
 """
 

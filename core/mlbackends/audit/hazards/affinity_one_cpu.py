@@ -1,6 +1,6 @@
 """The process may run on one CPU of a larger machine.
 
-Told by:   limits: the affinity mask has one CPU, and more are online.
+Found by:  limits: the affinity mask has one CPU, and more are online.
 No alarm:  a machine with one CPU; a job that a batch system gave one CPU because it asked for one.
 """
 

@@ -1,6 +1,6 @@
 """Compilers are switched off, or interpret instead.
 
-Told by:   environment: TORCH_COMPILE_DISABLE, TORCHDYNAMO_DISABLE, PYTORCH_JIT, TRITON_INTERPRET,
+Found by:  environment: TORCH_COMPILE_DISABLE, TORCHDYNAMO_DISABLE, PYTORCH_JIT, TRITON_INTERPRET,
            JAX_DISABLE_JIT, NUMBA_DISABLE_JIT, NUMBA_ENABLE_CUDASIM, CUDA_FORCE_PTX_JIT.
 No alarm:  the same names with the value that leaves compilation on.
 """

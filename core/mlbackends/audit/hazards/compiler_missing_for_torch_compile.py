@@ -1,6 +1,6 @@
 """There is no C compiler for torch.compile and Triton.
 
-Told by:   torch 2 and Triton are installed, and PATH has none of cc, gcc and clang (compilers).
+Found by:  torch 2 and Triton are installed, and PATH has none of cc, gcc and clang (compilers).
 No alarm:  CC names a compiler that is there; Triton is not installed.
 Severity:  a note where there is no GPU: it matters for torch.compile alone.
 """

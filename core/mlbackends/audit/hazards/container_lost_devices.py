@@ -1,6 +1,6 @@
 """A container had its GPUs and cannot reach them any more.
 
-Told by:   the nodes are there, and NVML answers with an unknown error or a refusal of the system.
+Found by:  the nodes are there, and NVML answers with an unknown error or a refusal of the system.
 No alarm:  a refusal outside of a container, which has other reasons and is told as such.
 """
 

@@ -1,6 +1,6 @@
 """Clocks above the base frequency are switched off.
 
-Told by:   cpu: intel_pstate's no_turbo, or cpufreq's boost.
+Found by:  cpu: intel_pstate's no_turbo, or cpufreq's boost.
 No alarm:  a machine that does not show the switch, such as most virtual ones.
 """
 

@@ -1,6 +1,6 @@
 """A framework is built without a GPU, and one is here.
 
-Told by:   torch, jax and tensorflow: what they were built for, beside GPUs on the PCI bus (rocm: AMD's).
+Found by:  torch, jax and tensorflow: what they were built for, beside GPUs on the PCI bus (rocm: AMD's).
 No alarm:  a Mac; a machine whose only display is no GPU of NVIDIA or AMD.
 """
 

@@ -1,6 +1,6 @@
 """Programs that ask Python for the CPUs count more than they may use.
 
-Told by:   limits: os.cpu_count() and os.process_cpu_count() by their rules, held to affinity mask,
+Found by:  limits: os.cpu_count() and os.process_cpu_count() by their rules, held to affinity mask,
            cpuset and quota.
 No alarm:  where thread pools take too many as well, which has a code of its own.
 """

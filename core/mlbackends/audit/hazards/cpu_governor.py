@@ -1,6 +1,6 @@
 """The processor is kept slow, or told to save power.
 
-Told by:   cpu: the governor powersave with a driver that takes it at its word; energy_preference power
+Found by:  cpu: the governor powersave with a driver that takes it at its word; energy_preference power
            with one that chooses for itself.
 No alarm:  powersave under intel_pstate or amd-pstate-epp, where it is the default and clocks rise with
            the load; what the clock is now; schedutil, ondemand, conservative.

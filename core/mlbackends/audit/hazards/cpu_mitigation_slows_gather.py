@@ -1,6 +1,6 @@
 """A mitigation in microcode slows gather instructions.
 
-Told by:   cpu: gather_data_sampling is mitigated in microcode.
+Found by:  cpu: gather_data_sampling is mitigated in microcode.
 No alarm:  mitigations that slow calls into the kernel alone, which computing makes few of.
 """
 

@@ -1,6 +1,6 @@
 """More threads start than the CPU quota pays for.
 
-Told by:   limits: what each runtime takes by its documented rule, held to cpu.max or cfs_quota.
+Found by:  limits: what each runtime takes by its documented rule, held to cpu.max or cfs_quota.
 No alarm:  a quota above what the affinity mask leaves; a runtime that a variable keeps within it.
 """
 

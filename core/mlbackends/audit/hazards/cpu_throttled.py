@@ -1,6 +1,6 @@
 """The CPU quota stops these processes again and again.
 
-Told by:   limits: cpu.stat, where more than 5 % of at least 100 periods were throttled.
+Found by:  limits: cpu.stat, where more than 5 % of at least 100 periods were throttled.
 No alarm:  a group that is at rest; one that was stopped in a few periods.
 """
 

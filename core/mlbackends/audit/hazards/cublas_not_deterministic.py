@@ -1,6 +1,6 @@
 """Determinism is asked for, and cuBLAS may not give it.
 
-Told by:   environment: a variable that asks for it (TF_DETERMINISTIC_OPS, NVTE_ALLOW_NONDETERMINISTIC_ALGO
+Found by:  environment: a variable that asks for it (TF_DETERMINISTIC_OPS, NVTE_ALLOW_NONDETERMINISTIC_ALGO
            0, ...) without CUBLAS_WORKSPACE_CONFIG; or that one with a value that is not :4096:8 or :16:8.
 No alarm:  nothing that asks for determinism; a machine without an NVIDIA GPU.
 """

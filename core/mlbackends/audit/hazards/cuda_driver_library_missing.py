@@ -1,6 +1,6 @@
 """The driver is here with its device nodes, and programs find no libcuda.so.1.
 
-Told by:   nodes and kernel module of the driver, and a search for libcuda.so.1 that found none.
+Found by:  nodes and kernel module of the driver, and a search for libcuda.so.1 that found none.
 No alarm:  a container that was given no GPU, which has no nodes; a machine without the driver.
 """
 

@@ -1,6 +1,6 @@
 """Every launch of a GPU kernel waits for its end.
 
-Told by:   environment: CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL and
+Found by:  environment: CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL and
            AMD_SERIALIZE_COPY that are not 0.
 No alarm:  the value 0.
 """

@@ -1,6 +1,6 @@
 """A CUDA library's version is not told alike by its parts.
 
-Told by:   the library, its header, its file name and its package, held to each other; cuBLAS and cuBLASLt.
+Found by:  the library, its header, its file name and its package, held to each other; cuBLAS and cuBLASLt.
 No alarm:  a header of another major version, which is there for another copy.
 """
 

@@ -1,6 +1,6 @@
 """NVIDIA's packages for two major versions of CUDA are in one environment.
 
-Told by:   packages: names that end in -cu12, -cu13, and unsuffixed ones by their version (cuda_majors).
+Found by:  packages: names that end in -cu12, -cu13, and unsuffixed ones by their version (cuda_majors).
 No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which come for both on purpose.
 """
 

@@ -1,6 +1,6 @@
 """A toolkit's stub of the driver is in front of the real libcuda or libnvidia-ml.
 
-Told by:   a file in a stubs folder under the name that the loader looks for (libcuda.so.1), found before
+Found by:  a file in a stubs folder under the name that the loader looks for (libcuda.so.1), found before
            the driver's own; CUDA's own word (34).
 No alarm:  the folder itself: libcuda.so without a number is for the linker, and the loader passes it by.
 """

@@ -1,6 +1,6 @@
 """Variables and PATH name different CUDA toolkits.
 
-Told by:   cuda_toolkit: the toolkit of the variable, of nvcc on PATH, and its headers; environment:
+Found by:  cuda_toolkit: the toolkit of the variable, of nvcc on PATH, and its headers; environment:
            CUDA_HOME and CUDA_PATH.
 No alarm:  several toolkits side by side, of which all names mean one.
 """

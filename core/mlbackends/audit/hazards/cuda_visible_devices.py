@@ -1,6 +1,6 @@
 """CUDA_VISIBLE_DEVICES hides GPUs, or means others than it says.
 
-Told by:   nvidia: the variable held to the GPUs that are there: empty, -1, twice the same, an index or
+Found by:  nvidia: the variable held to the GPUs that are there: empty, -1, twice the same, an index or
            a UUID that none has, words; CUDA_DEVICE_ORDER that is no order.
 No alarm:  the variable on a machine without an NVIDIA GPU; a list that leaves out some of the GPUs.
 """

@@ -1,6 +1,6 @@
 """The cuDNN that a process gets is older than the one torch was built with.
 
-Told by:   torch's pin of nvidia-cudnn, held to the libcudnn that wins (cudnn).
+Found by:  torch's pin of nvidia-cudnn, held to the libcudnn that wins (cudnn).
 No alarm:  a newer one; the pinned package itself, of which pinned-version-differs tells.
 """
 

@@ -1,6 +1,6 @@
 """cuDNN's sub-libraries are not all of one version.
 
-Told by:   cudnn: versions in file names and of the libcudnn beside them; what the loader takes by
+Found by:  cudnn: versions in file names and of the libcudnn beside them; what the loader takes by
            LD_LIBRARY_PATH, or from the system where a wheel lacks it; the version checks of cuDNN.
            torch: whether it opens the wheel's libcudnn by RPATH, before a second cuDNN that its parts
            then come from.

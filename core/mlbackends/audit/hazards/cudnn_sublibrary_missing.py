@@ -1,6 +1,6 @@
 """A cuDNN lacks some of its sub-libraries.
 
-Told by:   cudnn: what lies beside libcudnn, or what it answers when it is asked.
+Found by:  cudnn: what lies beside libcudnn, or what it answers when it is asked.
 No alarm:  nvidia-cudnn-jit, which has two of them and no more.
 Severity:  a note for a copy that no process gets.
 """

@@ -1,6 +1,6 @@
 """Allocations are checked, or are not kept for the next use.
 
-Told by:   environment: MALLOC_CHECK_, MALLOC_PERTURB_, PYTHONMALLOC with a debug hook, PYTHONDEVMODE,
+Found by:  environment: MALLOC_CHECK_, MALLOC_PERTURB_, PYTHONMALLOC with a debug hook, PYTHONDEVMODE,
            PYTORCH_NO_CUDA_MEMORY_CACHING, PYTORCH_NO_HIP_MEMORY_CACHING, CUDA_CACHE_DISABLE.
 No alarm:  settings that tune an allocator, such as MALLOC_ARENA_MAX or PYTORCH_CUDA_ALLOC_CONF.
 """

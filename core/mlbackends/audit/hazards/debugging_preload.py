@@ -1,6 +1,6 @@
 """A debugger's library is loaded into every program.
 
-Told by:   environment: LD_PRELOAD names a sanitizer, a heap checker or a profiler of allocations.
+Found by:  environment: LD_PRELOAD names a sanitizer, a heap checker or a profiler of allocations.
 No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed.
 """
 

@@ -1,6 +1,6 @@
 """Wheels ask for a newer glibc than this machine has.
 
-Told by:   the tags of installed wheels (manylinux_2_28), and the symbols that libtorch_cpu needs, held
+Found by:  the tags of installed wheels (manylinux_2_28), and the symbols that libtorch_cpu needs, held
            to the C library of the machine.
 No alarm:  wheels for musl on musl; the older of several tags of one wheel.
 """

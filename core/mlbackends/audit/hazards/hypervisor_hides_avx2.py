@@ -1,6 +1,6 @@
 """The virtual machine's processor is an old, generic one.
 
-Told by:   cpu: a hypervisor below, a processor whose name is a hypervisor's invention, no AVX2.
+Found by:  cpu: a hypervisor below, a processor whose name is a hypervisor's invention, no AVX2.
 No alarm:  an old processor without a hypervisor; a generic name with AVX2.
 """
 

@@ -1,6 +1,6 @@
 """An Intel GPU is here with its driver, and this user may not open its render node.
 
-Told by:   the node in /dev/dri of each GPU, and whether this user may open it; Level Zero's own word.
+Found by:  the node in /dev/dri of each GPU, and whether this user may open it; Level Zero's own word.
 No alarm:  a machine where no Level Zero loader is installed, so that nothing would use it.
 """
 

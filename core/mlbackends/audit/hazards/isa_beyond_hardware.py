@@ -1,6 +1,6 @@
 """A variable asks for instructions that the processor lacks.
 
-Told by:   cpu, mkl and onednn: a capability or branch that is held to the processor's.
+Found by:  cpu, mkl and onednn: a capability or branch that is held to the processor's.
 No alarm:  a cap that is not reached: oneDNN's variable says how far it may go, not how far it must.
 """
 

@@ -1,6 +1,6 @@
 """A variable keeps a library from instructions that the processor has.
 
-Told by:   environment and cpu: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA,
+Found by:  environment and cpu: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA,
            MKL_ENABLE_INSTRUCTIONS (Intel only), OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES.
 No alarm:  a value that names all that the processor has, or more; MKL_CBWR, which is set for equal
            results and has a code of its own.

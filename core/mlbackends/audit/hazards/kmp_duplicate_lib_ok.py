@@ -1,6 +1,6 @@
 """KMP_DUPLICATE_LIB_OK silences the check against two OpenMP runtimes.
 
-Told by:   environment: the variable is set to a value that means yes.
+Found by:  environment: the variable is set to a value that means yes.
 No alarm:  false, 0, no, off: that is how it is without the variable.
 Severity:  an error where both Intel's and LLVM's runtime are here.
 """

@@ -1,6 +1,6 @@
 """A folder of the loader's search path comes before the libraries of wheels.
 
-Told by:   every probe's libraries: of two copies of one soname that in LD_LIBRARY_PATH wins.
+Found by:  every probe's libraries: of two copies of one soname that in LD_LIBRARY_PATH wins.
 No alarm:  both of one version; a folder of the wheel itself; a copy that the loader cannot take; what
            libtorch_cuda needs itself, where it has an RPATH, and what all files of a wheel that need
            it find by one, as in those of auditwheel: an RPATH comes before the variable.

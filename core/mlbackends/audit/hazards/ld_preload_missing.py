@@ -1,6 +1,6 @@
 """LD_PRELOAD names a file that is not there.
 
-Told by:   environment: an absolute path in LD_PRELOAD without a file.
+Found by:  environment: an absolute path in LD_PRELOAD without a file.
 No alarm:  a bare name, which the loader searches for; a path with $LIB or $ORIGIN.
 """
 

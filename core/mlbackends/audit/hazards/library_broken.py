@@ -1,6 +1,6 @@
 """A library that a process would take is one that it cannot open or use.
 
-Told by:   every probe's libraries: links to nothing, files for another processor, files that are none;
+Found by:  every probe's libraries: links to nothing, files for another processor, files that are none;
            and those that could not be opened in the child, or ended it, at --depth loadable or usable.
 No alarm:  a linker script without a version in its name; a bad file that the loader passes over for a
            good one; a copy that nobody would load; what needs a device or a driver to answer.

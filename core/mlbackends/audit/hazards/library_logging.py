@@ -1,6 +1,6 @@
 """Libraries write a line for every call.
 
-Told by:   environment: the verbose settings of oneDNN, MKL, cuBLAS, cuDNN, NCCL, HIP, XLA and torch.
+Found by:  environment: the verbose settings of oneDNN, MKL, cuBLAS, cuDNN, NCCL, HIP, XLA and torch.
 No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WARN.
 """
 

@@ -1,6 +1,6 @@
 """The libstdc++ that a process gets is older than what torch needs.
 
-Told by:   the newest GLIBCXX symbols that libtorch_cpu needs, held to those of the first libstdc++.
+Found by:  the newest GLIBCXX symbols that libtorch_cpu needs, held to those of the first libstdc++.
 No alarm:  a copy that is newer than the system's, as conda brings.
 """
 

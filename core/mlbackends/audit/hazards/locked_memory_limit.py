@@ -1,6 +1,6 @@
 """RDMA cannot lock the memory that it sends from.
 
-Told by:   memory and host: ulimit -l below 1 GiB on a machine with an InfiniBand, RoCE or EFA device.
+Found by:  memory and host: ulimit -l below 1 GiB on a machine with an InfiniBand, RoCE or EFA device.
 No alarm:  the same limit without such a device, where it is the default.
 """
 

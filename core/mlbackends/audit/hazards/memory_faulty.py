@@ -1,6 +1,6 @@
 """Memory is faulty.
 
-Told by:   memory: HardwareCorrupted in /proc/meminfo, which the kernel took out of use.
+Found by:  memory: HardwareCorrupted in /proc/meminfo, which the kernel took out of use.
 No alarm:  errors that were corrected, which leave no page out of use.
 """
 

@@ -1,6 +1,6 @@
 """MKL computes on a slow branch so that results are equal everywhere.
 
-Told by:   environment: MKL_CBWR with a branch below the processor's; cpu: what it has.
+Found by:  environment: MKL_CBWR with a branch below the processor's; cpu: what it has.
 No alarm:  AUTO, OFF, and the processor's own branch, which cost little.
 """
 

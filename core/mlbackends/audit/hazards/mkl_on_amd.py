@@ -1,6 +1,6 @@
 """Intel's MKL computes on a processor of AMD.
 
-Told by:   the processor's vendor, and what numpy, scipy and torch take for BLAS.
+Found by:  the processor's vendor, and what numpy, scipy and torch take for BLAS.
 No alarm:  it is a note: since 2020 MKL has AVX2 code for Zen; a copy that no package here uses.
 """
 

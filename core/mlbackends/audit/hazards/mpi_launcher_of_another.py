@@ -1,6 +1,6 @@
 """The MPI launcher on PATH is not of the MPI library.
 
-Told by:   mpi: whose mpirun is the first on PATH, and whose libmpi programs get.
+Found by:  mpi: whose mpirun is the first on PATH, and whose libmpi programs get.
 No alarm:  a launcher of the batch system, such as srun.
 """
 

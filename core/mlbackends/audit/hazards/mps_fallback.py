@@ -1,6 +1,6 @@
 """What the GPU of a Mac cannot do runs on the processor, silently.
 
-Told by:   environment: PYTORCH_ENABLE_MPS_FALLBACK on macOS.
+Found by:  environment: PYTORCH_ENABLE_MPS_FALLBACK on macOS.
 No alarm:  the variable elsewhere, where nobody reads it.
 """
 

@@ -1,6 +1,6 @@
 """The C library is musl, for which torch has no wheels.
 
-Told by:   host: the C library; packages: whether torch is installed all the same.
+Found by:  host: the C library; packages: whether torch is installed all the same.
 No alarm:  a machine that has torch, which somebody built for it.
 """
 

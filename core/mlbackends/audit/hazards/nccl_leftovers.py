@@ -1,6 +1,6 @@
 """Ways between GPUs or nodes are switched off for NCCL.
 
-Told by:   environment: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL, NCCL_SHM_DISABLE where there are several
+Found by:  environment: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL, NCCL_SHM_DISABLE where there are several
            GPUs, NCCL_IB_DISABLE where host tells of an RDMA device.
 No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: nothing is lost there.
 """

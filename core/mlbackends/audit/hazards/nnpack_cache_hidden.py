@@ -1,6 +1,6 @@
 """A hypervisor hides the third level of cache, without which torch's NNPACK does not start.
 
-Told by:   the caches that the kernel lists of an x86 processor with AVX2, without one of level 3, in a
+Found by:  the caches that the kernel lists of an x86 processor with AVX2, without one of level 3, in a
            virtual machine where NNPACK is installed; NNPACK's own word (51).
 No alarm:  processors without AVX2, for which NNPACK is not made; a machine that lists no cache at all.
 """

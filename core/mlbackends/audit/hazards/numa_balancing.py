@@ -1,6 +1,6 @@
 """The kernel moves pages between NUMA nodes under a running program.
 
-Told by:   memory: kernel.numa_balancing, on a machine with more than one node.
+Found by:  memory: kernel.numa_balancing, on a machine with more than one node.
 No alarm:  one node, where it does nothing; without a GPU it is a note, since it also helps programs that
            place nothing themselves.
 """

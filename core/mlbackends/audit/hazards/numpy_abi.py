@@ -1,6 +1,6 @@
 """NumPy 2 is installed beside packages that were compiled for NumPy 1.
 
-Told by:   the versions of installed packages, held to the first release of each that goes with NumPy 2.
+Found by:  the versions of installed packages, held to the first release of each that goes with NumPy 2.
 No alarm:  a package that holds no compiled code against NumPy.
 """
 

@@ -1,6 +1,6 @@
 """A forward-compatibility libcuda is in front that this GPU or this driver does not take.
 
-Told by:   the libcuda.so.1 that programs get lies in a compat folder, and the GPU is a GeForce, or the
+Found by:  the libcuda.so.1 that programs get lies in a compat folder, and the GPU is a GeForce, or the
            kernel module is newer than it; CUDA's own word (804).
 No alarm:  a compat folder behind the driver's own file; a data-center GPU with an older driver, for
            which it is made; a GPU that computed with it.

@@ -1,6 +1,6 @@
 """The compute mode of a GPU lets no CUDA program use it.
 
-Told by:   NVML's compute mode.
+Found by:  NVML's compute mode.
 No alarm:  exclusive-process, which schedulers set on purpose.
 """
 

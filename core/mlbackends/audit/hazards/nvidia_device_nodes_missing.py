@@ -1,6 +1,6 @@
 """The driver is loaded, and device nodes that CUDA opens are not here, or not for this user.
 
-Told by:   the names in /dev, and who may open them; nothing is opened.
+Found by:  the names in /dev, and who may open them; nothing is opened.
 No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe makes it; Jetson
            boards, which have other nodes; a device that computed.
 """

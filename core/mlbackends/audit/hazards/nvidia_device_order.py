@@ -1,6 +1,6 @@
 """The GPUs are unlike, and CUDA numbers them in another order than nvidia-smi.
 
-Told by:   the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST unless it is set.
+Found by:  the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST unless it is set.
 No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus's; one GPU left.
 """
 

@@ -1,6 +1,6 @@
 """NVIDIA's driver is older than a CUDA library or framework needs.
 
-Told by:   the release of the kernel module, held to the oldest that runs programs of that CUDA major.
+Found by:  the release of the kernel module, held to the oldest that runs programs of that CUDA major.
 No alarm:  a driver of the same CUDA major that is older than the toolkit, for minor versions are
            compatible; a forward-compatibility libcuda in front, on a GPU that computed with it.
 """

@@ -1,6 +1,6 @@
 """The memory of a GPU had errors that could not be corrected.
 
-Told by:   NVML's count of uncorrected errors since the driver was loaded.
+Found by:  NVML's count of uncorrected errors since the driver was loaded.
 No alarm:  corrected errors; errors of former boots, whose rows have been replaced since.
 """
 

@@ -1,6 +1,6 @@
 """GPUs are joined by NVSwitches, and the fabric between them is not set up.
 
-Told by:   NVSwitches on the PCI bus without the fabric manager's process id in /run; NVML's state of the
+Found by:  NVSwitches on the PCI bus without the fabric manager's process id in /run; NVML's state of the
            fabric; CUDA's own word (802).
 No alarm:  a container, where the fabric manager is the host's and /run is its own; a fabric that NVML
            calls complete; GPUs that computed; PCIe cards, which have no switch.

@@ -1,6 +1,6 @@
 """A GPU is excluded by a setting of the driver.
 
-Told by:   "GPU Excluded" in /proc/driver/nvidia, which NVreg_ExcludedGpus sets.
+Found by:  "GPU Excluded" in /proc/driver/nvidia, which NVreg_ExcludedGpus sets.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """A GPU that is on the bus, or was, does not answer.
 
-Told by:   GPUs on PCI that the nvidia driver holds, against those that NVML counts; NVML's own word:
+Found by:  GPUs on PCI that the nvidia driver holds, against those that NVML counts; NVML's own word:
            lost (15), reset required (16), and no answer in time (10).
 No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that are excluded, held for
            virtual machines, or driven by something else.

@@ -1,6 +1,6 @@
 """NVIDIA's kernel module and its user-space libraries are of different releases.
 
-Told by:   /proc/driver/nvidia/version against the release in the name of the libcuda and libnvidia-ml
+Found by:  /proc/driver/nvidia/version against the release in the name of the libcuda and libnvidia-ml
            that programs get; NVML's and CUDA's own word (18, 803).
 No alarm:  a forward-compatibility libcuda, which is newer on purpose.
 """

@@ -1,6 +1,6 @@
 """A GPU is in MIG mode, and a program does not get of it what it asks for.
 
-Told by:   the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in MIG mode without instances.
+Found by:  the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in MIG mode without instances.
 No alarm:  one instance that is named by its MIG UUID, as a container with one is given it.
 """
 

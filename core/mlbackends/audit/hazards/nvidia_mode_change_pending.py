@@ -1,6 +1,6 @@
 """ECC or MIG of a GPU is set to one thing and still is the other.
 
-Told by:   NVML's current and pending modes.
+Found by:  NVML's current and pending modes.
 """
 
 from collections.abc import Iterator

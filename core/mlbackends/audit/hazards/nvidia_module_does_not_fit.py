@@ -1,6 +1,6 @@
 """The loaded kernel module does not drive a GPU that is here: wrong kind, or too new.
 
-Told by:   the kind and release of the module, held to the GPU's PCI number. The open module needs
+Found by:  the kind and release of the module, held to the GPU's PCI number. The open module needs
            Turing or newer, Blackwell and newer need the open one, and 590 dropped what is older than Turing.
 No alarm:  a GPU that NVML describes; one that another driver holds.
 """

@@ -1,6 +1,6 @@
 """A GPU of NVIDIA is on the bus, and NVIDIA's driver does not drive it.
 
-Told by:   the PCI bus, and which kernel driver is bound to each GPU.
+Found by:  the PCI bus, and which kernel driver is bound to each GPU.
 No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, which need not be given
            the GPUs that the bus shows; a desktop where nothing of CUDA is installed.
 """

@@ -1,6 +1,6 @@
 """A GPU has fewer NVLinks up than others of its model.
 
-Told by:   NVML's state of each link, compared among GPUs of one model.
+Found by:  NVML's state of each link, compared among GPUs of one model.
 No alarm:  cards without bridges, which have all links down alike; GPUs in MIG mode, whose links are off.
 """
 

@@ -1,6 +1,6 @@
 """The driver lets go of a GPU whenever no program uses it.
 
-Told by:   NVML's persistence mode of a GPU that drives no display, outside of containers.
+Found by:  NVML's persistence mode of a GPU that drives no display, outside of containers.
 No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose host decides it.
 """
 

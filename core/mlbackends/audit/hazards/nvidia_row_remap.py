@@ -1,6 +1,6 @@
 """A broken row of a GPU's memory waits for a reset, or could not be replaced.
 
-Told by:   NVML's row remapping: pending, failed.
+Found by:  NVML's row remapping: pending, failed.
 No alarm:  rows that have been replaced, which are as good as before.
 """
 

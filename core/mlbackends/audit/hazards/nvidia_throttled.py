@@ -1,6 +1,6 @@
 """A GPU is slowed down by heat or by its power supply.
 
-Told by:   NVML's reasons for the clocks: thermal slowdown of hardware or software, power brake, and a
+Found by:  NVML's reasons for the clocks: thermal slowdown of hardware or software, power brake, and a
            hardware slowdown of a GPU that is not idle.
 No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that were set; a display's.
 """

@@ -1,6 +1,6 @@
 """OMP_NUM_THREADS is 1 while more CPUs are free for each process.
 
-Told by:   environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits: the CPUs that are
+Found by:  environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits: the CPUs that are
            left.
 No alarm:  one CPU for each process of a launcher; one CPU in all.
 """

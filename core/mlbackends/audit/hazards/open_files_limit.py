@@ -1,6 +1,6 @@
 """A process may hold few files open.
 
-Told by:   limits: the soft limit of ulimit -n, below 1024; or at the old default of 1024 where 32 CPUs
+Found by:  limits: the soft limit of ulimit -n, below 1024; or at the old default of 1024 where 32 CPUs
            or four GPUs ask for many workers.
 No alarm:  1024 on a small machine, which is the default everywhere and enough there.
 """

@@ -1,6 +1,6 @@
 """Two OpenMP runtimes meet in one process.
 
-Told by:   openmp: the runtimes that the libraries of one environment bring and ask for (meeting).
+Found by:  openmp: the runtimes that the libraries of one environment bring and ask for (meeting).
 No alarm:  libomptarget and Intel's libiomp5_db are no runtimes; a copy that nothing here loads.
 Severity:  an error where Intel's and LLVM's meet, a note where two are copies of one maker's.
 """

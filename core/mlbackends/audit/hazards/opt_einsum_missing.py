@@ -1,6 +1,6 @@
 """torch is installed without opt_einsum.
 
-Told by:   the distributions: torch is one, opt-einsum is none.
+Found by:  the distributions: torch is one, opt-einsum is none.
 No alarm:  it is a note: torch.einsum works without it.
 """
 

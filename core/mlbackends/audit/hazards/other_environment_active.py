@@ -1,6 +1,6 @@
 """The shell's active environment is not the one that is looked at.
 
-Told by:   python: VIRTUAL_ENV or CONDA_PREFIX names another folder than the interpreter's prefix.
+Found by:  python: VIRTUAL_ENV or CONDA_PREFIX names another folder than the interpreter's prefix.
 No alarm:  the folder is the prefix, or what it was made from, by another path.
 """
 

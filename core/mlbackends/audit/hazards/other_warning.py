@@ -1,6 +1,6 @@
 """A probe warns of something that no other hazard speaks for.
 
-Told by:   the warnings of every probe, without those that another hazard claims in its WARNINGS.
+Found by:  the warnings of every probe, without those that another hazard claims in its WARNINGS.
 """
 
 from collections.abc import Iterator

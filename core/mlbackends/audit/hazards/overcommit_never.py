@@ -1,6 +1,6 @@
 """The kernel promises no more memory than there is.
 
-Told by:   memory: vm.overcommit_memory is 2.
+Found by:  memory: vm.overcommit_memory is 2.
 No alarm:  heuristic and always, which are the usual settings.
 """
 

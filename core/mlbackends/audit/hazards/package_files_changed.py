@@ -1,6 +1,6 @@
 """A package's files are of another version than its metadata says.
 
-Told by:   the probes of frameworks: __version__ in the files, held to the dist-info.
+Found by:  the probes of frameworks: __version__ in the files, held to the dist-info.
 No alarm:  a local part such as +cpu that only the files have; an editable install of the same release.
 """
 

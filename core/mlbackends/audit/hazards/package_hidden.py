@@ -1,6 +1,6 @@
 """A package is installed, and another installation of it is imported.
 
-Told by:   the probes of frameworks: one name in two folders of the import path.
+Found by:  the probes of frameworks: one name in two folders of the import path.
 No alarm:  it is a note: a virtual environment may hide its system's packages on purpose.
 """
 

@@ -1,6 +1,6 @@
 """Two installations of one package are in one folder.
 
-Told by:   packages and the probes of frameworks: two dist-infos of one name, or two flavours of one
+Found by:  packages and the probes of frameworks: two dist-infos of one name, or two flavours of one
            module, such as onnxruntime and onnxruntime-gpu.
 No alarm:  a flavour that only installs another; an egg-info beside a dist-info of the same version.
 """

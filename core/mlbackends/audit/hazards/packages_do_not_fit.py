@@ -1,6 +1,6 @@
 """Packages that belong together are of versions that do not.
 
-Told by:   jax with jaxlib and its plugins; scipy with numpy; flash-attn, xformers and Transformer Engine
+Found by:  jax with jaxlib and its plugins; scipy with numpy; flash-attn, xformers and Transformer Engine
            with the torch and the CUDA that they were compiled for; FlashInfer with its kernels.
 No alarm:  releases of a plugin's own within one version of jaxlib.
 Severity:  an error for jax, which then does not start.

@@ -1,6 +1,6 @@
 """What GPUs say to each other over PCIe takes the way through the processor.
 
-Told by:   several GPUs on a machine that is no guest, and: the kernel translates their addresses (their
+Found by:  several GPUs on a machine that is no guest, and: the kernel translates their addresses (their
            IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS).
 No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes through (iommu=pt); other
            processors than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.

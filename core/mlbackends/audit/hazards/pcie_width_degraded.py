@@ -1,6 +1,6 @@
 """A GPU's PCIe link has fewer lanes than the card and its slot have.
 
-Told by:   sysfs: the link's width now, the most that the card can and the most that its port can.
+Found by:  sysfs: the link's width now, the most that the card can and the most that its port can.
 No alarm:  the speed, which falls while a GPU idles; a slot that is narrower than the card; a link of
            a GPU that sleeps; Radeons, which give lanes back while they idle.
 """

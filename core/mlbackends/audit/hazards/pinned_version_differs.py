@@ -1,6 +1,6 @@
 """A package pins one version of another, and has another one or none.
 
-Told by:   Requires-Dist of the frameworks that is "==", held to what is installed (their pins).
+Found by:  Requires-Dist of the frameworks that is "==", held to what is installed (their pins).
 No alarm:  a local part such as +cu124; requirements of extras, and for other systems.
 """
 

@@ -1,6 +1,6 @@
 """PYTHONPATH brings in packages of another Python version.
 
-Told by:   python: a site-packages folder of another version in the variable.
+Found by:  python: a site-packages folder of another version in the variable.
 No alarm:  a folder without a version in its path.
 """
 

@@ -1,6 +1,6 @@
 """The kernel lists AMD GPUs to this container, and lets it use none of them.
 
-Told by:   nodes of the KFD topology whose properties are empty: the container's device rules forbid
+Found by:  nodes of the KFD topology whose properties are empty: the container's device rules forbid
            their render nodes, and none is left that tells what it is.
 No alarm:  a container that was given some of the GPUs; the rest is forbidden on purpose.
 """

@@ -1,6 +1,6 @@
 """A variable makes ROCm take the GPU for another one.
 
-Told by:   HSA_OVERRIDE_GFX_VERSION, and the instruction sets of the GPUs here.
+Found by:  HSA_OVERRIDE_GFX_VERSION, and the instruction sets of the GPUs here.
 No alarm:  the variable where it names what the GPU is.
 """
 

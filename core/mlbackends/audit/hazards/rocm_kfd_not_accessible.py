@@ -1,6 +1,6 @@
 """AMD GPUs are here, and the nodes through which they compute are not, or not for this user.
 
-Told by:   /dev/kfd and the render nodes in /dev/dri: there or not, and whether this user may open them.
+Found by:  /dev/kfd and the render nodes in /dev/dri: there or not, and whether this user may open them.
 No alarm:  a machine where nothing of ROCm is installed.
 """
 

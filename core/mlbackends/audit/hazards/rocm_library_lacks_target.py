@@ -1,6 +1,6 @@
 """A library of ROCm has no code for the GPU that is here.
 
-Told by:   the files of GPU code beside rocBLAS, hipBLASLt and others, held to the GPUs' instruction sets.
+Found by:  the files of GPU code beside rocBLAS, hipBLASLt and others, held to the GPUs' instruction sets.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The variables that choose AMD GPUs leave none, or contradict each other.
 
-Told by:   ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, applied in that order.
+Found by:  ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, applied in that order.
 No alarm:  a list that leaves some of the GPUs.
 """
 

@@ -1,6 +1,6 @@
 """Python for Intel runs on an Apple chip, translated.
 
-Told by:   host and cpu: sysctl.proc_translated is 1.
+Found by:  host and cpu: sysctl.proc_translated is 1.
 No alarm:  Intel machines; Python for arm64.
 """
 

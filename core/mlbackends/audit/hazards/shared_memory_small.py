@@ -1,6 +1,6 @@
 """The shared memory in /dev/shm is too small for processes that share tensors.
 
-Told by:   the size of /dev/shm: below 1 GiB, or a quarter of the memory where that is less.
+Found by:  the size of /dev/shm: below 1 GiB, or a quarter of the memory where that is less.
 No alarm:  a small machine whose /dev/shm is small in proportion.
 """
 

@@ -1,6 +1,6 @@
 """Waiting threads use up the CPU quota.
 
-Told by:   environment: OMP_WAIT_POLICY, KMP_BLOCKTIME and GOMP_SPINCOUNT that keep idle threads busy,
+Found by:  environment: OMP_WAIT_POLICY, KMP_BLOCKTIME and GOMP_SPINCOUNT that keep idle threads busy,
            where limits tells of a quota.
 No alarm:  the same settings without a quota, where they are a fair trade.
 """

@@ -1,6 +1,6 @@
 """A variable overrides what programs decide about TF32.
 
-Told by:   environment: NVIDIA_TF32_OVERRIDE 0 or 1, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE on.
+Found by:  environment: NVIDIA_TF32_OVERRIDE 0 or 1, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE on.
 No alarm:  torch.backends' own switches, which programs set knowingly; a machine without an NVIDIA GPU.
 """
 

@@ -1,6 +1,6 @@
 """Variables bind OpenMP threads to CPUs that others need, or to too few.
 
-Told by:   environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while
+Found by:  environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while
            LOCAL_WORLD_SIZE tells of several processes on this machine; those and OMP_PLACES that name
            fewer CPUs than the threads that limits tells OpenMP to start.
 No alarm:  a single process that is bound to a CPU for each thread, as tuning guides advise; false,

@@ -1,6 +1,6 @@
 """Few threads may be started for so many CPUs.
 
-Told by:   limits: pids.max of the control group or ulimit -u, below eight pools of the largest size.
+Found by:  limits: pids.max of the control group or ulimit -u, below eight pools of the largest size.
 No alarm:  a limit that is small on a small machine.
 """
 

@@ -1,6 +1,6 @@
 """More threads start than there are CPUs for them.
 
-Told by:   limits: what each runtime takes, held to the CPUs of the machine, the affinity mask and
+Found by:  limits: what each runtime takes, held to the CPUs of the machine, the affinity mask and
            the cpuset.
 No alarm:  a quota, which has a code of its own; a runtime that caps what the variable asks for.
 """

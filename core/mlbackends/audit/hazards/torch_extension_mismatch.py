@@ -1,6 +1,6 @@
 """A package that is compiled against torch was built for another torch.
 
-Told by:   torch: partners such as torchvision and torchaudio, the version that each pins, and the local
+Found by:  torch: partners such as torchvision and torchaudio, the version that each pins, and the local
            parts of their versions (+cu124, +cpu).
 No alarm:  a local part that only one of the two has.
 """

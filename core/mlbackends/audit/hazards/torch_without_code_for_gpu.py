@@ -1,6 +1,6 @@
 """The installed torch has no machine code for a GPU that is here.
 
-Told by:   each GPU's compute capability (nvidia), held to what torch's wheels of that release and CUDA
+Found by:  each GPU's compute capability (nvidia), held to what torch's wheels of that release and CUDA
            are compiled for, and to what CUDA's compiler of that release can make.
 No alarm:  code of the same major and a lower minor number runs; of a build that is no wheel of PyTorch's
            only what CUDA's compiler has dropped is known.

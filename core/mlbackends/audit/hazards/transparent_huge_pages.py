@@ -1,6 +1,6 @@
 """The kernel gives no huge pages, or makes programs wait for them.
 
-Told by:   memory: transparent_hugepage/enabled never, or defrag always; environment:
+Found by:  memory: transparent_hugepage/enabled never, or defrag always; environment:
            THP_MEM_ALLOC_ENABLE, with which torch asks for them.
 No alarm:  always and madvise with a defrag that does not wait: which is better depends on the program.
 """

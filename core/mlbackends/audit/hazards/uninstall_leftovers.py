@@ -1,6 +1,6 @@
 """A broken-off uninstallation has left folders behind.
 
-Told by:   packages: names in site-packages that begin with "~" (leftovers).
+Found by:  packages: names in site-packages that begin with "~" (leftovers).
 No alarm:  it is a note: nothing imports them.
 """
 

@@ -1,6 +1,6 @@
 """Packages of the user's own folder are imported in place of the environment's.
 
-Told by:   the probes of frameworks: the first installation lies in the user's site folder; in a conda or
+Found by:  the probes of frameworks: the first installation lies in the user's site folder; in a conda or
            virtual environment, any framework that lies there.
 No alarm:  the system's own Python, for which the user's folder is meant.
 """

@@ -1,6 +1,6 @@
 """A variable holds a value that is ignored or refused.
 
-Told by:   every probe that knows which values its library takes.
+Found by:  every probe that knows which values its library takes.
 No alarm:  variables that another code speaks for: CUDA_VISIBLE_DEVICES, LD_PRELOAD, the loader's
            folders.
 """

@@ -1,6 +1,6 @@
 """Libraries of an installed package are not there.
 
-Told by:   packages: RECORD names a library that does not exist (missing_files); a framework that is
+Found by:  packages: RECORD names a library that does not exist (missing_files); a framework that is
            nothing but metadata.
 No alarm:  an editable install, whose files lie elsewhere; a package without a RECORD.
 """

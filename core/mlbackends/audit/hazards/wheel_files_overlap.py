@@ -1,6 +1,6 @@
 """Two packages own the same files, and one wrote over the other's.
 
-Told by:   packages: one path in the RECORDs of two distributions, with unlike contents (owned_twice).
+Found by:  packages: one path in the RECORDs of two distributions, with unlike contents (owned_twice).
 No alarm:  the same contents in both; two flavours of one framework, of which package-installed-twice
            tells.
 Severity:  a note for what no program imports, such as tests or a licence at the top of site-packages.

@@ -1,6 +1,6 @@
 """An installed wheel is compiled for a newer processor than this one.
 
-Told by:   x86-64 alone: what the wheels of known packages need, held to the processor's features.
+Found by:  x86-64 alone: what the wheels of known packages need, held to the processor's features.
 No alarm:  wheels that look at the processor and take slower code by themselves.
 Severity:  a warning in conda's environments, whose builds may be for older processors than the wheels.
 """

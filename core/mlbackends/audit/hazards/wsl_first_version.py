@@ -1,6 +1,6 @@
 """This is the first version of the Windows Subsystem for Linux.
 
-Told by:   host: the kernel's release, which ends in -Microsoft.
+Found by:  host: the kernel's release, which ends in -Microsoft.
 No alarm:  the second version, which has a kernel of its own and reaches the GPU.
 """
 

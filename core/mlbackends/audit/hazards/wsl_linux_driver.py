@@ -1,6 +1,6 @@
 """Inside WSL a Linux driver of NVIDIA hides the one of Windows.
 
-Told by:   /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front that lies elsewhere.
+Found by:  /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front that lies elsewhere.
 """
 
 from collections.abc import Iterator

@@ -748,7 +748,7 @@ def test_a_hazard_says_how_it_is_told_and_where_it_was_seen() -> None:
     for code in HAS:
         file = load(code)
 
-        assert "Told by:" in (file.__doc__ or ""), code
+        assert "Found by:" in (file.__doc__ or ""), code
         assert file.SOURCES and file.WHY.endswith(".") and file.MEND.endswith("."), code
 
 
