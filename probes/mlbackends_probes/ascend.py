@@ -23,6 +23,7 @@ from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -47,7 +48,6 @@ VARIABLES = (
 _VERSION = pattern(
     r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE
 )
-_NAMES = {"d100": "Ascend 310", "d500": "Ascend 310P"}
 _REPEATED = 100002  # ACL_ERROR_REPEAT_INITIALIZE
 _NO_DEVICE = (107001, 507000, 507008, 507033)
 _TO_HOST = 2
@@ -110,7 +110,7 @@ def _device(index: int, card: PciDevice) -> Device:
     if not card.driver:
         message = f"the Ascend NPU at {card.address} has no kernel driver"
         reasons = (Reason("no-driver", message, "install the Ascend driver and firmware"),)
-    name = _NAMES.get(card.device, "Ascend NPU")
+    name = table("host/pci_names")["ascend"].get(card.device, "Ascend NPU")
     return pci_record(card, "npu", index, name, link_facts(card), reasons)
 
 

@@ -26,6 +26,7 @@ from mlbackends.libraries.cuda.driver import (
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -42,44 +43,6 @@ CHECK_SECONDS = 2.0
 _WORDS = 1 << 14
 _PATTERN = 0x5EEDC0DE
 
-_NUMBERS = {
-    "max_shared_memory_per_block_bytes": (8, 1),
-    "warp_size": (10, 1),
-    "max_clock_hertz": (13, 1000),
-    "multiprocessors": (16, 1),
-    "max_memory_clock_hertz": (36, 1000),
-    "memory_bus_bits": (37, 1),
-    "l2_cache_bytes": (38, 1),
-    "max_threads_per_multiprocessor": (39, 1),
-    "max_shared_memory_per_multiprocessor_bytes": (81, 1),
-    "max_registers_per_multiprocessor": (82, 1),
-    "max_shared_memory_per_block_optin_bytes": (97, 1),
-}
-"""Fact -> the number of its CUdevice_attribute, and the factor to the fact's unit."""
-
-_FEATURES = {
-    "integrated": 18,
-    "host-memory-mapping": 19,
-    "concurrent-kernels": 31,
-    "unified-addressing": 41,
-    "stream-priorities": 78,
-    "managed-memory": 83,
-    "pageable-memory-access": 88,
-    "concurrent-managed-access": 89,
-    "compute-preemption": 90,
-    "host-pointer-for-registered-memory": 91,
-    "cooperative-launch": 95,
-    "host-registration": 99,
-    "pageable-memory-through-host-tables": 100,
-    "virtual-memory-management": 102,
-    "memory-pools": 115,
-    "gpudirect-rdma": 116,
-    "cluster-launch": 120,
-    "dma-buf": 124,
-    "fabric-handles": 128,
-    "multicast": 132,
-}
-"""Word in a device's features -> the number of its CUdevice_attribute."""
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _LATE = (Reason("no-use-check", f"computing on those before it took {CHECK_SECONDS:g} s or more"),)
 
@@ -159,6 +122,8 @@ def _described(opened: CDLL, index: int) -> Device:
         code = opened.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(number), device)
         return None if code else value.value
 
+    # Fact or word -> the number of its CUdevice_attribute, and the factor to the fact's unit.
+    attributes = table("libraries/device_attributes")
     name = ctypes.create_string_buffer(256)
     address = ctypes.create_string_buffer(32)
     uuid, memory = (ctypes.c_ubyte * 16)(), ctypes.c_size_t(0)
@@ -173,7 +138,7 @@ def _described(opened: CDLL, index: int) -> Device:
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     major, minor = attribute(_CAPABILITY_MAJOR), attribute(_CAPABILITY_MINOR)
     facts: dict[str, FactValue] = {}
-    for fact, (number, factor) in _NUMBERS.items():
+    for fact, (number, factor) in attributes["cuda_numbers"].items():
         if (count := attribute(number)) is not None and count > 0:
             facts[fact] = count * factor
     return Device(
@@ -185,7 +150,9 @@ def _described(opened: CDLL, index: int) -> Device:
         capability=f"{major}.{minor}" if major and minor is not None else "",
         pci_address=address.value.decode(errors="replace").lower(),
         uuid=f"GPU-{'-'.join(parts)}" if has_uuid else "",
-        features=tuple(word for word, number in _FEATURES.items() if attribute(number)),
+        features=tuple(
+            word for word, number in attributes["cuda_features"].items() if attribute(number)
+        ),
         facts=facts,
     )
 

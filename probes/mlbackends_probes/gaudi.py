@@ -15,6 +15,7 @@ from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Fact, FactValue, Finding
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -24,13 +25,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer Gaudi and are set."),
 )
 
-_NAMES = {
-    "0001": "Goya",
-    "0030": "Greco",
-    **dict.fromkeys(("1000", "1001", "1010", "1011"), "Gaudi"),
-    **dict.fromkeys(("1020", "1021"), "Gaudi 2"),
-    **dict.fromkeys(("1060", "1062", "1063"), "Gaudi 3"),
-}
 VARIABLES = (
     "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID", "HABANA_LOGS",
     "HABANA_PROFILE", "PT_HPU_LAZY_MODE", "PT_HPU_RECIPE_CACHE_CONFIG", "GC_KERNEL_PATH",
@@ -95,5 +89,5 @@ def _device(host: Host, index: int, card: PciDevice, places: dict[str, tuple[str
         reasons = (Reason("no-driver", message, "load it: sudo modprobe habanalabs"),)
     elif node and (reason := denied(host, node)):
         reasons = (reason,)
-    name = _NAMES.get(card.device, "Habana accelerator")
+    name = table("host/pci_names")["habana"].get(card.device, "Habana accelerator")
     return pci_record(card, "hpu", index, name, facts, reasons)

@@ -22,6 +22,7 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Finding, Presence
 from mlbackends.model.registry import read_facts
+from mlbackends.model.tables import table
 
 GROUP = "machine"
 SUMMARY = (
@@ -38,23 +39,6 @@ CODES = {
     "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }
 
-_VENDORS = {
-    "10de": "NVIDIA",
-    "1002": "AMD",
-    "8086": "Intel",
-    "1da3": "Habana",
-    "1ae0": "Google",
-    "1d0f": "Amazon",
-    "19e5": "Huawei",
-    "1e52": "Tenstorrent",
-    "106b": "Apple",
-    "1a03": "ASPEED",
-    "102b": "Matrox",
-    "1af4": "Red Hat",
-    "1234": "QEMU",
-    "15ad": "VMware",
-    "1414": "Microsoft",
-}
 _OTHER_ACCELERATORS = {
     "1ae0": frozenset({"0027", "0056", "005e", "0062", "0063", "006f"}),  # TPUs
     "1d0f": frozenset({"7064", "7065", "7066", "7067", "7164", "7264", "7364"}),  # Neuron
@@ -186,7 +170,7 @@ def _accelerator(device: PciDevice) -> dict[str, int | str]:
     row: dict[str, int | str | None] = {
         "address": device.address,
         "vendor": device.vendor,
-        "vendor_name": _VENDORS.get(device.vendor, ""),
+        "vendor_name": table("host/pci_names")["vendors"].get(device.vendor, ""),
         "device": device.device,
         "class": device.class_code,
         "driver": device.driver,

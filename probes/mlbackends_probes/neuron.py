@@ -15,6 +15,7 @@ from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -25,13 +26,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer Neuron and are set."),
 )
 
-_NAMES = {
-    **dict.fromkeys(("7064", "7065", "7066", "7067"), "Inferentia"),
-    "7164": "Trainium",
-    "7264": "Inferentia 2",
-    "7364": "Trainium 2",
-    **dict.fromkeys(("7564", "7565"), "Trainium 3"),
-}
 VARIABLES = (
     "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_RT_VIRTUAL_CORE_SIZE",
     "NEURON_LOGICAL_NC_CONFIG", "NEURON_CC_FLAGS", "NEURON_RT_LOG_LEVEL", "NEURON_COMPILE_CACHE_URL",
@@ -43,7 +37,8 @@ _FOLDERS = ("/opt/aws/neuron/lib",)
 def find(host: Host) -> Finding:
     """Look for devices, driver, nodes and every copy of the runtime."""
     libraries = libraries_named(host, "Neuron runtime", "libnrt", folders=_FOLDERS)
-    cards = [card for card in of_vendor(host, "1d0f") if card.device in _NAMES]
+    names: dict[str, str] = table("host/pci_names")["neuron"]
+    cards = [card for card in of_vendor(host, "1d0f") if card.device in names]
     if not libraries and not cards:
         return Finding(reasons=(absent(host, "Neuron device on PCI and no libnrt.so"),))
     nodes = device_nodes(host, r"neuron\d+")
@@ -57,7 +52,7 @@ def find(host: Host) -> Finding:
     facts |= {name: value for name, value in optional.items() if value}
     facts |= steering(host, VARIABLES)
     devices = tuple(
-        pci_record(card, "neuron", index, _NAMES[card.device]) for index, card in enumerate(cards)
+        pci_record(card, "neuron", index, names[card.device]) for index, card in enumerate(cards)
     )
     if not cards:
         message = "the Neuron runtime is here, and no device is on PCI"

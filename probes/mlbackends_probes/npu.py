@@ -14,27 +14,21 @@ from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Fact, FactValue, Finding
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (Fact("driver", str, "The kernel driver of the NPUs: intel_vpu, amdxdna."),)
 
 _DRIVERS = {"8086": "intel_vpu", "1022": "amdxdna"}
-_NAMES = {
-    "8086:7d1d": "Intel NPU (Meteor Lake)",
-    "8086:ad1d": "Intel NPU (Arrow Lake)",
-    "8086:643e": "Intel NPU (Lunar Lake)",
-    "8086:b03e": "Intel NPU (Panther Lake)",
-    "1022:1502": "AMD XDNA NPU",
-    "1022:17f0": "AMD XDNA 2 NPU",
-}
 
 
 def find(host: Host) -> Finding:
     """Look for NPUs, their drivers and nodes."""
+    names: dict[str, str] = table("host/pci_names")["npu"]
     cards = [
         card
         for card in of_vendor(host, *_DRIVERS)
-        if card.driver in _DRIVERS.values() or f"{card.vendor}:{card.device}" in _NAMES
+        if card.driver in _DRIVERS.values() or f"{card.vendor}:{card.device}" in names
     ]
     libraries = libraries_named(host, "NPU driver", "libze_intel_npu", "libze_intel_vpu")
     if not cards:
@@ -67,7 +61,7 @@ def _device(host: Host, index: int, card: PciDevice, nodes: dict[str, str]) -> D
     return Device(
         kind="npu",
         index=index,
-        name=_NAMES.get(number, "NPU"),
+        name=table("host/pci_names")["npu"].get(number, "NPU"),
         driver=card.driver,
         pci_address=card.address,
         facts=facts,

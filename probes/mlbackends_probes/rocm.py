@@ -34,6 +34,7 @@ from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -66,23 +67,8 @@ _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions
 _DEVICES_LIMIT = 64
 _CHECK_BYTES = 4096
 _DEVICE_TO_HOST = 2
-_ATTRIBUTES = {
-    "host-pointer-for-registered-memory": 4,
-    "compute-preemption": 7,
-    "concurrent-managed-access": 9,
-    "cooperative-launch": 10,
-    "direct-managed-access-from-host": 13,
-    "integrated": 16,
-    "managed-memory": 24,
-    "pageable-memory-access": 65,
-    "memory-pools": 88,
-    "virtual-memory-management": 89,
-    "host-registration": 90,
-    "large-bar": 10011,
-    "fine-grained-memory": 10016,
-}
-"""Word in a device's features -> the number of its hipDeviceAttribute_t, in HIP 5 and newer."""
 _NUMBERED_SINCE = 5
+"""The HIP since which the numbers of hipDeviceAttribute_t are as they are."""
 _NAMES_FILES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 
 
@@ -321,7 +307,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         raise call.failed("hipGetDeviceCount", status)
     refused = call.status("hipRuntimeGetVersion", ctypes.byref(version))
     is_numbered = not refused and version.value // 10_000_000 >= _NUMBERED_SINCE
-    attributes = _ATTRIBUTES if is_numbered else {}
+    attributes = table("libraries/device_attributes")["hip_features"] if is_numbered else {}
     indices = range(min(count.value, _DEVICES_LIMIT))
     devices = [_described(call, index, attributes) for index in indices]
     _fill_and_read(call, Answer(library, tuple(devices)))

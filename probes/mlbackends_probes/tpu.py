@@ -19,6 +19,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (
@@ -29,14 +30,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer libtpu and are set."),
 )
 
-_GENERATIONS = {
-    "0027": "v2 or v3",
-    "005e": "v4",
-    "0062": "v5p",
-    "0063": "v5e",
-    "006f": "v6e",
-    "0076": "7x",
-}
 VARIABLES = (
     "TPU_LIBRARY_PATH", "TPU_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS", "TPU_CHIPS_PER_PROCESS_BOUNDS",
     "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_ACCELERATOR_TYPE",
@@ -61,12 +54,13 @@ def find(host: Host) -> Finding:
             message = f"{_PATH} names {named}, which is not there"
             library = replace(library, reasons=(Reason("dangling-link", message),))
         libraries.insert(0, library)
-    chips = [card for card in of_vendor(host, "1ae0") if card.device in _GENERATIONS]
+    generations: dict[str, str] = table("host/pci_names")["tpu"]
+    chips = [card for card in of_vendor(host, "1ae0") if card.device in generations]
     if not libraries and not chips:
         return Finding(reasons=(absent(host, "TPU on PCI and no libtpu.so", (_PATH,)),))
     facts: dict[str, FactValue] = {"chip_count": len(chips)}
-    if generations := sorted({_GENERATIONS[chip.device] for chip in chips}):
-        facts["generation"] = ", ".join(generations)
+    if chips:
+        facts["generation"] = ", ".join(sorted({generations[chip.device] for chip in chips}))
     nodes = device_nodes(host, r"accel\d+") if chips else []
     nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
     if chips and nodes:
@@ -74,7 +68,7 @@ def find(host: Host) -> Finding:
     if chips or any(host.env(name) for name in VARIABLES if name.startswith(_OWN_VARIABLES)):
         facts |= steering(host, VARIABLES)
     devices = tuple(
-        pci_record(chip, "tpu", index, f"TPU {_GENERATIONS[chip.device]}")
+        pci_record(chip, "tpu", index, f"TPU {generations[chip.device]}")
         for index, chip in enumerate(chips)
     )
     if not chips:
