@@ -74,17 +74,17 @@ def find(host: Host) -> Finding:
 
         described, features = other_facts(host)
         facts |= described
-    sve_bytes = _vector_bytes(host, "sve")
-    if sve_bytes is not None and "sve" in features:
-        facts["sve_vector_bytes"] = sve_bytes
-    sme_bytes = _vector_bytes(host, "sme")
-    if sme_bytes is not None and "sme" in features:
-        facts["sme_vector_bytes"] = sme_bytes
+    vector_bytes = {}
+    for extension in ("sve", "sme"):
+        text = host.read(f"/proc/sys/abi/{extension}_default_vector_length", 64)
+        vector_bytes[extension] = size = whole_number(text, 16, 256)
+        if size is not None and extension in features:
+            facts[f"{extension}_vector_bytes"] = size
     facts |= feature_facts(architecture, features)
     if architecture == "x86_64":
         facts["x86_64_level"] = x86_64_level(features)
 
-    hardware = hardware_capability(architecture, features, sve_bytes, host.platform)
+    hardware = hardware_capability(architecture, features, vector_bytes["sve"], host.platform)
     override = host.environment.get(VARIABLE)
     used, wrong = capability(architecture, hardware, override, host.platform)
     facts |= {"hardware_capability": hardware, "capability": used}
@@ -93,17 +93,10 @@ def find(host: Host) -> Finding:
     states = facts.get("mitigations")
     slowed = gather_warning(states) if isinstance(states, dict) else None
     warnings = tuple(one for one in (wrong, governor_warning(facts), slowed) if one)
-    return Finding(presence=Presence.FOUND, facts=_in_order(facts), warnings=warnings)
-
-
-def _vector_bytes(host: Host, extension: str) -> int | None:
-    return whole_number(host.read(f"/proc/sys/abi/{extension}_default_vector_length", 64), 16, 256)
-
-
-def _in_order(facts: dict[str, FactValue]) -> dict[str, FactValue]:
-    """Return the facts that are known, in the order of FACTS. No CPU that is off is known too."""
+    # What is not known is left out, but that no CPU is off is known.
     known = {name for name, value in facts.items() if value != "" or name == "offline_cpus"}
-    return {fact.name: facts[fact.name] for fact in FACTS if fact.name in known}
+    in_order = {fact.name: facts[fact.name] for fact in FACTS if fact.name in known}
+    return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
 
 
 def _linux_facts(

@@ -9,6 +9,7 @@ Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 """
 
 import re
+from collections.abc import Iterator
 
 from mlbackends.host.host import Host
 from mlbackends.host.system.thread_counts import thread_counts
@@ -67,26 +68,15 @@ def find(host: Host) -> Finding:
     variables = {
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
-        if _is_wanted(name)
+        if not _SECRET.search(name.upper()) and name not in _NAMES_OF_MACHINES
+        if name in _NAMES or name.startswith(_BEGINNINGS) or _PYTHON.fullmatch(name)
     }
-    warnings = (
-        *_senseless_counts(host),
-        *_missing_preloads(host),
-        *_loader_folders(host),
-        *_missing_homes(host),
-    )
     is_known = host.environment or (host.is_live and host.pid is None)
     return Finding(
         presence=Presence.FOUND,
         facts={"variables": variables} if is_known else {},
-        warnings=warnings,
+        warnings=(*_invalid_values(host), *_loader_folders(host), *_homes(host)),
     )
-
-
-def _is_wanted(name: str) -> bool:
-    if _SECRET.search(name.upper()) or name in _NAMES_OF_MACHINES:
-        return False
-    return name in _NAMES or name.startswith(_BEGINNINGS) or bool(_PYTHON.fullmatch(name))
 
 
 def _shown(value: str) -> str:
@@ -94,40 +84,32 @@ def _shown(value: str) -> str:
     return URL_LOGIN.sub("://***@", value)
 
 
-def _senseless_counts(host: Host) -> list[Reason]:
-    """Return a warning for each number of threads that is none; an empty one counts as not set."""
-    return [
-        Reason(
-            "override-invalid", f'{name} is "{_shown(value)[:80]}", which is no number of threads'
-        )
-        for name in _COUNTS
-        if (value := host.env(name).strip()) and not thread_counts(value)
-    ]
-
-
-def _missing_preloads(host: Host) -> list[Reason]:
-    found = []
+def _invalid_values(host: Host) -> Iterator[Reason]:
+    """Yield a warning for each number of threads that is none, and each preload that is not there."""
+    for name in _COUNTS:
+        value = host.env(name).strip()
+        if value and not thread_counts(value):
+            message = f'{name} is "{_shown(value)[:80]}", which is no number of threads'
+            yield Reason("override-invalid", message)
     for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
         # A bare name is searched for, and $LIB and its like stand for folders of the loader's.
         if path.startswith("/") and "$" not in path and not host.exists(path):
             message = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
-            found.append(Reason("override-invalid", message, "correct or unset LD_PRELOAD"))
-    return found
+            yield Reason("override-invalid", message, "correct or unset LD_PRELOAD")
 
 
-def _loader_folders(host: Host) -> list[Reason]:
-    """Return a warning for what the loader's list of folders leaves to chance, and what it lacks."""
+def _loader_folders(host: Host) -> Iterator[Reason]:
+    """Yield a warning for what the loader's list of folders leaves to chance, and what it lacks."""
     variable, listed = library_path(host)
     if variable == "PATH":  # a list for programs first; much of it is usually not there
-        return []
-    found = []
+        return
     if any(not folder for folder in listed):
         message = (
             f"{variable} has an empty element, which means the current folder, "
             "whatever that is when a program starts"
         )
         hint = "remove the colon at its beginning or end, or one of two in a row"
-        found.append(Reason("override-invalid", message, hint))
+        yield Reason("override-invalid", message, hint)
     for folder in dict.fromkeys(listed):
         # $ORIGIN and its like stand for folders of the loader's. CUDA's images list folders that
         # come to be only where the container is given a GPU.
@@ -136,21 +118,19 @@ def _loader_folders(host: Host) -> list[Reason]:
         if not host.is_dir(folder):
             what = "is no folder" if host.exists(folder) else "is not there"
             message = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
-            found.append(Reason("override-invalid", message, f"correct or unset {variable}"))
-    return found
+            yield Reason("override-invalid", message, f"correct or unset {variable}")
 
 
-def _missing_homes(host: Host) -> list[Reason]:
-    found = []
+def _homes(host: Host) -> Iterator[Reason]:
+    """Yield a warning for each folder of a toolkit that is not there, and for two that differ."""
     for name in _HOMES:
         path = host.env(name)
         if path.startswith("/") and not host.is_dir(path):
             message = f"{name} names {_shown(path)}, which is no folder here"
-            found.append(Reason("override-invalid", message, f"correct or unset {name}"))
+            yield Reason("override-invalid", message, f"correct or unset {name}")
     home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
     both_there = home and path and host.is_dir(home) and host.is_dir(path)
     if both_there and host.realpath(home) != host.realpath(path):
         message = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
         hint = "set both to the same toolkit: some programs read one, some the other"
-        found.append(Reason("conflict", message, hint))
-    return found
+        yield Reason("conflict", message, hint)

@@ -91,7 +91,7 @@ def find(host: Host) -> Finding:
         facts["kernel_parameters"] = kernel_parameters(host.read("/proc/cmdline", 65536))
         devices = pci_devices(host)
         if devices:
-            facts["pci_accelerators"] = [_accelerator(one) for one in devices if _computes(one)]
+            facts["pci_accelerators"] = [row for one in devices if (row := _accelerator(one))]
         if rdma_devices := host.listdir("/sys/class/infiniband"):
             facts["rdma_devices"] = list[object](rdma_devices)
         warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
@@ -160,13 +160,11 @@ def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
     return [Reason("small-shared-memory", message, hint)]
 
 
-def _computes(device: PciDevice) -> bool:
-    if device.is_display or device.is_accelerator or device.class_code.startswith("0b40"):
-        return True
-    return device.device in _OTHER_ACCELERATORS.get(device.vendor, ())
-
-
 def _accelerator(device: PciDevice) -> dict[str, int | str]:
+    """Return the row of a device that computes, {} for another."""
+    computes = device.is_display or device.is_accelerator or device.class_code.startswith("0b40")
+    if not computes and device.device not in _OTHER_ACCELERATORS.get(device.vendor, ()):
+        return {}
     row: dict[str, int | str | None] = {
         "address": device.address,
         "vendor": device.vendor,

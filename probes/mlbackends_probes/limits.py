@@ -68,7 +68,11 @@ def find(host: Host) -> Finding:
             affinity=len(affinity) or online,
             cores=_cores(host, affinity),
             is_x86=host.machine.lower() in ("x86_64", "amd64"),
-            python=_python_version(host),
+            python=tuple(
+                int(part)
+                for part in str(host.python.get("version", "")).split(".")[:2]
+                if part.isascii() and part.isdecimal() and len(part) < 4
+            ),
             platform=host.platform,
             has_mask=bool(affinity),
         )
@@ -204,13 +208,6 @@ def _too_many(
     left = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
     message = f"{names} {verb} more threads than the {left} that {what} leaves"
     return [Reason("limit-below-hardware", message, hint)]
-
-
-def _python_version(host: Host) -> tuple[int, ...]:
-    parts = str(host.python.get("version", "")).split(".")[:2]
-    return tuple(
-        int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) < 4
-    )
 
 
 # ---- memory and ulimits ------------------------------------------------------------------------

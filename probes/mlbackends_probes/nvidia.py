@@ -79,7 +79,12 @@ VENDOR = "10de"
 def find(host: Host) -> Finding:
     """Look for GPUs, kernel module, nodes and library, and tell which of them is missing."""
     on_bus = of_vendor(host, VENDOR)
-    gpus = [device for device in on_bus if _is_gpu(device)]
+    # Not the virtual functions that the driver makes of a GPU for virtual machines.
+    gpus = [
+        device
+        for device in on_bus
+        if (device.is_display or device.is_accelerator) and not device.is_virtual_function
+    ]
     libraries = driver_libraries(host, "nvidia", "libnvidia-ml")
     module = kernel_module(host)
     nodes = device_nodes(host)
@@ -193,11 +198,6 @@ def _surroundings(host: Host, on_bus: tuple[PciDevice, ...]) -> dict[str, FactVa
     return facts
 
 
-def _is_gpu(device: PciDevice) -> bool:
-    """Tell a GPU from the virtual functions that its driver makes of it for virtual machines."""
-    return (device.is_display or device.is_accelerator) and not device.is_virtual_function
-
-
 def _device(host: Host, index: int, gpu: PciDevice) -> Device:
     """Return a GPU as the kernel shows it."""
     text = host.read(f"/proc/driver/nvidia/gpus/{gpu.address}/information", 4096)
@@ -256,7 +256,8 @@ def _missing(
         return () if libraries else (no_library(host, "libnvidia-ml.so.1", "utility"),)
     if not gpus and not has_driver and not libraries:
         where = no_library(host, "libnvidia-ml.so.1", "utility")
-        bus = "no NVIDIA GPU on the PCI bus" if _has_pci(host) else "no PCI bus to look at"
+        has_bus = host.listdir("/sys/bus/pci/devices")
+        bus = "no NVIDIA GPU on the PCI bus" if has_bus else "no PCI bus to look at"
         return (replace(where, message=f"{bus}, no kernel module, {where.message}"),)
     reasons: tuple[Reason, ...] = ()
     if not has_driver and not gpus:
@@ -271,8 +272,3 @@ def _missing(
     if not libraries:
         reasons += (no_library(host, "libnvidia-ml.so.1", "utility"),)
     return reasons
-
-
-def _has_pci(host: Host) -> bool:
-    """Tell whether there is a PCI bus to look at."""
-    return bool(host.listdir("/sys/bus/pci/devices"))
