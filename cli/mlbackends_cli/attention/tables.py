@@ -1,11 +1,18 @@
 """Tables of results that fit the page, and what is written below them."""
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from __future__ import annotations
 
-from mlbackends.model.checked import CheckedProblem, Ended, Result, Timing
-from mlbackends_cli.terminal import Page
+import textwrap
+from typing import TYPE_CHECKING
+
 from mlbackends_cli.text.plain import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    # Not for `explain`, which has its own records.
+    from mlbackends.model.checked import CheckedProblem, Result, Timing
+    from mlbackends_cli.terminal import Page
 
 BACKWARD = (
     "with --backward, time and memory are of that pass alone, and GFLOP/s of its five products"
@@ -119,15 +126,15 @@ def timing_cells(timing: Timing) -> tuple[str, str, str, str]:
 
 def ran(problem: CheckedProblem) -> list[Result]:
     """Return the results of the backends that ran."""
-    return [each for each in problem.results if each.ended is Ended.RAN]
+    return [each for each in problem.results if each.ended == "ran"]
 
 
 def mark(result: Result, page: Page) -> str:
     """Return the sign of how it ended."""
     word = "bad"
     if result.right and result.good:
-        word = "cannot" if result.ended is Ended.CANNOT else "bad"
-        if result.ended is Ended.RAN:
+        word = "cannot" if result.ended == "cannot" else "bad"
+        if result.ended == "ran":
             word = "open" if result.incomparable else "good"
     fancy, plain, color = _MARKS[word]
     return styled(fancy if page.unicode else plain, color, page)
@@ -148,8 +155,8 @@ def is_beyond_peak(problem: CheckedProblem) -> bool:
 
 def why_lines(result: Result, page: Page) -> Iterator[str]:
     """Yield why a backend gave no result, or a wrong one, and what to type to repeat that."""
-    if result.ended is not Ended.RAN:
-        word = "" if result.ended is Ended.CANNOT else f"{result.ended}: "
+    if result.ended != "ran":
+        word = "" if result.ended == "cannot" else f"{result.ended}: "
         start = f"{mark(result, page)} {result.backend}: {word}"
         for reason in result.reasons:
             yield from wrapped(f"  {start}{one_line(reason.message)} [{reason.code}]", 6, page)
