@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from packaging.version import Version
 
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
@@ -93,8 +94,7 @@ def test_a_newer_gpu_than_it_is_made_for_is_refused() -> None:
 
 
 def test_without_triton_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = dsls.PackagedDsl("triton", ("triton-of-nowhere",), ("triton",), (">=3.6",))
-    monkeypatch.setattr(dsls, "TRITON", absent)
+    monkeypatch.setitem(dsls.DSLS, "triton", (("triton-of-nowhere",), ("triton",), (">=3.6",)))
     (reason,) = FlashTriton().missing_parts()
     assert (reason.code, reason.message) == ("missing-part", "triton-of-nowhere is not installed")
     assert reason.hint == "pip install triton"
@@ -103,30 +103,16 @@ def test_without_triton_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_old_triton_without_torch_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Old(dsls.PackagedDsl):
-        def unavailable_reason(self, host: object = None) -> str:
-            return ""
-
-        def runtime_version(self) -> Any:
-            from packaging.version import Version
-
-            return Version("3.8.1")
-
-    monkeypatch.setattr(dsls, "TRITON", Old("triton", (), (), ()))
+    monkeypatch.setattr(dsls, "unavailable_reason", lambda _name: "")
+    monkeypatch.setattr(dsls, "version", lambda _name: Version("3.8.1"))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     (reason,) = FlashTriton().missing_parts()
     assert reason.message == "triton 3.8.1 launches only beside torch"
 
 
 def test_a_compiler_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Present(dsls.PackagedDsl):
-        def unavailable_reason(self, host: object = None) -> str:
-            return ""
-
-        def runtime_version(self) -> Any:
-            return None
-
-    monkeypatch.setattr(dsls, "TRITON", Present("triton", (), (), ()))
+    monkeypatch.setattr(dsls, "unavailable_reason", lambda _name: "")
+    monkeypatch.setattr(dsls, "version", lambda _name: None)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)

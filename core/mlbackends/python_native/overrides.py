@@ -236,14 +236,10 @@ def order_function() -> Callable[..., Any] | None:
     module, _, name = path.rpartition(".")
     try:
         function = getattr(importlib.import_module(module), name)
+        if not callable(function):
+            raise TypeError(f"it is a {type(function).__name__}, not a function")  # noqa: TRY301
     except Exception as error:
-        raise ValueError(
-            f"{ORDER_FUNCTION} is {path!r}, which cannot be imported: {error}"
-        ) from error
-    if not callable(function):
-        raise ValueError(  # noqa: TRY004  torch's type: the variable's value is what is wrong
-            f"{ORDER_FUNCTION} is {path!r}, which is a {type(function).__name__}, not a function"
-        )
+        raise ValueError(f"{ORDER_FUNCTION} is {path!r}, which cannot be used: {error}") from error
     return function  # type: ignore[no-any-return]
 
 

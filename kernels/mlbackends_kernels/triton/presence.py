@@ -16,14 +16,14 @@ def missing_parts() -> tuple[Reason, ...]:
 
 
 def _missing() -> tuple[str, str] | None:
-    from mlbackends.python_native.dsls import TRITON
+    from mlbackends.python_native import dsls
 
-    said = TRITON.unavailable_reason()
+    said = dsls.unavailable_reason("triton")
     if said:
         return said, "pip install triton" if "installed" in said else ""
     torch = sys.modules.get("torch")
     if torch is None:
-        version = TRITON.runtime_version()
+        version = dsls.version("triton")
         if version is not None and version.release < _TORCH_FREE:
             return f"triton {version} launches only beside torch", "install triton 3.9 or newer"
     elif not torch.cuda.is_available():

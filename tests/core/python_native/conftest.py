@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 CACHES = (
     filters.is_one,
     dsls.is_available,
-    dsls.version,
     overrides.declared_overrides,
     dispatch.backends,
     registry.names,

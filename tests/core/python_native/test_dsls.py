@@ -11,7 +11,6 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.python_native import dsls, filters
-from mlbackends.python_native.dsls import CUTEDSL, TRITON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +58,16 @@ def triton(version: str, name: str = "triton") -> tuple[str, ...]:
 def test_triton_serves_from_3_6_on(machine: Machine, version: str) -> None:
     host = machine(*triton(version), DRIVER)
 
-    assert TRITON.unavailable_reason(host) == ""
+    assert dsls.unavailable_reason("triton", host) == ""
 
 
 @pytest.mark.parametrize("version", ["3.5.1", "2.3.1", "4.0.0", "unknown"])
 def test_another_version_of_triton_does_not_serve(machine: Machine, version: str) -> None:
     host = machine(*triton(version), DRIVER)
 
-    assert TRITON.unavailable_reason(host) == f"triton is {version}; needed is >=3.6.dev0,<4"
+    assert (
+        dsls.unavailable_reason("triton", host) == f"triton is {version}; needed is >=3.6.dev0,<4"
+    )
 
 
 @pytest.mark.parametrize("value", ["0", "1"])
@@ -76,24 +77,26 @@ def test_the_version_is_not_looked_at_if_the_user_says_so(
     monkeypatch.setenv(filters.SKIP_VERSION_CHECK, value)
     host = machine(*triton("2.0.0"), DRIVER)
 
-    assert (TRITON.unavailable_reason(host) == "") is (value == "1")
+    assert (dsls.unavailable_reason("triton", host) == "") is (value == "1")
 
 
 def test_triton_needs_a_cuda_driver(machine: Machine) -> None:
     host = machine(*triton("3.6.0"))
 
-    assert TRITON.unavailable_reason(host) == "there is no CUDA driver library (libcuda.so.1)"
+    assert (
+        dsls.unavailable_reason("triton", host) == "there is no CUDA driver library (libcuda.so.1)"
+    )
 
 
 def test_triton_needs_to_be_installed(machine: Machine) -> None:
-    assert TRITON.unavailable_reason(machine(DRIVER)) == "triton is not installed"
+    assert dsls.unavailable_reason("triton", machine(DRIVER)) == "triton is not installed"
 
 
 def test_metadata_without_a_module_is_no_installation(machine: Machine) -> None:
     host = machine("site/triton-3.6.0.dist-info/METADATA", DRIVER)
 
     said = "triton is installed, and there is no module triton to import"
-    assert TRITON.unavailable_reason(host) == said
+    assert dsls.unavailable_reason("triton", host) == said
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_metadata_without_a_module_is_no_installation(machine: Machine) -> None:
 def test_only_the_flavours_for_nvidia_serve(machine: Machine, name: str, serves: bool) -> None:
     host = machine(*triton("3.6.0", name), DRIVER)
 
-    assert (TRITON.unavailable_reason(host) == "") is serves
+    assert (dsls.unavailable_reason("triton", host) == "") is serves
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,7 @@ def test_cutedsl_serves_in_three_versions(machine: Machine, version: str, serves
         DRIVER,
     )
 
-    assert (CUTEDSL.unavailable_reason(host) == "") is serves
+    assert (dsls.unavailable_reason("cutedsl", host) == "") is serves
 
 
 def test_cutedsl_needs_the_module_that_it_calls_through(machine: Machine) -> None:
@@ -128,7 +131,7 @@ def test_cutedsl_needs_the_module_that_it_calls_through(machine: Machine) -> Non
         DRIVER,
     )
 
-    assert "no module tvm_ffi" in CUTEDSL.unavailable_reason(host)
+    assert "no module tvm_ffi" in dsls.unavailable_reason("cutedsl", host)
 
 
 def test_triton_on_this_process_is_found_without_its_import(
@@ -139,7 +142,7 @@ def test_triton_on_this_process_is_found_without_its_import(
     (tmp_path / "triton-3.6.1.dist-info").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
 
-    version = TRITON.runtime_version()
+    version = dsls.version("triton")
 
     assert (str(version), version.minor if version else None) == ("3.6.1", 6)
     dsls.is_available("triton")
@@ -149,4 +152,4 @@ def test_a_version_that_is_garbage_is_none(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "triton-nonsense!.dist-info").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert TRITON.runtime_version() is None
+    assert dsls.version("triton") is None
