@@ -15,6 +15,18 @@ from mlbackends.switches.kinds import Permutation, Reduction
 from mlbackends.switches.startup import OUR_PREFIX, variable_of
 from mlbackends.switches.table import FLAGS, Flag
 
+_BACKENDS = "torch.backends."
+#: Where bare assignment does something else than its name says: it writes the generic entry (mkldnn), or
+#: shadows the module's state (opt_einsum). The functions and their arguments do it right.
+_BY_FUNCTION = {
+    "mkldnn.fp32_precision": ("mkldnn.set_flags", "_fp32_precision"),
+    "opt_einsum.enabled": ("opt_einsum.set_flags", "_enabled"),
+    "opt_einsum.strategy": ("opt_einsum.set_flags", "_strategy"),
+}
+#: What opt_einsum.set_flags takes; the others can only be assigned.
+_STRATEGIES = ("auto", "greedy", "optimal")
+_CAPABILITY = f"{_BACKENDS}cpu.get_cpu_capability"
+
 
 class Step(Struct, frozen=True, omit_defaults=True):
     """One switch as the import hook applies it, which knows nothing of our table.
@@ -89,19 +101,6 @@ def _variables_of(flag: Flag, value: object) -> dict[str, str]:
         # Else torch moves cuDNN to the front at the first attention on some cards, whatever was set.
         found = {FLAGS["cuda.cudnn_sdp_deprioritized"].variable: "1", **found}
     return found
-
-
-_BACKENDS = "torch.backends."
-#: Where bare assignment does something else than its name says: it writes the generic entry (mkldnn), or
-#: shadows the module's state (opt_einsum). The functions and their arguments do it right.
-_BY_FUNCTION = {
-    "mkldnn.fp32_precision": ("mkldnn.set_flags", "_fp32_precision"),
-    "opt_einsum.enabled": ("opt_einsum.set_flags", "_enabled"),
-    "opt_einsum.strategy": ("opt_einsum.set_flags", "_strategy"),
-}
-#: What opt_einsum.set_flags takes; the others can only be assigned.
-_STRATEGIES = ("auto", "greedy", "optimal")
-_CAPABILITY = f"{_BACKENDS}cpu.get_cpu_capability"
 
 
 def write_of(flag: Flag, value: object) -> tuple[str, str, str]:

@@ -22,6 +22,11 @@ from mlbackends.model.patterns import pattern
 
 _PYTHON = pattern(r"(?:python|pypy|graalpy)\d*(?:\.\d+)*t?d?$")
 _DISTRIBUTIONS = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
+#: -I and -E read no PYTHONPATH; -S imports no sitecustomize.
+_WITHOUT_HOOK = "IES"
+_WITH_VALUE = "WX"
+_LIMIT = 4096
+_SHELLS = ("sh", "bash", "dash")
 
 
 class Torch(Struct, frozen=True):
@@ -122,11 +127,6 @@ def _torch(host: Host) -> Torch | None:
     return Torch(found.location, version or found.version, frozenset(parts) if version else None)
 
 
-#: -I and -E read no PYTHONPATH; -S imports no sitecustomize.
-_WITHOUT_HOOK = "IES"
-_WITH_VALUE = "WX"
-
-
 class PythonArguments(Struct, frozen=True):
     """hook_ignored_by: the option that makes Python ignore PYTHONPATH or sitecustomize, "" if none.
 
@@ -165,10 +165,6 @@ def python_arguments(arguments: Sequence[str]) -> PythonArguments:
         # -W and -X have their value behind them, or in the next argument.
         at += code is not None and code == len(letters) - 1
     return PythonArguments(ignored_by, program, has_own_folder)
-
-
-_LIMIT = 4096
-_SHELLS = ("sh", "bash", "dash")
 
 
 def interpreter_of(path: str) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ from mlbackends.launch.planning import Instance
 if TYPE_CHECKING:
     from mlbackends.launch.processes import Child
     from mlbackends.launch.topology import Topology
+_NO_NUMACTL = (
+    "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
+    " that may be slower on a machine with several"
+)
 
 
 class Launch(Struct, frozen=True):
@@ -127,12 +131,6 @@ def write_notice(level: str, sentence: str) -> None:
     if sys.stderr is not None:
         sys.stderr.write(line)
         sys.stderr.flush()
-
-
-_NO_NUMACTL = (
-    "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
-    " that may be slower on a machine with several"
-)
 
 
 def binding_command(tool: str, cpus: Sequence[int], memory_nodes: Sequence[int]) -> list[str]:

@@ -16,6 +16,8 @@ from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.launch.notices import Refused
 from mlbackends.model.errors import BadInput
 
+_LONGEST = 1 << 22
+
 
 class Core(Struct, frozen=True, order=True):
     """A physical core: the NUMA node that owns it, and its usable CPUs (hyper-threads), sorted."""
@@ -120,9 +122,6 @@ def _nodes(host: Host) -> tuple[dict[int, int], list[int]]:
         if name == "Mems_allowed_list":
             allowed = parse_cpu_list(value)
     return owners, [node for node in memory or [0] if not allowed or node in allowed]
-
-
-_LONGEST = 1 << 22
 
 
 def parse_lscpu(text: str) -> Topology:

@@ -43,6 +43,7 @@ _CELLS = {
     "cudnn.allow_tf32": ("cudnn.allow_tf32", _CONV, _RNN),
 }
 _SPLIT_K = "_split_k"
+ADVICE = "set one of them alone"
 
 
 def untouched() -> Cells:
@@ -144,9 +145,6 @@ def put(cells: Cells, flag: Flag, value: object, origin: str) -> None:
         cells[MKLDNN_MATMUL] = (mkldnn, origin)
     else:
         cells[name] = (value, origin)
-
-
-ADVICE = "set one of them alone"
 
 
 def refuse_contradictions(values: Mapping[str, object]) -> None:

@@ -16,6 +16,12 @@ from mlbackends.switches.cells import ADVICE, clashing, contradiction
 from mlbackends.switches.kinds import Kibibytes, Permutation, Reduction, Text, Workspace
 from mlbackends.switches.table import FLAGS, Flag
 
+_TRUE_OR_FALSE = "values are true or false"
+_LIMIT = 1 << 20
+_LONGEST = 300
+_DEEPEST = 5
+"""So many parts a key is followed down; no switch has as many."""
+
 
 def read(path: str) -> "dict[str, object]":
     """Return the switches of a file, each checked. Raises BadInput with file, line and key."""
@@ -124,21 +130,12 @@ def _parsed(flag: Flag, text: str) -> object:
         raise ValueError(advice) from None
 
 
-_TRUE_OR_FALSE = "values are true or false"
-
-
 def _checked(flag: Flag, value: object) -> object:
     try:
         return flag.kind.checked(flag.name, value)
     except (TypeError, RuntimeError) as error:
         advice = f"; valid {_TRUE_OR_FALSE}" if flag.kind.name == "bool" else ""
         raise ValueError(str(error).removeprefix(f"{flag.name} ") + advice) from None
-
-
-_LIMIT = 1 << 20
-_LONGEST = 300
-_DEEPEST = 5
-"""So many parts a key is followed down; no switch has as many."""
 
 
 def read_bytes(path: str) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.launch.log_files import InstanceLogs, new_run_folder
+from mlbackends.launch.processes import InstanceLogs, new_run_folder
 
 
 def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
