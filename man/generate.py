@@ -159,7 +159,7 @@ def facts_page() -> str:
         first, *rest = inspect.cleandoc(probe.__doc__ or "").split("\n\n")
         lines.append(escaped(" ".join(first.split())))
         for block in rest:
-            lines += definitions(said_of(block)) or [".PP", escaped(" ".join(block.split()))]
+            lines += definitions(definitions_in(block)) or [".PP", escaped(" ".join(block.split()))]
         rows = {
             f"{name}.{fact}": f"{declared.doc} [{declared.role}]"
             for fact, declared in facts_of(name).items()
@@ -198,8 +198,8 @@ def flags_page() -> str:
     for module in dict.fromkeys(flag.module for flag in FLAGS.values()):
         lines.append(f".SH {escaped(module or 'mlbackends')}")
         for flag in of_module(module):
-            said = explain.switch(flag)
-            about = [f"{term} {text}" for term, text in said.lines if term]
+            passage = explain.switch(flag)
+            about = [f"{term} {text}" for term, text in passage.lines if term]
             lines += [".TP", f".B {escaped(flag.name)}", escaped(flag.doc), ".br"]
             lines.append(escaped(" · ".join(about)))
     lines += [".SH SEE ALSO", ".BR backends\\-flags (1),\n.BR backends\\-run (1)"]
@@ -221,7 +221,7 @@ def policy_page() -> str:
         ".SH SHORT FORM",
         *definitions(policy.SHORT_FORM),
         ".PP",
-        "The word each, any or none before it says of how many values it must be true; nothing said is each.",
+        "The word each, any or none before it says of how many values it must be true; without one it is each.",
     ]
     heads = {"": "THE FILE", "rule": "[[RULE]]", "waive": "[[WAIVE]]", "hazards": "[HAZARDS]"}
     for table, keys in policy.TABLES.items():
@@ -277,21 +277,21 @@ def device_limits_markdown() -> str:
     return "\n\n".join((head, title, about, "\n".join(kinds)))
 
 
-def said_of(block: str) -> dict[str, str]:
-    """Return what a probe's docstring says by word, "Finds" and so on; {} for another paragraph.
+def definitions_in(block: str) -> dict[str, str]:
+    """Return the definitions in a probe's docstring by word, "Finds" and so on; {} for another paragraph.
 
-    A line that does not begin with a word and a colon goes on with what the one before it says.
+    A line that does not begin with a word and a colon continues the one before it.
     """
-    said: dict[str, str] = {}
+    found: dict[str, str] = {}
     for line in block.splitlines():
         if match := re.match(r"([A-Z][a-z]+):\s+", line):
-            said[match[1]] = line[match.end() :]
-        elif said:
-            word = next(reversed(said))
-            said[word] += f" {line.strip()}"
+            found[match[1]] = line[match.end() :]
+        elif found:
+            word = next(reversed(found))
+            found[word] += f" {line.strip()}"
         else:
             return {}
-    return said
+    return found
 
 
 def pages(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:

@@ -14,15 +14,15 @@ def run() -> None:
         try:
             sys.stdout.write(f"backends {__version__}\n")
             sys.stdout.flush()
-        except OSError:  # what it means that nobody takes it stands in cli.main
+        except OSError:  # nobody reads: the other way ends as that must
             pass
         else:
             return
     import gc
     import warnings
 
-    # What the library warns of is told as all else is, not by the place in our code that asked for it.
-    warnings.formatwarning = _as_line
+    # A warning of the library is a line as all messages are, without the place in our code.
+    warnings.formatwarning = lambda message, *place, **more: f"backends: {message}\n"
 
     # The process lives for a fraction of a second: looking for cycles in what the imports made, then
     # and once more at its end, takes a sixth of that.
@@ -32,8 +32,3 @@ def run() -> None:
     code = guarded_main(sys.argv[1:])
     gc.freeze()
     sys.exit(code)
-
-
-def _as_line(message: Warning | str, *place: object, **more: object) -> str:
-    del place, more
-    return f"backends: {message}\n"

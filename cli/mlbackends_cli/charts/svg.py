@@ -84,9 +84,9 @@ class Drawing:
         """Return the drawing as one element that a screen reader can read out."""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img"'
-            f' aria-labelledby="{name}-title {name}-told" viewBox="0 0 {_n(width)} {_n(height)}">'
+            f' aria-labelledby="{name}-title {name}-about" viewBox="0 0 {_n(width)} {_n(height)}">'
             f'<title id="{name}-title">{_text(title)}</title>'
-            f'<desc id="{name}-told">{_text(about)}</desc>' + "".join(self.parts) + "</svg>"
+            f'<desc id="{name}-about">{_text(about)}</desc>' + "".join(self.parts) + "</svg>"
         )
 
 

@@ -114,7 +114,7 @@ def command(
     place of backends: input, output, terminal, signals and the exit code are its own.
 
     A switch that cannot be applied is an error, with exit code 2 and before the program starts where
-    its Python and its torch can be told: COMMAND is a python, or a script whose first line names one.
+    its Python and its torch can be found: COMMAND is a python, or a script whose first line names one.
     Behind anything else, such as a shell script or mpirun, and for what only torch knows, the program
     ends with one line and exit code 2 when it imports torch. Nothing arrives in a program that is
     given another environment (env -i, ssh), and torch's own switches do not in a python -I, -E or -S.

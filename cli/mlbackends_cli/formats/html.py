@@ -120,7 +120,7 @@ def _machine(group: dict[str, ProbeReport]) -> str:
     for name, probe in group.items():
         line = probes.why(probe) if probe.failure else probes.glance(name, probe)
         if line:
-            body.append([element("th", _link(name), scope="row"), words("td", line, "said")])
+            body.append([element("th", _link(name), scope="row"), words("td", line, "text")])
     return table((), body, "stack")
 
 
@@ -149,7 +149,7 @@ def _states(group: dict[str, ProbeReport], found: dict[str, str]) -> str:
             element("td", _badge(probes.state_of(group[name]))),
             element("th", _link(name), scope="row"),
             words("td", group[name].version, "version"),
-            element("td", text, kind="said"),
+            element("td", text, kind="text"),
         ]
         for name, text in found.items()
     ]

@@ -16,7 +16,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _MEANINGS = {
     "backends_check_failed": "1 where a check failed, 0 where it passed; one that does not apply or is"
     " unknown is absent.",
-    "backends_check_unknown": "1 for a check that could not be told; the others are absent.",
+    "backends_check_unknown": "1 for a check that could not be made; the others are absent.",
     "backends_checks": "How many checks ended so.",
     "backends_findings": "How many checks of a severity failed.",
     "backends_outcome_info": "What judged, and by which schema; the value is always 1.",
