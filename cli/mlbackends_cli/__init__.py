@@ -22,7 +22,7 @@ def run() -> None:
     import warnings
 
     # A warning of the library is a line as all messages are, without the place in our code.
-    warnings.formatwarning = lambda message, *place, **more: f"backends: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"backends: {message}\n"
 
     # The process lives for a fraction of a second: looking for cycles in what the imports made, then
     # and once more at its end, takes a sixth of that.

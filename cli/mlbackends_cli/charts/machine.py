@@ -46,7 +46,7 @@ def picture(report: Report, width: int, name: str) -> str:
 
 
 def _notes(found: Processors, cards: Accelerators) -> list[str]:
-    notes = list(found.notes)
+    notes = [*found.notes]
     if len(found.packages) > _MOST_PACKAGES:
         notes.append(f"and {len(found.packages) - _MOST_PACKAGES} more sockets")
     if cards.more:
@@ -77,7 +77,7 @@ def _about(found: Processors, cards: Accelerators) -> str:
 
 
 def _below(
-    drawing: Drawing, packages: tuple[Package, ...], cards: Accelerators, y: float, width: float
+    drawing: Drawing, packages: list[Package], cards: Accelerators, y: float, width: float
 ) -> float:
     """Draw the sockets in rows as wide as there is room for, the cards below; return where all ends."""
     across = 2 if len(packages) > 1 and width >= _SIDE_BY_SIDE else 1
@@ -96,7 +96,7 @@ def _below(
 
 
 def _beside(
-    drawing: Drawing, packages: tuple[Package, ...], cards: Accelerators, y: float, width: float
+    drawing: Drawing, packages: list[Package], cards: Accelerators, y: float, width: float
 ) -> float:
     """Draw each socket with the cards of its nodes at its right; return where all ends."""
     # With one node there is no other that a card's bus could lead to.
@@ -211,7 +211,7 @@ def _node(drawing: Drawing, one: Node, x: float, y: float, width: float, height:
     return height
 
 
-def _counted(groups: list[Cores] | tuple[Cores, ...]) -> str:
+def _counted(groups: list[Cores]) -> str:
     """Return "8 performance cores, 16 efficiency cores · 32 threads"."""
     counts: dict[tuple[str, bool], int] = {}
     for group in groups:

@@ -7,7 +7,6 @@ that is drawn around all of them, or written below.
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlbackends.host.quantities import parse_cpu_list
 from mlbackends.model.records import Report
@@ -18,7 +17,7 @@ _LARGEST = 1 << 62
 _LETTERS = {"data": "d", "instruction": "i"}
 
 
-class Cores(Struct, frozen=True):
+class Cores(Struct):
     """Cores that are alike. threads: of each; 0 if the squares are threads of unknown cores."""
 
     kind: str
@@ -27,7 +26,7 @@ class Cores(Struct, frozen=True):
     caches: str = ""
 
 
-class Cache(Struct, frozen=True):
+class Cache(Struct):
     """Caches of one size: "L3", their size, and how many; sharing: CPUs of each, 0 if unknown."""
 
     name: str
@@ -36,30 +35,35 @@ class Cache(Struct, frozen=True):
     sharing: int = 0
 
 
-class Node(Struct, frozen=True):
+class Node(Struct):
     """A NUMA node; number is None where the machine has one memory, or its nodes are not known."""
 
     number: int | None
     threads: int
-    cores: tuple[Cores, ...]
+    cores: list[Cores]
     memory_bytes: int
-    caches: tuple[Cache, ...] = ()
+    caches: list[Cache] = []
 
 
-class Package(Struct, frozen=True):
+class Package(Struct):
     """What is drawn in one frame: a socket, or several whose nodes are not known apart."""
 
     title: str
-    nodes: tuple[Node, ...]
-    caches: tuple[Cache, ...] = ()
+    nodes: list[Node]
+    caches: list[Cache] = []
+
+    @property
+    def threads(self) -> int:
+        """How many threads its nodes have."""
+        return sum(node.threads for node in self.nodes)
 
 
-class Processors(Struct, frozen=True):
+class Processors(Struct):
     """All of it. notes: what belongs to no single frame."""
 
     title: str
-    packages: tuple[Package, ...]
-    notes: tuple[str, ...]
+    packages: list[Package]
+    notes: list[str]
 
 
 # ---- facts that may be missing or of another type: a saved report can hold anything ---------
@@ -108,12 +112,11 @@ def processors(report: Report) -> Processors | None:
     if not (number(facts, "threads") or number(facts, "cores")):
         return None
     packages, notes = _sockets(facts, _nodes(facts, memory.facts if memory else {}))
-    packages, unplaced = _with_caches(facts, packages)
-    notes += unplaced
+    notes += _place_caches(facts, packages)
     if off := text(facts, "offline_cpus"):
         notes.append(f"off: CPU {off}")
     name = text(facts, "model_name") or text(facts, "architecture") or "Processor"
-    return Processors(name, tuple(packages), tuple(notes))
+    return Processors(name, packages, notes)
 
 
 def _nodes(facts: Facts, memory: Facts) -> list[Node]:
@@ -136,33 +139,34 @@ def _numa_rows(facts: Facts) -> list[Facts]:
     return [row for row in rows(facts, "numa_nodes") if index(row, "node") is not None]
 
 
-def _all_cores(facts: Facts) -> tuple[Cores, ...]:
+def _all_cores(facts: Facts) -> list[Cores]:
     """Return the cores of a machine with one node, where the kinds need not name their CPUs."""
     cores, threads = number(facts, "cores"), number(facts, "threads")
     kinds = [_kind(row) for row in rows(facts, "kinds")]
-    if len(kinds) > 1 and all(kinds) and sum(k.count for k in kinds if k) == cores:
-        return tuple(kind for kind in kinds if kind)
-    if cores and threads and threads % cores == 0:
-        return (Cores("", cores, threads // cores),)
-    return (Cores("", cores, 1 if not threads else 0),) if cores else (Cores("", threads, 0),)
+    found = [kind for kind in kinds if kind]
+    if 1 < len(found) == len(kinds) and sum(kind.count for kind in found) == cores:
+        return found
+    if cores and threads % cores == 0:
+        return [Cores("", cores, threads // cores or 1)]
+    return [Cores("", cores or threads, 0)]
 
 
-def _cores_of(facts: Facts, cpus: Sequence[int]) -> tuple[Cores, ...]:
+def _cores_of(facts: Facts, cpus: Sequence[int]) -> list[Cores]:
     """Return the cores of a node by its CPUs; the CPUs themselves where the split is not even."""
     if not cpus:
-        return ()
+        return []
     split = []
     for row in rows(facts, "kinds"):
         kind, own = _kind(row), set(parse_cpu_list(text(row, "cpus"))) & set(cpus)
         if own and kind and len(own) % kind.threads == 0:
-            split.append((len(own), Cores(kind.kind, len(own) // kind.threads, kind.threads)))
-    if sum(count for count, _ in split) == len(cpus):
-        return tuple(cores for _, cores in split)
+            split.append(Cores(kind.kind, len(own) // kind.threads, kind.threads))
+    if sum(cores.count * cores.threads for cores in split) == len(cpus):
+        return split
     cores, threads = number(facts, "cores"), number(facts, "threads")
-    each = threads // cores if cores and threads and threads % cores == 0 else 0
+    each = threads // cores if cores and threads % cores == 0 else 0
     if each and len(cpus) % each == 0:
-        return (Cores("", len(cpus) // each, each),)
-    return (Cores("", len(cpus), 0),)
+        return [Cores("", len(cpus) // each, each)]
+    return [Cores("", len(cpus), 0)]
 
 
 def _kind(row: Facts) -> Cores | None:
@@ -179,20 +183,20 @@ def _sockets(facts: Facts, nodes: list[Node]) -> tuple[list[Package], list[str]]
     count = number(facts, "sockets")
     own = [node for node in nodes if node.threads]
     # Kernels set nodes aside for memory that a GPU may bring: with nothing on them, they show nothing.
-    rest = tuple(node for node in nodes if node.memory_bytes and not node.threads)
+    rest = [node for node in nodes if node.memory_bytes and not node.threads]
     memory = [Package("memory without CPUs", rest)] if rest else []
     if count == len(own):
-        return [Package("socket", (node,)) for node in own] + memory, []
-    if count == 1:
-        return [Package("socket", tuple(own)), *memory], []
-    if groups := _by_distance(facts, own, count):
+        groups = [[node] for node in own]
+    else:
+        groups = [own] if count == 1 else _by_distance(facts, own, count)
+    if groups:
         return [Package("socket", group) for group in groups] + memory, []
     title = f"{count} sockets" if count else "processor"
     notes = ["which NUMA node is in which socket is not known"] if count and len(own) > 1 else []
-    return [Package(title, tuple(own)), *memory], notes
+    return [Package(title, own), *memory], notes
 
 
-def _by_distance(facts: Facts, own: list[Node], count: int) -> list[tuple[Node, ...]]:
+def _by_distance(facts: Facts, own: list[Node], count: int) -> list[list[Node]]:
     """Group nodes into equal sockets where every distance inside is below every one between."""
     if not count or len(own) <= count or len(own) % count:
         return []
@@ -202,14 +206,14 @@ def _by_distance(facts: Facts, own: list[Node], count: int) -> list[tuple[Node, 
     if any(len(table[node.number]) != len(listed) for node in own):
         return []
     size = len(own) // count
-    groups: list[tuple[Node, ...]] = []
+    groups: list[list[Node]] = []
     for node in own:
         distances = table[node.number]
         order = sorted(own, key=lambda other: distances[place[other.number]])
         near, far = order[:size], order[size:]
         if distances[place[near[-1].number]] >= distances[place[far[0].number]]:
             return []
-        group = tuple(sorted(near, key=lambda other: place[other.number]))
+        group = sorted(near, key=lambda other: place[other.number])
         if group not in groups:
             groups.append(group)
     return groups if len(groups) == count else []
@@ -218,8 +222,8 @@ def _by_distance(facts: Facts, own: list[Node], count: int) -> list[tuple[Node, 
 # ---- where each cache is drawn -------------------------------------------------------------
 
 
-def _with_caches(facts: Facts, packages: list[Package]) -> tuple[list[Package], list[str]]:
-    """Return the packages with their caches, and the caches that belong to the whole machine.
+def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
+    """Add the caches to what has them; return those that belong to the whole machine, in words.
 
     The facts have of each cache how many instances there are and how many CPUs share one, not which.
     """
@@ -232,79 +236,52 @@ def _with_caches(facts: Facts, packages: list[Package]) -> tuple[list[Package], 
             by_name.setdefault(name, []).append(cache)
     notes: list[str] = []
     for name, caches in by_name.items():
-        placed = _with_cores(packages, caches) or _in_nodes(packages, caches)
-        placed = placed or _around(packages, caches)
-        if placed:
-            packages = placed
-            continue
-        sizes = []
-        for one in caches:
-            many = f"{one.count} × " if one.count > 1 else ""
-            sizes.append(many + binary_size(one.size_bytes))
-        notes.append(f"{name} {', '.join(sizes)}")
-    return packages, notes
+        if not _given_to_cores(packages, caches) and not _shared_out(packages, caches):
+            sizes = (
+                f"{one.count} × {binary_size(one.size_bytes)}"
+                if one.count > 1
+                else binary_size(one.size_bytes)
+                for one in caches
+            )
+            notes.append(f"{name} {', '.join(sizes)}")
+    return notes
 
 
-def _with_cores(packages: list[Package], caches: list[Cache]) -> list[Package] | None:
-    """Give each kind of core the cache that each of its cores has of its own; None if that is not so."""
+def _given_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
+    """Give each kind of core the cache that each of its cores has of its own; False if none has."""
+    cores = [each for package in packages for node in package.nodes for each in node.cores]
     counts: dict[tuple[str, int], int] = {}
-    for cores in (c for package in packages for node in package.nodes for c in node.cores):
-        if not cores.threads:
-            return None
-        counts[cores.kind, cores.threads] = counts.get((cores.kind, cores.threads), 0) + cores.count
-    wanted = {(count, threads): kind for (kind, threads), count in counts.items()}
+    for each in cores:
+        counts[each.kind, each.threads] = counts.get((each.kind, each.threads), 0) + each.count
+    wanted = {(count, threads) for (_, threads), count in counts.items()}
     given = {(one.count, one.sharing): one for one in caches}
     kinds = {kind for kind, _ in counts}
+    if not all(each.threads for each in cores) or set(given) != wanted:
+        return False
     if not len(counts) == len(kinds) == len(wanted) or len(given) != len(caches):
-        return None
-    if set(given) != set(wanted):
-        return None
-    texts = {wanted[key]: f"{one.name} {binary_size(one.size_bytes)}" for key, one in given.items()}
-
-    def with_text(cores: Cores) -> Cores:
-        parts = [part for part in (cores.caches, texts[cores.kind]) if part]
-        return replace(cores, caches=" · ".join(parts))
-
-    def with_texts(node: Node) -> Node:
-        return replace(node, cores=tuple(map(with_text, node.cores)))
-
-    return [replace(each, nodes=tuple(map(with_texts, each.nodes))) for each in packages]
+        return False
+    for each in cores:
+        one = given[counts[each.kind, each.threads], each.threads]
+        size = f"{one.name} {binary_size(one.size_bytes)}"
+        each.caches = f"{each.caches} · {size}" if each.caches else size
+    return True
 
 
-def _in_nodes(packages: list[Package], caches: list[Cache]) -> list[Package] | None:
-    """Give each node its share of a cache that CPUs of one node have together."""
+def _shared_out(packages: list[Package], caches: list[Cache]) -> bool:
+    """Give nodes, else sockets, their shares of a cache; False where it cannot be split without rest."""
     nodes = [node for package in packages for node in package.nodes]
-    if sum(bool(node.threads) for node in nodes) == 1:
-        if not all(one.count for one in caches):
-            return None
-        shares = [tuple(caches) if node.threads else () for node in nodes]
-    elif (split := _shares([node.threads for node in nodes], caches)) is not None:
-        shares = split
-    else:
-        return None
-    left = iter(shares)
-
-    def with_share(node: Node) -> Node:
-        return replace(node, caches=node.caches + next(left))
-
-    return [replace(each, nodes=tuple(map(with_share, each.nodes))) for each in packages]
-
-
-def _around(packages: list[Package], caches: list[Cache]) -> list[Package] | None:
-    """Give each socket its share of a cache that CPUs of several of its nodes have together."""
-    shares = _shares([sum(node.threads for node in one.nodes) for one in packages], caches)
-    if shares is None:
-        return None
-    pairs = zip(packages, shares, strict=True)
-    return [replace(package, caches=package.caches + share) for package, share in pairs]
-
-
-def _shares(threads: list[int], caches: list[Cache]) -> list[tuple[Cache, ...]] | None:
-    """Split one size of cache by the threads of each part; None unless it splits without rest."""
+    own = [node for node in nodes if node.threads]
+    if len(own) == 1 and all(one.count for one in caches):
+        own[0].caches += caches
+        return True
     one = caches[0]
     if len(caches) != 1 or not one.count or not one.sharing:
-        return None
-    counts = [part // one.sharing for part in threads]
-    if any(part % one.sharing for part in threads) or sum(counts) != one.count:
-        return None
-    return [(replace(one, count=count),) if count else () for count in counts]
+        return False
+    parts: list[Node] | list[Package]
+    for parts in (nodes, packages):
+        counts = [part.threads // one.sharing for part in parts]
+        if sum(counts) == one.count and not any(part.threads % one.sharing for part in parts):
+            for part, count in zip(parts, counts, strict=True):
+                part.caches += [Cache(one.name, one.size_bytes, count)] if count else []
+            return True
+    return False
