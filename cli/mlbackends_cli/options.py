@@ -55,10 +55,7 @@ def completing(names: Callable[[], Iterable[str]]) -> Any:
 
 
 def format_option(
-    *kinds: str,
-    also: Iterable[str] = (),
-    default: str = "table",
-    about: str = "How to print it.",
+    *kinds: str, also: Iterable[str] = (), default: str = "table", about: str = "How to print it."
 ) -> Callable[[Command], Command]:
     """Return --format with every format that can print one of these kinds, see `formats`.
 

@@ -15,14 +15,7 @@ GROUPS = {
     "library": "Libraries",
     "framework": "Packages",
 }
-MARKS = {
-    "usable": "✓",
-    "loadable": "◐",
-    "found": "·",
-    "broken": "✗",
-    "unknown": "?",
-    "absent": "–",
-}
+MARKS = {"usable": "✓", "loadable": "◐", "found": "·", "broken": "✗", "unknown": "?", "absent": "–"}
 MEANINGS = {
     "usable": "computed something right",
     "loadable": "opens and answers",

@@ -33,11 +33,7 @@ Examples:
 """
 
 command = FolderGroup(
-    "mlbackends_cli.commands.flags",
-    name="flags",
-    help=HELP,
-    epilog=EXAMPLES,
-    no_args_is_help=True,
+    "mlbackends_cli.commands.flags", name="flags", help=HELP, epilog=EXAMPLES, no_args_is_help=True
 )
 
 

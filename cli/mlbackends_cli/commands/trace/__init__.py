@@ -39,9 +39,5 @@ class _Group(FolderGroup):
 
 
 command = _Group(
-    "mlbackends_cli.commands.trace",
-    name="trace",
-    help=HELP,
-    epilog=EXAMPLES,
-    no_args_is_help=True,
+    "mlbackends_cli.commands.trace", name="trace", help=HELP, epilog=EXAMPLES, no_args_is_help=True
 )
