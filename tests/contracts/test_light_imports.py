@@ -95,6 +95,10 @@ def test_help_imports_no_command() -> None:
     assert commands == set()
 
 
+def test_help_loads_no_record() -> None:
+    assert not loaded("--help") & {"msgspec", "mlbackends.model.records"}
+
+
 def test_a_named_probe_imports_no_other() -> None:
     probes = {name for name in loaded("info", "cpu", "--depth", "found") if "_probes." in name}
 

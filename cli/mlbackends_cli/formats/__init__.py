@@ -13,11 +13,13 @@ trace    all that is known of a trace, as one page
 """
 
 import os
-import re
 from functools import cache
 from typing import Any
 
 from mlbackends.model import registry
+
+
+KINDS = ("record", "report", "outcome", "listing", "rows", "view", "trace")
 
 
 def names(*kinds: str) -> tuple[str, ...]:
@@ -40,9 +42,10 @@ def text(form: str, kind: str, value: Any, page: Any) -> str:
 
 @cache
 def _functions(name: str) -> frozenset[str]:
-    """Return the names of a format's functions; a file of ours is read, not imported."""
+    """Return the kinds that a format prints; a file of ours is read, not imported."""
     path = os.path.join(os.path.dirname(__file__), f"{name}.py")
     if not os.path.isfile(path):  # another distribution's
         return frozenset(dir(registry.load(__name__, name)))
     with open(path, encoding="utf-8") as file:
-        return frozenset(re.findall(r"^def ([a-z]+)\(", file.read(), re.MULTILINE))
+        source = file.read()
+    return frozenset(kind for kind in KINDS if f"\ndef {kind}(" in source)

@@ -14,13 +14,12 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any, NoReturn
-
-import msgspec
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlbackends.model.errors import UnknownName
-from mlbackends.model.records import Fact, FactValue
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import Fact
 
 _ENTRY_POINTS_LIMIT = 1 << 20
 #: Groups of entry points that are not the name of the package, with "mlbackends." before it.
@@ -142,22 +141,28 @@ _KINDS: dict[str, Any] = {
     "list[str]": list[str],
     "dict[str, str]": dict[str, str],
     "list[dict[str, int | str]]": list[dict[str, int | str]],
-    "list[dict[str, FactValue]]": list[dict[str, FactValue]],
 }
 
 
-def read_facts(probe_file: str) -> tuple[Fact, ...]:
+def read_facts(probe_file: str) -> "tuple[Fact, ...]":
     """Return the facts that the JSON file beside a probe declares: cpu.json for cpu.py.
 
     For a probe of so many facts that they would hide what it does.
     """
+    # Here, since whoever only lists names, as --help does, needs no record.
+    import msgspec
+    from msgspec.structs import replace
+
+    from mlbackends.model.records import Fact, FactValue
+
+    kinds = {**_KINDS, "list[dict[str, FactValue]]": list[dict[str, FactValue]]}
     with open(f"{probe_file.removesuffix('.py')}.json", "rb") as file:
         facts = msgspec.json.decode(file.read(), type=tuple[Fact, ...])
-    return tuple(replace(fact, kind=_KINDS[fact.kind]) for fact in facts)
+    return tuple(replace(fact, kind=kinds[fact.kind]) for fact in facts)
 
 
 @cache
-def facts_of(probe: str) -> dict[str, Fact]:
+def facts_of(probe: str) -> "dict[str, Fact]":
     """Return the facts that a probe declares, by name; {} for one that is not here."""
     if probe not in names("mlbackends_probes"):
         return {}

@@ -133,11 +133,13 @@ def command(
     where = filters.where(*wheres)
     with closing(logs[0]), closing(logs[1]):
         if takes_sums({}, where, skip_first, by):
-            sums = (each.aggregate() for each in logs)
-            found = viewing.difference_of_aggregates(*sums, where, **options)
+            first, second = (each.aggregate() for each in logs)
+            found = viewing.difference_of_aggregates(first, second, where, **options)
         else:
-            records = (filters.after_first(each.records(), skip_first) for each in logs)
-            found = viewing.difference(*(filter(where, each) for each in records), **options)
+            left, right = (
+                filter(where, filters.after_first(each.records(), skip_first)) for each in logs
+            )
+            found = viewing.difference(left, right, **options)
     most = rows_shown(top, form)
     write(printed({"diff": found}, form, page(color, output), most, everything=everything), output)
     for each in logs:
