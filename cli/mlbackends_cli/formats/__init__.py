@@ -18,7 +18,6 @@ from typing import Any
 
 from mlbackends.model import registry
 
-
 KINDS = ("record", "report", "outcome", "listing", "rows", "view", "trace")
 
 
