@@ -26,14 +26,14 @@ def generate() -> ModuleType:
 def test_what_a_probe_finds_is_a_definition_that_fills(generate: ModuleType) -> None:
     block = "Finds:    every libx, in wheels\n          and conda.\nUsable:   it adds: 1 and 1."
 
-    assert generate.said_of(block) == {
+    assert generate.definitions_in(block) == {
         "Finds": "every libx, in wheels and conda.",
         "Usable": "it adds: 1 and 1.",
     }
 
 
 def test_a_paragraph_without_such_words_is_none(generate: ModuleType) -> None:
-    assert generate.said_of("It is what it is.\nUsable: no") == {}
+    assert generate.definitions_in("It is what it is.\nUsable: no") == {}
 
 
 def test_no_paragraph_of_the_facts_keeps_its_lines(generate: ModuleType) -> None:

@@ -45,8 +45,9 @@ class Requirement(Struct, frozen=True):
                 raise BadInput(f"the requirement {text!r} cannot be read", example) from None
             part = error.rest.partition(",")[0].strip()
             hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
-            if part.startswith("=") and part.strip("= "):
-                hint = f"did you mean =={part.strip('= ')}?"
+            value = part.lstrip("<>=!~").strip()
+            if value and part[0] == "=" and part[1:].strip() == value:
+                hint = f"did you mean =={value}?"
             message = f"the requirement {text!r} cannot be read at {part!r}"
             raise BadInput(message, hint) from None
         parts = condition.parts if isinstance(condition, Joined) else (condition,)
