@@ -130,29 +130,14 @@ class Host:
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, as the recorded machine names it; "" for links in a loop."""
-        todo = [part for part in path.split("/") if part][::-1]
-        done: list[str] = []
-        links = 0
-        while todo:
-            part = todo.pop()
-            if part in (".", ""):
-                continue
-            if part == "..":
-                if done:
-                    done.pop()
-                continue
-            at = self.root + "/" + "/".join([*done, part])
-            if os.path.islink(at):
-                links += 1
-                if links > _LINK_LIMIT:
-                    return ""
-                target = os.readlink(at)
-                if target.startswith("/"):
-                    done = []
-                todo.extend(piece for piece in target.split("/")[::-1] if piece)
-                continue
-            done.append(part)
-        return "/" + "/".join(done)
+
+        def target_of(at: str) -> str:
+            try:
+                return os.readlink(self.root + at)
+            except OSError:
+                return ""
+
+        return resolved(path, target_of)
 
     def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
@@ -368,6 +353,34 @@ class Host:
         from mlbackends.host.command import output_of
 
         return output_of(command, timeout, self.environment)
+
+
+def resolved(path: str, target_of: Callable[[str], str]) -> str:
+    """Return a path without links; "" for links in a loop.
+
+    target_of: returns what a link says, given its path without links, and "" for what is no link.
+    """
+    todo = [part for part in path.split("/") if part][::-1]
+    done: list[str] = []
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == ".":
+            continue
+        if part == "..":
+            done = done[:-1]
+            continue
+        target = target_of("/" + "/".join([*done, part]))
+        if not target:
+            done.append(part)
+            continue
+        links += 1
+        if links > _LINK_LIMIT:
+            return ""
+        if target.startswith("/"):
+            done = []
+        todo.extend(piece for piece in target.split("/")[::-1] if piece)
+    return "/" + "/".join(done)
 
 
 def to_int(text: str) -> int | None:

@@ -146,16 +146,14 @@ def found(
     if package is None:
         return Finding(reasons=(not_installed(host, looked_for),))
     requirements = required(host, package.installed[0]) if package.installed else []
+    invalid = not_valid(host, variables) if isinstance(variables, Mapping) else ()
+    problems = (*package_warnings(host, package, requirements), *warnings, *invalid)
     return Finding(
         presence=Presence.FOUND,
         version=package.version,
         facts=package_facts(package, requirements) | (facts or {}) | steering(host, variables),
         reasons=lacks_files(package),
-        warnings=(
-            *package_warnings(host, package, requirements),
-            *(warning for warning in warnings if warning is not None),
-            *(not_valid(host, variables) if isinstance(variables, Mapping) else ()),
-        ),
+        warnings=tuple(each for each in problems if each is not None),
     )
 
 
@@ -283,15 +281,18 @@ def not_installed(host: Host, looked_for: str) -> Reason:
 
 def assigned_text(text: str, name: str) -> str:
     """Return the text that Python source assigns to a name, "" where it assigns something else."""
-    match = re.search(_ASSIGNED.format(name=re.escape(name)), text, re.MULTILINE)
-    literal = _TEXT.match(match[1]) if match else None
+    literal = _TEXT.match(_assigned(text, name))
     return literal[2] if literal else ""
 
 
 def assigned_flag(text: str, name: str) -> bool | None:
     """Return the True or False that Python source assigns to a name, None where it does not."""
+    return {"True": True, "False": False}.get(_assigned(text, name).strip())
+
+
+def _assigned(text: str, name: str) -> str:
     match = re.search(_ASSIGNED.format(name=re.escape(name)), text, re.MULTILINE)
-    return {"True": True, "False": False}.get(match[1].strip()) if match else None
+    return match[1] if match else ""
 
 
 def entry_points(host: Host, group: str) -> dict[str, str]:
@@ -319,9 +320,8 @@ def gpu_unused(host: Host, what: str, hint: str) -> Reason | None:
     gpus = [device for device in of_vendor(host, "10de") if device.is_display]
     if not gpus:
         return None
-    where = f"there is an NVIDIA GPU at {gpus[0].address}"
-    if len(gpus) > 1:
-        where = f"there are {len(gpus)} NVIDIA GPUs"
+    one = f"there is an NVIDIA GPU at {gpus[0].address}"
+    where = one if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"
     return Reason("degraded", f"{what} is built without CUDA, and {where}", hint)
 
 

@@ -17,12 +17,12 @@ to, and which files may not be read.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from mlbackends.host.files import READ_LIMIT
-from mlbackends.host.host import Host, Result
+from mlbackends.host.host import Host, resolved
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import cleaned
@@ -30,26 +30,26 @@ from mlbackends.model.writable import cleaned
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Method = TypeVar("Method", bound=Callable[..., Any])
+
 TOTAL_LIMIT = 128 << 20
 """The contents of a recording's files are no larger than this together, in bytes."""
 LISTING_LIMIT = 1 << 15
 """Of a folder that was listed no more names than this are kept."""
 
-_LINKS_LIMIT = 40
 _NAME_LIMIT = 255
 _KEPT = ".keep"
 _PROCESS_FOLDERS = ("/proc/self", "/proc/thread-self")
 
 
-def _noting(method: Callable[[Host, str], Result]) -> Callable[[Recording, str], Result]:
+def _noting(method: Method) -> Method:
     """Return a method that notes the path and calls the source's method of that name."""
 
-    def noting(self: Recording, path: str) -> Result:
+    def noting(self: Recording, path: str) -> Any:
         self._paths[path] = None
-        result: Result = getattr(self._source, method.__name__)(path)
-        return result
+        return getattr(self._source, method.__name__)(path)
 
-    return noting
+    return cast("Method", noting)
 
 
 class Recording(Host):
@@ -285,29 +285,15 @@ class _Writer:
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, making those on its way; "" where they lead nowhere."""
-        todo = [part for part in path.split("/") if part][::-1]
-        done: list[str] = []
-        links = 0
-        while todo:
-            part = todo.pop()
-            if part == ".":
-                continue
-            if part == "..":
-                done = done[:-1]
-                continue
-            at = "/" + "/".join([*done, part])
+
+        def target_of(at: str) -> str:
             if at in _PROCESS_FOLDERS or not self.source.is_link(at):
-                done.append(part)
-                continue
-            links += 1
+                return ""
             target = self.source.readlink(at)
             self._link(at, target)
-            if links > _LINKS_LIMIT:
-                return ""
-            if target.startswith("/"):
-                done = []
-            todo.extend(piece for piece in target.split("/")[::-1] if piece)
-        return "/" + "/".join(done)
+            return target
+
+        return resolved(path, target_of)
 
     def _place(self, spot: str) -> None:
         """Put a folder or an empty file there, unless something is there already."""
