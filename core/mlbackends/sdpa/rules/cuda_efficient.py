@@ -18,13 +18,15 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.capability_between((5, 0), (12, 1)),
         need.rank_is(4),
         row_alignment(alignment),
-        _storage_alignment(),
-        _nested_inference(),
+        Constraint("storage-unaligned", "tensors that start at whole vectors", _storage),
+        Constraint("gradient", "nested tensors that require no gradient", _nested_inference),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
-        _element_type(),
+        Constraint(
+            "wrong-dtype", "element type float16, float32, or bfloat16 from sm80", _element_type
+        ),
     )
 
 
@@ -36,41 +38,28 @@ def alignment(problem: AttentionProblem) -> int:
     return 4 if capability >= (8, 0) and problem.dtype == "float32" else 1
 
 
-def _storage_alignment() -> Constraint:
-    def test(problem: AttentionProblem) -> str:
-        if (problem.capability or (8, 0)) < (8, 0):
-            return ""
-        step = alignment(problem)
-        for name in ("query", "key", "value"):
-            spec = getattr(problem, name)
-            if spec.elements and spec.storage_offset % step:
-                size = step * ITEM_BYTES[problem.dtype]
-                return (
-                    f"{name} starts {spec.storage_offset} elements into its storage;"
-                    f" it must start at a multiple of {step} elements, {size} bytes"
-                )
+def _storage(problem: AttentionProblem) -> str:
+    step = alignment(problem) if (problem.capability or (8, 0)) >= (8, 0) else 1
+    for name in ("query", "key", "value"):
+        spec = getattr(problem, name)
+        if spec.elements and spec.storage_offset % step:
+            size = step * ITEM_BYTES[problem.dtype]
+            return (
+                f"{name} starts {spec.storage_offset} elements into its storage;"
+                f" it must start at a multiple of {step} elements, {size} bytes"
+            )
+    return ""
+
+
+def _nested_inference(problem: AttentionProblem) -> str:
+    specs = (problem.query, problem.key, problem.value)
+    if not any(spec.nested for spec in specs) or not any(spec.requires_grad for spec in specs):
         return ""
-
-    return Constraint("storage-unaligned", "tensors that start at whole vectors", test)
-
-
-def _nested_inference() -> Constraint:
-    def test(problem: AttentionProblem) -> str:
-        specs = (problem.query, problem.key, problem.value)
-        if not any(spec.nested for spec in specs) or not any(spec.requires_grad for spec in specs):
-            return ""
-        return "nested tensors require a gradient; it gives none for those"
-
-    return Constraint("gradient", "nested tensors that require no gradient", test)
+    return "nested tensors require a gradient; it gives none for those"
 
 
-def _element_type() -> Constraint:
-    def test(problem: AttentionProblem) -> str:
-        taken = ["float16", "float32"]
-        if (problem.capability or (8, 0)) >= (8, 0):
-            taken.append("bfloat16")
-        if problem.dtype in taken:
-            return ""
-        return f"the element type is {problem.dtype}; it takes {', '.join(taken)}"
-
-    return Constraint("wrong-dtype", "element type float16, float32, or bfloat16 from sm80", test)
+def _element_type(problem: AttentionProblem) -> str:
+    has_bfloat16 = (problem.capability or (8, 0)) >= (8, 0)
+    return need.dtype_in("float16", "float32", *(("bfloat16",) if has_bfloat16 else ())).test(
+        problem
+    )

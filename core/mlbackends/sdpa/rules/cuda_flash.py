@@ -5,9 +5,9 @@ from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.parts import (
+    NESTED_HEAD_DIM,
+    NESTED_HEADS,
     flash_built,
-    nested_head_dim,
-    nested_heads,
     training_limit,
     where_dense,
 )
@@ -22,12 +22,12 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.no_mask(),
         need.same_head_dim(),
         need.head_dim_at_most(256),
-        nested_head_dim(),
+        NESTED_HEAD_DIM,
         need.capability_between((8, 0), (12, 1)),
         training_limit(_is_small, "sm86 to sm89 and sm120"),
         where_dense(need.square_causal()),
         _element_type(environment.flash_3),
-        nested_heads(),
+        NESTED_HEADS,
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads()),
         where_dense(need.non_empty()),
@@ -42,11 +42,8 @@ def _is_small(problem: AttentionProblem) -> bool:
 def _element_type(flash_3: bool) -> Constraint:
     def test(problem: AttentionProblem) -> str:
         capability = problem.capability or (8, 0)
-        taken = ["float16", "bfloat16"] if capability >= (8, 0) else ["float16"]
-        if flash_3 and capability >= (9, 0):
-            taken.append("float8_e4m3fn")
-        if problem.dtype in taken:
-            return ""
-        return f"the element type is {problem.dtype}; it takes {', '.join(taken)}"
+        taken = ["float16", *(["bfloat16"] if capability >= (8, 0) else [])]
+        taken += ["float8_e4m3fn"] if flash_3 and capability >= (9, 0) else []
+        return need.dtype_in(*taken).test(problem)
 
     return Constraint("wrong-dtype", "element type float16 or bfloat16", test)

@@ -28,27 +28,23 @@ def flash_built(is_built: bool) -> Constraint:
     return Constraint("not-built", "a torch that was built with it", test)
 
 
-def nested_head_dim() -> Constraint:
-    """Ask, of nested tensors, for rows of a multiple of 8 elements."""
-
-    def test(problem: AttentionProblem) -> str:
-        if not problem.query.nested or problem.head_dim % 8 == 0:
-            return ""
-        return f"head_dim is {problem.head_dim}; in nested tensors it must be a multiple of 8"
-
-    return Constraint("head-dim-unaligned", "in nested tensors, head_dim a multiple of 8", test)
+def _nested_head_dim(problem: AttentionProblem) -> str:
+    if not problem.query.nested or problem.head_dim % 8 == 0:
+        return ""
+    return f"head_dim is {problem.head_dim}; in nested tensors it must be a multiple of 8"
 
 
-def nested_heads() -> Constraint:
-    """Ask for as many heads in every member of a nested tensor."""
+def _nested_heads(problem: AttentionProblem) -> str:
+    specs = (problem.query, problem.key, problem.value)
+    if not any(spec.nested and not heads_of(spec) for spec in specs):
+        return ""
+    return "the number of heads differs within the nested tensors; it must not"
 
-    def test(problem: AttentionProblem) -> str:
-        specs = (problem.query, problem.key, problem.value)
-        if not any(spec.nested and not heads_of(spec) for spec in specs):
-            return ""
-        return "the number of heads differs within the nested tensors; it must not"
 
-    return Constraint("nested", "nested tensors whose heads do not differ", test)
+NESTED_HEAD_DIM = Constraint(
+    "head-dim-unaligned", "in nested tensors, head_dim a multiple of 8", _nested_head_dim
+)
+NESTED_HEADS = Constraint("nested", "nested tensors whose heads do not differ", _nested_heads)
 
 
 def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> Constraint:

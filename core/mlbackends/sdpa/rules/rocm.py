@@ -9,9 +9,9 @@ from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.parts import (
+    NESTED_HEAD_DIM,
+    NESTED_HEADS,
     flash_built,
-    nested_head_dim,
-    nested_heads,
     row_alignment,
     training_limit,
     where_dense,
@@ -36,13 +36,13 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.rank_is(4),
         need.no_mask(),
         need.same_head_dim(),
-        _row_length(),
-        nested_head_dim(),
+        _ROW_LENGTH,
+        NESTED_HEAD_DIM,
         *_target(environment),
         training_limit(_is_small, "gfx12"),
         where_dense(need.square_causal()),
         need.dtype_in(*REDUCED),
-        nested_heads(),
+        NESTED_HEADS,
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads()),
         where_dense(need.non_empty()),
@@ -58,12 +58,12 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         *_target(environment),
         need.rank_is(4),
         row_alignment(_alignment),
-        _row_length(),
+        _ROW_LENGTH,
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
-        _mask_type(),
+        Constraint("wrong-dtype", "a mask of bool, or of the type of the query", _mask_type),
         need.dtype_in(*taken),
     )
 
@@ -80,14 +80,9 @@ def _target(environment: Environment) -> tuple[Constraint, ...]:
     return () if environment.composable_kernel else (supported,)
 
 
-def _row_length() -> Constraint:
-    def test(problem: AttentionProblem) -> str:
-        gfx11 = problem.device.capability.startswith("gfx11")
-        limit = _LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW
-        return need.head_dim_at_most(limit).test(problem)
-
-    sentence = f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}"
-    return Constraint("head-dim-too-large", sentence, test)
+def _row_length(problem: AttentionProblem) -> str:
+    gfx11 = problem.device.capability.startswith("gfx11")
+    return need.head_dim_at_most(_LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW).test(problem)
 
 
 def _is_small(problem: AttentionProblem) -> bool:
@@ -99,11 +94,15 @@ def _alignment(problem: AttentionProblem) -> int:
     return 8 if problem.dtype in REDUCED else 4
 
 
-def _mask_type() -> Constraint:
-    def test(problem: AttentionProblem) -> str:
-        mask = problem.mask
-        if mask is None or mask.dtype in ("bool", problem.dtype):
-            return ""
-        return f"the mask is of {mask.dtype}; it takes bool and {problem.dtype}"
+def _mask_type(problem: AttentionProblem) -> str:
+    mask = problem.mask
+    if mask is None or mask.dtype in ("bool", problem.dtype):
+        return ""
+    return f"the mask is of {mask.dtype}; it takes bool and {problem.dtype}"
 
-    return Constraint("wrong-dtype", "a mask of bool, or of the type of the query", test)
+
+_ROW_LENGTH = Constraint(
+    "head-dim-too-large",
+    f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}",
+    _row_length,
+)
