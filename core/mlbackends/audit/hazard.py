@@ -158,9 +158,9 @@ class Symptom(Struct, frozen=True):
     severity: Severity | None = None
 
 
-def from_warning(reason: Reason, **evidence: Any) -> Symptom:
-    """Return what a probe has warned of as a symptom."""
-    return Symptom(reason.message, hint=reason.hint, evidence=evidence)
+def from_warning(reason: Reason, **fields: Any) -> Symptom:
+    """Return the warning of a probe as a symptom. fields: of Symptom, beside message and hint."""
+    return Symptom(reason.message, reason.hint, **fields)
 
 
 def codes() -> tuple[str, ...]:

@@ -25,5 +25,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for warning in report.warnings("cpu", "mitigation-costs-speed"):
         yield from_warning(
             warning,
-            **{"cpu.mitigations.gather_data_sampling": states.get("gather_data_sampling", "")},
+            evidence={
+                "cpu.mitigations.gather_data_sampling": states.get("gather_data_sampling", "")
+            },
         )

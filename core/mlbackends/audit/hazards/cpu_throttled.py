@@ -24,7 +24,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for warning in report.warnings("limits", "throttled"):
         yield from_warning(
             warning,
-            **{
+            evidence={
                 name: report.fact(name, 0)
                 for name in ("limits.cpu_periods", "limits.cpu_throttled_periods")
             },

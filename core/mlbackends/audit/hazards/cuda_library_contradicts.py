@@ -6,7 +6,7 @@ No alarm:  a header of another major version, which is there for another copy.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("cublas", "cuda_runtime", "cudnn")
@@ -26,8 +26,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each contradiction."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
-                evidence={f"{probe}.version": report.version(probe)},
-            )
+            yield from_warning(warning, evidence={f"{probe}.version": report.version(probe)})

@@ -7,7 +7,7 @@ No alarm:  several toolkits side by side, of which all names mean one.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("cuda_toolkit",)
@@ -21,8 +21,6 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each contradiction."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
-                evidence={"cuda_toolkit.version": report.version("cuda_toolkit")},
+            yield from_warning(
+                warning, evidence={"cuda_toolkit.version": report.version("cuda_toolkit")}
             )

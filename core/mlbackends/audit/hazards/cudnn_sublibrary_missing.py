@@ -8,7 +8,7 @@ Severity:  a note for a copy that no process gets.
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.ERROR
@@ -24,9 +24,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for warning in report.warnings("cudnn", "sub-library-missing"):
         copy = next((one for one in report.libraries("cudnn") if one.path in warning.message), None)
         from_wheel = copy is not None and copy.found_by == "site-packages" and copy.owner
-        yield Symptom(
-            warning.message,
-            hint=warning.hint,
+        yield from_warning(
+            warning,
             command=reinstall(report, *package_of(copy)) if copy and from_wheel else "",
             evidence={"cudnn.libraries": [copy.path]} if copy else {},
             severity=None if copy is None or copy.wins else Severity.NOTE,

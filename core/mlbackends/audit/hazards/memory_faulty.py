@@ -23,4 +23,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield what the kernel counted."""
     corrupted = report.fact("memory.corrupted_bytes", 0)
     for warning in report.warnings("memory", "degraded"):
-        yield from_warning(warning, **{"memory.corrupted_bytes": corrupted})
+        yield from_warning(warning, evidence={"memory.corrupted_bytes": corrupted})

@@ -6,7 +6,7 @@ No alarm:  a launcher of the batch system, such as srun.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("mpi",)
@@ -19,8 +19,4 @@ WARNINGS = (("mpi", "conflict"),)
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where they differ."""
     for warning in report.warnings("mpi", "conflict"):
-        yield Symptom(
-            warning.message,
-            hint=warning.hint,
-            evidence={"mpi.launchers": report.fact("mpi.launchers", [])},
-        )
+        yield from_warning(warning, evidence={"mpi.launchers": report.fact("mpi.launchers", [])})

@@ -38,7 +38,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     refusals = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
     evidence: dict[str, FactValue] = {"cuda_driver.libraries": [winner.path]}
     if refusals:
-        yield from_warning(refusals[0], **evidence)
+        yield from_warning(refusals[0], evidence=evidence)
         return
     names = sorted({gpu.name for gpu in report.devices("nvidia") if gpu.name})
     consumer = [name for name in names if any(word in name for word in _CONSUMER)]

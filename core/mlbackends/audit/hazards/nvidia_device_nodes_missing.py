@@ -7,7 +7,7 @@ No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe m
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -33,9 +33,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for code in ("device-nodes-missing", "permission-denied"):
         for warning in report.warnings("nvidia", code):
             command = "sudo nvidia-modprobe -u -c 0" if "nvidia-uvm" in warning.message else ""
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
+            yield from_warning(
+                warning,
                 command=command if is_machine and code == "device-nodes-missing" else "",
                 evidence=nodes,
             )

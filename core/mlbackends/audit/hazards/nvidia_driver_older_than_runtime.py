@@ -36,4 +36,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     release = report.fact("nvidia.driver_release", "")
     for probe in _PROBES:
         for warning in report.warnings(probe, "driver-too-old"):
-            yield from_warning(warning, **{"nvidia.driver_release": release})
+            yield from_warning(warning, evidence={"nvidia.driver_release": release})

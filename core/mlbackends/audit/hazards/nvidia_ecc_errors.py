@@ -7,7 +7,7 @@ No alarm:  corrected errors; errors of former boots, whose rows have been replac
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia",)
@@ -26,4 +26,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         if (count := gpu.volatile.get("ecc_uncorrected_since_load"))
     }
     for warning in report.warnings("nvidia", "ecc-errors"):
-        yield Symptom(warning.message, hint=warning.hint, evidence=counts)
+        yield from_warning(warning, evidence=counts)

@@ -9,7 +9,7 @@ No alarm:  a container, where the fabric manager is the host's and /run is its o
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -58,7 +58,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     refused = driver.reasons if driver is not None else ()
     for reason in refused:
         if reason.code == "fabric-not-ready":
-            yield Symptom(reason.message, hint=reason.hint, command=command, evidence=evidence)
+            yield from_warning(reason, command=command, evidence=evidence)
             return
     if not command or not evidence["nvidia.nvswitches"]:
         return

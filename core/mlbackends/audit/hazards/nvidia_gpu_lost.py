@@ -9,7 +9,7 @@ No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that ar
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering, called, nvidia_gpus, see_part_of_machine
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -41,9 +41,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         )
     for reason in probe_report.reasons if probe_report is not None and not lost else ():
         if reason.code in ("gpu-lost", "reset-required"):
-            yield Symptom(
-                reason.message, hint=reason.hint, evidence={"nvidia.reasons": [reason.code]}
-            )
+            yield from_warning(reason, evidence={"nvidia.reasons": [reason.code]})
             return
     answering(report)
     if counted is None or see_part_of_machine(report):

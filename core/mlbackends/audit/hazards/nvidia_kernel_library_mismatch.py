@@ -30,11 +30,11 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for probe in _PROBES:
         warnings = tuple(report.warnings(probe, "driver-mismatch"))
         for warning in warnings:
-            yield from_warning(warning, **evidence)
+            yield from_warning(warning, evidence=evidence)
         probe_report = report.probe(probe)
         if probe_report is None or warnings:
             continue
         for reason in probe_report.reasons:
             if reason.code == "driver-mismatch":
-                yield from_warning(reason, **evidence)
+                yield from_warning(reason, evidence=evidence)
                 break

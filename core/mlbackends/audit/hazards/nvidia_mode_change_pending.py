@@ -25,4 +25,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         if gpu.facts.get(mode) != gpu.facts.get(f"{mode}_pending")
     }
     for warning in report.warnings("nvidia", "mode-change-pending"):
-        yield from_warning(warning, **modes)
+        yield from_warning(warning, evidence=modes)

@@ -7,7 +7,7 @@ No alarm:  rows that have been replaced, which are as good as before.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -29,4 +29,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     }
     for severity, code in ((Severity.ERROR, "row-remap-failed"), (None, "row-remap-pending")):
         for warning in report.warnings("nvidia", code):
-            yield Symptom(warning.message, hint=warning.hint, evidence=states, severity=severity)
+            yield from_warning(warning, evidence=states, severity=severity)

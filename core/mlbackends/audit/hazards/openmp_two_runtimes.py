@@ -8,7 +8,7 @@ Severity:  an error where Intel's and LLVM's meet, a note where two are copies o
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.WARNING
@@ -44,9 +44,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     owners = {package_of(library)[0] for library in meeting}
     command = uninstall(report, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""
     for warning in report.warnings("openmp", "conflict"):
-        yield Symptom(
-            warning.message,
-            hint=warning.hint,
+        yield from_warning(
+            warning,
             command=command,
             evidence={"openmp.meeting": [library.path for library in meeting]},
             severity=severity,

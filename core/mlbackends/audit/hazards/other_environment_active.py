@@ -22,6 +22,5 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for warning in report.warnings("python", "other-environment"):
         option = warning.hint.rpartition("--python ")[2] if "--python " in warning.hint else ""
         evidence = {"python.prefix": report.fact("python.prefix", "")}
-        found = from_warning(warning, **evidence)
         command = f"backends doctor --python {quoted(option)}" if option else ""
-        yield Symptom(found.message, found.hint, command, found.evidence)
+        yield from_warning(warning, command=command, evidence=evidence)

@@ -19,4 +19,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for name, probe in report.record.probes.items():
         for warning in probe.warnings:
             if (name, warning.code) not in report.claimed:
-                yield from_warning(warning, **{f"{name}.warnings": [warning.code]})
+                yield from_warning(warning, evidence={f"{name}.warnings": [warning.code]})

@@ -7,7 +7,7 @@ No alarm:  a local part such as +cpu that only the files have; an editable insta
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import FRAMEWORKS, reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -22,9 +22,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
             name = report.fact(f"{probe}.distribution", "")
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
+            yield from_warning(
+                warning,
                 command=reinstall(report, name, report.package(name)) if name else "",
                 evidence={f"{probe}.version": report.version(probe)},
             )

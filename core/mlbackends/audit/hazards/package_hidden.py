@@ -7,7 +7,7 @@ No alarm:  it is a note: a virtual environment may hide its system's packages on
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.NOTE
 READS = ("packages",)
@@ -22,6 +22,4 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
             rows = report.fact(f"{probe}.installations", [])
-            yield Symptom(
-                warning.message, hint=warning.hint, evidence={f"{probe}.installations": rows}
-            )
+            yield from_warning(warning, evidence={f"{probe}.installations": rows})

@@ -8,7 +8,7 @@ No alarm:  a flavour that only installs another; an egg-info beside a dist-info 
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -29,9 +29,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         for warning in report.warnings(probe, code):
             named = [row for row in rows if row["name"] in warning.message.split()]
             names = dict.fromkeys(row["name"] for row in named)
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
+            yield from_warning(
+                warning,
                 command=uninstall(report, *names) if names else "",
                 evidence={f"{probe}.{fact}": named},
             )

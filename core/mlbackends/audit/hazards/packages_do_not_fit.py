@@ -8,7 +8,7 @@ Severity:  an error for jax, which then does not start.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -32,9 +32,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each pair."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
+            yield from_warning(
+                warning,
                 evidence={f"{probe}.version": report.version(probe)},
                 severity=Severity.ERROR if probe == "jax" else None,
             )

@@ -7,7 +7,7 @@ No alarm:  a local part such as +cu124; requirements of extras, and for other sy
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import FRAMEWORKS, install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -31,9 +31,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
                 if f" needs {pin['package']} {pin['wanted']}, and " in warning.message
             ]
             wanted = [f"{pin['package']}=={pin['wanted']}" for pin in broken[:1]]
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
+            yield from_warning(
+                warning,
                 command=install(report, *wanted) if wanted else "",
                 evidence={f"{probe}.pins": broken},
             )

@@ -19,7 +19,5 @@ WARNINGS = (("python", "other-python"),)
 def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one where the probe has seen it."""
     for warning in report.warnings("python", "other-python"):
-        found = from_warning(
-            warning, **{"python.environment": report.fact("python.environment", {})}
-        )
-        yield Symptom(found.message, found.hint, "unset PYTHONPATH", found.evidence)
+        environment = {"python.environment": report.fact("python.environment", {})}
+        yield from_warning(warning, command="unset PYTHONPATH", evidence=environment)

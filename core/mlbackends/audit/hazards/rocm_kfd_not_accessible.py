@@ -7,7 +7,7 @@ No alarm:  a machine where nothing of ROCm is installed.
 from collections.abc import Iterator
 
 from mlbackends.audit.gpus import amd_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, from_warning
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -42,9 +42,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     reasons = [reason for reason in probe_report.reasons if "/dev/kfd" in reason.message]
     reasons += [reason for gpu in gpus for reason in gpu.reasons if _is_denied(reason)]
     for reason in dict.fromkeys(reasons):
-        yield Symptom(
-            reason.message,
-            hint=reason.hint,
+        yield from_warning(
+            reason,
             command=_COMMANDS.get(kind, ""),
             evidence={"rocm.reasons": [reason.code], "host.container": kind},
         )

@@ -22,4 +22,6 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     """Yield one for each library and target that it lacks."""
     for probe in _PROBES:
         for warning in report.warnings(probe, "unsupported-hardware"):
-            yield from_warning(warning, **{f"{probe}.targets": report.fact(f"{probe}.targets", [])})
+            yield from_warning(
+                warning, evidence={f"{probe}.targets": report.fact(f"{probe}.targets", [])}
+            )

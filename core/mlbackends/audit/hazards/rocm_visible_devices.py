@@ -6,7 +6,7 @@ No alarm:  a list that leaves some of the GPUs.
 
 from collections.abc import Iterator
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
@@ -24,8 +24,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
     values = {name: value for name in names if (value := report.variable(name)) is not None}
     for _, code in WARNINGS:
         for warning in report.warnings("rocm", code):
-            yield Symptom(
-                warning.message,
-                hint=warning.hint,
+            yield from_warning(
+                warning,
                 evidence={f"environment.variables.{name}": value for name, value in values.items()},
             )

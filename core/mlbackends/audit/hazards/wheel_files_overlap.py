@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -34,9 +34,8 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         names = {pair["first"], pair["second"]}
         if any(names <= together for together in flavours):
             continue
-        yield Symptom(
-            warning.message,
-            hint=warning.hint,
+        yield from_warning(
+            warning,
             command=uninstall(report, pair["first"], pair["second"]),
             evidence={"packages.owned_twice": [pair]},
             severity=_severity(pair["example"]),
