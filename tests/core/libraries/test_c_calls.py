@@ -1,0 +1,106 @@
+"""Calls of C functions: what a status that is an error becomes."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.libraries.c_calls import Calls, decimal_version, status_names
+from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.model.reasons import NotUsable
+from mlbackends.model.tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOURCE = """
+int fails(int status) { return status; }
+int version(int *major, int *minor) { *major = 12; *minor = 9; return 0; }
+const char *name_of(int status) { return status == 5 ? "FIVE" : 0; }
+"""
+
+
+@pytest.fixture
+def opened(fake_library: Callable[..., Path]) -> ctypes.CDLL:
+    return ctypes.CDLL(str(fake_library("c_calls", "libc_calls.so", source=SOURCE)))
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        ({}, 7, "fails returned 7 (an unnamed status)"),
+        ({"names": {7: "SEVEN"}}, 7, "fails returned 7 (SEVEN)"),
+        ({"namer": "name_of", "names": {7: "SEVEN"}}, 5, "fails returned 5 (FIVE)"),
+        ({"namer": "name_of", "names": {7: "SEVEN"}}, 7, "fails returned 7 (SEVEN)"),
+        ({"namer": "is_not_there", "unnamed": "see cl.h"}, -3, "fails returned -3 (see cl.h)"),
+        ({"unnamed": ""}, 7, "fails returned 7"),
+        ({"hexadecimal": True, "unnamed": ""}, -1, "fails returned 0xffffffff"),
+    ],
+)
+def test_a_status_that_is_an_error_is_named(
+    opened: ctypes.CDLL, options: dict[str, Any], status: int, message: str
+) -> None:
+    with pytest.raises(NotUsable) as stop:
+        Calls(opened, **options)("fails", status)
+
+    assert (stop.value.reason.code, stop.value.reason.message) == ("call-failed", message)
+
+
+def test_what_went_before_and_the_hint_are_kept(opened: ctypes.CDLL) -> None:
+    stop = Calls(opened, hint="see the log").failed("fails", 7, "no-device", about="no device")
+
+    assert stop.reason.message == "fails returned 7 (an unnamed status): no device"
+    assert (stop.reason.code, stop.reason.hint) == ("no-device", "see the log")
+
+
+def test_a_function_that_is_missing_is_an_error_unless_something_stands_for_it(
+    opened: ctypes.CDLL,
+) -> None:
+    call = Calls(opened)
+
+    assert call.numbers("version", 2) == [12, 9]
+    assert call.number("is_not_there", 0) == 0
+    with pytest.raises(AttributeError, match="is_not_there"):
+        call.number("is_not_there")
+
+
+@pytest.mark.parametrize(
+    ("number", "major", "minor", "version"),
+    [
+        (20805, 10_000, 100, "2.8.5"),
+        (2708, 1000, 100, "2.7.8"),
+        (60_342_133, 10_000_000, 100_000, "6.3.42133"),
+    ],
+)
+def test_a_number_is_a_version(number: int, major: int, minor: int, version: str) -> None:
+    assert decimal_version(number, major, minor) == version
+
+
+@pytest.mark.parametrize("library", sorted(table("libraries/statuses")))
+def test_the_table_of_statuses_can_be_read(library: str) -> None:
+    names = status_names(library)
+
+    assert names
+    assert 0 not in names
+    assert all(names.values())
+
+
+def test_a_library_without_a_table_has_no_names() -> None:
+    assert status_names("is_not_there") == {}
+
+
+def test_the_absence_of_a_library_names_its_first_stem(tmp_path: Path) -> None:
+    from mlbackends.host.host import Host
+
+    library = SharedLibrary("ours", ("libours", "ours"), variables=("OURS_LOG",))
+    (tmp_path / "host.json").write_text('{"environment": {"OURS_LOG": "1"}}')
+
+    found = library.find(Host(str(tmp_path)), searched=("/opt/ours/lib",))
+
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+    assert found.reasons[0].message.startswith("no libours in ")
+    assert "/opt/ours/lib" in found.reasons[0].message
+    assert found.facts == {"environment": {"OURS_LOG": "1"}}
