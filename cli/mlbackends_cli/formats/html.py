@@ -15,6 +15,7 @@ from mlbackends_cli.web.elements import (
     document,
     element,
     escaped,
+    finding,
     folded,
     footer,
     header,
@@ -271,15 +272,14 @@ def _finding(check: Check) -> str:
     if check.documentation:  # shown, not linked: it is what a file says
         advice.append(words("dt", "see") + words("dd", checks.line(check.documentation)))
     rows = [row(name, words("td", value)) for name, value in checks.evidence(check, units=True)]
-    evidence = words("summary", "what shows it") + table((), rows, "facts")
-    return element(
-        "li",
-        words("span", str(check.severity), f"severity {kind}"),
-        words("strong", checks.sentence(check)),
-        " ",
-        words("code", f"[{checks.line(check.code)}]", "dim"),
+    return finding(
+        str(check.severity),
+        kind,
+        checks.sentence(check),
+        checks.line(check.code),
         words("p", f"declared in {declared}", "dim") if declared else "",
         element("dl", *advice, kind="advice") if advice else "",
-        element("details", evidence) if rows else "",
-        kind=f"is-{kind}",
+        element("details", words("summary", "what shows it"), table((), rows, "facts"))
+        if rows
+        else "",
     )

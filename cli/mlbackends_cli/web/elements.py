@@ -40,12 +40,24 @@ def items(kind: str, *inside: str) -> str:
     return element("ul", *(element("li", each) for each in inside), kind=kind) if inside else ""
 
 
-def table(head: Iterable[str], body: Iterable[Iterable[str]], kind: str = "") -> str:
-    """Return a table whose cells are elements already; "" without rows."""
+def table(
+    head: Iterable[str],
+    body: Iterable[Iterable[str]],
+    kind: str = "",
+    *,
+    numbers: Iterable[str] = (),
+) -> str:
+    """Return a table whose cells are elements already; "" without rows.
+
+    numbers: more titles, of columns whose cells stand at the right.
+    """
     rows = "".join(element("tr", *cells) for cells in body)
     if not rows:
         return ""
     titles = "".join(element("th", escaped(title), scope="col") for title in head)
+    titles += "".join(
+        element("th", escaped(title), kind="number", scope="col") for title in numbers
+    )
     top = element("thead", element("tr", titles)) if titles else ""
     return element("table", top, element("tbody", rows), kind=kind)
 
@@ -53,6 +65,19 @@ def table(head: Iterable[str], body: Iterable[Iterable[str]], kind: str = "") ->
 def row(name: str, *cells: str) -> list[str]:
     """Return the cells of a row: its name, and elements."""
     return [element("th", words("code", name), scope="row"), *cells]
+
+
+def finding(severity: str, kind: str, seen: str, code: str, *inside: str) -> str:
+    """Return an item of a list of findings: how bad it is, what was seen, its code, and more."""
+    return element(
+        "li",
+        words("span", severity, f"severity {kind}"),
+        words("strong", seen),
+        " ",
+        words("code", f"[{code}]", "dim"),
+        *inside,
+        kind=f"is-{kind}",
+    )
 
 
 def folded(

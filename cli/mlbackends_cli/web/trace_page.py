@@ -1,6 +1,6 @@
 """One page about a trace: numbers, findings, charts and tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -23,11 +23,12 @@ from mlbackends_cli.charts.trace import bars, lanes, points
 from mlbackends_cli.web.elements import (
     document,
     element,
-    escaped,
+    finding,
     folded,
     footer,
     header,
     section,
+    table,
     words,
 )
 
@@ -136,7 +137,7 @@ def trace_page(contents: TraceContents) -> str:
         section(
             "uncounted",
             "In no total",
-            _table(("why",), ("lines", "time"), uncounted, "numbers few") if uncounted else "",
+            table(("why",), uncounted, "numbers few", numbers=("lines", "time")),
         ),
         "</main>\n",
         footer(
@@ -167,16 +168,14 @@ def _finding(one: Finding) -> str:
     if one.evidence:
         lines = words("pre", "\n".join(one.evidence))
         evidence = element("details", words("summary", "what shows it"), lines)
-    return element(
-        "li",
-        words("span", one.severity, f"severity {one.severity}"),
-        words("strong", one.seen),
-        " ",
-        words("code", f"[{one.code}]", "dim"),
+    return finding(
+        one.severity,
+        one.severity,
+        one.seen,
+        one.code,
         words("p", one.why) if one.why else "",
         words("p", one.action, "hint") if one.action else "",
         evidence,
-        kind=f"is-{one.severity}",
     )
 
 
@@ -186,7 +185,10 @@ def _calls(summary: Summary) -> str:
     # MKL names no implementation: a column that would be empty is left out.
     used = [i for i, _ in enumerate(summary.by) if any(row.values[i] for row in summary.rows)]
     body = [
-        [*(words("td", row.values[i], _long(row.values[i])) for i in used), *_numbers(row)]
+        [
+            *(words("td", row.values[i], "long" if len(row.values[i]) > 28 else "") for i in used),
+            *_numbers(row),
+        ]
         for row in summary.rows
     ]
     rest = ""
@@ -194,11 +196,7 @@ def _calls(summary: Summary) -> str:
         share = f"{took(summary.others.total_ns)}, {percent(summary.others.share)} of the time"
         rest = words("p", f"and {summary.groups - len(summary.rows):,} more, {share}", "dim")
     names = [summary.by[i] for i in used]
-    return element("div", _table(names, _COLUMNS, body), kind="wide") + rest
-
-
-def _long(text: str) -> str:
-    return "long" if len(text) > 28 else ""
+    return element("div", table(names, body, "numbers", numbers=_COLUMNS), kind="wide") + rest
 
 
 def _numbers(row: SummaryRow) -> list[str]:
@@ -234,9 +232,10 @@ def _refused(view: DispatchView) -> str:
             for each in one.refusals[:_MOST_REFUSALS]
         ]
         more = len(one.refusals) - _MOST_REFUSALS
-        table = _table(("implementation", "why not", "where"), ("times",), body)
+        heads = ("implementation", "why not", "where")
+        refusals = table(heads, body, "numbers", numbers=("times",))
         rest = words("p", f"and {more:,} more kinds", "dim") if more > 0 else ""
-        parts.append(folded(title, element("div", table, kind="wide"), rest))
+        parts.append(folded(title, element("div", refusals, kind="wide"), rest))
     return "".join(parts)
 
 
@@ -246,14 +245,3 @@ def _cell(text: str) -> str:
 
 def _number(text: str) -> str:
     return words("td", text, "number")
-
-
-def _table(
-    texts: Sequence[str], numbers: Sequence[str], body: list[list[str]], kind: str = "numbers"
-) -> str:
-    """Return a table whose titles stand above what they name: texts to the left, numbers to the right."""
-    titles = [element("th", escaped(title), scope="col") for title in texts]
-    titles += [element("th", escaped(title), kind="number", scope="col") for title in numbers]
-    rows = "".join(element("tr", *cells) for cells in body)
-    top = element("thead", element("tr", *titles))
-    return element("table", top, element("tbody", rows), kind=kind)
