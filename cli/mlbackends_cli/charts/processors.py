@@ -277,8 +277,8 @@ def _shared_out(packages: list[Package], caches: list[Cache]) -> bool:
     one = caches[0]
     if len(caches) != 1 or not one.count or not one.sharing:
         return False
-    parts: list[Node] | list[Package]
-    for parts in (nodes, packages):
+    levels: tuple[list[Node | Package], ...] = ([*nodes], [*packages])
+    for parts in levels:
         counts = [part.threads // one.sharing for part in parts]
         if sum(counts) == one.count and not any(part.threads % one.sharing for part in parts):
             for part, count in zip(parts, counts, strict=True):

@@ -194,7 +194,7 @@ def _bare(report: "Report", name: str) -> str:
     import msgspec
 
     from mlbackends.model import dotted
-    from mlbackends.model.errors import Incomplete
+    from mlbackends.model.errors import Incomplete, MlBackendsError
     from mlbackends.model.registry import facts_of
 
     facts = facts_of(name.partition(".")[0])
@@ -207,15 +207,7 @@ def _bare(report: "Report", name: str) -> str:
         if missing.probe.presence is None or not dotted.is_certain(missing.probe):
             raise Incomplete(f"{name} could not be determined{why}") from None
         why = why or f"; {name.partition('.')[0]} is {missing.probe.presence}"
-        raise NoSuchValue(f"{name} has no value here{why}") from None
+        error = MlBackendsError(f"{name} has no value here{why}")
+        error.exit_code = exits.NO  # the name is right, and the answer is no
+        raise error from None
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-class NoSuchValue(click.ClickException):
-    """The name is right, and this machine has no such value: the answer is no."""
-
-    exit_code = exits.NO
-
-    def show(self, file: Any = None) -> None:
-        """Print it on one line."""
-        click.echo(f"backends: {self.message}", err=True, file=file)
