@@ -7,9 +7,11 @@ A kind is a file of `mlbackends/audit/device_kinds/`, by the word that people ty
 from enum import StrEnum
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct, field
 
 from mlbackends.model.records import FactValue
+from mlbackends.model.tables import table
 
 SCHEMA = "backends.devices/1"
 
@@ -38,25 +40,7 @@ class Yardstick(Struct, frozen=True):
     field: str = ""
 
 
-YARDSTICKS = {
-    "macOS": Yardstick(("mps.macos_version",)),
-    "Apple silicon": Yardstick(("mps.is_apple_silicon",)),
-    "one memory of GPU and CPU": Yardstick(("mps.is_memory_shared",)),
-    "Metal family": Yardstick(("mps.families",)),
-    "compute capability": Yardstick(("cuda_driver.devices", "nvidia.devices"), "capability"),
-    "CUDA driver": Yardstick(("cuda_driver.version", "nvidia.cuda_version")),
-    "CUDA attribute": Yardstick(("cuda_driver.devices",), "features"),
-    "gfx target": Yardstick(("rocm.devices",), "capability"),
-    "HIP runtime": Yardstick(("rocm.runtime_version", "rocm.version")),
-    "HIP attribute": Yardstick(("rocm.devices",), "features"),
-    "Level Zero property": Yardstick(("xpu.devices",), "features"),
-    "float64 of OpenCL": Yardstick(("opencl.devices",), "float64"),
-    "bfloat16 arithmetic of the CPU": Yardstick(("cpu.bf16",)),
-    "float16 arithmetic of the CPU": Yardstick(("cpu.fp16",)),
-    "8-bit dot products of the CPU": Yardstick(("cpu.vnni", "cpu.dotprod")),
-    "CPU instruction": Yardstick(("cpu.features",)),
-    "transparent huge pages": Yardstick(("memory.transparent_huge_pages",)),
-}
+YARDSTICKS = msgspec.convert(table("model/yardsticks"), dict[str, Yardstick])
 """The value of a report that decides about a need, under its name for people."""
 
 

@@ -3,11 +3,12 @@
 The reader refuses what is not there; `backends schema policy` and backends-policy(7) are made from it.
 """
 
-import os
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+
+from mlbackends.model.tables import table
 
 SCHEMA = "backends.policy/1"
 VERSION = 1
@@ -39,9 +40,7 @@ class _Data(Struct, frozen=True, forbid_unknown_fields=True):
     short_form: dict[str, str]
 
 
-with open(os.path.join(os.path.dirname(__file__), "policy.json"), "rb") as _file:
-    _DATA = msgspec.json.decode(_file.read(), type=_Data)
-
+_DATA = msgspec.convert(table("model/policy"), _Data)
 KINDS = _DATA.kinds
 TABLES = _DATA.tables
 """The keys of each table, by its name; "" is the file itself."""

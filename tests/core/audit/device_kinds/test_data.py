@@ -15,6 +15,7 @@ from mlbackends.model import registry
 from mlbackends.model.device_kinds import YARDSTICKS, Concern, Feature, Limit, Need
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import UnknownName
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,8 +149,8 @@ def test_every_yardstick_is_needed() -> None:
 def test_a_word_of_a_driver_is_one_that_its_probe_asks_for(probe: str, of: str) -> None:
     module = registry.load("mlbackends_probes", probe)
     asked = {
-        "cuda_driver": lambda: set(module._FEATURES),
-        "rocm": lambda: set(module._ATTRIBUTES),
+        "cuda_driver": lambda: set(table("libraries/device_attributes")["cuda_features"]),
+        "rocm": lambda: set(table("libraries/device_attributes")["hip_features"]),
         "xpu": lambda: {
             *module._DEVICE_FLAGS.values(),
             *module._MODULE_FLAGS.values(),
