@@ -54,10 +54,10 @@ def test_the_files_have_no_key_that_is_not_read() -> None:
     for path in Path(device_kinds.__file__).parent.glob("*.toml"):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         for key, record in (("limits", Limit), ("features", Feature)):
-            for table in data.get(key, ()):
-                assert table.keys() <= set(record.__struct_fields__), (path.name, table)
-                for need in (*table.get("lifted_by", ()), *table.get("needs", ())):
-                    assert need.keys() <= set(Need.__struct_fields__), (path.name, table)
+            for entry in data.get(key, ()):
+                assert entry.keys() <= set(record.__struct_fields__), (path.name, entry)
+                for need in (*entry.get("lifted_by", ()), *entry.get("needs", ())):
+                    assert need.keys() <= set(Need.__struct_fields__), (path.name, entry)
 
 
 def test_a_kind_has_a_title_and_is_told_by_probes_that_are_there() -> None:
