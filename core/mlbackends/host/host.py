@@ -267,7 +267,7 @@ class Host:
     # ---- what no file tells --------------------------------------------------------------------
 
     def env(self, name: str, default: str = "") -> str:
-        """Return an environment variable of the process that is looked at."""
+        """Return an environment variable of the process that is inspected."""
         return self.environment.get(name, default)
 
     @property
@@ -329,7 +329,7 @@ class Host:
 
     @property
     def python(self) -> dict[str, Any]:
-        """The interpreter that is looked at: executable, version, prefix, base_prefix, path (folders)."""
+        """The interpreter that is inspected: executable, version, prefix, base_prefix, path (folders)."""
         if self._python is None:
             if self.is_live:
                 self._python = _own_python()

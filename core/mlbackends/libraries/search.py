@@ -3,7 +3,7 @@
 Finding never opens a library. The steps are small functions in the order in which a process that is
 started from this environment would meet the copies; the first copy of a soname wins:
 
-    mapped           the process that is looked at (--pid) has it mapped
+    mapped           the process that is inspected (--pid) has it mapped
     LD_PRELOAD       the loader takes it before all others
     LD_LIBRARY_PATH  searched before RUNPATH, so it shadows what wheels bring (DYLD_LIBRARY_PATH, PATH),
                      but not what all files of a wheel that need it find by RPATH
@@ -166,7 +166,7 @@ def _places(host: Host) -> Iterator[Place]:
 
 
 def mapped_files(host: Host) -> list[str]:
-    """Return the files that the process which is looked at has mapped as code, each once."""
+    """Return the files that the inspected process has mapped as code, each once."""
     found: dict[str, None] = {}
     for line in host.read("/proc/self/maps", 32 << 20).splitlines():
         parts = line.split(None, 5)

@@ -48,7 +48,7 @@ class Machine(Struct, frozen=True):
     """The counts that the rules start from; 0 is what is not known.
 
     affinity: CPUs in the affinity mask, those that are online where there is none. cores: physical
-    cores that these lie in. python: version of the interpreter that is looked at, () for unknown.
+    cores that these lie in. python: version of the interpreter that is inspected, () for unknown.
     """
 
     online: int
