@@ -28,44 +28,12 @@ from mlbackends.libraries.cuda.driver import (
 )
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence
+from mlbackends.model.registry import read_facts
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("gpu_count", int, "How many GPUs NVML counts."),
-    Fact("pci_gpu_count", int, "How many NVIDIA GPUs are on the PCI bus."),
-    Fact("driver_release", str, "The driver's release: of the kernel module that is loaded."),
-    Fact("driver_branch", str, "The branch that the driver's release comes from."),
-    Fact("cuda_version", str, "The newest CUDA release that the driver serves in full."),
-    Fact("nvml_version", str, "The release of the NVML library."),
-    Fact("kernel_module", str, "Whether the kernel module is the open or the proprietary one."),
-    Fact("module_parameters", dict[str, str], "Settings of the kernel module that matter."),
-    Fact("device_nodes", list[str], "The driver's nodes in /dev."),
-    Fact(
-        "mig_instances",
-        list[dict[str, int | list[int]]],
-        "The MIG instances that /proc shows: gpu (the number of its node), gpu_instance, "
-        "compute_instances.",
-    ),
-    Fact("persistence_daemon", bool, "Whether nvidia-persistenced has its socket in /run."),
-    Fact("nvswitches", int, "How many NVSwitches are in the machine."),
-    Fact("fabric_manager", bool, "Whether the fabric manager left its process id in /run."),
-    Fact("wsl", bool, "Whether the GPU is reached through Windows."),
-    Fact("jetson_model", str, "The board, where the GPU is part of a Tegra chip."),
-    Fact("environment", dict[str, str], "The variables that decide which GPUs a program sees."),
-    Fact(
-        "topology",
-        list[dict[str, list[int] | str | int]],
-        "How each pair of GPUs is joined: the PCI path, and the NVLinks between the two.",
-    ),
-    Fact(
-        "processes",
-        list[dict[str, int | str]],
-        "Who computes on the GPUs: GPU, process id, name, memory in bytes.",
-        role="identity",
-    ),
-)
+FACTS = read_facts(__file__)
 CODES = {
     **table("libraries/cuda/nvml")["codes"],
     "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev are not there.",

@@ -34,45 +34,12 @@ from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import extract, read_elf, version_needs
 from mlbackends.libraries.elf_image import NotElf
 from mlbackends.libraries.search import libraries_named, stem_of
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence
+from mlbackends.model.registry import read_facts
 
 GROUP = "framework"
 SUMMARY = ("torch {version}", "CUDA {cuda_version}", "HIP {hip_version}", "XPU {xpu_version}")
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("built_for", str, "What it computes on besides the CPU: cuda, rocm, xpu, mps; else cpu."),
-    Fact("cuda_version", str, "The CUDA release that it was built for."),
-    Fact("hip_version", str, "The HIP release that it was built for."),
-    Fact("rocm_version", str, "The ROCm release that it was built for."),
-    Fact("xpu_version", str, "The oneAPI compiler release that its XPU part was built with."),
-    Fact("debug", bool, "Whether it is a debug build."),
-    Fact("git_version", str, "The commit that it was built from."),
-    Fact("libraries_present", list[str], "The libraries of its own in torch/lib."),
-    Fact(
-        "cpu_capability",
-        str,
-        "The kernels that libtorch_cpu takes on this processor, by its own word.",
-    ),
-    Fact(
-        "backend_plugins",
-        dict[str, str],
-        "What registers itself when torch is imported: the entry points of torch.backends.",
-    ),
-    Fact(
-        "partners",
-        list[dict[str, str]],
-        "The packages that are compiled against one version of torch: package, version, wanted.",
-    ),
-    Fact("cuda_libraries", list[str], "The libraries that libtorch_cuda asks the loader for."),
-    Fact(
-        "own_folders_first",
-        bool,
-        "Whether libtorch_cuda has an RPATH, which the loader searches before LD_LIBRARY_PATH.",
-    ),
-    Fact("glibc_needed", str, "The glibc whose symbols libtorch_cpu needs."),
-    Fact("libstdcxx_needed", str, "The symbols of libstdc++ that it needs: 3.4.29."),
-    Fact("environment", dict[str, str], "The variables that steer PyTorch and are set."),
-)
+FACTS = (*PACKAGE_FACTS, *read_facts(__file__))
 
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (

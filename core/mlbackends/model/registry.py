@@ -140,7 +140,10 @@ _KINDS: dict[str, Any] = {
     "str": str,
     "list[str]": list[str],
     "dict[str, str]": dict[str, str],
+    "list[dict[str, str]]": list[dict[str, str]],
     "list[dict[str, int | str]]": list[dict[str, int | str]],
+    "list[dict[str, int | list[int]]]": list[dict[str, int | list[int]]],
+    "list[dict[str, list[int] | str | int]]": list[dict[str, list[int] | str | int]],
 }
 
 
