@@ -95,7 +95,11 @@ def where(*texts: str) -> Where:
 def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
     """Return the test that a condition is. compared: its comparisons are added, by field, sign and value."""
     if isinstance(condition, Comparison):
-        name, sign, value = fields.field_name(condition.name), condition.operator, str(condition.operand)
+        name, sign, value = (
+            fields.field_name(condition.name),
+            condition.operator,
+            str(condition.operand),
+        )
         compared.append((name, sign, value))
         if sign:
             return _comparison(name, sign, value)

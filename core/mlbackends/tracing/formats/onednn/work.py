@@ -11,6 +11,7 @@ destination and kernel, l layers, t steps, slc sic dhc channels of layer, iterat
 """
 
 import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import prod
 
@@ -25,7 +26,7 @@ _GATES = {"lstm": 4, "gru": 3, "augru": 3, "rnn": 1}
 _PAIR = re.compile(r"([a-z]+)(\d+)")
 _NAMED_SIZES = re.compile(r"(?:_?[a-z]+\d+)+_?")
 _LIST = re.compile(r"\d+(?:x\d+)*")
-Elements = dict[str, float]
+Elements = Mapping[str, float]
 
 
 @lru_cache(maxsize=4096)
@@ -56,19 +57,23 @@ def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
         return None, None
     named = named_sizes(call.problem)
     listed = listed_sizes(call.problem)
-    if call.primitive in {"matmul", "gemm_api", "brgemm", "gemm"}:
+    flops: float | None = None
+    amounts: Elements = {}
+    if call.primitive in _PRODUCTS:
         flops, amounts = _product(named, listed)
-    elif named is not None and call.primitive in _NAMED:
-        flops, amounts = _NAMED[call.primitive](named, call)
+    elif named is not None and call.primitive in _COUNTED:
+        needed, count = _COUNTED[call.primitive]
+        if needed <= named.keys():
+            flops, amounts = count(named, call)
     elif named is not None:
-        flops, amounts = None, _spatial(named)
+        amounts = _spatial(named)
     elif listed is not None:
-        flops, amounts = None, _lists(call, [prod(dims) for dims in listed], tensors)
+        amounts = _lists(call, [prod(dims) for dims in listed], tensors)
     else:
         return None, None
     if call.primitive in {"transform", "pack_B"}:
         flops = None
-    return flops, _bytes(tensors, amounts)
+    return flops, _bytes(tensors, {name: float(amount) for name, amount in amounts.items()})
 
 
 def _product(
@@ -89,7 +94,7 @@ def _product(
     else:
         return None, {}
     amounts = {"src": source, "wei": weights, "bia": columns, "dst": batch * rows * columns}
-    return 2.0 * batch * rows * inner * columns, {key: float(each) for key, each in amounts.items()}
+    return 2.0 * batch * rows * inner * columns, amounts
 
 
 def _extent(sizes: dict[str, int], letter: str) -> int:
@@ -97,85 +102,67 @@ def _extent(sizes: dict[str, int], letter: str) -> int:
     return prod(sizes.get(letter + axis, 1) for axis in "dhw")
 
 
-def _convolution(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float | None, Elements]:
+def _convolution(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float, Elements]:
     """Count a convolution or, with source and destination swapped, a deconvolution."""
-    if not {"mb", "ic", "oc"} <= sizes.keys():
-        return None, {}
-    batch, inputs, outputs, groups = sizes["mb"], sizes["ic"], sizes["oc"], sizes.get("g", 1) or 1
-    weights = inputs * outputs * _extent(sizes, "k") / groups
+    batch, inputs, outputs = sizes["mb"], sizes["ic"], sizes["oc"]
+    weights = inputs * outputs * _extent(sizes, "k") / (sizes.get("g", 1) or 1)
     moved = "i" if call.primitive == "deconvolution" else "o"
     return 2.0 * batch * weights * _extent(sizes, moved), {
-        "src": float(batch * inputs * _extent(sizes, "i")),
+        "src": batch * inputs * _extent(sizes, "i"),
         "wei": weights,
-        "bia": float(outputs),
-        "dst": float(batch * outputs * _extent(sizes, "o")),
+        "bia": outputs,
+        "dst": batch * outputs * _extent(sizes, "o"),
     }
 
 
-def _inner_product(
-    sizes: dict[str, int], call: PrimitiveSignature
-) -> tuple[float | None, Elements]:
-    del call
-    if not {"mb", "ic", "oc"} <= sizes.keys():
-        return None, {}
-    inner = sizes["ic"] * _extent(sizes, "i")
-    return 2.0 * sizes["mb"] * inner * sizes["oc"], {
-        "src": float(sizes["mb"] * inner),
-        "wei": float(inner * sizes["oc"]),
-        "bia": float(sizes["oc"]),
-        "dst": float(sizes["mb"] * sizes["oc"]),
-    }
+def _inner_product(sizes: dict[str, int], _: PrimitiveSignature) -> tuple[float, Elements]:
+    batch, inner, outputs = sizes["mb"], sizes["ic"] * _extent(sizes, "i"), sizes["oc"]
+    amounts = {"src": batch * inner, "wei": inner * outputs, "bia": outputs, "dst": batch * outputs}
+    return 2.0 * batch * inner * outputs, amounts
 
 
 def _recurrent(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float | None, Elements]:
     """Count the products of a recurrent net; going backward is both gradients, so twice."""
     words = call.auxiliary.replace(":", " ").split()
-    gates = next((_GATES[word.rpartition("_")[2]] for word in words if _cell(word)), None)
-    if gates is None or not {"l", "t", "mb", "slc", "sic", "dhc"} <= sizes.keys():
+    cells = [word for word in words if word.startswith(("vanilla_", "lbr_"))]
+    found = (_GATES[kind] for word in cells if (kind := word.rpartition("_")[2]) in _GATES)
+    gates = next(found, None)
+    if gates is None:
         return None, {}
+    layers, steps, batch, state = (sizes[name] for name in ("l", "t", "mb", "dhc"))
     directions = 2 if any(word.startswith("bidirectional") for word in words) else 1
-    state = sizes["dhc"]
-    cells = directions * sizes["l"] * sizes["t"] * sizes["mb"]
     passes = 2 if call.propagation.startswith("backward") else 1
-    weights = directions * sizes["l"] * gates * state
+    weights = directions * layers * gates * state
     wide = 2 if directions == 2 and "bidirectional_concat" in words else 1
-    return 2.0 * passes * cells * gates * state * (sizes["slc"] + sizes["sic"]), {
-        "src_layer": float(sizes["t"] * sizes["mb"] * sizes["slc"]),
-        "src_iter": float(directions * sizes["l"] * sizes["mb"] * sizes["sic"]),
-        "wei_layer": float(weights * sizes["slc"]),
-        "wei_iter": float(weights * sizes["sic"]),
-        "bias": float(weights),
-        "dst_layer": float(sizes["t"] * sizes["mb"] * state * wide),
-        "dst_iter": float(directions * sizes["l"] * sizes["mb"] * state),
+    return 2.0 * passes * steps * batch * weights * (sizes["slc"] + sizes["sic"]), {
+        "src_layer": steps * batch * sizes["slc"],
+        "src_iter": directions * layers * batch * sizes["sic"],
+        "wei_layer": weights * sizes["slc"],
+        "wei_iter": weights * sizes["sic"],
+        "bias": weights,
+        "dst_layer": steps * batch * state * wide,
+        "dst_iter": directions * layers * batch * state,
     }
 
 
-def _cell(word: str) -> bool:
-    return word.startswith(("vanilla_", "lbr_")) and word.rpartition("_")[2] in _GATES
-
-
-_NAMED = {
-    "convolution": _convolution,
-    "deconvolution": _convolution,
-    "inner_product": _inner_product,
-    "rnn": _recurrent,
+_PRODUCTS = frozenset({"matmul", "gemm_api", "brgemm", "gemm"})
+#: Primitives whose operations are counted: the sizes that this needs, and the count.
+_COUNTED: dict[str, tuple[set[str], Callable[..., tuple[float | None, Elements]]]] = {
+    "convolution": ({"mb", "ic", "oc"}, _convolution),
+    "deconvolution": ({"mb", "ic", "oc"}, _convolution),
+    "inner_product": ({"mb", "ic", "oc"}, _inner_product),
+    "rnn": ({"l", "t", "mb", "slc", "sic", "dhc"}, _recurrent),
 }
 
 
 def _spatial(sizes: dict[str, int]) -> Elements:
     """Count the elements of pooling, resampling and normalization: channels and extents."""
     channels = sizes.get("ic", sizes.get("c", 0)) * sizes.get("mb", 1)
-    source = float(channels * _extent(sizes, "i"))
+    source = channels * _extent(sizes, "i")
     moved = any("o" + axis in sizes for axis in "dhw")
-    target = float(channels * _extent(sizes, "o")) if moved else source
-    statistics = float(sizes.get("ic", 0))
-    return {
-        "src": source,
-        "data": source,
-        "dst": target,
-        "ws": target,
-        **dict.fromkeys(("stats", "mean", "var", "ss", "scale", "shift"), statistics),
-    }
+    target = channels * _extent(sizes, "o") if moved else source
+    small = dict.fromkeys(_SMALL - {"wei"}, sizes.get("ic", 0))
+    return {"src": source, "data": source, "dst": target, "ws": target, **small}
 
 
 def _lists(
@@ -183,18 +170,13 @@ def _lists(
 ) -> Elements:
     """Count the elements where a list of sizes stands for each tensor, or one for all."""
     if len(counts) == 1:
-        return {
-            each.name.removeprefix("diff_"): float(counts[0])
-            for each in tensors
-            if each.name not in _SMALL
-        }
+        names = [each.name for each in tensors if each.name not in _SMALL]
+        return dict.fromkeys((name.removeprefix("diff_") for name in names), counts[0])
     if call.primitive == "concat":
-        return {"dst": float(sum(counts)), "src": sum(counts) / len(counts)}
+        return {"dst": sum(counts), "src": sum(counts) / len(counts)}
     if call.primitive == "reduction":
-        return {"src": float(counts[0]), "dst": float(counts[-1])}
-    target = max(counts)
-    amounts = {f"src{index}": float(count) for index, count in enumerate(counts)}
-    return {**amounts, "dst": float(target)}
+        return {"src": counts[0], "dst": counts[-1]}
+    return {f"src{index}": count for index, count in enumerate(counts)} | {"dst": max(counts)}
 
 
 _SMALL = frozenset({"stats", "mean", "var", "ss", "scale", "shift", "wei"})
