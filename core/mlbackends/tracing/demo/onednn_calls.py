@@ -31,9 +31,11 @@ class OneDnn:
 
     def __init__(self, path: str) -> None:
         self.library = ctypes.CDLL(path)
+        self.library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.is_old = not hasattr(self.library, "dnnl_matmul_primitive_desc_create")
         self.engine = self.made("dnnl_engine_create", 1, ctypes.c_size_t(0))
         self.stream = self.made("dnnl_stream_create", self.engine, ctypes.c_uint(1))
+        self._buffers: list[object] = []  # memory lives as long as this
 
     def call(self, function: str, *arguments: object) -> None:
         """Call a function; raises Failed with its status."""
@@ -47,54 +49,37 @@ class OneDnn:
         self.call(function, ctypes.byref(handle), *arguments)
         return handle
 
-    def described(self, shape: Sequence[int], layout: int) -> object:
-        """Describe numbers in memory."""
-        dimensions = (ctypes.c_int64 * _MOST_DIMENSIONS)(*shape)
-        rest = (len(shape), dimensions, _F32, layout)
+    def described(self, shape: Sequence[int], layout: int | Sequence[int]) -> object:
+        """Describe numbers in memory. layout: a format, or the strides."""
+        kind = "tag" if isinstance(layout, int) else "strides"
+        last = layout if isinstance(layout, int) else _dimensions(layout)
+        rest = (len(shape), _dimensions(shape), _F32, last)
         if not self.is_old:
-            return self.made("dnnl_memory_desc_create_with_tag", *rest)
+            return self.made(f"dnnl_memory_desc_create_with_{kind}", *rest)
         structure = ctypes.create_string_buffer(16384)
-        self.call("dnnl_memory_desc_init_by_tag", structure, *rest)
+        self.call(f"dnnl_memory_desc_init_by_{kind}", structure, *rest)
         return structure
-
-    def transposed(self, size: int) -> object:
-        """Describe a square that lies column by column."""
-        shape, strides = (
-            (ctypes.c_int64 * _MOST_DIMENSIONS)(*pair) for pair in ((size,) * 2, (1, size))
-        )
-        if not self.is_old:
-            return self.made("dnnl_memory_desc_create_with_strides", 2, shape, _F32, strides)
-        structure = ctypes.create_string_buffer(16384)
-        self.call("dnnl_memory_desc_init_by_strides", structure, 2, shape, _F32, strides)
-        return structure
-
-    def queried(self, plan: ctypes.c_void_p, what: int) -> ctypes.c_void_p:
-        """Return a description that a plan has chosen."""
-        ask = self.library.dnnl_primitive_desc_query_md
-        ask.restype = ctypes.c_void_p
-        return ctypes.c_void_p(ask(plan, what, 0))
 
     def memory(self, description: object) -> ctypes.c_void_p:
         """Return memory of oneDNN's own, filled with zeros: numbers that take unlike long are none."""
-        size = self.library.dnnl_memory_desc_get_size
-        size.restype = ctypes.c_size_t
-        buffer = ctypes.create_string_buffer(size(description) + 64)
+        size = self.library.dnnl_memory_desc_get_size(description)
+        buffer = ctypes.create_string_buffer(size + 64)
         self._buffers.append(buffer)
-        return self.made(
-            "dnnl_memory_create", description, self.engine, ctypes.cast(buffer, ctypes.c_void_p)
-        )
-
-    _buffers: list[object] = []  # noqa: RUF012  memory lives as long as the process
+        place = ctypes.cast(buffer, ctypes.c_void_p)
+        return self.made("dnnl_memory_create", description, self.engine, place)
 
     def run(self, plan: ctypes.c_void_p, operands: dict[int, ctypes.c_void_p]) -> None:
         """Run what is planned some times."""
         primitive = self.made("dnnl_primitive_create", plan)
-        handed = (_Operand * len(operands))(
-            *[_Operand(which, memory) for which, memory in operands.items()]
-        )
+        pairs = [_Operand(which, memory) for which, memory in operands.items()]
+        passed = (_Operand * len(operands))(*pairs)
         for _ in range(_TIMES):
-            self.call("dnnl_primitive_execute", primitive, self.stream, len(operands), handed)
+            self.call("dnnl_primitive_execute", primitive, self.stream, len(operands), passed)
         self.call("dnnl_stream_wait", self.stream)
+
+
+def _dimensions(numbers: Sequence[int]) -> object:
+    return (ctypes.c_int64 * _MOST_DIMENSIONS)(*numbers)
 
 
 def main(path: str) -> None:
@@ -104,8 +89,12 @@ def main(path: str) -> None:
         _product(dnn, size)
     if not dnn.is_old:
         _convolution(dnn)
-        _softmax(dnn)
-    _transposition(dnn)
+        rows = dnn.described((256, 1000), _AB)
+        arguments = (dnn.engine, _FORWARD_INFERENCE, _SOFTMAX, rows, rows, 1, None)
+        plan = dnn.made("dnnl_softmax_forward_primitive_desc_create", *arguments)
+        dnn.run(plan, {_SOURCE: dnn.memory(rows), _DESTINATION: dnn.memory(rows)})
+    transposed = dnn.described((512, 512), (1, 512))
+    _reorder(dnn, dnn.described((512, 512), _AB), transposed, dnn.memory(transposed))
 
 
 def _product(dnn: OneDnn, size: int) -> None:
@@ -130,13 +119,15 @@ def _convolution(dnn: OneDnn) -> None:
         _DESTINATION: _QUERY_DESTINATION,
     }
     source, weights, destination = (dnn.described(each, _ANY_FORMAT) for each in shapes.values())
-    ones, zeros = ((ctypes.c_int64 * _MOST_DIMENSIONS)(*[n] * 2) for n in (1, 0))
+    ones, zeros = _dimensions((1, 1)), _dimensions((0, 0))
     plan = dnn.made(
         "dnnl_convolution_forward_primitive_desc_create",
         *(dnn.engine, _FORWARD_INFERENCE, _CONVOLUTION_DIRECT, source, weights, None, destination),
         *(ones, zeros, ones, ones, None),
     )
-    chosen = {which: dnn.queried(plan, query) for which, query in queries.items()}
+    ask = dnn.library.dnnl_primitive_desc_query_md
+    ask.restype = ctypes.c_void_p
+    chosen = {which: ctypes.c_void_p(ask(plan, query, 0)) for which, query in queries.items()}
     memories = {which: dnn.memory(each) for which, each in chosen.items()}
     for which in (_SOURCE, _WEIGHTS):
         plain = dnn.described(shapes[which], _NCHW)
@@ -149,18 +140,6 @@ def _convolution(dnn: OneDnn) -> None:
         *(ctypes.c_float(0), ctypes.c_float(0), None),
     )
     dnn.run(relu, dict.fromkeys((_SOURCE, _DESTINATION), memories[_DESTINATION]))
-
-
-def _softmax(dnn: OneDnn) -> None:
-    rows = dnn.described((256, 1000), _AB)
-    arguments = (dnn.engine, _FORWARD_INFERENCE, _SOFTMAX, rows, rows, 1, None)
-    plan = dnn.made("dnnl_softmax_forward_primitive_desc_create", *arguments)
-    dnn.run(plan, {_SOURCE: dnn.memory(rows), _DESTINATION: dnn.memory(rows)})
-
-
-def _transposition(dnn: OneDnn) -> None:
-    into = dnn.transposed(512)
-    _reorder(dnn, dnn.described((512, 512), _AB), into, dnn.memory(into))
 
 
 def _reorder(dnn: OneDnn, source: object, into: object, memory: ctypes.c_void_p) -> None:
