@@ -201,6 +201,9 @@ def located(line: bytes) -> tuple[bytes, int, Cut | None] | None:
 
     The end of a capture's stamp is left out, and counts as the call's. None for a line without a marker.
     """
+    tracer = tracers().get(line[:MARK_LENGTH])
+    if tracer is not None:
+        return b"", 0, tracer[1].cut(line)
     found = marker_pattern().search(line)
     if found is None:
         return None
