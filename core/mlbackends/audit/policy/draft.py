@@ -44,7 +44,7 @@ _HEAD = """\
 schema = {version}
 name = {name}
 
-# ReportView hazards can be looked for too: those of this severity or worse are then errors.
+# Known hazards can be looked for too: those of this severity or worse are then errors.
 # hazards = {{ fail_on = "error" }}
 """
 

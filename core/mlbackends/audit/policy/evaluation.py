@@ -90,7 +90,7 @@ class _Audit:
         for other in rule.needs:
             status = self.done[other].status
             if status is not Status.PASSED:
-                message = f"not checked: it needs {other}, which {_NEEDED_RULE[status]}"
+                message = f"not looked at: it needs {other}, which {_NEEDED_RULE[status]}"
                 return Verdict(Status.SKIPPED, message)
         for condition in rule.when:
             # Those of a file stand in all of its rules, and are judged once.

@@ -134,3 +134,11 @@ def test_whatever_a_report_says_its_policy_can_be_read_and_fits(report: Report) 
     outcome = audited(written(report), report)
 
     assert {check.status for check in outcome.checks} <= {Status.PASSED}
+
+
+def test_the_head_shows_how_known_hazards_are_looked_for() -> None:
+    text = written(report_of(str(FOLDER / "ivy-bridge-desktop")))
+
+    assert "\n# Known hazards can be looked for too" in text
+    policy = text.replace("# hazards = {", "hazards = {")
+    assert declared(parsed(policy.encode(), "/nowhere/policy.toml", "/nowhere")).hazards is not None
