@@ -17,8 +17,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 HELP = """Tell what is in this machine, and what of it machine learning can really use.
 
-Every answer has a presence: absent, found (a file is there), loadable (it opens and answers),
-usable (it computed something right). What is not usable has a reason.
+Every answer has a presence level: absent, found (a file is there), loadable (it opens and
+answers), usable (it computed something right). What is not usable has a reason.
 
 \b
 Start with:

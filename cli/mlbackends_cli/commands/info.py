@@ -69,8 +69,8 @@ Examples:
     metavar="NAME[SPEC]",
     multiple=True,
     shell_complete=_complete_values,
-    help="Exit 1 and say why unless NAME reaches the presence of --depth, and its version or value"
-    " fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
+    help="Exit 1 and say why unless NAME reaches the presence level of --depth, and its version or"
+    " value fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
 )
 @click.option("--strict", is_flag=True, help="Exit 3 where a probe could not tell.")
 @click.option(

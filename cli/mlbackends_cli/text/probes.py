@@ -109,7 +109,7 @@ def is_here(probe: ProbeReport) -> bool:
 
 
 def best_first(probes: dict[str, ProbeReport]) -> dict[str, ProbeReport]:
-    """Return the probes that are here, the highest presence first, then by name."""
+    """Return the probes that are here, the highest presence level first, then by name."""
 
     def order(name: str) -> tuple[int, str]:
         presence = probes[name].presence
@@ -146,7 +146,7 @@ def warnings(report: Report) -> list[tuple[str, Reason]]:
 
 
 def why(probe: ProbeReport) -> str:
-    """Return why a probe has not reached the next presence, "" where nothing is wrong."""
+    """Return why a probe has not reached the next presence level, "" where nothing is wrong."""
     if probe.failure is not None:
         return f"could not tell: {probe.failure.message}"
     return "" if probe.presence is Presence.USABLE else _because(own_reasons(probe))
@@ -244,7 +244,7 @@ def provenance(report: Report) -> dict[str, str]:
         "tool": report.tool,
         "schema": report.schema,
         "created": report.created,
-        "depth": f"{report.depth}: the highest presence that was tried",
+        "depth": f"{report.depth}: the highest presence level that was tried",
         "root": report.root,
         "redacted": "yes: identifying values were replaced" if report.redacted else "no",
     }
