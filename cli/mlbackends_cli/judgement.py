@@ -1,9 +1,8 @@
 """What `audit` and `doctor` share: their options, how the outcome is written, and the exit code."""
 
-from typing import TYPE_CHECKING
-
 import click
 
+from mlbackends.model import registry
 from mlbackends.model.audit import Outcome, Severity, Status
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import (
@@ -16,9 +15,8 @@ from mlbackends_cli.options import (
     format_option,
     together,
 )
-
-if TYPE_CHECKING:
-    from mlbackends_cli.terminal import Page
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import Page, page
 
 NEVER = "never"
 
@@ -58,17 +56,12 @@ def finish(
     color: str,
 ) -> int:
     """Write the outcome, and return the exit code that it means."""
-    from mlbackends_cli.terminal import page
-
     write_outcome(outcome, form, output, page(color, output, details=details))
     return code(outcome, fail_on=fail_on, strict=strict)
 
 
-def write_outcome(outcome: Outcome, form: str, output: str, page: "Page") -> None:
+def write_outcome(outcome: Outcome, form: str, output: str, page: Page) -> None:
     """Write the outcome, and what the format also leaves elsewhere, as GitHub's summary."""
-    from mlbackends.model import registry
-    from mlbackends_cli.output import write
-
     write(formats.text(form, "outcome", outcome, page), output)
     module = registry.load("mlbackends_cli.formats", form)
     if hasattr(module, "beside"):

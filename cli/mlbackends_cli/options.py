@@ -7,6 +7,7 @@ import click
 
 from mlbackends.model.records import Presence
 from mlbackends_cli import formats
+from mlbackends_cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -135,7 +136,6 @@ def read_report(
     """
     from mlbackends.audit.reports import LIVE, report_of
     from mlbackends.model.errors import BadInput
-    from mlbackends_cli.terminal import ProgressLine
 
     if python and subject != LIVE:
         raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")

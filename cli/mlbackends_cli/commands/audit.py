@@ -7,6 +7,7 @@ import click
 from mlbackends_cli import exits
 from mlbackends_cli.judgement import finish, judging
 from mlbackends_cli.options import read_report
+from mlbackends_cli.output import write
 
 if TYPE_CHECKING:
     from mlbackends.model.audit import Outcome
@@ -74,7 +75,6 @@ def command(
             raise BadInput("--init writes a policy; it goes with no --policy")
         if write_policy:
             from mlbackends.audit.policy.draft import written as policy_of
-            from mlbackends_cli.output import write
 
             write(policy_of(read_report(subject, **look)), written["output"])
             return exits.YES

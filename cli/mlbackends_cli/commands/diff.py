@@ -7,11 +7,14 @@ import click
 from mlbackends_cli import exits, formats
 from mlbackends_cli.judgement import write_outcome
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import Page, ProgressLine, page
+from mlbackends_cli.text.listing import Group, Listing
+from mlbackends_cli.text.plain import amount, one_line, without_commands
+from mlbackends_cli.text.prose import wrapped
 
 if TYPE_CHECKING:
     from mlbackends.model.difference import Change, Difference
-    from mlbackends_cli.terminal import Page
-    from mlbackends_cli.text.listing import Listing
 
 _MOST_CHARACTERS = 160
 _MARKS = {"added": ("+", "32"), "removed": ("-", "31"), "changed": ("~", "33")}
@@ -58,8 +61,6 @@ def command(
     """
     from mlbackends.audit.compare import check_globs, compare, kept, outcome_of
     from mlbackends.audit.reports import name_of, reports_of
-    from mlbackends_cli.output import write
-    from mlbackends_cli.terminal import ProgressLine, page
 
     with ProgressLine() as progress:
         reports = reports_of(before, after, progress=progress)
@@ -80,9 +81,6 @@ def command(
 
 def _printed(difference: "Difference", page: "Page") -> str:
     """Return a paragraph for each change below the probe that it belongs to, and how many there are."""
-    from mlbackends_cli.text.plain import one_line, without_commands
-    from mlbackends_cli.text.prose import wrapped
-
     lines = []
     groups: dict[str, list[Change]] = {}
     for change in difference.changes:
@@ -105,17 +103,12 @@ def _printed(difference: "Difference", page: "Page") -> str:
 
 def _listing(difference: "Difference") -> "Listing":
     """Return the changes as rows, and below them how many there are."""
-    from mlbackends_cli.text.listing import Group, Listing
-    from mlbackends_cli.text.plain import one_line
-
     rows = [(str(each.kind), one_line(each.name), *_cells(each)) for each in difference.changes]
     columns = ("", "name", "before", "after")
     return Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
 
 
 def _notes(difference: "Difference") -> list[str]:
-    from mlbackends_cli.text.plain import one_line
-
     kinds = [str(change.kind) for change in difference.changes]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in _MARKS if kind in kinds)
     names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
@@ -124,8 +117,6 @@ def _notes(difference: "Difference") -> list[str]:
 
 def _cells(change: "Change") -> tuple[str, str]:
     """Return both values with their units; a long one is cut, since --format json has it whole."""
-    from mlbackends_cli.text.plain import amount, one_line
-
     name = change.name.rpartition(".")[2]
     values = (change.before, change.after)
     texts = ["" if value is None else one_line(amount(name, value)) for value in values]

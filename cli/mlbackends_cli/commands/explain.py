@@ -13,6 +13,8 @@ from mlbackends.switches.listing import read_by, set_by
 from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS, PROBED, Flag
 from mlbackends_cli import device_pages, formats
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import page
 from mlbackends_cli.text import prose
 from mlbackends_cli.text.prose import Passage
 
@@ -72,9 +74,6 @@ def command(
     the word device come kinds of devices, such as cuda or mps: what each cannot do and may offer, beside
     what was found here. Without TOPIC: all that there is.
     """
-    from mlbackends_cli.output import write
-    from mlbackends_cli.terminal import page
-
     asks_devices = _DEVICE in topics
     at = topics.index(_DEVICE) if asks_devices else len(topics)
     before, kinds = topics[:at], topics[at + 1 :]

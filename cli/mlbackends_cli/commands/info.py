@@ -8,6 +8,8 @@ from mlbackends.model import registry
 from mlbackends.model.records import Presence
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT, completing, depth_option, format_option
+from mlbackends_cli.output import say, write
+from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -124,8 +126,6 @@ def command(
     from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
     from mlbackends.survey import survey
-    from mlbackends_cli.output import say, write
-    from mlbackends_cli.terminal import ProgressLine, page
 
     needs: list[Requirement] = []
     if requirements:

@@ -4,6 +4,9 @@ import click
 
 from mlbackends.model.records import Presence
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report
+from mlbackends_cli.output import indented, write
+from mlbackends_cli.terminal import ProgressLine
+from mlbackends_cli.text.plain import binary_size
 
 _KEPT = (
     "kept as they are: versions, other paths, kernel parameters that change speed or devices, and the"
@@ -88,9 +91,6 @@ def _report(
     target: str, root: str | None, python: str, depth: str, timeout: float, keep_identity: bool
 ) -> list[str]:
     """Write a report; return lines about it."""
-    from mlbackends_cli.output import indented, write
-    from mlbackends_cli.text.plain import binary_size
-
     report = read_report(
         root or "-", python=python, depth=depth, timeout=timeout, redact=not keep_identity
     )
@@ -114,8 +114,6 @@ def _machine(
     from mlbackends.audit.snapshot import record
     from mlbackends.host.host import Host
     from mlbackends.host.interpreter import ask
-    from mlbackends_cli.terminal import ProgressLine
-    from mlbackends_cli.text.plain import binary_size
 
     host = Host(root or "/", python=ask(python, timeout) if python else None)
     with ProgressLine() as progress:

@@ -5,6 +5,8 @@ import click
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import take, with_values
 from mlbackends_cli.options import OUTPUT, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import page
 
 
 @click.command(
@@ -32,8 +34,6 @@ def command(form: str, files: tuple[str, ...], settings: tuple[str, ...], output
 
     from mlbackends.model.errors import BadInput, shown
     from mlbackends.switches import store
-    from mlbackends_cli.output import write
-    from mlbackends_cli.terminal import page
 
     take(files, settings)
     variables = store.environment()

@@ -4,6 +4,7 @@ import click
 
 from mlbackends_cli import exits
 from mlbackends_cli.commands.flags import complete, take, with_values
+from mlbackends_cli.output import json_line, say, write
 
 
 @click.command("get", epilog="\b\nExamples:\n  backends flags get cudnn.benchmark\n")
@@ -18,7 +19,6 @@ def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str
     from mlbackends.switches import store
     from mlbackends.switches.files import as_data
     from mlbackends.switches.table import FLAGS
-    from mlbackends_cli.output import json_line, say, write
 
     take(files, settings)
     try:

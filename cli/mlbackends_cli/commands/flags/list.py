@@ -7,10 +7,12 @@ import click
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import complete, take, with_values
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import page
+from mlbackends_cli.text.listing import Group, Listing
 
 if TYPE_CHECKING:
     from mlbackends.model.switches import Switch, Switches
-    from mlbackends_cli.text.listing import Listing
 
 _SPLIT_K = "_split_k"
 
@@ -49,8 +51,6 @@ def command(
     from msgspec.structs import replace
 
     from mlbackends.switches import listing
-    from mlbackends_cli.output import write
-    from mlbackends_cli.terminal import page
 
     take(files, settings)
     switches = listing.listing(names)
@@ -72,8 +72,6 @@ def _listing(switches: "Switches", names: tuple[str, ...]) -> "Listing":
 
     Only a switch that was named in full has a line for it of its own: its name is too long for others.
     """
-    from mlbackends_cli.text.listing import Group, Listing
-
     split_k = {
         each.name: each.value
         for each in switches.flags

@@ -8,6 +8,9 @@ import click
 
 from mlbackends_cli import exits
 from mlbackends_cli.options import COLOR
+from mlbackends_cli.output import say, write
+from mlbackends_cli.terminal import page
+from mlbackends_cli.text.plain import cleaned
 
 _LINES = 3
 _TOP = 10
@@ -35,8 +38,6 @@ def command(tracer: str, output: str, color: str) -> int:
     from mlbackends.tracing.capture.command import run
     from mlbackends.tracing.demo.demonstrations import demonstrations
     from mlbackends.tracing.filters import where
-    from mlbackends_cli.output import say, write
-    from mlbackends_cli.terminal import page
     from mlbackends_cli.traces.capture import headline, this_machine
     from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
@@ -90,7 +91,6 @@ def _first_lines(path: str, tracers: tuple[str, ...], width: int) -> list[str]:
 
     from mlbackends.model.trace import Call
     from mlbackends.tracing.reader import read
-    from mlbackends_cli.text.plain import cleaned
 
     calls = (str(each) for each in read(path) if isinstance(each, Call) and each.tracer in tracers)
     room = width - 3

@@ -7,6 +7,8 @@ import click
 
 from mlbackends_cli import exits
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import say, write
+from mlbackends_cli.terminal import page
 from mlbackends_cli.traces.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
 
 
@@ -117,8 +119,6 @@ def command(
     """
     from mlbackends.model.errors import BadInput
     from mlbackends.tracing import filters, viewing
-    from mlbackends_cli.output import say, write
-    from mlbackends_cli.terminal import page
     from mlbackends_cli.traces.listings import printed, uncompared
     from mlbackends_cli.traces.reading import Logs, takes_sums
 

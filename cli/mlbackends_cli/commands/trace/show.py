@@ -13,7 +13,9 @@ import click
 from mlbackends.model import registry
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import is_terminal, page
+from mlbackends_cli.text.plain import cleaned
 from mlbackends_cli.traces.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Request, rows_shown
 
 if TYPE_CHECKING:
@@ -156,7 +158,6 @@ def _refuse_unused(request: Request, *, is_page: bool) -> None:
 
 def _show(files: Sequence[str], request: Request) -> int:
     from mlbackends.tracing import filters
-    from mlbackends_cli.output import say, write
     from mlbackends_cli.traces.fitting import Fitting
     from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
@@ -200,8 +201,6 @@ def _is_file(stream: object) -> bool:
 
 def _ending(logs: "Logs") -> int:
     """Print what was wrong with the files, and return the exit code."""
-    from mlbackends_cli.output import say
-
     logs.print_problems()
     if logs.damage:
         return exits.UNKNOWN
@@ -222,7 +221,6 @@ def _name(file: str) -> str:
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
     from mlbackends import __version__
     from mlbackends.tracing.filters import after_first
-    from mlbackends_cli.text.plain import cleaned
     from mlbackends_cli.traces.capture import this_machine
     from mlbackends_cli.web.trace_page import Contents
 
@@ -241,7 +239,6 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
 
     from mlbackends.model.errors import BadInput
     from mlbackends.tracing import exporting
-    from mlbackends_cli.output import write
     from mlbackends_cli.traces.reading import chosen, raw_lines
 
     form, output = request.form, request.output
@@ -257,7 +254,6 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
 def _list_malformed(files: Sequence[str], output: str) -> int:
     """Print each line that could not be read, with its place and the reason."""
     from mlbackends.model.trace import Malformed
-    from mlbackends_cli.output import write
     from mlbackends_cli.traces.reading import Logs, fit_line
 
     with closing(Logs(files)) as logs:
