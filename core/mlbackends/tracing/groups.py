@@ -32,31 +32,25 @@ class Group:
 
     def add(self, record: Record) -> None:
         """Add a call."""
-        duration = record.duration_ns
-        self.tally.add(duration)
-        if not duration or not record.executed:
-            return
-        derived = record.derived
-        if derived.flops is not None:
-            self.flops += derived.flops
-            self.flops_ns += duration
-        if derived.bytes is not None:
-            self.traffic += derived.bytes
-            self.traffic_ns += duration
+        self.tally.add(record.duration_ns)
+        self._add_work(record, 1, record.duration_ns or 0.0)
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls that are equal to one; those with a time are the durations."""
         self.tally.add_many(count, durations)
         timed = [duration for duration in durations if duration]
-        if not timed or not record.executed:
+        self._add_work(record, len(timed), sum(timed))
+
+    def _add_work(self, record: Record, count: int, total_ns: float) -> None:
+        if not total_ns or not record.executed:
             return
-        derived, total = record.derived, sum(timed)
+        derived = record.derived
         if derived.flops is not None:
-            self.flops += derived.flops * len(timed)
-            self.flops_ns += total
+            self.flops += derived.flops * count
+            self.flops_ns += total_ns
         if derived.bytes is not None:
-            self.traffic += derived.bytes * len(timed)
-            self.traffic_ns += total
+            self.traffic += derived.bytes * count
+            self.traffic_ns += total_ns
 
     def row(self, values: tuple[str, ...], whole_ns: float) -> SummaryRow:
         """Return the group as a row; the cumulative share is left to who knows the order."""

@@ -103,3 +103,20 @@ def test_every_call_of_a_log_can_be_run_again_or_says_why_not(log: str) -> None:
         assert bool(one.text) == bool(one.tool)
         assert one.text or one.notes
         assert one.line
+
+
+def test_a_call_of_mkl_is_a_line_of_json_without_its_addresses() -> None:
+    line = b"MKL_VERBOSE SGEMM(T,N,8,4,16,0x7ffd,0x5579,16,0x7f12,16,0x7ffe,0x5578,8) 1.50us CNR:OFF Dyn:1\n"
+    (call,) = cast("Repro", views(reader.records([line]), {"repro": {}})["repro"]).calls
+    assert call.tool == "json"
+    assert msgspec.json.decode(call.text) == {
+        "routine": "SGEMM",
+        "transa": "T",
+        "transb": "N",
+        "m": 8,
+        "n": 4,
+        "k": 16,
+        "lda": 16,
+        "ldb": 16,
+        "ldc": 8,
+    }
