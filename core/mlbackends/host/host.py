@@ -134,7 +134,7 @@ class Host:
         def target_of(at: str) -> str:
             try:
                 return os.readlink(self.root + at)
-            except OSError:
+            except (OSError, ValueError):  # a path from a record may hold a NUL
                 return ""
 
         return resolved(path, target_of)
