@@ -221,7 +221,7 @@ def policy_page() -> str:
         ".SH SHORT FORM",
         *definitions(policy.SHORT_FORM),
         ".PP",
-        "The word each, any or none before it says of how many values it must be true; without one it is each.",
+        "The word each, any or none before it says of how many values it must be true; the default is each.",
     ]
     heads = {"": "THE FILE", "rule": "[[RULE]]", "waive": "[[WAIVE]]", "hazards": "[HAZARDS]"}
     for table, keys in policy.TABLES.items():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
@@ -135,7 +136,6 @@ def read_report(
     names: the probes that are needed, all by default. Raises BadInput.
     """
     from mlbackends.audit.reports import LIVE, report_of
-    from mlbackends.model.errors import BadInput
 
     if python and subject != LIVE:
         raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")

@@ -1,5 +1,6 @@
 """The processor, as torch.backends.cpu tells it."""
 
+from mlbackends.switches import store
 from mlbackends.switches.modules import install
 
 __all__ = ["get_cpu_capability"]
@@ -12,7 +13,6 @@ def get_cpu_capability() -> str:
     variable cannot have is ignored, with a warning once a process.
     """
     from mlbackends.survey import availability
-    from mlbackends.switches import store
 
     store.problems()  # the first touch of the switches warns of wrong variables
     return str(availability.found_report("cpu").facts.get("capability", "DEFAULT"))

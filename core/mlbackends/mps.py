@@ -1,5 +1,6 @@
 """Metal on macOS, as the probe `mps` found it."""
 
+import sys
 from functools import lru_cache
 
 from mlbackends.switches.modules import install
@@ -29,8 +30,6 @@ def is_available() -> bool:
 @lru_cache
 def is_macos_or_newer(major: int, minor: int) -> bool:
     """Tell whether this is macOS `major.minor` or newer. Raises RuntimeError on other systems."""
-    import sys
-
     system = str(sys.platform)
     if system != "darwin":
         raise RuntimeError(

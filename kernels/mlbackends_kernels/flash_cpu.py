@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from mlbackends.model.errors import NoBackend
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
@@ -192,7 +193,6 @@ def _with_wide_mask(problem: AttentionProblem, mask: Any) -> tuple[AttentionProb
 
 def _with_library(compute: Callable[[], Result]) -> Result:
     """Compute. Raises NoBackend where the library is not there."""
-    from mlbackends.model.errors import NoBackend
     from mlbackends_kernels.attention_cpu.library import NotBuilt
 
     try:

@@ -6,6 +6,7 @@ a GPU yet. Triton is not a dependency: without it, that is the reason why this c
 
 from typing import Any
 
+from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
@@ -61,8 +62,6 @@ class FlashTriton(AttentionBackend):
 
     def require_parts(self) -> None:
         """Raise NoBackend, with the reasons, where it cannot run here."""
-        from mlbackends.model.errors import NoBackend
-
         reasons = self.missing_parts()
         if reasons:
             said = "; ".join(reason.message for reason in reasons)

@@ -9,6 +9,7 @@ Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SM
 """
 
 import re
+import time
 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
@@ -199,6 +200,4 @@ def _add_macos(host: Host, facts: dict[str, FactValue]) -> None:
         facts["rosetta"] = controls["sysctl.proc_translated"] == "1"
     started = _BOOT_TIME.search(controls.get("kern.boottime", ""))
     if started and host.is_live:
-        import time
-
         facts["uptime_seconds"] = round(max(0.0, time.time() - int(started[1])), 1)

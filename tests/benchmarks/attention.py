@@ -1,7 +1,7 @@
 """flash_cpu beside torch's flash attention on the CPU, as ratios, and its share of what the machine can do.
 
-    PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention.py [--threads 1 2] [--rounds 9]
-        [--only decode ...]
+    PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention.py
+        [--threads 1 2] [--rounds 9] [--only decode ...]
 
 Each round times ours and torch's in turn (A B A B), with a loop of multiply-adds before and after, or a
 read of 256 MiB where memory is the limit; medians of the rounds' ratios are printed. On one thread the

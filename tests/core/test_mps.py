@@ -85,7 +85,9 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
 def test_without_a_device_a_question_about_it_is_an_attribute_error(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(availability, "used_report", lambda _: ProbeReport(presence=Presence.ABSENT))
+    monkeypatch.setattr(
+        availability, "used_report", lambda _: ProbeReport(presence=Presence.ABSENT)
+    )
 
     with pytest.raises(AttributeError, match="no Metal device"):
         getattr(mps, name)()

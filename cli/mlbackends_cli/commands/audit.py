@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.model.audit import Severity, Status
+from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends_cli import exits
 from mlbackends_cli.judgement import finish, judging
 from mlbackends_cli.options import read_report
@@ -67,7 +69,6 @@ def command(
     from mlbackends.audit.policy.evaluation import audit
     from mlbackends.audit.policy.rules import read
     from mlbackends.audit.reports import name_of
-    from mlbackends.model.errors import BadInput, MlBackendsError
 
     look: dict[str, Any] = {"python": python, "depth": depth, "timeout": timeout}
     try:
@@ -97,8 +98,6 @@ def command(
 
 def nagios(outcome: "Outcome") -> int:
     """Return the exit code that Nagios, Icinga and node health checks read of an outcome."""
-    from mlbackends.model.audit import Severity, Status
-
     if outcome.failed(Severity.ERROR):
         return 2
     if outcome.failed(Severity.WARNING):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlbackends.audit import device_limits, hazard
+from mlbackends.model.device_kinds import SCHEMA, KindPages
 from mlbackends.model.errors import UnknownName
 from mlbackends.switches import listing
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
@@ -84,7 +85,6 @@ def command(
         if before or not asks_devices:
             raise click.UsageError(f"--format {form} is for devices: backends explain device KIND")
         from mlbackends import __version__
-        from mlbackends.model.device_kinds import SCHEMA, KindPages
 
         pages = _pages(kinds, subject) or [
             device_limits.page_of(kind) for kind in device_limits.kinds()

@@ -3,9 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from mlbackends.model import registry
+from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.records import Presence
+from mlbackends.model.registry import facts_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT, completing, depth_option, format_option
 from mlbackends_cli.output import say, write
@@ -27,7 +30,6 @@ def _complete_values(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
     from mlbackends.model.dotted import FIELDS
-    from mlbackends.model.registry import facts_of
 
     probe, dot, _ = incomplete.partition(".")
     names = _probes()
@@ -170,7 +172,6 @@ def command(
 
 def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> "Host":
     from mlbackends.host.host import Host
-    from mlbackends.model.errors import BadInput
 
     if not (root or pid) and python is None:
         return Host()
@@ -191,11 +192,7 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
 
 def _bare(report: "Report", name: str) -> str:
     """Return one value as a script wants it: text as it is, true and false, everything else as JSON."""
-    import msgspec
-
     from mlbackends.model import dotted
-    from mlbackends.model.errors import Incomplete, MlBackendsError
-    from mlbackends.model.registry import facts_of
 
     facts = facts_of(name.partition(".")[0])
     try:

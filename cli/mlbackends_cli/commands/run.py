@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from mlbackends.launch.options import OPTIONS, Options
 
@@ -141,8 +142,6 @@ def command(
     if options == Options():
         program = startable(command_line, search_path)
         replace_process(program, injected(values, program, environment))
-
-    from msgspec.structs import replace
 
     from mlbackends.launch.launcher import launch, program_command
 

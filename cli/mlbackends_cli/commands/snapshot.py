@@ -2,6 +2,7 @@
 
 import click
 
+from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report
 from mlbackends_cli.output import indented, write
@@ -65,7 +66,6 @@ def command(
     in it, and what was replaced, is printed, so that you can look before you share it.
     """
     from mlbackends.audit.snapshot import ENDING
-    from mlbackends.model.errors import BadInput
 
     if target in ("-", ""):
         raise BadInput(

@@ -159,5 +159,5 @@ def checkout_path(file: str) -> str:
     except (OSError, ValueError):  # the current folder is gone; another drive; a NUL
         relative = os.pardir
     if relative.split(os.sep)[0] in (os.pardir, os.curdir):
-        relative = os.path.basename(file.rstrip(os.sep)) or "checkout"
+        relative = os.path.basename(os.path.abspath(file)) or "checkout"
     return one_line(relative.replace(os.sep, "/")) or "checkout"

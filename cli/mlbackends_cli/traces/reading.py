@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reader, viewing
-from mlbackends.tracing.aggregate import Together
+from mlbackends.tracing.aggregate import Aggregate, Together
 from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.sources import Source, labels
 from mlbackends_cli.output import say
@@ -21,7 +21,6 @@ from mlbackends_cli.text.plain import cleaned, one_line
 
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
-    from mlbackends.tracing.aggregate import Aggregate
     from mlbackends.tracing.walk import Walk
 
 _PER_PLACE = frozenset({"process", "thread", "source"})
@@ -72,8 +71,6 @@ class Logs:
 
     def aggregate(self) -> "Aggregate":
         """Return the calls of all files, added up. Raises BadInput where one cannot be opened."""
-        from mlbackends.tracing.aggregate import Aggregate
-
         whole = Aggregate()
         for _, _, chunks in self._chunks():
             whole.add(chunks)
@@ -82,8 +79,6 @@ class Logs:
 
     def aggregates(self) -> Together:
         """Return the same, added up for each file by itself."""
-        from mlbackends.tracing.aggregate import Aggregate
-
         parts = []
         for _, label, chunks in self._chunks():
             part = Aggregate().add(chunks)

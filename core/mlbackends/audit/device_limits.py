@@ -9,6 +9,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from mlbackends.audit import device_kinds
 from mlbackends.audit.hazard import ReportView
 from mlbackends.model import registry
@@ -49,8 +51,6 @@ def load(kind: str) -> DeviceKind:
     try:
         with open(os.path.join(_FOLDER, f"{kind}.toml"), "rb") as file:
             import tomllib
-
-            import msgspec
 
             return msgspec.convert(tomllib.load(file), DeviceKind)
     except FileNotFoundError:

@@ -4,6 +4,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from mlbackends.model.errors import BadInput
@@ -82,8 +83,6 @@ def name_of(subject: str) -> str:
 
 def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
-    import msgspec
-
     data = bytes_of(path, REPORT_LIMIT, "report")
     try:
         head = msgspec.json.decode(data, type=_Head)

@@ -3,6 +3,7 @@
 Each function returns the setting that holds, and sets it first if it is given one.
 """
 
+import os
 import warnings
 from enum import Enum
 
@@ -141,8 +142,6 @@ def cublaslt_workspace_size(size: int | None = None) -> int:
     cuBLAS's memory, so it never has more than that, unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0.
     Raises as `cublas_workspace_size` does.
     """
-    import os
-
     if size is not None:
         store.write("cuda.cublaslt_workspace_size", size)
     chosen = store.read("cuda.cublaslt_workspace_size")

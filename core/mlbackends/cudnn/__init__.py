@@ -2,6 +2,7 @@
 
 from mlbackends.switches import store
 from mlbackends.switches.modules import FP32Precision, install
+from mlbackends.switches.startup import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def is_acceptable(tensor: "Any") -> bool:
         return False
     if is_available():
         return True
-    from mlbackends.switches.startup import warn
-
     warn("cuDNN was not found, or does not open; `backends info cudnn` tells why")
     return False
 

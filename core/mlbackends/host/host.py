@@ -17,6 +17,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import msgspec
+
 from mlbackends.host.files import READ_LIMIT, read_regular
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import clean, is_text
@@ -256,8 +258,6 @@ class Host:
         """
         extract = self._extracts.get(self.realpath(path), {})
         if name in extract:
-            import msgspec
-
             try:
                 return msgspec.convert(extract[name], kind)  # type: ignore[no-any-return]
             except msgspec.ValidationError:

@@ -7,14 +7,17 @@ is started with the affinity mask that it shall have, which needs no tool.
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlbackends.host.host import Host
 from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
-from mlbackends.launch.planning import Instance
+from mlbackends.launch.planning import Instance, plan
+from mlbackends.launch.topology import read_topology
 
 if TYPE_CHECKING:
     from mlbackends.launch.processes import Child
@@ -77,11 +80,8 @@ def prepare(
     """
     import shlex
 
-    from mlbackends.host.host import Host
     from mlbackends.launch.environment import child_environment
-    from mlbackends.launch.planning import plan
     from mlbackends.launch.processes import Child, executable
-    from mlbackends.launch.topology import read_topology
 
     program = program_command(options, command)
     found = os.environ if environment is None else environment
@@ -123,8 +123,6 @@ def program_command(options: Options, command: Sequence[str]) -> list[str]:
 
 def write_notice(level: str, sentence: str) -> None:
     """Write a line to standard error: time, name, level and sentence, as torch's launcher has them."""
-    import time
-
     now = time.time()
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     line = f"{stamp},{int(now * 1000) % 1000:03d} - mlbackends.launch - {level} - {sentence}\n"

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from mlbackends.python_native import dsls, filters
+from mlbackends.switches import store
 from mlbackends.switches.modules import PropModule
 
 TYPE_CHECKING = False
@@ -142,8 +143,6 @@ class DSLController:
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
-        from mlbackends.switches import store
-
         if store.frozen():
             raise RuntimeError(
                 f"not allowed to set {self._dsl_name} DSL flags after disable_global_flags; "

@@ -13,7 +13,7 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, Decision, Verdict
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.environment import Environment, environment_here
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
 from mlbackends.switches import store
@@ -154,8 +154,6 @@ def torch_order(
     ):
         return order
     if environment is None:
-        from mlbackends.sdpa.rules.environment import environment_here
-
         environment = environment_here(problem)
     if environment.cudnn_version <= 91500:
         return order

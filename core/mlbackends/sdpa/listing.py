@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from mlbackends.model.errors import BadInput
 from mlbackends.model.explanation import LIST_SCHEMA, BackendEntry, BackendList
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
@@ -92,8 +93,6 @@ def _why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
     if reasons or _takes_some(backend, Device("cpu", 0)):
         return reasons
     # To find a CUDA device starts a child process: only for a backend that needs one.
-    from mlbackends.model.errors import BadInput
-
     try:
         device = named_devices.device("cuda").device
     except BadInput as error:

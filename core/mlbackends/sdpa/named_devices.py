@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.records import Device
+from mlbackends.model.records import Device, Presence
 
 HERE = {"cpu": "this machine's processors", "cuda": "this machine's first CUDA device"}
 
@@ -61,7 +61,6 @@ def device(name: str) -> NamedDevice:
 def _cuda_here() -> Device:
     """Return the first CUDA device of the driver, which is loaded in a child process."""
     from mlbackends.host.host import Host
-    from mlbackends.model.records import Presence
     from mlbackends.survey import survey
 
     report = survey(("cuda_driver",), Host("/"), Presence.LOADABLE, timeout=5.0)

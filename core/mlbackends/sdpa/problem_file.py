@@ -1,5 +1,8 @@
 """Lists of attention problems in files: one a line, in the words of `problem_text`."""
 
+import os
+import sys
+
 from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.sdpa.problem_text import MOST_PROBLEMS, Given, Wording, parse
 
@@ -26,9 +29,6 @@ def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
 
 
 def _text(path: str) -> str:
-    import os
-    import sys
-
     is_folder = os.path.isdir(path)
     if path != "-" and (is_folder or not os.path.exists(path)):
         why = "it is a folder" if is_folder else "there is no such file"

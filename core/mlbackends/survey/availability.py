@@ -4,7 +4,11 @@ True is earned: the library was opened in a child process and answered, or compu
 """
 
 import importlib.machinery
+import sys
 from functools import cache
+
+from mlbackends.model.records import Presence
+from mlbackends.survey import survey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,32 +18,23 @@ if TYPE_CHECKING:
 @cache
 def found_report(name: str) -> "ProbeReport":
     """Return what a probe sees in files and the environment; nothing is opened."""
-    from mlbackends.model.records import Presence
-    from mlbackends.survey import survey
-
     return survey((name,), depth=Presence.FOUND).probes[name]
 
 
 @cache
 def used_report(name: str) -> "ProbeReport":
     """Return what a probe learns by opening the library and computing with it, in a child process."""
-    from mlbackends.survey import survey
-
     return survey((name,)).probes[name]
 
 
 def is_found(name: str) -> bool:
     """Tell whether a file, a package or a device of that name is here."""
-    from mlbackends.model.records import Presence
-
     return found_report(name).presence not in (None, Presence.ABSENT)
 
 
 @cache
 def is_available(name: str) -> bool:
     """Tell whether it computed something right, or opens and answers where no check computes."""
-    from mlbackends.model.records import Presence
-
     if not is_found(name):
         return False
     report = used_report(name)
@@ -52,8 +47,6 @@ def is_available(name: str) -> bool:
 @cache
 def opens(name: str) -> bool:
     """Tell whether it opens and says its version, with a device or without."""
-    from mlbackends.model.records import Presence
-
     if not is_found(name):
         return False
     return used_report(name).presence in (Presence.LOADABLE, Presence.USABLE)
@@ -68,8 +61,6 @@ def version(name: str) -> str:
 @cache
 def is_importable(name: str) -> bool:
     """Tell whether this process would find a top-level Python package, without importing it."""
-    import sys
-
     if name in sys.modules:
         return sys.modules[name] is not None
     return importlib.machinery.PathFinder.find_spec(name) is not None

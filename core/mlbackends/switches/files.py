@@ -9,6 +9,8 @@ allow_fp16_reduced_precision_reduction = [false, true]
 Everything that is wrong is reported as FILE:LINE: what is wrong.
 """
 
+import os
+import stat
 from collections.abc import Iterator
 
 from mlbackends.model.errors import BadInput, GroupName, UnknownName, nearest, shown
@@ -140,9 +142,6 @@ def _checked(flag: Flag, value: object) -> object:
 
 def read_bytes(path: str) -> bytes:
     """Return a file, cut where it is too large. A pipe is refused: reading it might never end."""
-    import os
-    import stat
-
     at_once = getattr(os, "O_NONBLOCK", 0)
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once)) as file:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from mlbackends.switches import store
+from mlbackends.switches.startup import warn
 from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
 
 TYPE_CHECKING = False
@@ -300,8 +301,6 @@ def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, .
     ]
     if named.get("enabled") is not False or not changed or module in _warned:
         return
-    from mlbackends.switches.startup import warn
-
     _warned.add(module)
     short = module.removeprefix("mlbackends.")
     warn(

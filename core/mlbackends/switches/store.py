@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from mlbackends.switches.cells import PARENTS, Cells, cells_of, deciding, put, reading
-from mlbackends.switches.startup import FILE, first_cells, variables
+from mlbackends.switches.startup import FILE, first_cells, variables, warn
 from mlbackends.switches.table import FLAGS, PROBED, Flag
 
 SET = "set"
@@ -248,8 +248,6 @@ def _load() -> None:
     _switched()
     _problems.extend(problems)
     if _problems:
-        from mlbackends.switches.startup import warn
-
         for problem in _problems:
             warn(problem)
 

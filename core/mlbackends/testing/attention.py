@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mlbackends.model.errors import UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.testing.devices import device_of, why_unusable
 
@@ -73,8 +74,6 @@ def names() -> tuple[str, ...]:
 
 def check_name(name: str) -> None:
     """Raise UnknownName, with the nearest, for what is no attention backend."""
-    from mlbackends.model.errors import UnknownName
-
     if name not in names():
         raise UnknownName("attention backend", name, names())
 

@@ -7,12 +7,13 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mlbackends.model.records import Presence
+import msgspec
+
+from mlbackends.model.records import Presence, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mlbackends.model.records import Report
 
 _ACCELERATORS = ("nvidia", "rocm", "xpu", "mps")
 _FACTS = ("cpu.capability", "limits.effective_cpus", "limits.effective_cpus_because")
@@ -66,10 +67,6 @@ class Machine:
 
     def _shared(self, names: tuple[str, ...]) -> Report:
         """Return a report of the named probes, from the shared folder as far as they are there."""
-        import msgspec
-
-        from mlbackends.model.records import Report
-
         if not (self._share and _is_folder(self._share)):
             return self._survey(names, self.depth)
         path = os.path.join(self._share, f"{self.depth.value}.json")

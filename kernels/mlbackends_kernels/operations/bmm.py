@@ -6,6 +6,7 @@ yet. What it does not take goes to cuBLAS.
 
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.model import registry
 from mlbackends.python_native.overrides import Override
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ def run(left: Any, right: Any) -> Any:
 
     Shapes: left (B, m, k), right (B, k, n); returns (B, m, n). Raises RuntimeError where they do not fit.
     """
-    from mlbackends.model import registry
-
     _refuse_misfits(*[tuple(map(int, each.shape)) for each in (left, right)])
     return registry.load("mlbackends_kernels.operations", "matmul").run(left, right)
 

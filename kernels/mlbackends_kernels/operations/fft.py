@@ -6,6 +6,7 @@ Switches: `cuda.cufft_plan_cache` keeps the plans of each device.
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.readable import refuse_unreadable_one
+from mlbackends_kernels.cuda.device_array import as_device_array, empty, is_on_device, product
 from mlbackends_kernels.operations._arrays import NARROW, operand, quiet, returned
 from mlbackends_kernels.tensors.arithmetic import numpy
 
@@ -35,8 +36,6 @@ def run(
     size below 1, an axis that stands there twice and an unknown norm, IndexError for an axis that is
     not there; and TypeError for elements that it does not transform.
     """
-    from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
-
     refuse_unreadable_one(f"{name}(): a", array)
     if is_on_device(array):
         return _on_device(name, as_device_array(array), sizes, axes, norm)
@@ -71,8 +70,6 @@ def frequencies(name: str, points: int, spacing: float) -> Any:
 
 def shifted(name: str, array: Any, axes: "int | Sequence[int] | None") -> Any:
     """Return what `numpy.fft` calls fftshift or ifftshift, of the array's own kind and type."""
-    from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
-
     refuse_unreadable_one(f"{name}(): x", array)
     if is_on_device(array):
         return _shifted_on_device(name, as_device_array(array), axes)
@@ -83,7 +80,6 @@ def shifted(name: str, array: Any, axes: "int | Sequence[int] | None") -> Any:
 
 def _shifted_on_device(name: str, array: Any, axes: Any) -> Any:
     """Move the first half of each axis behind the second, a copy for each half."""
-    from mlbackends_kernels.cuda.device_array import empty
     from mlbackends_kernels.cuda.strided_copy import copy_elements, packed
 
     for axis in _axes(array.ndim, None, [axes] if isinstance(axes, int) else axes):
@@ -99,7 +95,6 @@ def _shifted_on_device(name: str, array: Any, axes: Any) -> Any:
 
 
 def _on_device(name: str, array: Any, sizes: Any, axes: Any, norm: str | None) -> Any:
-    from mlbackends_kernels.cuda.device_array import product
     from mlbackends_kernels.cuda.transforms import transform
 
     if name.removesuffix("n") not in _KINDS:

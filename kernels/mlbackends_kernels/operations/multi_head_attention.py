@@ -8,6 +8,7 @@ Source: Vaswani et al. 2017, section 3.2.2; the masks are those of torch.nn.Mult
 
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.sdpa import scaled_dot_product_attention
 from mlbackends.switches import store
 from mlbackends_kernels.operations._arrays import common_dtype, operand, quiet, returned
 from mlbackends_kernels.operations._precision import Product
@@ -192,8 +193,6 @@ def _by_heads(array: "Array", num_heads: int) -> "Array":
 def _attended(packed: "Array", num_heads: int, mask: Any, is_causal: bool) -> "Array":
     """Attend through the dispatcher. packed: query, key and value, (B, L, 3E)."""
     import numpy as np
-
-    from mlbackends.sdpa import scaled_dot_product_attention
 
     q, k, v = (_by_heads(part, num_heads) for part in np.split(packed, 3, axis=-1))
     if mask is not None:

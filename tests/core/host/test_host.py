@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.host import READ_LIMIT, Host, to_int
+from mlbackends.host.files import READ_LIMIT
+from mlbackends.host.host import Host, to_int
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ def won(machine: Machine, **environment: str) -> str:
     return found
 
 
-def needing(**more: list[str]) -> dict[str, Any]:
+def needing(**more: Any) -> dict[str, Any]:
     return headers(needed=[OWN], **more)
 
 

@@ -1,7 +1,10 @@
 """Check files of switches, - for standard input; without FILE, this environment's variables."""
 
+import sys
+
 import click
 
+from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
 
 _MOST = (1 << 20) + 1
@@ -24,10 +27,8 @@ def command(files: tuple[str, ...]) -> int:
     Exit 2 at the first file with an unknown name or value, whose line and nearest name are printed. A
     variable that torch would ignore with a warning is an error here too.
     """
-    import sys
     import warnings
 
-    from mlbackends.model.errors import BadInput
     from mlbackends.switches import files as flag_files
     from mlbackends.switches import store
     from mlbackends.switches.startup import as_error

@@ -2,6 +2,7 @@
 
 import click
 
+from mlbackends.model.errors import BadInput, shown
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import take, with_values
 from mlbackends_cli.options import OUTPUT, format_option
@@ -32,7 +33,6 @@ def command(form: str, files: tuple[str, ...], settings: tuple[str, ...], output
     """
     import shlex
 
-    from mlbackends.model.errors import BadInput, shown
     from mlbackends.switches import store
 
     take(files, settings)

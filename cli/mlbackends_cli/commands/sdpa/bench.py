@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
     FORMAT,
@@ -16,7 +17,7 @@ from mlbackends_cli.attention.options import (
 )
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.options import COLOR, OUTPUT
-from mlbackends_cli.terminal import ProgressLine
+from mlbackends_cli.terminal import ProgressLine, page
 
 _BAR = 24
 
@@ -100,14 +101,12 @@ def command(
     machine whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1
     where one is wrong, a backend crashed, or --fail-below says so.
     """
-    from mlbackends.model.errors import BadInput
     from mlbackends.sdpa.verify import speed
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import bench
     from mlbackends_cli.attention import bench_table
     from mlbackends_cli.attention.chart import drawing
     from mlbackends_cli.output import refuse_unwritable, write
-    from mlbackends_cli.terminal import page
 
     wordings = wordings_of(given)
     if fail_below and not saved:

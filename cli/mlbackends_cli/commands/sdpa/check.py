@@ -15,7 +15,8 @@ from mlbackends_cli.attention.options import (
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.judgement import write_outcome
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
-from mlbackends_cli.terminal import ProgressLine
+from mlbackends_cli.output import refuse_unwritable, write
+from mlbackends_cli.terminal import ProgressLine, page
 
 
 class _Progress(ProgressLine):
@@ -76,8 +77,6 @@ def command(form: str, output: str, color: str, **given: Any) -> int:
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import check
     from mlbackends_cli.attention import check_table
-    from mlbackends_cli.output import refuse_unwritable, write
-    from mlbackends_cli.terminal import page
 
     wordings = wordings_of(given)
     refuse_unwritable(output)

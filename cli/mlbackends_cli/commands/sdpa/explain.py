@@ -12,6 +12,7 @@ from mlbackends_cli.attention.options import (
     wordings_of,
 )
 from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.terminal import page
 
 
 @click.command(
@@ -48,7 +49,6 @@ def command(
     """
     from mlbackends.sdpa import explaining
     from mlbackends_cli.output import write
-    from mlbackends_cli.terminal import page
 
     wordings = wordings_of(words)
     explaining.chosen_backends(required)

@@ -2,9 +2,11 @@
 
 import click
 
+from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.terminal import page
 
 
 @click.command(
@@ -27,10 +29,8 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     The conditions are those that refuse a problem, so that the list is never wrong about them. Peers are
     backends of other projects, which `backends sdpa check --peers` runs.
     """
-    from mlbackends.model.errors import BadInput
     from mlbackends_cli.attention import backend_list
     from mlbackends_cli.output import write
-    from mlbackends_cli.terminal import page
 
     style = page(color, output)
     if devices:

@@ -3,9 +3,11 @@
 import os
 import shlex
 from contextlib import ExitStack
+from itertools import islice
 
 import click
 
+from mlbackends.model.errors import NoBackend
 from mlbackends_cli import exits
 from mlbackends_cli.options import COLOR
 from mlbackends_cli.output import say, write
@@ -34,7 +36,6 @@ def command(tracer: str, output: str, color: str) -> int:
     """
     import tempfile
 
-    from mlbackends.model.errors import NoBackend
     from mlbackends.tracing.capture.command import run
     from mlbackends.tracing.demo.demonstrations import demonstrations
     from mlbackends.tracing.filters import where
@@ -87,8 +88,6 @@ def command(tracer: str, output: str, color: str) -> int:
 
 def _first_lines(path: str, tracers: tuple[str, ...], width: int) -> list[str]:
     """Return the first calls of these tracers, as wide as the page."""
-    from itertools import islice
-
     from mlbackends.model.trace import Call
     from mlbackends.tracing.reader import read
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import say, write
@@ -117,7 +118,6 @@ def command(
     behind the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
     into another block is another call.
     """
-    from mlbackends.model.errors import BadInput
     from mlbackends.tracing import filters, viewing
     from mlbackends_cli.traces.listings import printed, uncompared
     from mlbackends_cli.traces.reading import Logs, takes_sums

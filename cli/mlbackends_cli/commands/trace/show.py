@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlbackends.model import registry
+from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import say, write
@@ -135,8 +137,6 @@ def command(
 
 def _refuse_unused(request: Request, *, is_page: bool) -> None:
     """Raise BadInput for options that would have no effect. is_page: views or groups are named."""
-    from mlbackends.model.errors import BadInput
-
     form, names = request.form, request.names
     printable = formats.names("listing", "view", "trace")
     if form not in printable and names != (_RECORDS,):
@@ -235,9 +235,6 @@ def _page(logs: "Logs", request: Request, where: "Where") -> str:
 
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
-    from itertools import islice
-
-    from mlbackends.model.errors import BadInput
     from mlbackends.tracing import exporting
     from mlbackends_cli.traces.reading import chosen, raw_lines
 

@@ -11,6 +11,7 @@ import os
 import re
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from mlbackends.host.host import Host, once_per_host
@@ -119,8 +120,6 @@ def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
     """Return `url` and `editable` of a distribution that came from no index; {} for others."""
     text = host.read_bytes(f"{dist.info}/direct_url.json", 1 << 16)
     if text:
-        import msgspec
-
         try:
             source = msgspec.json.decode(text, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -8,6 +8,8 @@ probes read of it; they answer the same from that. A file that is not named here
 import re
 from collections.abc import Callable
 
+import msgspec
+
 from mlbackends.host.system.kernel import kept_parameters
 from mlbackends.host.system.virtual_machines import asset_tags
 from mlbackends.model.patterns import bytes_pattern, pattern
@@ -107,7 +109,6 @@ def _dpkg(data: bytes) -> bytes:
 
 def _conda(data: bytes) -> bytes:
     """Keep a package's name and files; the address that it came from may hold a token."""
-    import msgspec
 
     class Package(msgspec.Struct):
         name: str = ""
@@ -128,8 +129,6 @@ def _metadata(data: bytes, hide: Hide) -> bytes:
 
 
 def _direct_url(data: bytes, hide: Hide) -> bytes:
-    import msgspec
-
     class Folder(msgspec.Struct, omit_defaults=True):
         editable: bool = False
 

@@ -11,6 +11,7 @@ from mlbackends.model.benched import SCHEMA as BENCH_SCHEMA
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import SCHEMA, Checked, CheckedProblem
 from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence
 from mlbackends.sdpa import named_devices
 from mlbackends.sdpa.explaining import explained
 from mlbackends.sdpa.named_devices import NamedDevice
@@ -101,7 +102,6 @@ def _machine() -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     from mlbackends.host.host import Host
-    from mlbackends.model.records import Presence
     from mlbackends.survey import survey
 
     return survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts

@@ -4,6 +4,7 @@ Sources: oneMKL developer guide, "Using oneMKL Verbose Mode"; oneDNN documentati
 tried with oneMKL 2024.2 and oneDNN 3.12, which ignore words that they do not know.
 """
 
+import gc
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -80,7 +81,6 @@ def level_of_torch() -> int | None:
     scope = getattr(sys.modules.get("torch.backends.mkldnn"), "verbose", None)
     if not isinstance(scope, type):
         return None
-    import gc
     from types import MethodType
 
     leave = getattr(scope, "__exit__", None)
