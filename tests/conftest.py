@@ -42,6 +42,17 @@ settings.register_profile("ours", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("ours")
 
 FAKES = ROOT / "tests" / "fakelibs"
+#: Tests that take long, by measurement: see tests/slow.py.
+SLOW = frozenset((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of tests/slow.txt, before `-m` chooses."""
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        if f"{path}::{item.name.partition('[')[0]}" in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 class FakeLibrary(Protocol):

@@ -347,3 +347,10 @@ def test_the_hook_for_policies_takes_files_that_are_named_so() -> None:
 
     assert wanted.search("ci/backends.toml") and wanted.search("my-backends-gpu.toml")
     assert not wanted.search("pyproject.toml")
+
+
+def test_the_slow_tests_are_there() -> None:
+    """A test that was renamed would run in the README's command again; tests/slow.py writes the list."""
+    for name in (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split():
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name
