@@ -64,5 +64,5 @@ class FlashTriton(AttentionBackend):
         """Raise NoBackend, with the reasons, where it cannot run here."""
         reasons = self.missing_parts()
         if reasons:
-            said = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot run here: {said}", reasons, reasons[0].hint)
+            message = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)

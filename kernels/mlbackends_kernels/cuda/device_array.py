@@ -136,7 +136,7 @@ def product(sizes: "Sequence[int]") -> int:
 
 
 def empty(shape: "Sequence[int]", dtype: str, device: int) -> DeviceArray:
-    """Return new memory on a device; what is in it is not said."""
+    """Return new memory on a device; its contents are undefined."""
     memory = runtime.Memory(product(shape) * ELEMENT_TYPES[dtype].itemsize, device)
     return DeviceArray(
         Described(memory.pointer, tuple(shape), packed_strides(shape), dtype, device, memory)
@@ -183,18 +183,18 @@ def as_device_array(thing: Any) -> DeviceArray:
 
 
 def _by_array_interface(thing: Any) -> DeviceArray:
-    told = thing.__cuda_array_interface__
-    dtype, shape = named_by_typestr(told["typestr"]), tuple(told["shape"])
-    if told.get("mask") is not None:
+    interface = thing.__cuda_array_interface__
+    dtype, shape = named_by_typestr(interface["typestr"]), tuple(interface["shape"])
+    if interface.get("mask") is not None:
         raise TypeError("an array with a mask cannot be computed with")
-    itemsize, pointer = ELEMENT_TYPES[dtype].itemsize, int(told["data"][0] or 0)
+    itemsize, pointer = ELEMENT_TYPES[dtype].itemsize, int(interface["data"][0] or 0)
     strides = packed_strides(shape)
-    if told.get("strides") is not None:
-        if any(step % itemsize for step in told["strides"]):
-            raise TypeError(f"strides of {told['strides']} bytes are no multiples of {itemsize}")
-        strides = tuple(step // itemsize for step in told["strides"])
+    if interface.get("strides") is not None:
+        if any(step % itemsize for step in interface["strides"]):
+            raise TypeError(f"strides of {interface['strides']} bytes are no multiples of {itemsize}")
+        strides = tuple(step // itemsize for step in interface["strides"])
     device = runtime.device_of(pointer) if pointer else runtime.current_device()
-    stream = told.get("stream")
+    stream = interface.get("stream")
     if stream not in (None, runtime.LEGACY_STREAM):
         with runtime.on_device(device):
             runtime.synchronize(stream)

@@ -80,9 +80,9 @@ def open_library(probe: str, name: str, host: "Host | None" = None) -> Opened:
             tried.append(str(error))
     reasons = [reason.message for reason in found.reasons]
     reasons += [reason.message for each in found.libraries for reason in each.reasons]
-    said = "; ".join([*tried, *reasons]) or f"the probe {probe} found no copy"
+    message = "; ".join([*tried, *reasons]) or f"the probe {probe} found no copy"
     hint = f"`backends info {probe}` tells where it was looked for"
-    raise CudaUnavailable(f"no {name} can be opened: {said}", hint)
+    raise CudaUnavailable(f"no {name} can be opened: {message}", hint)
 
 
 def _newest_first(library: "Library") -> tuple[bool, bool, int]:

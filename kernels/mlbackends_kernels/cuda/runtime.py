@@ -75,9 +75,9 @@ def capability(device: int) -> tuple[int, int]:
 
 def device_of(pointer: int) -> int:
     """Return the device on which memory lies. Raises CudaUnavailable where it is the host's."""
-    told = (ctypes.c_int * (_ATTRIBUTES_BYTES // 4))()
-    library()("cudaPointerGetAttributes", ctypes.byref(told), ctypes.c_void_p(pointer))
-    kind, device = told[0], told[1]
+    attributes = (ctypes.c_int * (_ATTRIBUTES_BYTES // 4))()
+    library()("cudaPointerGetAttributes", ctypes.byref(attributes), ctypes.c_void_p(pointer))
+    kind, device = attributes[0], attributes[1]
     if kind not in _ON_DEVICE:
         raise CudaUnavailable(f"the memory at {pointer:#x} is not a CUDA device's")
     return int(device)

@@ -56,8 +56,8 @@ def transform(
 def _typed(kind: str, array: DeviceArray) -> DeviceArray:
     """Return the array with elements as the kind of transform takes them."""
     if array.dtype not in COMPLEX_OF:
-        said = f"transforms take {', '.join(COMPLEX_OF)}, not {array.dtype}"
-        raise TypeError(said)
+        message = f"transforms take {', '.join(COMPLEX_OF)}, not {array.dtype}"
+        raise TypeError(message)
     if kind == "r2c":
         if array.dtype in REAL_OF:
             raise TypeError(f"a real transform takes real numbers, not {array.dtype}")

@@ -64,10 +64,10 @@ def operand(operation: str, name: str, tensor: Any) -> Operand:
     if spec.nested:
         raise RuntimeError(f"{operation}(): {name} is a nested tensor; give plain ones")
     if spec.requires_grad and not without_gradients():
-        said = (
+        message = (
             f"{name} requires grad, and {operation}() has no backward; use it under torch.no_grad()"
         )
-        raise RuntimeError(said)
+        raise RuntimeError(message)
     array = as_array(tensor)
     if spec.dtype in NARROW:
         array = widened(array, spec.dtype, "float32")
@@ -91,6 +91,6 @@ def common_dtype(dtypes: dict[str, str]) -> str:
     first, *others = dtypes
     for name in others:
         if dtypes[name] != dtypes[first]:
-            said = f"{name} is {dtypes[name]}, and {first} is {dtypes[first]}"
-            raise RuntimeError(f"all must have one dtype: {said}")
+            message = f"{name} is {dtypes[name]}, and {first} is {dtypes[first]}"
+            raise RuntimeError(f"all must have one dtype: {message}")
     return dtypes[first]

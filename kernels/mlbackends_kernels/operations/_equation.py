@@ -68,8 +68,8 @@ def read(equation: str, shapes: "Sequence[Sequence[int]]") -> Contraction:
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        said = f"the equation {equation!r} has {len(terms)} operands, and {len(shapes)} were given"
-        raise RuntimeError(f"einsum(): {said}")
+        message = f"the equation {equation!r} has {len(terms)} operands, and {len(shapes)} were given"
+        raise RuntimeError(f"einsum(): {message}")
     sizes: dict[Label, int] = {}
     inputs = []
     for number, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
@@ -84,11 +84,11 @@ def read(equation: str, shapes: "Sequence[Sequence[int]]") -> Contraction:
         output += hidden if symbol == "..." else [symbol]
     for label in output:
         if label not in sizes:
-            said = f"output subscript {label} does not appear in any input operand"
-            raise RuntimeError(f"einsum(): {said}")
+            message = f"output subscript {label} does not appear in any input operand"
+            raise RuntimeError(f"einsum(): {message}")
         if output.count(label) > 1:
-            said = f"output subscript {label} appears more than once in the output"
-            raise RuntimeError(f"einsum(): {said}")
+            message = f"output subscript {label} appears more than once in the output"
+            raise RuntimeError(f"einsum(): {message}")
     return Contraction(tuple(inputs), tuple(output), sizes)
 
 
@@ -110,8 +110,8 @@ def _symbols(term: str, where: str) -> "Iterator[str]":
         if symbol == " ":
             continue
         if symbol not in _LETTERS:
-            said = f"invalid subscript {symbol!r} of {where}; subscripts must be in [a-zA-Z]"
-            raise RuntimeError(f"einsum(): {said}")
+            message = f"invalid subscript {symbol!r} of {where}; subscripts must be in [a-zA-Z]"
+            raise RuntimeError(f"einsum(): {message}")
         yield symbol
 
 
@@ -119,8 +119,8 @@ def _labelled(symbols: list[str], shape: "Sequence[int]", number: int) -> tuple[
     """Return a label for each dimension of an operand."""
     hidden = len(shape) - (len(symbols) - ("..." in symbols))
     if hidden < 0 or (hidden and "..." not in symbols):
-        said = f"operand {number} has {len(shape)} dimensions, and {len(symbols)} subscripts"
-        raise RuntimeError(f"einsum(): {said}{'' if '...' in symbols else ' without an ellipsis'}")
+        message = f"operand {number} has {len(shape)} dimensions, and {len(symbols)} subscripts"
+        raise RuntimeError(f"einsum(): {message}{'' if '...' in symbols else ' without an ellipsis'}")
     labels: list[Label] = []
     for symbol in symbols:
         labels += range(-hidden, 0) if symbol == "..." else [symbol]
@@ -133,14 +133,14 @@ def _note_sizes(
     own: dict[Label, int] = {}
     for label, size in zip(labels, shape, strict=True):
         if own.setdefault(label, size) != size:
-            said = f"subscript {label} is repeated for operand {number}, and its sizes differ"
-            raise RuntimeError(f"einsum(): {said}: {own[label]} and {size}")
+            message = f"subscript {label} is repeated for operand {number}, and its sizes differ"
+            raise RuntimeError(f"einsum(): {message}: {own[label]} and {size}")
     for label, size in own.items():
         seen = sizes.get(label, 1)
         if size != seen and 1 not in (size, seen):
             name = "a dimension of the ellipsis" if isinstance(label, int) else f"subscript {label}"
-            said = f"{name} has size {size} for operand {number}, and {seen} before"
-            raise RuntimeError(f"einsum(): {said}: they do not broadcast")
+            message = f"{name} has size {size} for operand {number}, and {seen} before"
+            raise RuntimeError(f"einsum(): {message}: they do not broadcast")
         sizes[label] = size if seen == 1 else seen
 
 

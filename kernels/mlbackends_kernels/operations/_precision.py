@@ -35,8 +35,8 @@ class Product:
         import numpy as np
 
         if a.dtype.kind == "b":
-            said = "there is no product of booleans; convert them to numbers"
-            raise NotImplementedError(f"\"matmul\" not implemented for 'Bool': {said}")
+            message = "there is no product of booleans; convert them to numbers"
+            raise NotImplementedError(f"\"matmul\" not implemented for 'Bool': {message}")
         if self._dropped is not None:
             a, b = without_last_bits(a, self._dropped), without_last_bits(b, self._dropped)
         result: NDArray[Any] = np.matmul(a, b)

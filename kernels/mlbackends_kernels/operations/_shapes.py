@@ -18,8 +18,8 @@ def product_shape(a: "Sequence[int]", b: "Sequence[int]") -> tuple[int, ...]:
     rows, columns = tuple(a[-2:-1]), tuple(b[-1:]) if len(b) > 1 else ()
     depth = b[-2] if len(b) > 1 else b[0]
     if a[-1] != depth:
-        said = f"the last dimension of a is {a[-1]}, and b needs {depth}"
-        raise RuntimeError(f"{tuple(a)} @ {tuple(b)}: {said}")
+        message = f"the last dimension of a is {a[-1]}, and b needs {depth}"
+        raise RuntimeError(f"{tuple(a)} @ {tuple(b)}: {message}")
     return (*broadcast(a[:-2], b[:-2]), *rows, *columns)
 
 

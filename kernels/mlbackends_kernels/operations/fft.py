@@ -63,8 +63,8 @@ def frequencies(name: str, points: int, spacing: float) -> Any:
     if isinstance(points, bool) or not hasattr(type(points), "__index__"):
         raise TypeError(f"{name}() takes a number of points, an int, not {type(points).__name__}")
     if int(points) < 1 or not spacing:
-        said = f"needs 1 point or more and a spacing other than 0, not {points} and {spacing}"
-        raise ValueError(f"{name}() {said}")
+        message = f"needs 1 point or more and a spacing other than 0, not {points} and {spacing}"
+        raise ValueError(f"{name}() {message}")
     return getattr(np.fft, name)(int(points), spacing)
 
 
@@ -98,8 +98,8 @@ def _on_device(name: str, array: Any, sizes: Any, axes: Any, norm: str | None) -
     from mlbackends_kernels.cuda.transforms import transform
 
     if name.removesuffix("n") not in _KINDS:
-        said = "conjugate before irfft, or behind rfft, and swap norm"
-        raise NotImplementedError(f"{name}() takes arrays in memory, and this is on CUDA: {said}")
+        message = "conjugate before irfft, or behind rfft, and swap norm"
+        raise NotImplementedError(f"{name}() takes arrays in memory, and this is on CUDA: {message}")
     kind, inverse = _KINDS[name.removesuffix("n")]
     if name.endswith("n"):
         axes = _axes(array.ndim, sizes, axes)
@@ -141,8 +141,8 @@ def _axes(rank: int, sizes: Any, axes: Any) -> list[int]:
 def _factor(norm: str | None, inverse: bool, count: int) -> float:
     """Return what a transform of `count` points is multiplied by."""
     if norm not in (None, "backward", "ortho", "forward"):
-        said = 'should be None, "backward", "ortho" or "forward"'
-        raise ValueError(f"Invalid norm value {norm!r}; {said}.")
+        message = 'should be None, "backward", "ortho" or "forward"'
+        raise ValueError(f"Invalid norm value {norm!r}; {message}.")
     if norm == "ortho":
         return float(count**-0.5)
     return 1 / count if (norm == "forward") != inverse else 1.0

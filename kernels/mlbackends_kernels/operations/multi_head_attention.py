@@ -104,8 +104,8 @@ def _check(arrays: "dict[str, Any]", q: "Array", k: "Array", v: "Array", num_hea
         if name in arrays and arrays[name].shape != shape:
             raise RuntimeError(f"{name} needs shape {shape}, not {arrays[name].shape}")
     if k.shape != v.shape or (k.shape[0], k.shape[2]) != (batch, width):
-        said = f"key and value need shape ({batch}, S, {width}), not {k.shape} and {v.shape}"
-        raise RuntimeError(said)
+        message = f"key and value need shape ({batch}, S, {width}), not {k.shape} and {v.shape}"
+        raise RuntimeError(message)
     if q.dtype.kind != "f":
         raise RuntimeError(f"attention takes floating-point numbers, not {q.dtype}")
 
@@ -123,14 +123,14 @@ def _mask(padding: Any, attention: Any, q: "Array", k: "Array", num_heads: int) 
     if padding is not None:
         padding = padding[None] if padding.ndim == 1 else padding
         if padding.shape != (batch, keys):
-            said = f"key_padding_mask needs shape ({batch}, {keys}), not {padding.shape}"
-            raise RuntimeError(said)
+            message = f"key_padding_mask needs shape ({batch}, {keys}), not {padding.shape}"
+            raise RuntimeError(message)
         parts.append(padding[:, None, None, :])
     if attention is not None:
         shapes = (length, keys), (batch * num_heads, length, keys)
         if attention.shape not in shapes:
-            said = f"attn_mask needs shape {shapes[0]} or {shapes[1]}, not {attention.shape}"
-            raise RuntimeError(said)
+            message = f"attn_mask needs shape {shapes[0]} or {shapes[1]}, not {attention.shape}"
+            raise RuntimeError(message)
         if attention.ndim == 3:
             attention = attention.reshape(batch, num_heads, length, keys)
         parts.append(attention)

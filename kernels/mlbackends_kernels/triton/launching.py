@@ -31,7 +31,7 @@ class Launch(NamedTuple):
 
     @property
     def options(self) -> dict[str, int | bool]:
-        """What else the compiler is told. Triton 3.9 warns where nothing says whether it may fuse."""
+        """Further options of the compiler. Triton 3.9 warns where nothing says whether it may fuse."""
         tile = self.tile
         return {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True}
 

@@ -50,9 +50,9 @@ def operand(tensor: Any) -> Operand:
         return Operand(
             int(tensor.data_ptr()), shape, strides, name, int(tensor.device.index or 0), tensor
         )
-    told = getattr(tensor, "__cuda_array_interface__", None)
-    if told and told["typestr"] == _BOOLEAN:
-        return _of_booleans(tensor, told)
+    interface = getattr(tensor, "__cuda_array_interface__", None)
+    if interface and interface["typestr"] == _BOOLEAN:
+        return _of_booleans(tensor, interface)
     from mlbackends_kernels.cuda.device_array import as_device_array
 
     array = as_device_array(tensor)
@@ -65,17 +65,17 @@ def is_torch(tensor: object) -> bool:
     return torch is not None and isinstance(tensor, getattr(torch, "Tensor", ()))
 
 
-def _of_booleans(tensor: object, told: dict[str, Any]) -> Operand:
+def _of_booleans(tensor: object, interface: dict[str, Any]) -> Operand:
     """Return a tensor of booleans; `as_device_array` knows numbers alone."""
     from mlbackends_kernels.cuda import runtime
     from mlbackends_kernels.cuda.dlpack import packed_strides
 
-    shape = tuple(told["shape"])
-    pointer = int(told["data"][0] or 0)
+    shape = tuple(interface["shape"])
+    pointer = int(interface["data"][0] or 0)
     device = runtime.device_of(pointer) if pointer else runtime.current_device()
-    stream = told.get("stream")
+    stream = interface.get("stream")
     if stream not in {None, runtime.LEGACY_STREAM}:
         with runtime.on_device(device):
             runtime.synchronize(stream)
-    strides = told.get("strides") or packed_strides(shape)
+    strides = interface.get("strides") or packed_strides(shape)
     return Operand(pointer, shape, tuple(strides), "bool", device, tensor)

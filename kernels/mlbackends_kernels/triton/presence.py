@@ -1,4 +1,4 @@
-"""What a launch by Triton needs beside the package, told without importing it."""
+"""What a launch by Triton needs beside the package, found without importing it."""
 
 import os
 import sys
@@ -11,16 +11,16 @@ _TORCH_FREE = (3, 9)
 
 def missing_parts() -> tuple[Reason, ...]:
     """Return why Triton cannot launch in this process, () if it can as far as files tell."""
-    said = _missing()
-    return (Reason("missing-part", *said),) if said else ()
+    missing = _missing()
+    return (Reason("missing-part", *missing),) if missing else ()
 
 
 def _missing() -> tuple[str, str] | None:
     from mlbackends.python_native import dsls
 
-    said = dsls.unavailable_reason("triton")
-    if said:
-        return said, "pip install triton" if "installed" in said else ""
+    missing = dsls.unavailable_reason("triton")
+    if missing:
+        return missing, "pip install triton" if "installed" in missing else ""
     torch = sys.modules.get("torch")
     if torch is None:
         version = dsls.version("triton")
