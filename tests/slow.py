@@ -9,7 +9,7 @@ A test is slow where all its parameters together take longer than LIMIT in that 
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 
@@ -19,7 +19,7 @@ LIMIT = 0.5
 
 def main(run: str) -> None:
     """Write the names of the slow tests of a run, sorted."""
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for case in ET.parse(run).iter("testcase"):
         path = case.get("classname", "").replace(".", "/") + ".py"
         seconds[f"{path}::{case.get('name', '').partition('[')[0]}"] += float(case.get("time", 0))

@@ -191,7 +191,9 @@ def _by_array_interface(thing: Any) -> DeviceArray:
     strides = packed_strides(shape)
     if interface.get("strides") is not None:
         if any(step % itemsize for step in interface["strides"]):
-            raise TypeError(f"strides of {interface['strides']} bytes are no multiples of {itemsize}")
+            raise TypeError(
+                f"strides of {interface['strides']} bytes are no multiples of {itemsize}"
+            )
         strides = tuple(step // itemsize for step in interface["strides"])
     device = runtime.device_of(pointer) if pointer else runtime.current_device()
     stream = interface.get("stream")

@@ -68,7 +68,9 @@ def read(equation: str, shapes: "Sequence[Sequence[int]]") -> Contraction:
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        message = f"the equation {equation!r} has {len(terms)} operands, and {len(shapes)} were given"
+        message = (
+            f"the equation {equation!r} has {len(terms)} operands, and {len(shapes)} were given"
+        )
         raise RuntimeError(f"einsum(): {message}")
     sizes: dict[Label, int] = {}
     inputs = []
@@ -120,7 +122,9 @@ def _labelled(symbols: list[str], shape: "Sequence[int]", number: int) -> tuple[
     hidden = len(shape) - (len(symbols) - ("..." in symbols))
     if hidden < 0 or (hidden and "..." not in symbols):
         message = f"operand {number} has {len(shape)} dimensions, and {len(symbols)} subscripts"
-        raise RuntimeError(f"einsum(): {message}{'' if '...' in symbols else ' without an ellipsis'}")
+        raise RuntimeError(
+            f"einsum(): {message}{'' if '...' in symbols else ' without an ellipsis'}"
+        )
     labels: list[Label] = []
     for symbol in symbols:
         labels += range(-hidden, 0) if symbol == "..." else [symbol]

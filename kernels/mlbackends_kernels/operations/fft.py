@@ -99,7 +99,9 @@ def _on_device(name: str, array: Any, sizes: Any, axes: Any, norm: str | None) -
 
     if name.removesuffix("n") not in _KINDS:
         message = "conjugate before irfft, or behind rfft, and swap norm"
-        raise NotImplementedError(f"{name}() takes arrays in memory, and this is on CUDA: {message}")
+        raise NotImplementedError(
+            f"{name}() takes arrays in memory, and this is on CUDA: {message}"
+        )
     kind, inverse = _KINDS[name.removesuffix("n")]
     if name.endswith("n"):
         axes = _axes(array.ndim, sizes, axes)

@@ -153,15 +153,15 @@ def test_one_sequence_needs_no_batch() -> None:
 def test_the_fast_path_is_taken_where_it_may_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, enabled: bool, need: bool, other: bool, asked: int
 ) -> None:
-    from mlbackends_kernels.operations import multi_head_attention as module
-
-    calls, real = [], module.scaled_dot_product_attention
+    calls: list[dict[str, Any]] = []
+    real = mlbackends.scaled_dot_product_attention
 
     def counted(*arguments: Any, **options: Any) -> Any:
         calls.append(options)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(module, "scaled_dot_product_attention", counted)
+    operation = "mlbackends_kernels.operations.multi_head_attention"
+    monkeypatch.setattr(f"{operation}.scaled_dot_product_attention", counted)
     x, parameters = numbers(BATCH, LENGTH, WIDTH), weights()
     key = x.copy() if other else x
     with store.applied({FAST: enabled}):
