@@ -229,7 +229,12 @@ def test_pid_tells_what_a_process_has_mapped(fake_library: FakeLibrary) -> None:
 
 def test_pid_takes_the_environment_and_affinity_of_the_process() -> None:
     environment = {**PLAIN, "OMP_NUM_THREADS": "3"}
-    with subprocess.Popen(["sleep", "600"], env=environment) as process:
+    # Its environment is in /proc a moment after its start: it is waited for.
+    program = "import time; print('ready', flush=True); time.sleep(600)"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         done = backends("info", "environment", "--pid", str(process.pid), "--format", "json")
         process.kill()
 
