@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import BadInput, UnknownName
 
 
 class FolderGroup(click.Group):
@@ -33,7 +33,13 @@ class FolderGroup(click.Group):
         name = cmd_name.replace("-", "_")
         if name not in registry.names(self.folder):
             return None
-        command: click.Command = importlib.import_module(f"{self.folder}.{name}").command
+        entry = registry.load(self.folder, name)
+        if error := registry.import_error(entry):
+            raise BadInput(
+                f"the command {cmd_name} cannot be imported: {type(error).__name__}: {error}",
+                "mend or remove the package that adds it",
+            )
+        command: click.Command = entry.command
         return command
 
     def resolve_command(
@@ -52,8 +58,11 @@ class FolderGroup(click.Group):
 
 
 def first_line(package: str, name: str) -> str:
-    """Return the first line of a command's docstring, without importing it."""
-    path = os.path.join(importlib.import_module(package).__path__[0], name.replace("-", "_"))
+    """Return the first line of a command's docstring; only another distribution's command is imported."""
+    name = name.replace("-", "_")
+    path = os.path.join(importlib.import_module(package).__path__[0], name)
     path = os.path.join(path, "__init__.py") if os.path.isdir(path) else f"{path}.py"
+    if not os.path.isfile(path):
+        return (registry.load(package, name).__doc__ or "").partition("\n")[0]
     with open(path, encoding="utf-8") as file:
         return file.readline().strip().strip('"')

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from running import backends_alone
 
 from mlbackends.model import registry
 
@@ -146,6 +147,34 @@ def test_pipes_and_devices_with_names_of_libraries_are_not_waited_for(tmp_path: 
     for name in ("nccl", "cudnn"):
         assert probes[name]["libraries"][0]["reasons"][0]["code"] == "not-a-library"
     assert "failure" not in probes["packages"]
+
+
+def test_a_broken_hazard_or_command_of_another_package_costs_itself_alone(tmp_path: Path) -> None:
+    package = tmp_path / "adder-1.0.dist-info"
+    package.mkdir()
+    (package / "entry_points.txt").write_text(
+        "[mlbackends.audit.hazards]\nbroken_hazard = no_such_module\n"
+        "[mlbackends.cli.commands]\nhello = hello_command\nbroken = no_such_module\n"
+    )
+    (tmp_path / "hello_command.py").write_text(
+        '"""Print a greeting."""\nimport click\n'
+        "@click.command()\ndef command(): click.echo('good morning')\n"
+    )
+    path = {"PYTHONPATH": str(tmp_path)}
+
+    host = str(Path(__file__).parents[1] / "hosts" / "wsl1-laptop")
+    judged = backends_alone("doctor", host, "--format", "json", environment=path)
+    checks = {check["code"]: check for check in json.loads(judged.stdout)["checks"]}
+    assert checks["broken-hazard"]["status"] == "unknown"
+    assert "No module named 'no_such_module'" in checks["broken-hazard"]["message"]
+    assert len(checks) > 100
+    assert "Print a greeting." in backends_alone("--help", environment=path).stdout
+    assert backends_alone("hello", environment=path).stdout == "good morning\n"
+    failed = backends_alone("broken", environment=path)
+    assert failed.returncode == 2
+    assert "the command broken cannot be imported: ModuleNotFoundError" in failed.stderr
+    explained = backends_alone("explain", "hazards", environment=path)
+    assert "It cannot be imported" in explained.stdout
 
 
 def test_an_addition_that_cannot_be_imported_is_its_own_failure(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlbackends.audit import device_limits, hazard
+from mlbackends.model import registry
 from mlbackends.model.device_kinds import SCHEMA, KindPages
 from mlbackends.model.errors import UnknownName
 from mlbackends.switches import listing
@@ -195,6 +196,8 @@ def deviation(each: Deviation) -> Passage:
 def _hazard(code: str) -> Passage:
     """Return one hazard: what it is, why it hurts, what to do, what it reads, and who met it."""
     file = hazard.load(code)
+    if error := registry.import_error(file):
+        return Passage(code, (("", f"It cannot be imported: {type(error).__name__}: {error}."),))
     lines = [
         ("", hazard.title(file) + "."),
         ("severity", str(file.SEVERITY)),

@@ -7,7 +7,7 @@ from mlbackends import __version__
 from mlbackends.audit import hazard
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
 from mlbackends.model import registry
-from mlbackends.model.audit import SCHEMA, Check, Outcome, Status
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.records import Report
 
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -44,6 +44,10 @@ def claimed() -> frozenset[tuple[str, str]]:
 def _checks(code: str, report: ReportView) -> Iterator[Check]:
     file = hazard.load(code)
     check = partial(Check, code, hazard.title(file))
+    if error := registry.import_error(file):
+        message = f"not checked: the addition cannot be imported: {type(error).__name__}: {error}"
+        yield check(Severity.WARNING, Status.UNKNOWN, message)
+        return
     if unreliable := [why for probe in file.READS if (why := report.could_tell(probe))]:
         message = f"not checked: {'; '.join(unreliable)}"
         yield check(file.SEVERITY, Status.UNKNOWN, message)

@@ -65,7 +65,13 @@ def _broken(name: str, error: Exception) -> ModuleType:
 
     module = ModuleType(name, f"{name}: an addition that cannot be imported")
     module.find = find  # type: ignore[attr-defined]
+    module.import_error = error  # type: ignore[attr-defined]
     return module
+
+
+def import_error(entry: object) -> Exception | None:
+    """Return what importing an entry of another distribution raised; None for an entry that is whole."""
+    return getattr(entry, "import_error", None) if isinstance(entry, ModuleType) else None
 
 
 @cache

@@ -46,6 +46,9 @@ class AttentionBackend:
     its own has the same code. dsl: the language that python_native switches it off by ("triton"), "" for
     none. tolerance: by element type, how many times the error of the plain computation in the same type
     its result may have, against float64.
+
+    Every backend must honour `is_causal` (from the upper left), `scale` (None is 1 / sqrt(E)), values of
+    another width than the query's, and two dimensions or more, or have a constraint that refuses them.
     """
 
     name: ClassVar[str]

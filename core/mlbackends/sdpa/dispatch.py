@@ -6,7 +6,6 @@ so a decision has them all.
 
 from collections.abc import Sequence
 from functools import cache
-from types import ModuleType
 
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
@@ -188,15 +187,14 @@ def _reasons(
 def _load(name: str) -> AttentionBackend | Verdict:
     """Return the backend of an entry of kernels/, or a verdict that says why there is none."""
     entry: object = registry.load("mlbackends_kernels", name)
-    try:
-        # Where an entry cannot be imported, `registry.load` returns a module whose `find` raises the error.
-        if isinstance(entry, ModuleType) and entry.__spec__ is None and hasattr(entry, "find"):
-            entry.find(None)
-        if found := backend_class(entry):
-            return found()
-        why = "it holds no AttentionBackend of its own"
-    except Exception as error:  # noqa: BLE001  foreign code; what it raises is the reason
-        why = f"{type(error).__name__}: {error}"
+    error = registry.import_error(entry)
+    if error is None:
+        try:
+            if found := backend_class(entry):
+                return found()
+        except Exception as raised:  # noqa: BLE001  foreign code; what it raises is the reason
+            error = raised
+    why = f"{type(error).__name__}: {error}" if error else "it holds no AttentionBackend of its own"
     reason = Reason(
         "probe-error",
         f"the addition {name} cannot be used: {why}",
