@@ -41,10 +41,10 @@ for line in sys.stdin:
 #: What begins a program, in the fork: threads that compute do not outlive one.
 START = """
 matrix = torch.ones(64, 64)
-half = torch.ones(256, 256).bfloat16()
+opaque = torch.ones(256, 256).to_mkldnn()
 def say(text): print("==", text, flush=True)
 def use_mkl(): matrix @ matrix
-def use_onednn(): half @ half
+def use_onednn(): opaque.relu()
 """
 
 MKL = pytest.param("MKL_VERBOSE ", "mkl.verbose", "MklVerbose", "use_mkl", id="mkl")
@@ -106,7 +106,7 @@ def _both_libraries_print() -> Iterator[None]:
             pytest.skip("this torch has no MKL or no oneDNN")
         lines = printed("say('')\nwith mkldnn.verbose(1): use_onednn()")[""]
         if not any("primitive,exec" in line for line in lines):
-            pytest.skip("this torch does not multiply bfloat16 by oneDNN on this processor")
+            pytest.skip("this torch prints nothing of oneDNN")
         yield
     finally:
         while started:
