@@ -37,7 +37,6 @@ REGISTRIES = (
     "mlbackends_cli.formats",
     "mlbackends.tracing.views",
     "mlbackends.tracing.findings",
-    "mlbackends.tracing.exports",
 )
 #: The public names of torch.backends that are modules, and what belongs to them.
 TORCH_NAMES = frozenset({
@@ -287,7 +286,7 @@ def test_only_the_table_imports_rich() -> None:
 
 
 def test_only_the_parquet_export_imports_pyarrow() -> None:
-    assert importers("pyarrow") <= {"mlbackends.tracing.exports.parquet"}
+    assert importers("pyarrow") <= {"mlbackends.tracing.exporting"}
 
 
 @pytest.mark.parametrize("heavy", ["cuda", "jax", "numpy", "torch"])

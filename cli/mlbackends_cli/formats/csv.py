@@ -4,6 +4,7 @@ import csv
 import io
 
 from mlbackends.model.trace_views import AnyView
+from mlbackends.tracing.exporting import csv_cell
 from mlbackends_cli.output import json_data
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.traces.rows import columns_of, rows_of
@@ -21,8 +22,4 @@ def view(view: AnyView, page: Page) -> str:
 
 
 def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return " ".join(str(each) for each in value)
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+    return " ".join(map(str, value)) if isinstance(value, tuple) else csv_cell(value)

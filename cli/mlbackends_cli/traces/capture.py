@@ -278,10 +278,10 @@ class LiveTable:
         self._drawn = time.monotonic()
 
     def _table(self, width: int, height: int) -> list[str]:
-        from mlbackends.tracing.viewing import from_aggregate
+        from mlbackends.tracing.viewing import from_aggregates
         from mlbackends_cli.traces.listings import printed
 
-        views = from_aggregate(self._aggregate, {"summary": {"top": height - 4}})
+        views = from_aggregates([self._aggregate], {"summary": {"top": height - 4}})
         page = Page(width=width, color=False, unicode=self._page.unicode)
         # What does not fit on one row would push the others off.
         return [line[:width] for line in printed(views, "table", page).splitlines()]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reader, viewing
-from mlbackends.tracing.aggregate import Aggregate, Together
+from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.sources import Source, labels
+from mlbackends.tracing.walk import Walk
 from mlbackends_cli.output import say
 from mlbackends_cli.terminal import ProgressLine, has_unicode, is_terminal
 from mlbackends_cli.text.plain import cleaned, one_line
 
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
-    from mlbackends.tracing.walk import Walk
 
 _PER_PLACE = frozenset({"process", "thread", "source"})
 """Fields that differ from call to call, and not among those that are added up together."""
@@ -77,16 +77,15 @@ class Logs:
         self._count(whole)
         return whole
 
-    def aggregates(self) -> Together:
+    def aggregates(self) -> list[Aggregate]:
         """Return the same, added up for each file by itself."""
         parts = []
         for _, label, chunks in self._chunks():
-            part = Aggregate().add(chunks)
-            self._count(part)
-            parts.append((label, part))
-        return Together(parts)
+            parts.append(Aggregate(label).add(chunks))
+            self._count(parts[-1])
+        return parts
 
-    def walk(self, walk: "Walk") -> None:
+    def walk(self, walk: Walk) -> None:
         """Walk through all files. Raises BadInput where one cannot be opened."""
         for _, label, chunks in self._chunks():
             walk.add(chunks, label)
@@ -152,10 +151,12 @@ def views(
         if takes_sums(wanted, where, skip_first, by):
             uses_source = "source" in where.fields or "source" in map(fields.field_name, by)
             by_file = uses_source and len(set(logs.names)) > 1
-            added_up = logs.aggregates() if by_file else logs.aggregate()
-            return viewing.from_aggregate(added_up, wanted, where)
+            sums = logs.aggregates() if by_file else [logs.aggregate()]
+            return viewing.from_aggregates(sums, wanted, where)
         if takes_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, wanted)):
-            return viewing.from_walk(logs.walk, wanted, where)
+            collectors = {name: viewing.begin(name, **each) for name, each in wanted.items()}
+            logs.walk(Walk(tuple(collectors.values()), where))
+            return {name: each.result() for name, each in collectors.items()}
         return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
 
 

@@ -7,10 +7,9 @@ key, and their time is kept; see `reader`.
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable
+from itertools import chain
 from typing import Any, Self
-
-from msgspec import structs
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
@@ -26,8 +25,8 @@ from mlbackends.tracing.reader import (
     lines,
     located,
     tracers,
+    with_log,
 )
-from mlbackends.tracing.sources import joined_source
 
 _MOST_KEYS = 200_000
 _MOST_PLACES = 4096
@@ -38,32 +37,36 @@ Taker = Callable[[Any], None]
 
 
 class Group:
-    """Equal calls from one place.
+    """Equal calls from one place, or equal lines that are no calls.
 
     where: process, thread and source, as in the records. durations: in nanoseconds, in the order of
     the calls; a call without a time has none, and is one of `untimed`.
     """
 
-    __slots__ = ("_head", "_number", "_tail", "durations", "kind", "untimed", "where")
+    __slots__ = ("_head", "_log", "_number", "_tail", "durations", "kind", "untimed", "where")
 
-    def __init__(self, kind: str, number: int, line: bytes, where: Where, head: object) -> None:
+    def __init__(
+        self, kind: type[Record], number: int, line: bytes, where: Where, head: object, log: str
+    ) -> None:
         """Begin with the first call's number and line, which holds no other call.
 
         head: what may be the line's start, and is kept elsewhere anyway.
         """
-        self.kind = kind
+        self.kind = kind.__name__.lower()
         self.where = where
         self.untimed = 0
         self.durations = array("d")
+        self._log = log
         self._number = number
         self._head = head if isinstance(head, bytes) and line.startswith(head) else b""
         self._tail = line[len(self._head) :]
 
     @property
-    def record(self) -> Call:
+    def record(self) -> Record:
         """The first of the calls, read anew each time: many groups would be many records."""
         found = line_records(self._head + self._tail + b"\n", self._number)
-        return next(each for each in found if isinstance(each, Call))
+        record = next(each for each in found if each.kind == self.kind)
+        return with_log(record, self._log)
 
     @property
     def count(self) -> int:
@@ -81,45 +84,29 @@ class Group:
         """Take out what is no time, such as "nan" or "-1", and return how many there were."""
         if is_time(sum(self.durations)) and min(self.durations, default=0) >= 0:
             return 0
-        kept = [each for each in self.durations if is_time(each)]
+        kept = array("d", filter(is_time, self.durations))
         dropped = len(self.durations) - len(kept)
-        self.durations[:] = array("d", kept)
+        self.durations[:] = kept
         return dropped
-
-
-class Note:
-    """Equal lines that are no calls: refusals, complaints, what a library reports of itself.
-
-    record: the first of them. count: how many there are.
-    """
-
-    __slots__ = ("count", "record")
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.count = 0
-
-    def add(self, duration: None) -> None:
-        """Add a line."""
-        del duration
-        self.count += 1
 
 
 class Aggregate:
     """Adds up logs, one after the other.
 
+    log: what to call them in the records' `source`, where there are several aggregates.
     groups: the calls. notes: the other lines of libraries. texts: how many pieces of program text.
     malformed: the first thousand lines that could not be read, of malformed_count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: str = "") -> None:
+        self.log = log
         self.groups: list[Group] = []
-        self.notes: list[Note] = []
+        self.notes: list[Group] = []
         self.texts = 0
         self.lines = 0
         self.malformed: list[Malformed] = []
         self.malformed_count = 0
-        self._by_identity: dict[int, Group | Note] = {}
+        self._by_identity: dict[int, Group] = {}
         self._names = list(names(FORMATS))  # the tracer that most lines came from is the first
         self._forget()
 
@@ -135,10 +122,8 @@ class Aggregate:
     def kinds(self) -> dict[str, int]:
         """How many records of each kind there are."""
         found: Counter[str] = Counter({"text": self.texts, "malformed": self.malformed_count})
-        for group in self.groups:
+        for group in chain(self.groups, self.notes):
             found[group.kind] += group.count
-        for note in self.notes:
-            found[note.record.kind] += note.count
         return {kind: count for kind, count in found.items() if count}
 
     def add(self, chunks: Iterable[bytes]) -> Self:
@@ -196,18 +181,17 @@ class Aggregate:
         if cut is not None and taker is not None:
             taker(cut[1])
             return
-        entry: Group | Note
         if cut is not None and cut[1] is not None and not at and is_resized(line, cut[0]):
             key = str(cut[0], "utf-8", "surrogateescape")  # type: ignore[call-overload]
-            entry = self._group(Primitive, key, _NOWHERE, number, line, cut[0])
+            group = self._group(Primitive, key, _NOWHERE, number, line, cut[0])
         else:
-            records = list(line_records(line + b"\n", number))
-            if cut is None or len(records) != 1 or not is_cut_right(records[0], cut):
-                self._keep(records, line)
+            found_here = list(line_records(line + b"\n", number))
+            if cut is None or len(found_here) != 1 or not is_cut_right(found_here[0], cut):
+                self._keep(found_here, line)
                 return
-            entry = self._entry(records[0], line, cut[0])
-        taker = entry.durations.append if isinstance(entry, Group) else entry.add
-        taker(cut[1])  # type: ignore[arg-type]
+            group = self._group_of(found_here[0], line, cut[0])
+        group.add(cut[1])
+        taker = group.add if cut[1] is None else group.durations.append
         if at and prefix(line[:at]) is None:
             return
         if self._count >= _MOST_KEYS or len(self._takers) >= _MOST_PLACES:
@@ -220,8 +204,8 @@ class Aggregate:
         self.lines += 1
         self._keep(list(line_records(line, self.lines)), line)
 
-    def _keep(self, records: list[AnyRecord], line: bytes) -> None:
-        for record in records:
+    def _keep(self, found: list[AnyRecord], line: bytes) -> None:
+        for record in found:
             if isinstance(record, Text):
                 self.texts += 1
             elif isinstance(record, Malformed):
@@ -229,78 +213,30 @@ class Aggregate:
                 if len(self.malformed) < _MOST_MALFORMED:
                     self.malformed.append(record)
             else:
-                own = _own_line(record, line if record is records[0] else b"")
-                self._entry(record, own).add(record.duration_ns)  # type: ignore[arg-type]
+                # A group's line holds one record alone, with what stands before the first.
+                raw = record.raw.encode("utf-8", "surrogateescape")
+                bare = plain(line) if record is found[0] else b""
+                own = bare[: max(0, bare.find(raw))] + raw
+                self._group_of(record, own).add(record.duration_ns)
 
-    def _entry(self, record: Record, line: bytes, head: Hashable = b"") -> Group | Note:
-        """Return the group or note that a record belongs to; a new one for the first. head: see Group."""
+    def _group_of(self, record: Record, line: bytes, head: Hashable = b"") -> Group:
+        """Return the group that a record belongs to; a new one for the first. head: see Group."""
         where = _NOWHERE
         if record.source or record.process is not None or record.thread is not None:
             where = (record.process, record.thread, record.source)
-        if isinstance(record, Call):
-            return self._group(type(record), record.key, where, record.line_number, line, head)
-        identity = hash((type(record), _unstamped(record), where))
-        note = self._by_identity.get(identity)
-        if note is None:
-            note = self._by_identity[identity] = Note(record)
-            self.notes.append(note)
-        return note
+        key = record.key if isinstance(record, Call) else record.raw
+        if not isinstance(record, Call) and record.clock == "epoch":
+            # Of a line that is no call, only the time stamp changes.
+            key = re.sub(r",\d+[.,]\d+", "", key, count=1)
+        return self._group(type(record), key, where, record.line_number, line, head)
 
     def _group(
-        self, kind: type[Call], key: str, where: Where, number: int, line: bytes, head: Hashable
+        self, kind: type[Record], key: str, where: Where, number: int, line: bytes, head: Hashable
     ) -> Group:
         identity = hash((kind, key, where))
         group = self._by_identity.get(identity)
-        if not isinstance(group, Group):
-            group = Group(kind.__name__.lower(), number, line, where, head)
+        if group is None:
+            group = Group(kind, number, line, where, head, self.log)
             self._by_identity[identity] = group
-            self.groups.append(group)
+            (self.groups if issubclass(kind, Call) else self.notes).append(group)
         return group
-
-
-def _own_line(record: Record, line: bytes) -> bytes:
-    """Return a line that holds a record alone, without its end. line: the one that it is the first in."""
-    raw = record.raw.encode("utf-8", "surrogateescape")
-    bare = plain(line)
-    return bare[: max(0, bare.find(raw))] + raw
-
-
-def _unstamped(record: Record) -> str:
-    """Return a line without its time stamp, which for a line that is no call is all that changes."""
-    if record.start_ns is None or record.clock != "epoch":
-        return record.raw
-    return re.sub(r",\d+[.,]\d+", "", record.raw, count=1)
-
-
-class Labelled:
-    """Equal calls, or lines, of one log. count, durations: as in the aggregate."""
-
-    __slots__ = ("_log", "_one", "count", "durations")
-
-    def __init__(self, one: Any, log: str) -> None:
-        self._one, self._log = one, log
-        self.count: int = one.count
-        self.durations: Sequence[float] = getattr(one, "durations", ())
-
-    @property
-    def record(self) -> Record:
-        """The first of them, with its log."""
-        record: Record = self._one.record
-        return structs.replace(record, source=joined_source(self._log, record.source))
-
-
-class Together:
-    """Several logs that were added up, each for itself: what a view takes instead of one aggregate."""
-
-    def __init__(self, parts: Sequence[tuple[str, Aggregate]]) -> None:
-        self._parts = parts
-
-    @property
-    def groups(self) -> Iterator[Labelled]:
-        """The calls."""
-        return (Labelled(each, log) for log, part in self._parts for each in part.groups)
-
-    @property
-    def notes(self) -> Iterator[Labelled]:
-        """The other lines of libraries."""
-        return (Labelled(each, log) for log, part in self._parts for each in part.notes)

@@ -1,75 +1,30 @@
-"""Writing a trace for other programs: the formats are the files of exports/.
-
-Formats that need to know their columns before the first row take those of COLUMNS.
+"""Writing a trace for other programs.
 
 export(records, "trace.csv")                 the format by the name's end; .gz behind it is packed
 export(records, "trace.json.gz")
 export(records, "-", "jsonl")                standard output
 """
 
+import csv
 import gzip
+import io
+import json
 import os
-from collections.abc import Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
+
+import msgspec
 
 from mlbackends.host.files import standard_output, whole_file
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
-from mlbackends.model.trace import Record
-from mlbackends.tracing import fields
+from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.trace import Record, as_row
+from mlbackends.tracing import EXPORTS, fields, perfetto
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-REGISTRY = "mlbackends.tracing.exports"
-
-
-def formats() -> tuple[str, ...]:
-    """Return the names of all formats."""
-    return registry.names(REGISTRY)
-
-
-def format_of(path: str) -> str:
-    """Return the format that a file's name ends with; raises BadInput, with those there are."""
-    name = os.path.basename(path).lower().removesuffix(".gz")
-    for each in formats():
-        if name.endswith(registry.load(REGISTRY, each).ENDINGS):
-            return each
-    endings = [end for each in formats() for end in registry.load(REGISTRY, each).ENDINGS]
-    raise BadInput(f"{path!r} does not tell a format", f"it may end with {', '.join(endings)}")
-
-
-def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
-    """Write records to a file, or to standard output where the path is "-"; return how many went in.
-
-    The file comes to be when all is written; what was there before stays until then. A device or a FIFO
-    is written to as the records come. Raises UnknownName for a format that is none, BadInput where the
-    file cannot be written or the format lacks what it needs, BrokenPipeError where its reader has gone.
-    """
-    leaf = registry.load(REGISTRY, format_name or format_of(path))
-    try:
-        if path == "-":
-            with standard_output() as file:
-                return int(leaf.write(records, file))
-        with whole_file(path) as whole, _packed(path, whole) as file:
-            return int(leaf.write(records, file))
-    except BrokenPipeError:  # its reader has seen enough
-        raise
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-@contextmanager
-def _packed(path: str, file: BinaryIO) -> "Iterator[BinaryIO]":
-    if not path.lower().endswith(".gz"):
-        yield file
-        return
-    # Without a name and a time in it, equal traces make equal files.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as packed:
-        yield cast("BinaryIO", packed)
-
+_MOST_KEYS = 50_000
+_BATCH = 16_384
 
 COLUMNS: dict[str, type] = {
     "line_number": int,
@@ -114,50 +69,140 @@ COLUMNS: dict[str, type] = {
 }
 """The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are."""
 
-_MOST_KEYS = 50_000
+
+def format_of(path: str) -> str:
+    """Return the format that a file's name ends with; raises BadInput, with those there are."""
+    name = os.path.basename(path).lower().removesuffix(".gz")
+    for form, endings in EXPORTS.items():
+        if name.endswith(endings):
+            return form
+    all_endings = ", ".join(end for endings in EXPORTS.values() for end in endings)
+    raise BadInput(f"{path!r} does not tell a format", f"it may end with {all_endings}")
 
 
-class Rows:
-    """Makes rows; what equal calls have in common is read once."""
+def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
+    """Write records to a file, or to standard output where the path is "-"; return how many went in.
 
-    def __init__(self) -> None:
-        names = tuple(COLUMNS)
-        self._readers = [fields.read(name) for name in names]
-        self._places = [names.index(name) for name in _FROM_RECORD]
-        self._duration = _FROM_RECORD.index("duration_ns")
-        self._rates = [
-            (names.index(amount), names.index(rate))
-            for amount, rate in (("flops", "gflops"), ("bytes", "gigabytes_per_second"))
-        ]
-        self._executed = names.index("executed")
-        self._query = names.index("workspace_query")
-        self._rows: dict[tuple[type, str], list[Any]] = {}
-
-    def row(self, record: Record) -> list[Any]:
-        """Return the values of all columns, in their order."""
-        key = record.key
-        if not key:
-            return [reader(record) for reader in self._readers]
-        first = self._rows.get((type(record), key))
-        if first is None:
-            first = [reader(record) for reader in self._readers]
-            if len(self._rows) >= _MOST_KEYS:
-                self._rows.clear()
-            self._rows[type(record), key] = first
-            return list(first)
-        values = list(first)
-        changing = _changing(record)
-        for place, value in zip(self._places, changing, strict=True):
-            values[place] = value
-        duration = changing[self._duration]
-        timed = duration and values[self._executed] and not values[self._query]
-        for amount, rate in self._rates:
-            total = values[amount]
-            values[rate] = total / duration if timed and total is not None else None
-        return values
+    The file comes to be when all is written; what was there before stays until then. A device or a FIFO
+    is written to as the records come. Raises UnknownName for a format that is none, BadInput where the
+    file cannot be written or the format lacks what it needs, BrokenPipeError where its reader has gone.
+    """
+    form = format_name or format_of(path)
+    if form not in EXPORTS:
+        raise UnknownName("export", form, tuple(EXPORTS))
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(standard_output() if path == "-" else whole_file(path))
+            if path.lower().endswith(".gz"):
+                # Without a name and a time in it, equal traces make equal files.
+                packed = gzip.GzipFile(
+                    filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0
+                )
+                file = cast("BinaryIO", stack.enter_context(packed))
+            return _WRITERS[form](records, file)
+    except BrokenPipeError:  # its reader has seen enough
+        raise
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-_FROM_RECORD = tuple(
-    name for name in COLUMNS if name in fields.CHANGING and name in Record.__struct_fields__
-)
-_changing = attrgetter(*_FROM_RECORD)
+def rows(records: Iterable[Record]) -> Iterable[list[Any]]:
+    """Yield the values of all columns, in their order; what equal calls have in common is read once."""
+    readers = [fields.read(name) for name in COLUMNS]
+    changing = [name for name in COLUMNS if name in fields.CHANGING]
+    places = [list(COLUMNS).index(name) for name in changing]
+    values_of = attrgetter(*changing)
+    first_rows: dict[tuple[type, str], list[Any]] = {}
+    for record in records:
+        first = first_rows.get((type(record), record.key)) if record.key else None
+        if first is not None:
+            row = list(first)
+            for place, value in zip(places, values_of(record), strict=True):
+                row[place] = value
+        else:
+            row = [reader(record) for reader in readers]
+            if record.key:
+                if len(first_rows) >= _MOST_KEYS:
+                    first_rows.clear()
+                first_rows[type(record), record.key] = list(row)
+        yield row
+
+
+def csv_cell(value: object) -> object:
+    """Return a value as CSV has it: truths in lower case; NUL, where many readers end a text, as U+FFFD."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+
+
+def _write_csv(records: Iterable[Record], file: BinaryIO) -> int:
+    """Write names and one row a record, as in RFC 4180, but that lines end in a line feed alone.
+
+    What is not known is empty; no byte is changed but NUL.
+    """
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    truths = [place for place, kind in enumerate(COLUMNS.values()) if kind is bool]
+    count = 0
+    for row in rows(records):
+        for place in truths:
+            row[place] = csv_cell(row[place])
+        # The line, the last column, holds what all others are made of.
+        writer.writerow(map(csv_cell, row) if "\0" in row[-1] else row)
+        count += 1
+    text.flush()
+    text.detach()  # the file is not ours to close
+    return count
+
+
+def _write_jsonl(records: Iterable[Record], file: BinaryIO) -> int:
+    """Write one object a record, with its own fields, its signature's and what is derived."""
+    encode = msgspec.json.Encoder().encode
+    count = 0
+    for record in records:
+        row = as_row(record)
+        try:
+            line = encode(row)
+        except UnicodeEncodeError:
+            # Bytes that are no UTF-8 stand as halves of characters; only Python writes and reads those.
+            line = json.dumps(row, default=str).encode()
+        file.write(line + b"\n")
+        count += 1
+    return count
+
+
+def _write_parquet(records: Iterable[Record], file: BinaryIO) -> int:
+    """Write groups of rows in typed columns. Bytes that are no UTF-8 become "?".
+
+    Raises BadInput where pyarrow (the extra `parquet`) is not installed.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise BadInput(
+            f"Parquet is written by pyarrow, which cannot be imported: {error}",
+            "pip install 'mlbackends[parquet]', or write .csv or .jsonl",
+        ) from None
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+    source, count = iter(rows(records)), 0
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        while batch := list(islice(source, _BATCH)):
+            arrays = []
+            for field, column in zip(schema, zip(*batch, strict=True), strict=True):
+                if field.type == pa.string():
+                    column = [text.encode("utf-8", "replace").decode() for text in column]
+                arrays.append(pa.array(column, type=field.type))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            count += len(batch)
+    return count
+
+
+_WRITERS: dict[str, Callable[[Iterable[Record], BinaryIO], int]] = {
+    "csv": _write_csv,
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+    "perfetto": perfetto.write,
+}

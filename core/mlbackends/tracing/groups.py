@@ -30,26 +30,18 @@ class Group:
         self.tally = Tally()
         self.flops = self.flops_ns = self.traffic = self.traffic_ns = 0.0
 
-    def add(self, record: Record) -> None:
-        """Add a call."""
-        self.tally.add(record.duration_ns)
-        self._add_work(record, 1, record.duration_ns or 0.0)
-
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls that are equal to one; those with a time are the durations."""
         self.tally.add_many(count, durations)
         timed = [duration for duration in durations if duration]
-        self._add_work(record, len(timed), sum(timed))
-
-    def _add_work(self, record: Record, count: int, total_ns: float) -> None:
-        if not total_ns or not record.executed:
+        if not timed or not record.executed:
             return
-        derived = record.derived
+        derived, total_ns = record.derived, sum(timed)
         if derived.flops is not None:
-            self.flops += derived.flops * count
+            self.flops += derived.flops * len(timed)
             self.flops_ns += total_ns
         if derived.bytes is not None:
-            self.traffic += derived.bytes * count
+            self.traffic += derived.bytes * len(timed)
             self.traffic_ns += total_ns
 
     def row(self, values: tuple[str, ...], whole_ns: float) -> SummaryRow:
@@ -73,13 +65,17 @@ class Group:
 class Groups:
     """Puts calls into groups as they come; holds a group for each different call, and no call.
 
-    by: fields (`fields.field_name`). of: a name in OF.
+    by: fields (`fields.field_name`). of: a name in OF. top: so many groups are shown, 0 is all.
+    Raises BadInput for a negative number.
     """
 
-    def __init__(self, by: tuple[str, ...], of: str = "work") -> None:
+    def __init__(self, by: tuple[str, ...], of: str = "work", top: int = 0) -> None:
+        if top < 0:
+            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
         if of not in OF:
             raise UnknownName("kind of calls", of, tuple(OF))
         self.by = tuple(fields.field_name(name) for name in by)
+        self.top = top
         self.groups: dict[tuple[str, ...], Group] = {}
         self.count = 0
         self.total_ns = 0.0
@@ -91,13 +87,8 @@ class Groups:
 
     def add(self, record: Record) -> None:
         """Add a record, if it is one of the calls that belong here."""
-        if not self._belongs(record):
-            if isinstance(record, Call) and (why := _why_not(record)):
-                self._uncounted.setdefault(why, Tally()).add(record.duration_ns)
-            return
-        self.count += 1
-        self.total_ns += record.duration_ns or 0.0
-        self._group(record).add(record)
+        duration = record.duration_ns
+        self.add_many(record, 1, () if duration is None else (duration,))
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls that are equal to one; its fields are those of all but for their times."""
@@ -107,18 +98,15 @@ class Groups:
             return
         self.count += count
         self.total_ns += sum(durations)
-        self._group(record).add_many(record, count, durations)
-
-    def _group(self, record: Record) -> Group:
         # Fields are the same for all calls of one key, unless one differs from call to call.
         key = f"{record.kind} {record.key}" if self._constant else ""
-        found = self._by_key.get(key) if key else None
-        if found is None:
+        group = self._by_key.get(key) if key else None
+        if group is None:
             values = tuple(reader(record) for reader in self._readers)
-            found = self.groups.setdefault(values, Group(record))
+            group = self.groups.setdefault(values, Group(record))
             if key:
-                self._by_key[key] = found
-        return found
+                self._by_key[key] = group
+        group.add_many(record, count, durations)
 
     def sorted(self) -> list[tuple[tuple[str, ...], Group]]:
         """Return the groups, those that took longest first, then those that came most often."""
@@ -150,24 +138,3 @@ def _why_not(record: Call) -> str:
     if not record.executed:
         return "creations of primitives"
     return ""
-
-
-class GroupCollector:
-    """A view that shows groups of calls, the first `top` of them; 0 is all.
-
-    by, of: as in Groups. Raises BadInput for a negative number.
-    """
-
-    def __init__(self, by: tuple[str, ...], top: int, of: str = "work") -> None:
-        if top < 0:
-            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
-        self.groups = Groups(by, of)
-        self.top = top
-
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-        self.groups.add(record)
-
-    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in equal calls at once."""
-        self.groups.add_many(record, count, durations)

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from functools import cache
 from types import ModuleType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from msgspec import structs
 
@@ -44,14 +44,6 @@ _fronts: dict[bytes, Primitive] = {}
 """The same by all that stands before the sizes: programs call one thing with many sizes."""
 
 
-class Marker(NamedTuple):
-    """A marker in a line. at, end: from where to where."""
-
-    at: int
-    end: int
-    tracer: str
-
-
 @cache
 def tracers() -> dict[bytes, tuple[str, ModuleType]]:
     """Return the names and modules of tracers by the start of their markers, MARK_LENGTH bytes of each."""
@@ -63,17 +55,10 @@ def tracers() -> dict[bytes, tuple[str, ModuleType]]:
 
 
 @cache
-def marker_pattern() -> "re.Pattern[bytes]":
-    """Return what finds a marker of any tracer."""
-    marks = (re.escape(mark) for name in names(FORMATS) for mark in load(FORMATS, name).MARKERS)
-    return re.compile(b"|".join(marks))
-
-
-@cache
-def _endings() -> tuple[bytes, ...]:
-    """Return the last eight bytes of all markers: looking for these few is fast."""
-    marks = (mark for name in names(FORMATS) for mark in load(FORMATS, name).MARKERS)
-    return tuple({mark[-8:] for mark in marks})
+def _marker_search() -> "tuple[re.Pattern[bytes], tuple[bytes, ...]]":
+    """Return what finds a marker of any tracer, and the ends of all markers: these few are found fast."""
+    marks = [mark for name in names(FORMATS) for mark in load(FORMATS, name).MARKERS]
+    return re.compile(b"|".join(map(re.escape, marks))), tuple({mark[-8:] for mark in marks})
 
 
 def read(name: str, file: BinaryIO | None = None) -> Iterator[AnyRecord]:
@@ -94,12 +79,15 @@ def records(
     log: what to call it in the records' `source`, where there are several.
     """
     for number, line in enumerate(lines(chunks), 1):
-        if not log:
-            yield from line_records(line, number, prefixes=prefixes)
-            continue
-        for record in line_records(line, number, prefixes=prefixes):
-            structs.force_setattr(record, "source", joined_source(log, record.source))
-            yield record
+        found = line_records(line, number, prefixes=prefixes)
+        yield from (with_log(each, log) for each in found) if log else found
+
+
+def with_log(record: AnyRecord, log: str) -> AnyRecord:
+    """Put the name of a log, if it has one, into the source of a record that is new."""
+    if log:
+        structs.force_setattr(record, "source", joined_source(log, record.source))
+    return record
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -142,19 +130,25 @@ def parsed(leaf: Any, line: bytes) -> AnyRecord | None:
     """Return the record of a whole line, from its marker on and without its end; None if it is none."""
     cut: Cut | None = leaf.cut(line)
     text = _text(line)
-    like = None if cut is None or cut[1] is None else _calls.get(cut[0]) or _resized(leaf, cut[0])
-    if cut is not None and like is not None:
-        record = copy(like)  # it is new, and nobody else's yet
-        structs.force_setattr(record, "raw", text)
-        structs.force_setattr(record, "duration_ns", cut[1])
-        structs.force_setattr(record, "start_ns", cut[2])
-        structs.force_setattr(record, "clock", "" if cut[2] is None else "epoch")
-        return record  # type: ignore[return-value]
+    if cut is not None and cut[1] is not None:
+        like = _calls.get(cut[0])
+        # A call that differs from one that was read in its sizes alone.
+        if like is None and (front := leaf.front(cut[0])) in _fronts:
+            like = _fronts[front]
+            like = structs.replace(like, signature=leaf.resized(like.signature, cut[0]))
+            _keep(_calls, cut[0], like)
+        if like is not None:
+            record = copy(like)  # it is new, and nobody else's yet
+            structs.force_setattr(record, "raw", text)
+            structs.force_setattr(record, "duration_ns", cut[1])
+            structs.force_setattr(record, "start_ns", cut[2])
+            structs.force_setattr(record, "clock", "" if cut[2] is None else "epoch")
+            return record  # type: ignore[return-value]
     found: AnyRecord | None = leaf.parse(text)
     if cut is not None and isinstance(found, Call) and is_cut_right(found, cut):
         first = copy(found)
         _keep(_calls, cut[0], first)
-        if isinstance(first, Primitive) and first.signature.problem:
+        if isinstance(first, Primitive) and first.signature.problem and leaf.front(cut[0]):
             _keep(_fronts, leaf.front(cut[0]), first)
     return found
 
@@ -165,21 +159,9 @@ def _keep(kept: dict[Any, Any], key: Hashable, record: Call) -> None:
     kept[key] = record
 
 
-def _resized(leaf: Any, key: Hashable) -> Call | None:
-    """Return a record like that of a call that differs from one that was read in its sizes alone."""
-    front = leaf.front(key)
-    like = _fronts.get(front) if front else None
-    if like is None:
-        return None
-    record = structs.replace(like, signature=leaf.resized(like.signature, key))
-    _keep(_calls, key, record)
-    return record
-
-
 def is_resized(line: bytes, key: Hashable) -> bool:
     """Tell whether a line, cut to a key, differs in its sizes alone from a primitive that was read."""
-    front = tracers()[line[:MARK_LENGTH]][1].front(key)
-    return bool(front) and front in _fronts
+    return tracers()[line[:MARK_LENGTH]][1].front(key) in _fronts
 
 
 def is_cut_right(record: AnyRecord, cut: Cut) -> bool:
@@ -189,10 +171,8 @@ def is_cut_right(record: AnyRecord, cut: Cut) -> bool:
         return False
     if (record.duration_ns, record.start_ns) != (duration, start):
         return False
-    if not isinstance(record, Call):
-        return duration is None
-    if duration is None:
-        return False
+    if duration is None or not isinstance(record, Call):
+        return duration is None and not isinstance(record, Call)
     return not isinstance(key, bytes) or key == record.key.encode("utf-8", "surrogateescape")
 
 
@@ -204,7 +184,7 @@ def located(line: bytes) -> tuple[bytes, int, Cut | None] | None:
     tracer = tracers().get(line[:MARK_LENGTH])
     if tracer is not None:
         return b"", 0, tracer[1].cut(line)
-    found = marker_pattern().search(line)
+    found = _marker_search()[0].search(line)
     if found is None:
         return None
     at = found.start()
@@ -236,9 +216,11 @@ def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRe
     if tracer is not None and line.endswith(b"\n"):
         record = parsed(tracer[1], line.rstrip(b"\r\n"))
         if record is not None:
-            yield _placed(record, number, NO_PREFIX)
+            structs.force_setattr(record, "line_number", number)  # it is new, and nobody else's yet
+            yield record
             return
-    places = _markers(line)
+    pattern, endings = _marker_search()
+    places = list(pattern.finditer(line)) if any(each in line for each in endings) else []
     body = line.rstrip(b"\r\n")
     at = unread = 0  # where what was not given yet begins, and the first marker behind
     for index, place in enumerate(places):
@@ -246,105 +228,76 @@ def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRe
         record, end = _record(body, place, following)
         if record is None:
             continue
-        text = line[at : place.at]
-        yield from _before(text, places[unread], places[unread].at - at, number, prefixes)
-        before = (prefix(text) if prefixes else None) or NO_PREFIX
+        text = line[at : place.start()]
+        before = prefix(text) if prefixes or not text else None
+        if before is None:  # a torn line, or the program's text
+            torn = text[places[unread].start() - at :]
+            head = text[: len(text) - len(torn)]
+            if torn and (named := prefix(head) if prefixes or not head else None):
+                yield _malformed(places[unread], torn, number, named, _TRUNCATED)
+            else:
+                yield Text(raw=_text(text), line_number=number)
+        before = before or NO_PREFIX
         if end == len(body) and not line.endswith(b"\n"):
-            yield _malformed(record.raw, place.tracer, number, before, _TRUNCATED)
+            yield _malformed(place, body[place.start() :], number, before, _TRUNCATED)
             return
         yield _placed(record, number, before)
         if end == len(body):
             return
         at, unread, prefixes = end, index + 1, False
-    if unread == len(places):
-        yield Text(raw=_text(line[at:]), line_number=number)
-        return
-    # There are markers, and no record.
-    first = places[unread]
-    text = line[at : first.at]
-    named = prefix(text) if prefixes or not text else None
-    if named is None:
-        yield Text(raw=_text(line[at:]), line_number=number)
-    else:
-        reason = _FOREIGN if line.endswith(b"\n") else _TRUNCATED
-        yield _malformed(_text(body[first.at :]), first.tracer, number, named, reason)
+    if unread < len(places):  # there are markers, and no record
+        first = places[unread]
+        text = line[at : first.start()]
+        before = prefix(text) if prefixes or not text else None
+        if before is not None:
+            reason = _FOREIGN if line.endswith(b"\n") else _TRUNCATED
+            yield _malformed(first, body[first.start() :], number, before, reason)
+            return
+    yield Text(raw=_text(line[at:]), line_number=number)
 
 
-def _markers(line: bytes) -> list[Marker]:
-    """Return all markers in a line, in their order; no two overlap."""
-    if not any(ending in line for ending in _endings()):
-        return []
-    return [
-        Marker(found.start(), found.end(), tracers()[found[0][:MARK_LENGTH]][0])
-        for found in marker_pattern().finditer(line)
-    ]
-
-
-def _record(body: bytes, place: Marker, following: Marker | None) -> tuple[AnyRecord | None, int]:
+def _record(
+    body: bytes, place: re.Match[bytes], following: re.Match[bytes] | None
+) -> tuple[AnyRecord | None, int]:
     """Return the record that begins at a marker, and where it ends; the program's text may go on there.
 
     No record holds another marker, as the grammars see to; a line right behind another tore that one.
     """
-    leaf = load(FORMATS, place.tracer)
-    if following is None and (record := parsed(leaf, body[place.at :])) is not None:
+    leaf = tracers()[place[0][:MARK_LENGTH]][1]
+    if following is None and (record := parsed(leaf, body[place.start() :])) is not None:
         return record, len(body)
-    split = leaf.split(_text(body[place.at : following.end if following else len(body)]))
+    split = leaf.split(_text(body[place.start() : following.end() if following else len(body)]))
     if split is None:
         return None, 0
     record, rest = split
-    end = place.at + len(record.raw.encode("utf-8", "surrogateescape"))
-    if not rest or (following is not None and end >= following.at):
+    end = place.start() + len(record.raw.encode("utf-8", "surrogateescape"))
+    if not rest or (following is not None and end >= following.start()):
         return None, 0
     return record, end
 
 
-def _before(
-    text: bytes, first: Marker, at: int, number: int, prefixes: bool
-) -> Iterator[AnyRecord]:
-    """Yield what stands before a record: nothing, a torn line, or the program's text.
-
-    first: the first marker in the line; at: where in the text it stands, or behind it.
-    """
-    if not text or (prefixes and prefix(text) is not None):
-        return
-    if at < len(text) and (not at or (prefixes and prefix(text[:at]) is not None)):
-        before = prefix(text[:at]) or NO_PREFIX
-        yield _malformed(_text(text[at:]), first.tracer, number, before, _TRUNCATED)
-        return
-    yield Text(raw=_text(text), line_number=number)
-
-
-def _malformed(raw: str, tracer: str, number: int, before: Prefix, reason: str) -> Malformed:
-    return Malformed(
-        tracer=tracer,
-        raw=raw,
-        line_number=number,
-        prefix=before.text,
-        source=before.source,
-        process=before.process,
-        thread=before.thread,
-        reason=reason,
-    )
+def _malformed(
+    place: re.Match[bytes], raw: bytes, number: int, before: Prefix, reason: str
+) -> AnyRecord:
+    tracer = tracers()[place[0][:MARK_LENGTH]][0]
+    return _placed(Malformed(tracer=tracer, raw=_text(raw), reason=reason), number, before)
 
 
 def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
-    """Add to a record where it was found, and what its prefix tells."""
-    if before is NO_PREFIX:
-        structs.force_setattr(record, "line_number", number)  # it is new, and nobody else's yet
-        return record
-    more: dict[str, int | str] = {
-        "line_number": number,
-        "prefix": before.text,
-        "source": before.source,
-    }
-    if before.process is not None:
-        more["process"] = before.process
-    if before.thread is not None:
-        more["thread"] = before.thread
-    if before.end_ns is not None and record.start_ns is None:
-        more["start_ns"] = before.end_ns - round(record.duration_ns or 0)
-        more["clock"] = "epoch"
-    return structs.replace(record, **more)
+    """Add to a record, which is new, where it was found, and what its prefix tells."""
+    more: dict[str, int | str | None] = {"line_number": number}
+    if before is not NO_PREFIX:
+        more |= {"prefix": before.text, "source": before.source}
+        if before.process is not None:
+            more["process"] = before.process
+        if before.thread is not None:
+            more["thread"] = before.thread
+        if before.end_ns is not None and record.start_ns is None and record.kind != "malformed":
+            more["start_ns"] = before.end_ns - round(record.duration_ns or 0)
+            more["clock"] = "epoch"
+    for name, value in more.items():
+        structs.force_setattr(record, name, value)
+    return record
 
 
 def _text(line: bytes) -> str:

@@ -26,12 +26,7 @@ class Tally:
 
     def add(self, duration: float | None) -> None:
         """Add one call."""
-        self.count += 1
-        if duration is not None:
-            self.times.append(duration)
-            self.total += duration
-            self.least = min(self.least, duration)
-            self.most = max(self.most, duration)
+        self.add_many(1, () if duration is None else (duration,))
 
     def add_many(self, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls at once; the durations are the known times."""

@@ -2,26 +2,29 @@
 
 view("summary", records, by=("operation",))
 views(records, {"summary": {}, "findings": {}})        several from one walk: a pipe can be read only once
-from_aggregate(aggregate, {"summary": {}})             the fast way, for views that need no order
+from_aggregates([aggregate], {"summary": {}})          the fast way, for views that need no order
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from typing import Any, Protocol
 
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import AnyView, Difference
-
-if TYPE_CHECKING:
-    from mlbackends.tracing.aggregate import Aggregate, Together
-    from mlbackends.tracing.walk import Walk
+from mlbackends.tracing.aggregate import Aggregate
 
 REGISTRY = "mlbackends.tracing.views"
+Options = Mapping[str, Mapping[str, Any]]
+"""The views that are wanted, each with the options of its collector."""
 
 
 class Collector(Protocol):
-    """A view that is being made. It never keeps the records themselves, but few of them."""
+    """A view that is being made. It never keeps the records themselves, but few of them.
+
+    One that needs no order also has `add_many`, and one that needs little of it `add_more`: see `Walk`.
+    """
 
     def add(self, record: Record) -> None:
         """Take in one record, of any kind."""
@@ -44,7 +47,7 @@ def view(name: str, records: Iterable[Record], **options: Any) -> AnyView:
     return views(records, {name: options})[name]
 
 
-def views(records: Iterable[Record], wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, AnyView]:
+def views(records: Iterable[Record], wanted: Options) -> dict[str, AnyView]:
     """Return several views of records that are walked through once."""
     collectors = {name: begin(name, **options) for name, options in wanted.items()}
     adders = [each.add for each in collectors.values()]
@@ -59,10 +62,15 @@ def takes_aggregates(name: str) -> bool:
     return hasattr(registry.load(REGISTRY, name).Collector, "add_many")
 
 
-def from_aggregate(
-    aggregate: "Aggregate | Together",
-    wanted: Mapping[str, Mapping[str, Any]],
-    keep: Callable[[Record], bool] | None = None,
+def takes_repeats(name: str) -> bool:
+    """Tell whether a view can be made by a `Walk`, in which few lines are read in full."""
+    return takes_aggregates(name) or hasattr(registry.load(REGISTRY, name).Collector, "add_more")
+
+
+def from_aggregates(
+    aggregates: Iterable[Aggregate],
+    wanted: Options,
+    keep: Callable[[Record], bool] = lambda _: True,
 ) -> dict[str, AnyView]:
     """Return several views of calls that were added up already: twenty times as fast.
 
@@ -73,66 +81,34 @@ def from_aggregate(
         if not takes_aggregates(name):
             raise BadInput(f"the view {name} needs every line, not their sums")
     collectors: dict[str, Any] = {name: begin(name, **options) for name, options in wanted.items()}
-    for group in aggregate.groups:
-        record = group.record
-        if keep is None or keep(record):
-            for each in collectors.values():
-                each.add_many(record, group.count, group.durations)
-    for note in aggregate.notes:
-        if keep is None or keep(note.record):
-            for each in collectors.values():
-                each.add_many(note.record, note.count, ())
+    for aggregate in aggregates:
+        _add_sums(aggregate, [each.add_many for each in collectors.values()], keep)
     return {name: each.result() for name, each in collectors.items()}
 
 
-def takes_repeats(name: str) -> bool:
-    """Tell whether a view can be made by a walk through logs in which few lines are read in full."""
-    return takes_aggregates(name) or hasattr(registry.load(REGISTRY, name).Collector, "add_more")
-
-
-def from_walk(
-    logs: Callable[["Walk"], None],
-    wanted: Mapping[str, Mapping[str, Any]],
-    keep: Callable[[Record], bool],
-) -> dict[str, AnyView]:
-    """Return several views by one walk in which few lines are read in full: several times as fast.
-
-    logs: walks through them. keep: which records, such as a `filters.Where` that is `constant`.
-    """
-    from mlbackends.tracing.walk import Walk
-
-    collectors = {name: begin(name, **options) for name, options in wanted.items()}
-    logs(Walk([_Walker(each) for each in collectors.values()], keep))
-    return {name: each.result() for name, each in collectors.items()}
-
-
-class _Walker:
-    """A view on a walk; those that take sums as they are need no order."""
-
-    def __init__(self, collector: Any) -> None:
-        self.add = collector.add
-        self.add_more = getattr(collector, "add_more", None) or collector.add_many
-        self.follow = getattr(collector, "follow", lambda _: ())
-
-
-def difference(before: Iterable[Record], after: Iterable[Record], **options: Any) -> Difference:
-    """Return how two traces differ; options are those of the view `diff`."""
-    found: Difference = registry.load(REGISTRY, "diff").compare(before, after, **options)
-    return found
-
-
-def difference_of_aggregates(
-    before: "Aggregate",
-    after: "Aggregate",
-    keep: Callable[[Record], bool] | None = None,
+def difference(
+    before: Iterable[Record] | Aggregate,
+    after: Iterable[Record] | Aggregate,
+    keep: Callable[[Record], bool] = lambda _: True,
     **options: Any,
 ) -> Difference:
-    """Return the same of calls that were added up already."""
+    """Return how two traces differ; keep as in from_aggregates, options are those of the view `diff`."""
     collector = registry.load(REGISTRY, "diff").Collector(**options)
-    for aggregate, groups in ((before, collector.before), (after, collector.after)):
-        for group in aggregate.groups:
-            record = group.record
-            if keep is None or keep(record):
-                groups.add_many(record, group.count, group.durations)
+    for trace, groups in ((before, collector.before), (after, collector)):
+        if isinstance(trace, Aggregate):
+            _add_sums(trace, [groups.add_many], keep)
+        else:
+            for record in filter(keep, trace):
+                groups.add(record)
     found: Difference = collector.result()
     return found
+
+
+def _add_sums(
+    aggregate: Aggregate, adders: list[Callable[..., None]], keep: Callable[[Record], bool]
+) -> None:
+    for group in chain(aggregate.groups, aggregate.notes):
+        record = group.record
+        if keep(record):
+            for add_many in adders:
+                add_many(record, group.count, group.durations)

@@ -8,7 +8,7 @@ alone is kept, and given to `add_more` at the end; who needs to know of each say
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import structs
 
@@ -22,8 +22,8 @@ from mlbackends.tracing.reader import (
     lines,
     located,
     tracers,
+    with_log,
 )
-from mlbackends.tracing.sources import joined_source
 
 Follower = Callable[[float], None]
 _MOST = 60_000
@@ -32,25 +32,12 @@ _READ_AGAIN = 4
 """So many different lines of equal calls are given one by one behind the first; no finding shows more."""
 
 
-class Taker(Protocol):
-    """What walks along, such as the collector of the view `findings`."""
-
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added, in sums."""
-
-    def follow(self, record: Record) -> tuple[Follower, ...]:
-        """Return what takes the time of each later call that is equal, in order."""
-
-
 class _Repeat:
     """Equal calls from one place. end_ns: until when calls began beside the first."""
 
     __slots__ = ("durations", "end_ns", "followers", "lines", "record")
 
-    def __init__(self, record: Call | None, followers: tuple[Follower, ...], end_ns: float) -> None:
+    def __init__(self, record: Call | None, followers: list[Follower], end_ns: float) -> None:
         self.record = record  # None where nobody asks for such calls
         self.followers = followers
         self.end_ns = end_ns
@@ -68,17 +55,22 @@ class _Repeat:
 
 
 class Walk:
-    """Walks through logs and gives what is in them to takers.
+    """Walks through logs and gives what is in them to takers, such as the collector of a view.
 
+    takers: each has `add(record)`, and for equal calls in sums `add_more` or, where it needs no order,
+    `add_many(record, count, durations)`. `follow(record)`, where there is one, returns what takes the time
+    of each later call that is equal, in order.
     keep: which records are wanted; equal calls from one place have equal answers.
     lines, unreadable: how many records came that are no text, and how many could not be read.
     """
 
     def __init__(
-        self, takers: Sequence[Taker], keep: Callable[[Record], bool] = lambda _: True
+        self, takers: Sequence[Any], keep: Callable[[Record], bool] = lambda _: True
     ) -> None:
         self.lines = self.unreadable = 0
-        self._takers = tuple(takers)
+        self._adders = [taker.add for taker in takers]
+        self._adders_of_sums = [getattr(each, "add_more", None) or each.add_many for each in takers]
+        self._follow = [taker.follow for taker in takers if hasattr(taker, "follow")]
         self._keep = keep
         self._log = ""
         self._places: dict[bytes, dict[Hashable, _Repeat]] = {b"": {}}
@@ -114,7 +106,18 @@ class Walk:
                 for follower in repeat.followers:
                     follower(cut[1])
             else:
-                self._again(repeat, line[at:], number, cut[1], cut[2])
+                self.lines += 1
+                if repeat.record is not None:
+                    raw = line[at:].rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+                    self._give(
+                        structs.replace(
+                            repeat.record,
+                            raw=raw,
+                            line_number=number,
+                            duration_ns=cut[1],
+                            start_ns=cut[2],
+                        )
+                    )
         self.finish()
 
     def finish(self) -> None:
@@ -123,8 +126,8 @@ class Walk:
             count = len(repeat.durations)
             self.lines += count
             if count and repeat.record is not None:
-                for taker in self._takers:
-                    taker.add_more(repeat.record, count, repeat.durations)
+                for add_many in self._adders_of_sums:
+                    add_many(repeat.record, count, repeat.durations)
         self._repeats.clear()
         own = self._places[b""]
         own.clear()
@@ -132,7 +135,7 @@ class Walk:
 
     def _read(self, line: bytes, number: int) -> list[AnyRecord]:
         """Read a line in full, and give away what is in it."""
-        records = list(line_records(line, number))
+        records = [with_log(each, self._log) for each in line_records(line, number)]
         for record in records:
             if isinstance(record, Text):
                 continue
@@ -140,37 +143,17 @@ class Walk:
                 self.finish()  # a process begins: what was made before is no more
             self.lines += 1
             self.unreadable += isinstance(record, Malformed)
-            named = self._named(record)
             if isinstance(record, Call) and record.duration_ns is not None:
                 start = record.start_ns
                 end = -inf if start is None else start + record.duration_ns
-                self._ends.setdefault(_which(named), end)
-            if self._keep(named):
-                for taker in self._takers:
-                    taker.add(named)
+                self._ends.setdefault(_which(record), end)
+            if self._keep(record):
+                self._give(record)
         return records
 
-    def _again(
-        self, repeat: _Repeat, line: bytes, number: int, duration: float, start: int | None
-    ) -> None:
-        """Give a call away as a record of its own; it has the signature of those that it is equal to."""
-        self.lines += 1
-        if repeat.record is None:
-            return
-        record = structs.replace(
-            repeat.record,
-            raw=line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"),
-            line_number=number,
-            duration_ns=duration,
-            start_ns=start,
-        )
-        for taker in self._takers:
-            taker.add(record)
-
-    def _named(self, record: Any) -> Any:
-        if not self._log:
-            return record
-        return structs.replace(record, source=joined_source(self._log, record.source))
+    def _give(self, record: Record) -> None:
+        for add in self._adders:
+            add(record)
 
     def _first(self, line: bytes, number: int, at: int, before: bytes, cut: Cut) -> None:
         """Read a line whose key is new, and remember the key if it was cut rightly."""
@@ -181,12 +164,10 @@ class Walk:
             return
         if len(self._repeats) >= _MOST:
             self.finish()
-        record = self._named(records[0])
+        record = records[0]
         wanted = self._keep(record)
-        followers = (
-            [each for taker in self._takers for each in taker.follow(record)] if wanted else ()
-        )
-        repeat = _Repeat(record if wanted else None, tuple(followers), self._ends[_which(record)])
+        followers = [each for follow in self._follow for each in follow(record)] if wanted else []
+        repeat = _Repeat(record if wanted else None, followers, self._ends[_which(record)])
         self._repeats.append(repeat)
         self._places.setdefault(before, {})[cut[0]] = repeat
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from mlbackends.tracing.filters import where
 from mlbackends.tracing.reader import records
-from mlbackends.tracing.viewing import begin, from_walk, takes_repeats, view
+from mlbackends.tracing.viewing import begin, takes_repeats, view
 from mlbackends.tracing.walk import Walk
 
 if TYPE_CHECKING:
@@ -91,10 +91,12 @@ def logs(draw: st.DrawFn) -> bytes:
     return b"".join(found) * draw(st.sampled_from([1, 1, 40]))
 
 
-def walked(data: bytes, size: int = 1 << 20) -> Any:
+def walked(data: bytes, size: int = 1 << 20, expression: str = "") -> Any:
     """Return the findings by a walk."""
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    return from_walk(lambda walk: walk.add(pieces), {"findings": {}}, where())["findings"]
+    findings = begin("findings")
+    Walk([findings], where(expression)).add(pieces)
+    return findings.result()
 
 
 @settings(max_examples=50)
@@ -169,27 +171,25 @@ def test_a_torn_last_line_is_unreadable_and_no_call() -> None:
 def test_only_what_is_asked_for_is_found() -> None:
     data = (MATMUL + b"\n" + REORDER + b"\n") * 500
     keep = where("operation=matmul")
-    found = from_walk(lambda walk: walk.add([data]), {"findings": {}}, keep)["findings"]
+    found = walked(data, expression="operation=matmul")
     assert rounded(found) == rounded(view("findings", filter(keep, records([data]))))
 
 
 def test_calls_of_another_log_are_others() -> None:
     data = (MADE + b"\n") * 20
-
-    def both(walk: Walk) -> None:
-        walk.add([data], "a.log")
-        walk.add([data], "b.log")
-
-    found = from_walk(both, {"findings": {}}, where())["findings"]
+    findings = begin("findings")
+    walk = Walk([findings])
+    walk.add([data], "a.log")
+    walk.add([data], "b.log")
     expected = [*records([data], log="a.log"), *records([data], log="b.log")]
-    assert rounded(found) == rounded(view("findings", expected))
+    assert rounded(findings.result()) == rounded(view("findings", expected))
 
 
 def test_views_that_take_sums_walk_along() -> None:
     data = b"".join(line + b"\n" for line in LINES) * 2
-    views = from_walk(
-        lambda walk: walk.add([data]), {"summary": {}, "findings": {}, "dispatch": {}}, where()
-    )
+    walking = {name: begin(name) for name in ("summary", "findings", "dispatch")}
+    Walk(tuple(walking.values())).add([data])
+    views = {name: each.result() for name, each in walking.items()}
     read = view("summary", records([data]))
     assert [row.count for row in views["summary"].rows] == [row.count for row in read.rows]  # type: ignore[union-attr]
     assert views["dispatch"] == view("dispatch", records([data]))

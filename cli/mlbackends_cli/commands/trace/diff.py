@@ -134,12 +134,10 @@ def command(
     with closing(logs[0]), closing(logs[1]):
         if takes_sums({}, where, skip_first, by):
             first, second = (each.aggregate() for each in logs)
-            found = viewing.difference_of_aggregates(first, second, where, **options)
+            found = viewing.difference(first, second, where, **options)
         else:
-            left, right = (
-                filter(where, filters.after_first(each.records(), skip_first)) for each in logs
-            )
-            found = viewing.difference(left, right, **options)
+            left, right = (filters.after_first(each.records(), skip_first) for each in logs)
+            found = viewing.difference(left, right, where, **options)
     most = rows_shown(top, form)
     write(printed({"diff": found}, form, page(color, output), most, everything=everything), output)
     for each in logs:

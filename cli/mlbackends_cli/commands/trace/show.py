@@ -13,6 +13,7 @@ import click
 
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
+from mlbackends.tracing import EXPORTS
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import say, write
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 _VIEWS = tuple(name for name in registry.names("mlbackends.tracing.views") if name != "diff")
 _RECORDS = "records"
-_EXPORTS = registry.names("mlbackends.tracing.exports")
-"""Formats that can hold every record."""
 _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 """What also shows lines that are no calls."""
 _FIELDS = """\b
@@ -85,7 +84,7 @@ Examples:
     "listing",
     "view",
     "trace",
-    also=_EXPORTS,
+    also=EXPORTS,
     about="How to print it. html is one page with all views and plots; perfetto is Chrome's trace.",
 )
 @OUTPUT
@@ -123,7 +122,7 @@ def command(
         return _list_malformed(files, options["output"])
     form = options["form"]
     names_view = options["group_by"] or options["of"] != "work"
-    default = _RECORDS if form in _EXPORTS and not names_view else "summary"
+    default = _RECORDS if form in EXPORTS and not names_view else "summary"
     names = tuple(dict.fromkeys(views)) or (default,)
     most = (top or 0) if _RECORDS in names else rows_shown(top, form)
     request = Request(names=names, most=most, **options)
@@ -152,7 +151,7 @@ def _refuse_unused(request: Request, *, is_page: bool) -> None:
         raise BadInput("--group-by and --of are for the summary", "--view summary")
     if form == "csv" and len(names) > 1:
         raise BadInput("a CSV file holds one table: one --view", "take --format json for several")
-    if names == (_RECORDS,) and form not in (*_EXPORTS, "table"):
+    if names == (_RECORDS,) and form not in (*EXPORTS, "table"):
         raise BadInput(f"records are not written as {form}", "take --format jsonl or csv")
 
 

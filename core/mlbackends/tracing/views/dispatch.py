@@ -1,5 +1,6 @@
 """Why oneDNN did not take its faster implementations. It tries them in order, the fastest first."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from mlbackends.model.trace import Dispatch, Primitive, Record
@@ -17,8 +18,8 @@ class Collector:
     def __init__(self, operation: str = "") -> None:
         self._only = operation
         self._counts: dict[str, dict[tuple[str, str, str], int]] = {}
-        self._taken: dict[str, dict[str, int]] = {}
-        self._seen = self._kept = self._left_out = 0
+        self._taken: dict[str, Counter[str]] = {}
+        self._seen = self._left_out = 0
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -29,23 +30,17 @@ class Collector:
         del durations
         if self._only and record.operation != self._only:
             return
-        if isinstance(record, Dispatch):
-            self._refusal(record, count)
-        elif isinstance(record, Primitive) and record.event == "create":
-            taken = self._taken.setdefault(record.operation, {})
-            taken[record.implementation] = taken.get(record.implementation, 0) + count
-
-    def _refusal(self, record: Dispatch, count: int) -> None:
         operation = record.operation
-        self._seen += count
-        counts = self._counts.setdefault(operation, {})
-        which = (record.implementation.strip(), record.reason.strip(), record.place)
-        if which not in counts:
-            if self._kept >= _MOST:
+        if isinstance(record, Dispatch):
+            self._seen += count
+            counts = self._counts.setdefault(operation, {})
+            which = (record.implementation.strip(), record.reason.strip(), record.place)
+            if which not in counts and sum(map(len, self._counts.values())) >= _MOST:
                 self._left_out += 1
-                return
-            self._kept += 1
-        counts[which] = counts.get(which, 0) + count
+            else:
+                counts[which] = counts.get(which, 0) + count
+        elif isinstance(record, Primitive) and record.event == "create":
+            self._taken.setdefault(operation, Counter())[record.implementation] += count
 
     def result(self) -> DispatchView:
         """Return the refusals, the operation with most of them first."""
@@ -55,20 +50,18 @@ class Collector:
                 count=sum(counts.values()),
                 refusals=tuple(
                     Refusal(
-                        implementation=name or _file(place), reason=reason, place=place, count=n
+                        # Lines without a name have the file of oneDNN's source at least.
+                        implementation=name
+                        or place.replace("\\", "/").rpartition("/")[2].partition(".")[0],
+                        reason=reason,
+                        place=place,
+                        count=n,
                     )
                     for (name, reason, place), n in counts.items()
                 ),
-                taken=tuple(
-                    sorted(self._taken.get(operation, {}).items(), key=lambda item: -item[1])
-                ),
+                taken=tuple(self._taken.get(operation, Counter()).most_common()),
             )
             for operation, counts in self._counts.items()
         ]
         operations.sort(key=lambda one: -one.count)
         return DispatchView(operations=tuple(operations), count=self._seen, left_out=self._left_out)
-
-
-def _file(place: str) -> str:
-    """Return what a file of oneDNN's source is called: lines without a name have that at least."""
-    return place.replace("\\", "/").rpartition("/")[2].partition(".")[0]

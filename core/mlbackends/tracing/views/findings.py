@@ -1,7 +1,6 @@
 """What a trace gives away: each file of findings/ looks for one thing."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from mlbackends.model import registry
 from mlbackends.model.trace import Call, Record
@@ -24,9 +23,10 @@ class Collector:
             name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine or Machine())
             for name in names
         }
-        self._work, self._uncounted, self._notes = (
-            [watch.add for watch in self._watches.values() if kind in watch.WANTS] for kind in KINDS
-        )
+        self._by_kind = {
+            kind: [watch for watch in self._watches.values() if kind in watch.WANTS]
+            for kind in KINDS
+        }
         self._count = 0
         self._total_ns = 0.0
 
@@ -35,29 +35,21 @@ class Collector:
         if record.counted:
             self._count += 1
             self._total_ns += record.duration_ns or 0.0
-            adders = self._work
-        else:
-            adders = self._uncounted if isinstance(record, Call) else self._notes
-        for add in adders:
-            add(record)
+        for watch in self._by_kind[_kind(record)]:
+            watch.add(record)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added; see `repeats`."""
+        """Take in calls that are equal to one that was added."""
         if record.counted:
             self._count += count
             self._total_ns += sum(durations)
-        for watch in self._watches_of(record):
+        for watch in self._by_kind[_kind(record)]:
             watch.add_more(record, count, durations)
 
     def follow(self, record: Record) -> tuple[Follower, ...]:
         """Return what takes each later call that is equal to one that was added."""
-        methods = (getattr(watch, "follow", None) for watch in self._watches_of(record))
-        found = (follow(record) for follow in methods if follow is not None)
+        found = (watch.follow(record) for watch in self._by_kind[_kind(record)])
         return tuple(each for each in found if each is not None)
-
-    def _watches_of(self, call: Record) -> list[Any]:
-        kind = "work" if call.counted else "uncounted"
-        return [watch for watch in self._watches.values() if kind in watch.WANTS]
 
     def result(self) -> Findings:
         """Return what was found, the worst first, and of those alike what takes longest."""
@@ -65,3 +57,9 @@ class Collector:
         found = [finding for watch in self._watches.values() for finding in watch.result(whole)]
         found.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.total_ns, one.code))
         return Findings(asked=tuple(self._watches), found=tuple(found))
+
+
+def _kind(record: Record) -> str:
+    if record.counted:
+        return "work"
+    return "uncounted" if isinstance(record, Call) else "notes"

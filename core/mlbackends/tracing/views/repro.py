@@ -7,37 +7,37 @@ import json
 
 from mlbackends.model.trace import GraphPartition, MklCall, Primitive, Record, Ukernel
 from mlbackends.model.trace_views import Repro, Reproduction
-from mlbackends.tracing.groups import Group, GroupCollector
+from mlbackends.tracing.groups import Groups
 from mlbackends.tracing.repro import benchdnn
 
 _BY = ("tracer", "operation", "shape", "dtype", "implementation", "memory_descriptors")
 
 
-class Collector(GroupCollector):
+class Collector(Groups):
     """Groups calls, and writes down how to run each of the first `top` again; 0 is all."""
 
     def __init__(self, top: int = 20) -> None:
-        super().__init__((*_BY, "attributes", "auxiliary", "propagation"), top)
+        super().__init__((*_BY, "attributes", "auxiliary", "propagation"), top=top)
 
     def result(self) -> Repro:
         """Return the calls, those that took longest first."""
-        groups = self.groups.sorted()
-        shown = groups[: self.top] if self.top else groups
-        return Repro(calls=tuple(_one(group) for _, group in shown), groups=len(groups))
-
-
-def _one(group: Group) -> Reproduction:
-    tool, text, notes = again(group.record)
-    return Reproduction(
-        operation=group.record.operation,
-        shape=group.record.shape,
-        count=group.tally.count,
-        total_ns=group.tally.total,
-        tool=tool if text else "",
-        text=text,
-        notes=notes,
-        line=group.record.raw,
-    )
+        groups = self.sorted()
+        calls = []
+        for _, group in groups[: self.top] if self.top else groups:
+            tool, text, notes = again(group.record)
+            calls.append(
+                Reproduction(
+                    operation=group.record.operation,
+                    shape=group.record.shape,
+                    count=group.tally.count,
+                    total_ns=group.tally.total,
+                    tool=tool if text else "",
+                    text=text,
+                    notes=notes,
+                    line=group.record.raw,
+                )
+            )
+        return Repro(calls=tuple(calls), groups=len(groups))
 
 
 def again(record: Record) -> tuple[str, str, tuple[str, ...]]:

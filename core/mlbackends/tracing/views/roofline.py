@@ -4,22 +4,15 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Roofline, RooflinePoint
-from mlbackends.tracing.groups import GroupCollector
+from mlbackends.tracing.groups import Groups
 
 
-class Collector(GroupCollector):
+class Collector(Groups):
     """Groups calls by operation, shape, types and implementation. top: so many points, 0 is all."""
 
     def __init__(self, top: int = 300) -> None:
-        super().__init__(("operation", "shape", "dtype", "implementation"), top)
+        super().__init__(("operation", "shape", "dtype", "implementation"), top=top)
         self._left_out = 0
-
-    def add(self, record: Record) -> None:
-        """Take in one record."""
-        if record.counted and not (record.gflops and record.bytes):
-            self._left_out += 1
-        else:
-            super().add(record)
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Take in equal calls at once."""
@@ -31,7 +24,7 @@ class Collector(GroupCollector):
     def result(self) -> Roofline:
         """Return a point for each group, those that took longest first."""
         points = []
-        for values, group in self.groups.sorted():
+        for values, group in self.sorted():
             if not (group.flops and group.traffic):
                 continue
             operation, shape, dtype, implementation = values

@@ -3,41 +3,39 @@
 from msgspec.structs import replace
 
 from mlbackends.model.trace_views import Summary, SummaryRow
-from mlbackends.tracing.groups import Group, GroupCollector
+from mlbackends.tracing.groups import Group, Groups
 
 BY = ("tracer", "operation", "implementation", "dtype")
 
 
-class Collector(GroupCollector):
+class Collector(Groups):
     """Groups calls.
 
     by: fields, see `fields.NAMES`. top: so many groups get a row, 0 is all. of: see `groups.OF`.
     """
 
     def __init__(self, by: tuple[str, ...] = BY, top: int = 0, of: str = "work") -> None:
-        super().__init__(by, top, of)
+        super().__init__(by, of, top)
 
     def result(self) -> Summary:
         """Return the groups, those that took longest first."""
-        groups = self.groups
-        ordered = groups.sorted()
+        ordered = self.sorted()
         shown = ordered[: self.top] if self.top else ordered
         rows = []
         cumulative = 0.0
         for values, group in shown:
             cumulative += group.tally.total
-            whole = groups.total_ns
-            share = cumulative / whole if whole else 0.0
-            row = group.row(values, whole)
+            share = cumulative / self.total_ns if self.total_ns else 0.0
+            row = group.row(values, self.total_ns)
             rows.append(replace(row, cumulative_share=min(1.0, share)))
         return Summary(
-            by=groups.by,
-            count=groups.count,
-            total_ns=groups.total_ns,
+            by=self.by,
+            count=self.count,
+            total_ns=self.total_ns,
             groups=len(ordered),
             rows=tuple(rows),
             others=self._others([group for _, group in ordered[len(shown) :]]),
-            uncounted=groups.uncounted(),
+            uncounted=self.uncounted(),
         )
 
     def _others(self, left: list[Group]) -> SummaryRow | None:
@@ -51,7 +49,7 @@ class Collector(GroupCollector):
             values=(),
             count=sum(group.tally.count for group in left),
             total_ns=total,
-            share=total / self.groups.total_ns if self.groups.total_ns else 0.0,
+            share=total / self.total_ns if self.total_ns else 0.0,
             cumulative_share=1.0,
             mean_ns=total / timed if timed else None,
             min_ns=min((group.tally.least for group in left if group.tally.timed), default=None),

@@ -9,7 +9,7 @@ import pytest
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import difference, difference_of_aggregates
+from mlbackends.tracing.viewing import difference
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
@@ -144,7 +144,7 @@ def test_aggregates_compare_as_their_records_do() -> None:
         Aggregate().add(["".join(f"{each}\n" for each in side).encode()])
         for side in (before, after)
     )
-    assert difference_of_aggregates(first, second) == difference(before, after)
+    assert difference(first, second) == difference(before, after)
 
 
 def test_a_senseless_comparison_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from mlbackends.model.registry import load
 from mlbackends.model.trace_views import DispatchView
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import from_aggregate, view
+from mlbackends.tracing.viewing import from_aggregates, view
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
@@ -54,7 +54,7 @@ def test_one_operation_can_be_asked_for() -> None:
 def test_an_aggregate_tells_the_same() -> None:
     lines = (LONG, SHORT, MADE, LONG, LONG)
     aggregate = Aggregate().add(["\n".join([*lines, ""]).encode()])
-    found = from_aggregate(aggregate, {"dispatch": {}})["dispatch"]
+    found = from_aggregates([aggregate], {"dispatch": {}})["dispatch"]
     assert found == view("dispatch", records(*lines))
 
 

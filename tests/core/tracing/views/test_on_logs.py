@@ -13,7 +13,7 @@ from mlbackends.model.trace_views import AnyView, Findings, Repro, Summary
 from mlbackends.tracing import reader
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.sources import Source
-from mlbackends.tracing.viewing import REGISTRY, from_aggregate, views
+from mlbackends.tracing.viewing import REGISTRY, from_aggregates, views
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -90,7 +90,7 @@ def test_sums_are_those_of_the_aggregate(log: str) -> None:
     path = str(TRACES / log)
     walked = cast("Summary", views(reader.read(path), options)["summary"])
     added = cast(
-        "Summary", from_aggregate(Aggregate().add(Source(path).chunks()), options)["summary"]
+        "Summary", from_aggregates([Aggregate().add(Source(path).chunks())], options)["summary"]
     )
     assert {row.values: (row.count, round(row.total_ns)) for row in added.rows} == {
         row.values: (row.count, round(row.total_ns)) for row in walked.rows

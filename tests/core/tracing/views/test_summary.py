@@ -11,7 +11,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace_views import Summary
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import from_aggregate, takes_aggregates, view
+from mlbackends.tracing.viewing import from_aggregates, takes_aggregates, view
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
@@ -135,18 +135,18 @@ def test_an_aggregate_gives_the_same_as_its_records() -> None:
     text = "".join(f"{each}\n" for each in records).encode()
     aggregate = Aggregate().add([text])
     wanted: dict[str, dict[str, Any]] = {"summary": {}, "roofline": {}, "repro": {}}
-    found = from_aggregate(aggregate, wanted)
+    found = from_aggregates([aggregate], wanted)
     for name, options in wanted.items():
         assert found[name] == view(name, records, **options)
 
 
 def test_an_aggregate_is_filtered_before_it_is_added() -> None:
     aggregate = Aggregate().add([f"{onednn('exec', 'matmul', 1)}\n".encode()])
-    found = from_aggregate(aggregate, {"summary": {}}, lambda record: record.operation == "x")
+    found = from_aggregates([aggregate], {"summary": {}}, lambda record: record.operation == "x")
     assert cast("Summary", found["summary"]).count == 0
 
 
 def test_a_view_that_needs_the_order_refuses_an_aggregate() -> None:
     assert not takes_aggregates("findings")
     with pytest.raises(BadInput, match="the view timeline needs every line"):
-        from_aggregate(Aggregate(), {"timeline": {}})
+        from_aggregates([Aggregate()], {"timeline": {}})

@@ -1,0 +1,108 @@
+"""The JSON of Chrome's about:tracing, which ui.perfetto.dev opens: calls on the lanes of their threads.
+
+Each call is a complete event ("ph":"X") with `ts` and `dur` in microseconds; processes and threads get
+names by metadata events ("ph":"M"). Times count from the first call. Calls without a stamp in the trace
+stand one behind the other: each says so by args.synthetic, and the whole by otherData.
+
+Source: Trace Event Format, "Complete Events", "Metadata Events", "JSON Object Format".
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, count, islice
+from typing import Any, BinaryIO
+
+import msgspec
+
+from mlbackends.model.trace import Call, Record
+from mlbackends.tracing.lanes import Placed, Placing, lane_name
+
+_HELD_BACK = 4096
+"""So many calls are held back, to know which began first: a part of a graph comes after what it holds."""
+
+
+def write(records: Iterable[Record], file: BinaryIO) -> int:
+    """Write all calls; return how many. What is no call has no place in time and is left out."""
+    encode = msgspec.json.Encoder().encode
+    file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+    totals: dict[str, Any] = {}
+    separator = b""
+    for event in _events(records, totals):
+        file.write(separator + encode(event))
+        separator = b",\n"
+    file.write(b'\n],"otherData":' + encode(totals) + b"}\n")
+    calls: int = totals["calls"]
+    return calls
+
+
+def _events(records: Iterable[Record], totals: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the calls, then the names of processes and threads; put sums over the calls into totals."""
+    placing = Placing(100_000)
+    calls = (
+        (record, placed)
+        for record in records
+        if isinstance(record, Call) and (placed := placing.place(record)) is not None
+    )
+    held = list(islice(calls, _HELD_BACK))
+    origin = min((placed.start_ns for _, placed in held), default=0)
+    pids: dict[tuple[str, int | None], int] = {}
+    real = synthetic = 0
+    for record, placed in chain(held, calls):
+        source, process, _ = placed.lane
+        if (source, process) not in pids:
+            # The process's number, or another one where that is not known or taken by another rank.
+            taken = set(pids.values())
+            free = (number for number in count(process or 0) if number not in taken)
+            pids[source, process] = next(free)
+        synthetic += placed.synthetic
+        real += not placed.synthetic
+        yield _event(record, placed, origin, pids[source, process])
+    for (source, process), pid in pids.items():
+        name = _clean(lane_name((source, process, None)))
+        yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
+    for source, process, thread in placing.lanes:
+        yield {
+            "name": "thread_name",
+            "ph": "M",
+            "pid": pids[source, process],
+            "tid": thread or 0,
+            "args": {"name": "calls" if thread is None else f"thread {thread}"},
+        }
+    behind = "; calls without a stamp stand one behind the other" if synthetic else ""
+    totals |= {
+        "calls": real + synthetic,
+        "synthetic": synthetic > 0,
+        "synthetic_calls": synthetic,
+        "time": f"since the first call{behind}",
+    }
+
+
+def _event(record: Call, placed: Placed, origin: int, pid: int) -> dict[str, Any]:
+    created = "" if record.executed else f"{record.event} "
+    args: dict[str, Any] = {
+        "shape": _clean(record.shape),
+        "dtype": record.dtype,
+        "implementation": _clean(record.implementation),
+        "isa": record.isa,
+        "cache": record.cache,
+        "slow_path": record.slow_path,
+        "gflops": record.gflops,
+        "gigabytes_per_second": record.gigabytes_per_second,
+        "source": _clean(record.source),
+        "line": record.line_number or None,
+        "synthetic": placed.synthetic or None,
+        "not_counted": None if record.counted or not record.executed else True,
+    }
+    return {
+        "name": _clean(created + record.operation),
+        "cat": f"{record.tracer},{record.kind}",
+        "ph": "X",
+        "ts": (placed.start_ns - origin) / 1000,
+        "dur": placed.duration_ns / 1000,
+        "pid": pid,
+        "tid": placed.lane[2] or 0,
+        "args": {name: value for name, value in args.items() if value not in {None, ""}},
+    }
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
