@@ -12,7 +12,8 @@ A record that is no call has the empty values.
 Units: nanoseconds, bytes, floating-point operations. `None` is "not known".
 """
 
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 from msgspec import Struct, field, structs
 
@@ -26,6 +27,11 @@ from mlbackends.model.signature import (
 )
 
 
+def _derived(name: str) -> Any:
+    """Return a property of a record that its signature tells."""
+    return property(attrgetter(f"derived.{name}"))
+
+
 class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
     """What all kinds have.
 
@@ -37,6 +43,7 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
     process, thread: the operating system's numbers where the capture knew them; else thread is
         MKL's own number of the OpenMP thread. start_ns, clock: when it began, and since what:
         "epoch" or "monotonic". duration_ns: a fraction, since oneDNN prints six digits of a millisecond.
+    operation to workspace_query: properties, see `Derived`; empty for a record that is no call.
     """
 
     tracer: str = ""
@@ -68,50 +75,15 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
         """What is the same for equal calls; "" for a record that is no call."""
         return ""
 
-    @property
-    def operation(self) -> str:
-        """What was computed, in the library's own word."""
-        return self.derived.operation
-
-    @property
-    def shape(self) -> str:
-        """The sizes."""
-        return self.derived.shape
-
-    @property
-    def dtype(self) -> str:
-        """The element types."""
-        return self.derived.dtype
-
-    @property
-    def implementation(self) -> str:
-        """The kernel's name."""
-        return self.derived.implementation
-
-    @property
-    def isa(self) -> str:
-        """The instruction set that the kernel's name tells."""
-        return self.derived.isa
-
-    @property
-    def flops(self) -> float | None:
-        """The floating-point operations of one such call."""
-        return self.derived.flops
-
-    @property
-    def bytes(self) -> float | None:
-        """The least memory traffic of one such call."""
-        return self.derived.bytes
-
-    @property
-    def slow_path(self) -> str:
-        """The word that gives a slow implementation away."""
-        return self.derived.slow_path
-
-    @property
-    def workspace_query(self) -> bool:
-        """Whether it only queried the size of its workspace."""
-        return self.derived.workspace_query
+    operation: ClassVar[str] = _derived("operation")
+    shape: ClassVar[str] = _derived("shape")
+    dtype: ClassVar[str] = _derived("dtype")
+    implementation: ClassVar[str] = _derived("implementation")
+    isa: ClassVar[str] = _derived("isa")
+    flops: ClassVar[float | None] = _derived("flops")
+    bytes: ClassVar[float | None] = _derived("bytes")
+    slow_path: ClassVar[str] = _derived("slow_path")
+    workspace_query: ClassVar[bool] = _derived("workspace_query")
 
     @property
     def gflops(self) -> float | None:
@@ -250,7 +222,7 @@ class Dispatch(Record, frozen=True, kw_only=True):
         return NOTHING if self.refused is None else self.refused.derived
 
     @property
-    def operation(self) -> str:
+    def operation(self) -> str:  # type: ignore[override]
         """The primitive that was to be made."""
         return self.refused.primitive if self.refused else self.who
 
@@ -327,17 +299,8 @@ def as_row(record: Record) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": record.kind}
     for name in record.__struct_fields__:
         value = getattr(record, name)
-        if isinstance(value, Signature):
-            row |= structs.asdict(value)
-        else:
-            row[name] = value
+        row |= structs.asdict(value) if isinstance(value, Signature) else {name: value}
     row |= structs.asdict(record.derived)
-    row |= {
-        "operation": record.operation,
-        "gflops": record.gflops,
-        "gigabytes_per_second": record.gigabytes_per_second,
-        "executed": record.executed,
-        "nested": record.nested,
-        "counted": record.counted,
-    }
+    for name in ("operation", "gflops", "gigabytes_per_second", "executed", "nested", "counted"):
+        row[name] = getattr(record, name)
     return row

@@ -191,9 +191,10 @@ def _write_parquet(records: Iterable[Record], file: BinaryIO) -> int:
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while batch := list(islice(source, _BATCH)):
             arrays = []
-            for field, column in zip(schema, zip(*batch, strict=True), strict=True):
+            for field, values in zip(schema, zip(*batch, strict=True), strict=True):
+                column = list(values)
                 if field.type == pa.string():
-                    column = [text.encode("utf-8", "replace").decode() for text in column]
+                    column = [text.encode("utf-8", "replace").decode() for text in values]
                 arrays.append(pa.array(column, type=field.type))
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
             count += len(batch)

@@ -158,13 +158,13 @@ class Walk:
     def _first(self, line: bytes, number: int, at: int, before: bytes, cut: Cut) -> None:
         """Read a line whose key is new, and remember the key if it was cut rightly."""
         records = self._read(line, number)
-        if len(records) != 1 or not is_cut_right(records[0], cut):
+        record = records[0] if len(records) == 1 else None
+        if not isinstance(record, Call) or not is_cut_right(record, cut):
             return
         if (at and prefix(line[:at]) is None) or plain(line) != line:
             return
         if len(self._repeats) >= _MOST:
             self.finish()
-        record = records[0]
         wanted = self._keep(record)
         followers = [each for follow in self._follow for each in follow(record)] if wanted else []
         repeat = _Repeat(record if wanted else None, followers, self._ends[_which(record)])

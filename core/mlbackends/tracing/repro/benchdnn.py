@@ -7,16 +7,24 @@ benchdnn is built with oneDNN (tests/benchdnn). By default it checks results; `-
 Where the program left a layout to oneDNN (`any`), so does the command. Many layouts that stand in lines
 have no name in oneDNN's interface: benchdnn takes them where --allow-enum-tags-only is 0.
 
-Source: oneDNN, tests/benchdnn/doc: the driver of each primitive.
+Attributes in the words of its options:
+
+    attr-post-ops:sum+eltwise_relu:0.5+binary_add:f32:2     --attr-post-ops=sum+relu:0.5+add:f32:2
+    attr-scales:src0:0:f32+wei:2:f32                        --attr-scales=src:common:0.5+wei:per_dim_1
+    post_ops:'sum;eltwise_relu;'                            1.x to 2.4
+
+Values of scales and zero points are given when a primitive runs, and stand in no line.
+
+Source: oneDNN, tests/benchdnn/doc: the driver of each primitive, knobs_attr.md.
 """
 
+import re
 import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.work import named_sizes
-from mlbackends.tracing.repro.attributes import attribute_options
 from mlbackends.tracing.repro.tensors import Tensors, has_extra, own_tag, tag_of
 
 _DIRECTIONS = {
@@ -33,6 +41,20 @@ _FLAGS = ("flags", "axis", "alpha", "beta", "group", "eps", "p")
 _COMPENSATIONS = {"s8m": "s8s8_comp", "zpm": "zp_comp"}
 
 
+_POLICIES = {
+    0: "common",
+    1: "per_dim_0",
+    2: "per_dim_1",
+    3: "per_dim_01",
+    4: "per_dim_2",
+    8: "per_dim_3",
+}
+_QUOTED = re.compile(r"(post_ops|oscale|scales|zero_points|src_zp|dst_zp):'?([^' ]*)'?")
+_PLAIN_ATTRIBUTES = frozenset(
+    {"fpmath", "acc-mode", "deterministic", "scratchpad", "dropout", "rounding-mode"}
+)
+
+
 class Command(NamedTuple):
     """A command, "" where there is none, and what it does not tell, or why there is none."""
 
@@ -46,24 +68,29 @@ def command(call: PrimitiveSignature) -> Command:
     if row is None:
         return Command("", (f"benchdnn has no driver for {call.primitive} that is known here",))
     made = _Call(call)
-    tensors = made.tensors
-    if not tensors.all or not all(each.dtype for each in tensors.all):
+    if not made.all or not all(each.dtype for each in made.all):
         return Command("", ("the line does not tell element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
         return Command("", ("sizes are told only when it runs, and do not stand in the line",))
     driver, *builders = row
     options = [option for build in builders for option in build(made)]
-    sizes = _sizes(call)
-    dimensions = sizes.partition(":")[0].count("x") + 1 if driver == "--matmul" else 0
-    attributes, notes = attribute_options(call.attributes, dimensions)
+    sizes = call.problem
+    dimensions = 0
+    if driver == "--matmul":
+        found = named_sizes(sizes) if call.primitive == "matmul" else None
+        if found is not None and {"m", "n", "k"} <= found.keys():  # up to 2.3
+            batch = f"{found['b']}x" if "b" in found else ""
+            sizes = f"{batch}{found['m']}x{found['k']}:{batch}{found['k']}x{found['n']}"
+        dimensions = sizes.partition(":")[0].count("x") + 1
+    attributes, notes = _attribute_options(call.attributes, dimensions)
     has_strides = any(option.startswith("--strides") for option in options)
-    if any(each.strides for each in tensors.all) and not has_strides:
+    if any(each.strides for each in made.all) and not has_strides:
         notes.append("strides are not the layout's own; benchdnn is asked for the layout")
-    if any(each.kind == "sparse" for each in tensors.all):
+    if any(each.kind == "sparse" for each in made.all):
         notes.append(
             "how sparse a tensor is does not stand in the line: benchdnn's own share is taken"
         )
-    if driver != "--reorder" and any(has_extra(each) for each in tensors.all):
+    if driver != "--reorder" and any(has_extra(each) for each in made.all):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
     if call.primitive == "gemm_api":
         notes.append("a product that oneDNN calls inside; benchdnn runs it as a matmul")
@@ -76,21 +103,66 @@ def command(call: PrimitiveSignature) -> Command:
     return Command(shlex.join(["benchdnn", driver, *options, sizes]), tuple(notes))
 
 
-def _sizes(call: PrimitiveSignature) -> str:
-    """Return the sizes as benchdnn takes them; up to 2.3 a product is printed as m128n64k256."""
-    sizes = named_sizes(call.problem) if call.primitive == "matmul" else None
-    if sizes is None or not {"m", "n", "k"} <= sizes.keys():
-        return call.problem
-    batch = f"{sizes['b']}x" if "b" in sizes else ""
-    return f"{batch}{sizes['m']}x{sizes['k']}:{batch}{sizes['k']}x{sizes['n']}"
+def _attribute_options(text: str, dimensions: int = 0) -> tuple[list[str], list[str]]:
+    """Return the options for the field of attributes, and notes on what they cannot tell.
+
+    dimensions: how many the tensors of a matmul have, whose masks may be of the last two; else 0.
+    """
+    options: list[str] = []
+    notes: list[str] = []
+    for word in text.split():
+        name, colon, value = word.removeprefix("attr-").partition(":")
+        old = _QUOTED.fullmatch(word)
+        if not colon:
+            notes.append(f"the attribute {word!r} has no option in benchdnn")
+        elif name == "post-ops" or (old is not None and name == "post_ops"):
+            parts = value.split("+") if old is None else old[2].split(";")
+            operations = (re.sub("^(eltwise_)?(binary_)?", "", part) for part in parts if part)
+            options.append(f"--attr-post-ops={'+'.join(operations)}")
+        elif name in {"scales", "zero-points"} and (old is None or name == "scales"):
+            stand_in = "0.5" if name == "scales" else "1"
+            notes.append(
+                f"the values of {name} are not options: {stand_in} stands for that of `common`"
+            )
+            found = []
+            for part in value.split("+"):
+                if option := _scale(part, stand_in, dimensions):
+                    found.append(option)
+                else:
+                    notes.append(f"benchdnn has no word for the mask of {name} in {part}")
+            if found:
+                options.append(f"--attr-{name}={'+'.join(found)}")
+        elif name in _PLAIN_ATTRIBUTES:
+            options.append(f"--attr-{name}={value}")
+        else:
+            notes.append(f"the attribute {word!r} has no option in benchdnn that is known here")
+    return options, list(dict.fromkeys(notes))
 
 
-class _Call:
+def _scale(text: str, stand_in: str, dimensions: int) -> str:
+    """Return the scale of one argument as an option has it, "" where its mask has no word."""
+    argument, mask, *rest = text.split(":") if ":" in text else (text, "0")
+    number = int(mask) if mask.isdecimal() else -1
+    policy = _POLICIES.get(number, "")
+    if dimensions > 2 and argument == "wei" and number == 3 << (dimensions - 2):
+        policy = "per_ocic"
+    elif dimensions > 2 and number == (1 << dimensions) - 1:
+        policy = "per_tensor"
+    if not policy:
+        return ""
+    value = [stand_in] if policy == "common" else []
+    # Types come before the sizes of groups.
+    rest = sorted(filter(None, rest), key=lambda word: word[0].isdecimal())
+    return ":".join(["src" if argument == "src0" else argument, policy, *value, *rest])
+
+
+class _Call(Tensors):
     """A primitive, its tensors, and its auxiliary words by name."""
 
     def __init__(self, signature: PrimitiveSignature) -> None:
-        self.signature = signature
-        self.tensors = Tensors(signature.memory_descriptors)
+        super().__init__(signature.memory_descriptors)
+        self.primitive = signature.primitive.removesuffix("_v2")
+        self.problem = signature.problem
         named = (word.partition(":") for word in signature.auxiliary.split())
         self.words = {name: value for name, _, value in named}
         self.direction = _DIRECTIONS.get(signature.propagation, "")
@@ -99,85 +171,76 @@ class _Call:
 _Options = Callable[[_Call], list[str]]
 
 
+def _option(name: str, value: str) -> list[str]:
+    return [f"--{name}={value}"] if value else []
+
+
 def _direction(call: _Call) -> list[str]:
-    return [f"--dir={call.direction}"] if call.direction else []
+    return _option("dir", call.direction)
 
 
 def _direction_and_bias(call: _Call) -> list[str]:
-    bias = call.tensors.dtype("bia")
+    bias = call.dtype("bia")
     if bias == "f32" and call.direction in _WITH_BIAS:
         return [f"--dir={_WITH_BIAS[call.direction]}"]
-    return [*_direction(call), *([f"--bia-dt={bias}"] if bias else [])]
+    return [*_direction(call), *_option("bia-dt", bias)]
 
 
 def _flags(call: _Call) -> list[str]:
-    return [f"--{name}={call.words[name]}" for name in _FLAGS if call.words.get(name)]
+    return [option for name in _FLAGS for option in _option(name, call.words.get(name, ""))]
 
 
-def _algorithm(prefix: str) -> _Options:
-    def options(call: _Call) -> list[str]:
-        name = call.words.get("alg", "")
-        return [f"--alg={name.removeprefix(prefix)}"] if name else []
-
-    return options
-
-
-def _convolution_algorithm(call: _Call) -> list[str]:
-    words = _algorithm(f"{call.signature.primitive}_")(call)
-    return [word.replace("winograd", "wino") for word in words]
+def _algorithm(call: _Call) -> list[str]:
+    name = call.words.get("alg", "").removeprefix(f"{call.primitive}_")
+    if call.primitive in {"softmax", "logsoftmax"}:
+        name = "LOGSOFTMAX" if "log" in name or call.primitive == "logsoftmax" else "SOFTMAX"
+    elif call.primitive == "lrn":
+        name = name.partition("_")[0].upper()
+    return _option("alg", name.replace("winograd", "wino"))
 
 
 def _three(call: _Call) -> list[str]:
     """Types and layouts of source, weights and destination."""
-    types = ":".join(call.tensors.dtype(role) for role in ("src", "wei", "dst"))
-    return [f"--dt={types}", *call.tensors.layouts(stag="src", wtag="wei", dtag="dst")]
+    types = ":".join(call.dtype(role) for role in ("src", "wei", "dst"))
+    return [f"--dt={types}", *call.layouts(stag="src", wtag="wei", dtag="dst")]
 
 
 def _matmul(call: _Call) -> list[str]:
     found = []
-    if bias := call.tensors.named("bia"):
+    if bias := call.named("bia"):
         mask = next((flag[4:] for flag in bias[0].flags.split("_") if flag.startswith("mask")), "")
-        rows = max(2, call.signature.problem.partition(":")[0].count("x") + 1)
+        rows = max(2, call.problem.partition(":")[0].count("x") + 1)
         found += [f"--bia-dt={bias[0].dtype}", f"--bia_mask={mask or 1 << (rows - 1)}"]
-    if masks := call.words.get("runtime_dims_masks"):
-        found.append(f"--runtime_dims_masks={masks}")
-    return found
+    return found + _option("runtime_dims_masks", call.words.get("runtime_dims_masks", ""))
 
 
 def _two_types(call: _Call) -> list[str]:
-    source = call.tensors.dtype("src", "data")
-    return [f"--sdt={source}", f"--ddt={call.tensors.dtype('dst') or source}"]
+    source = call.dtype("src", "data")
+    return [f"--sdt={source}", f"--ddt={call.dtype('dst') or source}"]
 
 
 def _two_layouts(call: _Call) -> list[str]:
-    tensors = call.tensors
-    return [f"--stag={tensors.tag('src', 'data')}", f"--dtag={tensors.tag('dst', 'data')}"]
+    return [f"--stag={call.tag('src', 'data')}", f"--dtag={call.tag('dst', 'data')}"]
 
 
 def _reorder(call: _Call) -> list[str]:
     extras = [
         f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}"
-        for each in call.tensors.named("dst")
+        for each in call.named("dst")
         for flag in each.flags.split(":")
         if flag[:3] in _COMPENSATIONS
     ]
-    mask = call.words.get("runtime-dim-mask")
     return [
-        *call.tensors.layouts(stag="src", dtag="dst"),
-        *([f"--oflag={'+'.join(extras)}"] if extras else []),
-        *([f"--runtime-dim-mask={mask}"] if mask else []),
+        *call.layouts(stag="src", dtag="dst"),
+        *_option("oflag", "+".join(extras)),
+        *_option("runtime-dim-mask", call.words.get("runtime-dim-mask", "")),
     ]
-
-
-def _softmax(call: _Call) -> list[str]:
-    is_log = "log" in call.words.get("alg", "") or call.signature.primitive == "logsoftmax"
-    return [f"--alg={'LOGSOFTMAX' if is_log else 'SOFTMAX'}"]
 
 
 def _one(call: _Call) -> list[str]:
     """Drivers that take one layout; types may differ between source and destination."""
-    types = [call.tensors.dtype("src", "data"), call.tensors.dtype("dst")]
-    first = call.tensors.named("src", "data", "dst")
+    types = [call.dtype("src", "data"), call.dtype("dst")]
+    first = call.named("src", "data", "dst")
     return [
         f"--dt={':'.join(each for each in dict.fromkeys(types) if each)}",
         f"--tag={own_tag(first[0]) if first else 'any'}",
@@ -186,76 +249,65 @@ def _one(call: _Call) -> list[str]:
 
 def _several(call: _Call) -> list[str]:
     """Drivers that take any number of sources; joined ones have one type."""
-    sources = call.tensors.named("src")
+    sources = call.named("src")
     kinds = [each.dtype for each in sources]
-    kinds = kinds[:1] if call.signature.primitive == "concat" else kinds
+    kinds = kinds[:1] if call.primitive == "concat" else kinds
     return [
         f"--sdt={':'.join(kinds)}",
-        f"--ddt={call.tensors.dtype('dst')}",
+        f"--ddt={call.dtype('dst')}",
         f"--stag={':'.join(tag_of(each) for each in sources)}",
-        f"--dtag={call.tensors.tag('dst')}",
+        f"--dtag={call.tag('dst')}",
     ]
 
 
-def _source_layout(call: _Call) -> list[str]:
-    return [f"--tag={call.tensors.tag('src')}"]
-
-
-def _local_response(call: _Call) -> list[str]:
-    name = call.words.get("alg", "").removeprefix("lrn_").partition("_")[0]
-    return [f"--alg={name.upper()}"] if name else []
+def _resampling(call: _Call) -> list[str]:
+    return [*_two_types(call), f"--tag={call.tag('src')}"]
 
 
 def _prelu(call: _Call) -> list[str]:
     roles = (("src", "data"), ("wei",))
-    types = ":".join(call.tensors.dtype(*each) for each in roles)
-    return [f"--sdt={types}", f"--stag={':'.join(call.tensors.tag(*each) for each in roles)}"]
+    types = ":".join(call.dtype(*each) for each in roles)
+    return [f"--sdt={types}", f"--stag={':'.join(call.tag(*each) for each in roles)}"]
 
 
 def _normalization(call: _Call) -> list[str]:
-    tensors = call.tensors
-    both = [each[0] for each in (tensors.named("src", "data"), tensors.named("dst")) if each]
+    both = [each[0] for each in (call.named("src", "data"), call.named("dst")) if each]
     found = [
         f"--dt={':'.join(dict.fromkeys(each.dtype for each in both))}",
         f"--tag={':'.join(tag_of(each) for each in both)}",
     ]
-    statistics = tensors.named("stats", "mean")
-    if statistics and call.signature.primitive.startswith("layer"):
+    statistics = call.named("stats", "mean")
+    if statistics and call.primitive.startswith("layer"):
         found.append(f"--stat_tag={tag_of(statistics[0])}")
-    scale = tensors.dtype("scale", "shift", "scaleshift")
-    if scale not in {"", "f32"}:
-        found.append(f"--ss_dt={scale}")
-    return found
+    scale = call.dtype("scale", "shift", "scaleshift")
+    return found + _option("ss_dt", "" if scale == "f32" else scale)
 
 
 def _recurrent(call: _Call) -> list[str]:
-    tensors, words = call.tensors, call.words
-    layer, bias = tensors.dtype("src_layer"), tensors.dtype("bia")
+    words = call.words
+    layer, bias = call.dtype("src_layer"), call.dtype("bia")
     configuration = f"{layer}{bias}" if layer == "bf16" and bias == "f32" else layer
-    if tensors.dtype("wei_layer") == "s8":
-        iterated = tensors.dtype("src_iter") or layer
-        target = tensors.dtype("dst_iter") or iterated
-        configuration = f"{iterated}{layer}{target}{tensors.dtype('dst_layer')}"
-    direction = words.get("direction", "").rpartition("directional_")[2]
+    if call.dtype("wei_layer") == "s8":
+        iterated = call.dtype("src_iter") or layer
+        target = call.dtype("dst_iter") or iterated
+        configuration = f"{iterated}{layer}{target}{call.dtype('dst_layer')}"
     activation = words.get("activation", "undef").removeprefix("eltwise_")
-    tags = [tensors.tag(role) for role in ("src_layer", "wei_layer", "dst_layer")]
+    tags = [call.tag(role) for role in ("src_layer", "wei_layer", "dst_layer")]
     return [
-        *(word.replace("--dir", "--prop") for word in _direction(call)),
+        *_option("prop", call.direction),
         f"--cfg={configuration}",
         f"--tag={':'.join(tags)}",
-        *([f"--alg={words['alg'].upper()}"] if words.get("alg") else []),
-        *([f"--direction={direction}"] if direction else []),
-        *([f"--activation={activation.upper()}"] if activation != "undef" else []),
-        *(["--flags=O"] if "diff_weights_overwrite" in words.get("flags", "") else []),
-        *(["--with-peephole=true"] if tensors.named("wei_peephole", "weights_peephole") else []),
-        *(["--with-projection=true"] if tensors.named("wei_proj", "weights_proj") else []),
+        *_option("alg", words.get("alg", "").upper()),
+        *_option("direction", words.get("direction", "").rpartition("directional_")[2]),
+        *_option("activation", "" if activation == "undef" else activation.upper()),
+        *_option("flags", "O" if "diff_weights_overwrite" in words.get("flags", "") else ""),
+        *(["--with-peephole=true"] if call.named("wei_peephole", "weights_peephole") else []),
+        *(["--with-projection=true"] if call.named("wei_proj", "weights_proj") else []),
     ]
 
 
-_CONVOLUTION = (_direction_and_bias, _three, _convolution_algorithm)
-_SOFTMAX = ("--softmax", _direction, _two_types, _two_layouts, _softmax, _flags)
-_REDUCTION = (_two_types, _two_layouts, _algorithm("reduction_"), _flags)
-_RESAMPLING = (_direction, _two_types, _source_layout, _algorithm("resampling_"))
+_CONVOLUTION = (_direction_and_bias, _three, _algorithm)
+_SOFTMAX = ("--softmax", _direction, _two_types, _two_layouts, _algorithm, _flags)
 #: Each primitive's driver, and what makes its options, in their order.
 _DRIVERS: dict[str, tuple[str, *tuple[_Options, ...]]] = {
     "matmul": ("--matmul", _three, _matmul),
@@ -266,18 +318,18 @@ _DRIVERS: dict[str, tuple[str, *tuple[_Options, ...]]] = {
     "reorder": ("--reorder", _two_types, _reorder),
     "softmax": _SOFTMAX,
     "logsoftmax": _SOFTMAX,
-    "pooling": ("--pool", _direction, _one, _algorithm("pooling_"), _flags),
-    "eltwise": ("--eltwise", _direction, _one, _algorithm("eltwise_"), _flags),
+    "pooling": ("--pool", _direction, _one, _algorithm, _flags),
+    "eltwise": ("--eltwise", _direction, _one, _algorithm, _flags),
     "batch_normalization": ("--bnorm", _direction, _one, _flags),
     "group_normalization": ("--gnorm", _direction, _normalization, _flags),
     "layer_normalization": ("--lnorm", _direction, _normalization, _flags),
-    "lrn": ("--lrn", _direction, _one, _local_response),
+    "lrn": ("--lrn", _direction, _one, _algorithm),
     "prelu": ("--prelu", _direction, _prelu),
     "shuffle": ("--shuffle", _direction, _one, _flags),
-    "binary": ("--binary", _direction, _several, _algorithm("binary_"), _flags),
+    "binary": ("--binary", _direction, _several, _algorithm, _flags),
     "concat": ("--concat", _direction, _several, _flags),
     "sum": ("--sum", _direction, _several, _flags),
-    "resampling": ("--resampling", *_RESAMPLING),
-    "reduction": ("--reduction", *_REDUCTION),
+    "resampling": ("--resampling", _direction, _resampling, _algorithm),
+    "reduction": ("--reduction", _two_types, _two_layouts, _algorithm, _flags),
     "rnn": ("--rnn", _recurrent),
 }

@@ -17,7 +17,13 @@ class Tensors:
     """The tensors of a call by role; gradients stand for what they are the gradient of."""
 
     def __init__(self, text: str) -> None:
-        self.all = [_named_as_today(each) for each in descriptors(text) if each.present]
+        # Reorders of 0.x call their tensors in and out.
+        names = {"in": "src", "out": "dst"}
+        self.all = [
+            replace(each, name=names.get(each.name, each.name))
+            for each in descriptors(text)
+            if each.present
+        ]
 
     def named(self, *roles: str) -> list[MemoryDescriptor]:
         """Return those whose name begins with one of the roles, those that are no gradients first."""
@@ -41,24 +47,19 @@ class Tensors:
         """
         tags, strides, encodings = [], [], []
         for option, role in roles.items():
-            first = next(iter(self.named(role)), None)
-            has_strides = first is not None and _has_strides(first)
-            is_sparse = first is not None and first.kind == "sparse"
-            strides.append(first.strides if first and has_strides else "")
-            encodings.append(first.layout if first and is_sparse else "")
-            if not has_strides and not is_sparse:
-                tags.append(f"--{option}={self.tag(role)}")
+            first, *_ = self.named(role) or [MemoryDescriptor("")]
+            # Strides stand for the tag of a plain layout that was requested.
+            tag = tag_of(first)
+            is_plain = tag != "any" and tag.islower()
+            strides.append(first.strides if is_plain and _STRIDES.fullmatch(first.strides) else "")
+            encodings.append(first.layout if first.kind == "sparse" else "")
+            if not strides[-1] and not encodings[-1]:
+                tags.append(f"--{option}={tag}")
         if any(strides):
             tags.append(f"--strides={':'.join(strides)}")
         if any(encodings):
             tags.append(f"--encoding={':'.join(encodings)}")
         return tags
-
-
-def _named_as_today(tensor: MemoryDescriptor) -> MemoryDescriptor:
-    """Reorders of 0.x call their tensors in and out."""
-    name = {"in": "src", "out": "dst"}.get(tensor.name)
-    return replace(tensor, name=name) if name else tensor
 
 
 def tag_of(tensor: MemoryDescriptor) -> str:
@@ -75,9 +76,3 @@ def own_tag(tensor: MemoryDescriptor) -> str:
 def has_extra(tensor: MemoryDescriptor) -> bool:
     """Tell whether a tensor has more in it than its elements; only a reorder can be given that."""
     return not _NO_EXTRA.fullmatch(tensor.flags)
-
-
-def _has_strides(tensor: MemoryDescriptor) -> bool:
-    """Tell whether strides can stand for the tag: the layout is a plain one that was requested."""
-    tag = tag_of(tensor)
-    return bool(_STRIDES.fullmatch(tensor.strides)) and tag != "any" and tag.islower()

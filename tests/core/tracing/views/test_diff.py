@@ -151,7 +151,12 @@ def test_a_senseless_comparison_is_refused() -> None:
     with pytest.raises(UnknownName, match="'medain'") as caught:
         difference([], [], measure="medain")
     assert "median" in caught.value.hint
-    for wrong in ({"threshold": 0.5}, {"smallest_share": 2.0}, {"whole_threshold": 0.1}):
+    senseless: tuple[dict[str, Any], ...] = (
+        {"threshold": 0.5},
+        {"smallest_share": 2.0},
+        {"whole_threshold": 0.1},
+    )
+    for wrong in senseless:
         with pytest.raises(BadInput, match="means nothing"):
             difference([], [], **wrong)
     with pytest.raises(BadInput):

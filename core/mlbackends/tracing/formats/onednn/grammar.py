@@ -45,11 +45,32 @@ _ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
 _PLACE = re.compile(r"[^,]*\.[A-Za-z]{1,4}:\d+ *")
 _VERSION = re.compile(r"(?:oneDNN|DNNL|Intel MKL-DNN|MKL-DNN) v(\S+) \(([^()]*)\)?(.*)")
 _WORD = re.compile(r"[A-Za-z0-9_]*")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _STATE = re.compile(r"[a-z_]*")
-_IMPLEMENTATION = re.compile(r"[\w:+.\-\[\] ]*")
-_AUXILIARY = re.compile(r"(?:[A-Za-z][\w\-]*[: ].*|[A-Za-z_]\w*)?")
-_PROBLEM = re.compile(r"[^\s,]*")
+_ANY = re.compile(r".*", re.DOTALL)
+_NAMED = re.compile(r"(?:.*:.*)?", re.DOTALL)
+_PRIMITIVE = {
+    "engine": _ANY,
+    "primitive": re.compile(r"[a-z][a-z0-9_]*"),
+    "implementation": re.compile(r"[\w:+.\-\[\] ]*"),
+    "propagation": _WORD,
+    "memory_descriptors": _NAMED,
+    "attributes": re.compile(r"(?:[^-+.0-9].*)?", re.DOTALL),
+    "auxiliary": re.compile(r"(?:[A-Za-z][\w\-]*[: ].*|[A-Za-z_]\w*)?"),
+    "problem": re.compile(r"[^\s,]*"),
+}
+"""The fields of a primitive between the event and the time, and what each may be."""
+_OLD_PRIMITIVE = {name: form for name, form in _PRIMITIVE.items() if name != "attributes"}
+_PARTITION = {
+    "engine": _ENGINE,
+    "partition": re.compile(r"\d+"),
+    "partition_kind": _ANY,
+    "operations": _ANY,
+    "data_formats": _ANY,
+    "logical_tensors": _NAMED,
+    "fpmath_mode": _ANY,
+    "implementation": _ANY,
+    "backend": re.compile(r"[A-Za-z0-9_]+"),
+}
 _FOREIGN = ("MKL_VERBOSE ", "MKL ERROR: ", "MKL FATAL ERROR: ")
 """What begins a line of MKL: one that stands within a line tore it."""
 _LEVELS = {"error": "error", "warn": "warning", "warning": "warning", "debuginfo": "debug"}
@@ -83,7 +104,8 @@ def parse(line: str) -> AnyRecord | None:
     key = ",".join(part for part in (marker, form, component) if part)
     clock = "" if start is None else "epoch"
     common = {"tracer": "onednn", "raw": line, "start_ns": start, "clock": clock}
-    return _record(_Head(key, form, component, common), fields)
+    event, *rest = fields
+    return _record(_Head(key, form, component, common), event, rest)
 
 
 def split(line: str) -> tuple[AnyRecord, str] | None:
@@ -114,61 +136,63 @@ def _stamp(fields: list[str]) -> tuple[int | None, list[str]]:
     return int(whole) * 1_000_000 + int(fraction.ljust(6, "0")[:6]), rest
 
 
-def _record(head: _Head, fields: list[str]) -> AnyRecord | None:
-    operation, _, state = fields[0].partition(":")
-    rest = fields[1:]
+def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
+    """Read what stands behind the head. event: "exec", "create:cache_hit", "info", ..."""
+    operation, _, state = event.partition(":")
+    if not rest:
+        return None
     if operation == "info":
-        return _info(head, rest)
+        text = ",".join(rest)
+        if version := _VERSION.fullmatch(text):
+            if not text.endswith(")"):
+                return None
+            facts = {"commit": version[2].removeprefix("commit "), "format": head.format}
+            raw = head.common["raw"]
+            return Header(tracer="onednn", raw=raw, version=version[1], facts=facts)
+        topic = rest[0].partition(":")[0].removeprefix("prim_")
+        return _info(head, topic, rest)
     if operation in _LEVELS:
         return _message(head, operation, head.component, rest)
     if state == "dispatch":
         return _dispatch(head, rest)
     if state == "check":
-        if len(rest) < 3 or not _PLACE.fullmatch(rest[-1]):
+        who, *reason, place = rest if len(rest) > 2 else ("", "")
+        if not _PLACE.fullmatch(place):
             return None
         return Check(
             **head.common,
             component=head.component,
             event=operation,
-            who=rest[0],
-            reason=",".join(rest[1:-1]),
-            place=rest[-1].strip(),
+            who=who,
+            reason=",".join(reason),
+            place=place.strip(),
         )
     if _STATE.fullmatch(state) is None:
         return None
     if head.component == "graph" or head.key.startswith("onednn_graph_verbose"):
-        return _partition(head, fields[0], rest)
+        return _partition(head, event, rest) if operation in {"exec", "compile"} else None
     if operation in {"exec", "create", "create_nested"}:
-        return _primitive(head, fields[0], rest)
-    return _outside(head, fields[0], rest)
-
-
-def _values(fields: list[str]) -> dict[str, str]:
-    named = (part.partition(":") for part in fields)
-    return {name: value for name, colon, value in named if colon and name}
-
-
-def _info(head: _Head, rest: list[str]) -> AnyRecord | None:
-    if not rest:
+        return _primitive(head, event, rest)
+    # What a part prints by itself: `cpu,debuginfo,platform,cache,...`, `cpu,error,acl,...`.
+    if event not in {"cpu", "gpu", "jit_perf", "ocl", "sycl"} or len(rest) < 2:
         return None
-    text = ",".join(rest)
-    version = _VERSION.fullmatch(text)
-    if version:
-        facts = {"commit": version[2].removeprefix("commit "), "format": head.format}
-        if not text.endswith(")"):
-            return None
-        raw = head.common["raw"]
-        return Header(tracer="onednn", raw=raw, version=version[1], facts=facts)
-    topic = rest[0].partition(":")[0]
-    topic = "template" if topic == "prim_template" else topic
+    if rest[0] in _LEVELS and rest[1] != "platform":
+        return _message(head, rest[0], event, rest[1:])
+    return _info(head, "", rest[1:] if rest[0] in _LEVELS else rest)
+
+
+def _info(head: _Head, topic: str, fields: list[str]) -> Info:
+    values = (part.partition(":") for part in fields)
     return Info(
-        **head.common, component=head.component, topic=topic, text=text, values=_values(rest)
+        **head.common,
+        component=head.component,
+        topic=topic or fields[0],
+        text=",".join(fields),
+        values={name: value for name, colon, value in values if colon and name},
     )
 
 
-def _message(head: _Head, level: str, component: str, rest: list[str]) -> Message | None:
-    if not rest:
-        return None
+def _message(head: _Head, level: str, component: str, rest: list[str]) -> Message:
     place = rest.pop() if len(rest) > 1 and _PLACE.fullmatch(rest[-1]) else ""
     who = rest.pop(0) if len(rest) > 1 and _WORD.fullmatch(rest[0]) else ""
     return Message(
@@ -181,31 +205,10 @@ def _message(head: _Head, level: str, component: str, rest: list[str]) -> Messag
     )
 
 
-def _outside(head: _Head, who: str, rest: list[str]) -> AnyRecord | None:
-    """Read what a part prints by itself: `cpu,debuginfo,platform,cache,...`, `cpu,error,acl,...`."""
-    if not rest or who not in {"cpu", "gpu", "jit_perf", "ocl", "sycl"}:
-        return None
-    if rest[0] in _LEVELS and len(rest) > 1:
-        if rest[1] != "platform":
-            return _message(head, rest[0], who, rest[1:])
-        rest = rest[1:]
-    elif len(rest) < 2:
-        return None
-    return Info(
-        **head.common,
-        component=head.component,
-        topic=rest[0],
-        text=",".join(rest),
-        values=_values(rest),
-    )
-
-
 def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
     """Read a refusal; its reason may hold commas, so it is what remains between the ends."""
-    if len(rest) < 2:
-        return None
     who, *rest = rest
-    place = rest.pop() if _PLACE.fullmatch(rest[-1]) else ""
+    place = rest.pop() if rest and _PLACE.fullmatch(rest[-1]) else ""
     if not place and head.component != "graph":
         return None
     refused = None
@@ -224,55 +227,39 @@ def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
     )
 
 
-def _primitive(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
+def _primitive(head: _Head, event: str, rest: list[str]) -> Call | None:
     operation, _, state = event.partition(":")
-    if not rest:
+    form = _PRIMITIVE
+    if not _ENGINE.fullmatch(rest[0]):
+        rest, form = ["", *rest], _OLD_PRIMITIVE
+    elif (
+        head.key.startswith("mkldnn_verbose") and len(rest) == 8
+    ):  # no attributes before oneDNN 1.1
+        form = _OLD_PRIMITIVE
+    is_timed = state != "start"
+    found = _fitted(form, rest if is_timed else [*rest, "0"])
+    if found is None:
         return None
-    if _ENGINE.fullmatch(rest[0]):
-        is_oldest = head.key.startswith("mkldnn_verbose") and len(rest) == 8
-        count = 8 if is_oldest else 9
-    else:
-        rest, count = ["", *rest], 8
-    timed = state != "start"
-    fields = rest if timed else [*rest, "0"]
-    whole = rejoined(fields, count, _can_be_nine if count == 9 else _can_be_eight)
-    if whole is None:
-        return None
-    if count == 8:  # no attributes before oneDNN 1.1
-        whole = [*whole[:5], "", *whole[5:]]
     kind = Ukernel if head.component == "ukernel" else Primitive
     return kind(
         **head.common,
-        duration_ns=nanoseconds(whole[8], MILLISECONDS) if timed else None,
-        signature=_signature(head, event, whole[:8]),
+        duration_ns=nanoseconds(found["time"], MILLISECONDS) if is_timed else None,
+        signature=_signature(head, event, [found.get(name, "") for name in _PRIMITIVE]),
         event=event if operation == "exec" and state else operation,
         cache_state="" if operation == "exec" else state,
     )
 
 
-def _can_be_nine(fields: list[str]) -> bool:
-    attributes, rest = fields[5], [*fields[:5], *fields[6:]]
-    return attributes[:1].strip("+-.0123456789") == attributes[:1] and _can_be_eight(rest)
+def _fitted(form: dict[str, re.Pattern[str]], fields: list[str]) -> dict[str, str] | None:
+    """Return the fields by name, with the time at their end; None if they do not fit."""
 
+    def fits(fields: list[str]) -> bool:
+        if nanoseconds(fields[-1], MILLISECONDS) is None:
+            return False
+        return all(map(re.Pattern.fullmatch, form.values(), fields))
 
-def _can_be_eight(fields: list[str]) -> bool:
-    """Tell whether fields are engine, primitive, implementation, propagation, descriptors and so on."""
-    _, primitive, implementation, propagation, descriptors, auxiliary, problem, time = fields
-    return bool(
-        _NAME.fullmatch(primitive)
-        and _IMPLEMENTATION.fullmatch(implementation)
-        and _WORD.fullmatch(propagation)
-        and (":" in descriptors or not descriptors)
-        and _AUXILIARY.fullmatch(auxiliary)
-        and _PROBLEM.fullmatch(problem)
-        and nanoseconds(time, MILLISECONDS) is not None
-    )
-
-
-_FIELDS = (
-    *("engine", "primitive", "implementation", "propagation"),
-    *("memory_descriptors", "attributes", "auxiliary", "problem"),
-)
+    whole = rejoined(fields, len(form) + 1, fits)
+    return None if whole is None else dict(zip((*form, "time"), whole, strict=True))
 
 
 def _signature(head: _Head, event: str, fields: list[str]) -> PrimitiveSignature:
@@ -281,49 +268,38 @@ def _signature(head: _Head, event: str, fields: list[str]) -> PrimitiveSignature
         key=",".join([head.key, event, *fields]),
         format=head.format,
         component=head.component,
-        **dict(zip(_FIELDS, fields, strict=True)),
+        **dict(zip(_PRIMITIVE, fields, strict=True)),
     )
 
 
 def _partition(head: _Head, event: str, rest: list[str]) -> GraphPartition | None:
-    """Read a partition: 10 fields with the time, one more since 3.13 that tells the scratchpad."""
+    """Read a partition; since 3.13 one more field, the eighth, tells the scratchpad."""
+    place, scratchpad = next(
+        (each for each in enumerate(rest) if each[1].startswith("scratchpad:")), (0, "")
+    )
+    found = _fitted(_PARTITION, [*rest[:place], *rest[place + 1 :]] if scratchpad else rest)
+    if found is None:
+        return None
     operation, _, state = event.partition(":")
-    if operation not in {"exec", "compile"}:
-        return None
-    scratchpad = any(text.startswith("scratchpad:") for text in rest)
-    fields = rejoined(rest, 11 if scratchpad else 10, _can_be_partition)
-    duration = None if fields is None else nanoseconds(fields[-1], MILLISECONDS)
-    if fields is None or duration is None:
-        return None
+    *fields, time = found.values()
+    if scratchpad:
+        fields.insert(7, scratchpad)
+    found |= {
+        "fpmath_mode": found["fpmath_mode"].removeprefix("fpm:"),
+        "scratchpad": scratchpad.removeprefix("scratchpad:"),
+    }
+    operations = tuple(found.pop("operations").split(";"))
+    del found["time"]
     return GraphPartition(
         **head.common,
-        duration_ns=duration,
+        duration_ns=nanoseconds(time, MILLISECONDS),
         event=operation,
         cache_state=state,
         signature=PartitionSignature(
             tracer="onednn",
-            key=",".join([head.key, event, *fields[:-1]]),
+            key=",".join([head.key, event, *fields]),
             format=head.format,
-            engine=fields[0],
-            partition=fields[1],
-            partition_kind=fields[2],
-            operations=tuple(fields[3].split(";")),
-            data_formats=fields[4],
-            logical_tensors=fields[5],
-            fpmath_mode=fields[6].removeprefix("fpm:"),
-            scratchpad=fields[7].removeprefix("scratchpad:") if scratchpad else "",
-            implementation=fields[-3],
-            backend=fields[-2],
+            operations=operations,
+            **found,
         ),
-    )
-
-
-def _can_be_partition(fields: list[str]) -> bool:
-    return bool(
-        _ENGINE.fullmatch(fields[0])
-        and fields[1].isdecimal()
-        and (":" in fields[5] or not fields[5])
-        and _WORD.fullmatch(fields[-2])
-        and fields[-2]
-        and nanoseconds(fields[-1], MILLISECONDS) is not None
     )
