@@ -227,7 +227,7 @@ def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
     )
 
 
-def _primitive(head: _Head, event: str, rest: list[str]) -> Call | None:
+def _primitive(head: _Head, event: str, rest: list[str]) -> Primitive | Ukernel | None:
     operation, _, state = event.partition(":")
     form = _PRIMITIVE
     if not _ENGINE.fullmatch(rest[0]):
