@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.elf import extract_symbols
-from mlbackends.libraries.elf_image import NotElf
+from mlbackends.libraries.elf import NotElf, extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library

@@ -31,8 +31,7 @@ from mlbackends.host.variables import anything, one_of, steering
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.elf import extract, read_elf, version_needs
-from mlbackends.libraries.elf_image import NotElf
+from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
 from mlbackends.libraries.search import libraries_named, stem_of
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence
 from mlbackends.model.registry import read_facts

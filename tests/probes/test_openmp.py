@@ -204,10 +204,9 @@ def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict
         "needed": needed,
         "rpath": [],
         "runpath": [],
-        "build_id": "",
         **paths,
     }
-    return {"machine": "x86_64", "bits": 64, "little_endian": True, **texts}
+    return {"machine": "x86_64", **texts}
 
 
 def with_the_systems(folder: Path, *packages: str, brought: str, **more: list[str]) -> Host:

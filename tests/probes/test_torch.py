@@ -50,10 +50,9 @@ def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict
         "needed": needed,
         "rpath": [],
         "runpath": [],
-        "build_id": "",
         **paths,
     }
-    return {"machine": "x86_64", "bits": 64, "little_endian": True, **texts}
+    return {"machine": "x86_64", **texts}
 
 
 CPU_BUILD = """

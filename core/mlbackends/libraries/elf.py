@@ -1,34 +1,21 @@
 """What a shared library's ELF file says of it, read without loading it.
 
-Sources: the System V ABI (generic,
-chapters 4 and 5) and, for GNU hash, notes and symbol versions, the Linux Standard Base.
+Sources: the System V ABI (generic, chapters 4 and 5) and, for GNU hash and symbol versions, the Linux Standard Base.
 """
 
 from __future__ import annotations
 
-import struct
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from mlbackends.libraries.elf_image import PT_NOTE, ElfImage, NotElf, opened
+from mlbackends.libraries.elf_image import ElfImage, opened
+from mlbackends.libraries.elf_image import NotElf as NotElf  # noqa: PLC0414  part of what this module offers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from mlbackends.host.host import Host
-
-__all__ = [
-    "Elf",
-    "NotElf",
-    "defined_symbols",
-    "extract",
-    "extract_symbols",
-    "read_elf",
-    "version_definitions",
-    "version_needs",
-]
 
 _Result = TypeVar("_Result")
 
@@ -42,13 +29,10 @@ class Elf(Struct, frozen=True):
     """
 
     machine: str
-    bits: int
-    little_endian: bool
     soname: str
     needed: tuple[str, ...]
     rpath: tuple[str, ...]
     runpath: tuple[str, ...]
-    build_id: str
 
 
 def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
@@ -58,56 +42,52 @@ def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
     """
     kinds: dict[str, Any] = {"read_elf": Elf, "version_definitions": tuple[str, ...]}
     kind = kinds.get(read.__name__, dict[str, tuple[str, ...]])
-    result = host.extracted(path, read.__name__, kind | str, partial(_result_or_message, read))
-    if isinstance(result, str):
-        raise NotElf(result)
-    return result
+    return _extracted(host, path, read.__name__, kind, read)
 
 
 def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
     """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
 
-    def defined(file: str) -> dict[str, bool]:
+    def read(file: str) -> dict[str, bool]:
         found = defined_symbols(file, names)
         return {name: name in found for name in names}
 
     names = tuple(names)
-    read = partial(_result_or_message, defined)
-    result = host.extracted(path, "defined_symbols", dict[str, bool] | str, read)
+    defined = _extracted(host, path, "defined_symbols", dict[str, bool], read)
+    return frozenset(name for name in names if defined.get(name))
+
+
+def _extracted(
+    host: Host, path: str, name: str, kind: Any, read: Callable[[str], _Result]
+) -> _Result:
+    def result_or_message(file: str) -> _Result | str:
+        try:
+            return read(file)
+        except NotElf as error:
+            return str(error)
+
+    result = host.extracted(path, name, kind | str, result_or_message)
     if isinstance(result, str):
         raise NotElf(result)
-    return frozenset(name for name in names if result.get(name))
-
-
-def _result_or_message(read: Callable[[str], _Result], path: str) -> _Result | str:
-    try:
-        return read(path)
-    except NotElf as error:
-        return str(error)
+    return result
 
 
 def read_elf(path: str) -> Elf:
-    """Read the headers, the dynamic section and the build id: a few KB whatever the file's size.
+    """Read the headers and the dynamic section: a few KB whatever the file's size.
 
     Raises NotElf, or OSError where the file cannot be opened or read.
     """
-    with opened(path) as file:
-        image = ElfImage(file)
-        texts = image.strings(
-            [*image.needed, *(image.tags[tag] for tag in _TEXT_TAGS if tag in image.tags)]
-        )
+    with opened(path) as image:
         soname, rpath, runpath = (
-            texts[image.tags[tag]] if tag in image.tags else "" for tag in _TEXT_TAGS
+            image.string(image.tags[tag]) if tag in image.tags else ""
+            for tag in (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
         )
         return Elf(
             machine=image.machine,
-            bits=image.bits,
-            little_endian=image.order == "<",
             soname=soname,
-            needed=tuple(texts[position] for position in image.needed),
+            needed=tuple(map(image.string, image.needed)),
             rpath=_directories(rpath),
             runpath=_directories(runpath),
-            build_id=_build_id(image),
         )
 
 
@@ -117,8 +97,7 @@ def defined_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
     Searches the library's hash table as the loader does, so the cost grows with the number of names,
     not with the size of the library. Raises as read_elf does.
     """
-    with opened(path) as file:
-        image = ElfImage(file)
+    with opened(path) as image:
         if _DT_GNU_HASH in image.tags:
             table, find = image.tags[_DT_GNU_HASH], _in_gnu_hash
         elif _DT_HASH in image.tags:
@@ -136,13 +115,10 @@ def version_definitions(path: str) -> tuple[str, ...]:
 
     The base definition, which repeats the library's name, is left out. Raises as read_elf does.
     """
-    with opened(path) as file:
-        image = ElfImage(file)
+    with opened(path) as image:
         if _DT_VERDEF not in image.tags:
             return ()
-        positions = list(_version_names(image))
-        texts = image.strings(positions)
-        return tuple(texts[position] for position in positions)
+        return tuple(map(image.string, _version_names(image)))
 
 
 def version_needs(path: str) -> dict[str, tuple[str, ...]]:
@@ -150,20 +126,16 @@ def version_needs(path: str) -> dict[str, tuple[str, ...]]:
 
     Raises as read_elf does.
     """
-    with opened(path) as file:
-        image = ElfImage(file)
+    with opened(path) as image:
         if _DT_VERNEED not in image.tags:
             return {}
-        pairs = list(_needed_names(image))
-        texts = image.strings([position for pair in pairs for position in pair])
         needs: dict[str, tuple[str, ...]] = {}
-        for library, version in pairs:
-            name = texts[library]
-            needs[name] = (*needs.get(name, ()), texts[version])
+        for library, version in _needed_names(image):
+            name = image.string(library)
+            needs[name] = (*needs.get(name, ()), image.string(version))
         return needs
 
 
-_NOTES_BYTES_LIMIT = 64 << 10
 _VERSIONS_LIMIT = 4096
 # Real chains hold a handful of symbols; the longest seen come from tables with a single bucket.
 _CHAIN_LIMIT = 1 << 14
@@ -171,31 +143,12 @@ _CHAIN_LIMIT = 1 << 14
 _DT_HASH, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 4, 14, 15, 29
 _DT_GNU_HASH, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFEF5, 0x6FFFFFFC, 0x6FFFFFFD
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
-_TEXT_TAGS = (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
-_NT_GNU_BUILD_ID = 3
 _VER_FLG_BASE = 1
 _NO_END = "the ELF file is damaged: a chain of its symbol hash table has no end"
 
 
 def _directories(path_list: str) -> tuple[str, ...]:
     return tuple(part or "." for part in path_list.split(":")) if path_list else ()
-
-
-def _build_id(image: ElfImage) -> str:
-    for kind, offset, _, size, align in image.segments:
-        if kind != PT_NOTE or not size:
-            continue
-        notes = image.file.exactly(offset, min(size, _NOTES_BYTES_LIMIT))
-        padding = align if align in (4, 8) else 4
-        at = 0
-        while at + 12 <= len(notes):
-            name_size, data_size, note = struct.unpack_from(image.order + "III", notes, at)
-            data_at = at + -(-(12 + name_size) // padding) * padding
-            data = notes[data_at : data_at + data_size]
-            if note == _NT_GNU_BUILD_ID and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
-                return data.hex() if len(data) == data_size else ""
-            at = data_at + -(-data_size // padding) * padding
-    return ""
 
 
 def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:

@@ -22,54 +22,22 @@ class NotElf(ValueError):
     """The file is not an ELF library or program that could be read; the message is one sentence."""
 
 
-class ElfFile:
-    """A regular file, read in pieces that never reach beyond its end."""
-
-    __slots__ = ("descriptor", "head", "size")
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        status = os.fstat(descriptor)
-        _require_regular(status.st_mode)
-        self.size = status.st_size
-        self.head = os.pread(descriptor, _HEAD_BYTES, 0)
-
-    def exactly(self, offset: int, length: int) -> bytes:
-        """Read all of a range, or raise NotElf."""
-        end = offset + length
-        if end <= len(self.head):
-            return self.head[offset:end]
-        if end > self.size:
-            raise NotElf(
-                f"the file is cut short or damaged: it has {self.size} bytes"
-                f" and its headers point to byte {end}"
-            )
-        data = os.pread(self.descriptor, length, offset)
-        if len(data) < length:
-            raise NotElf("the file became shorter while it was read")
-        return data
-
-
 @contextmanager
-def opened(path: str) -> Iterator[ElfFile]:
-    """Open a file; raises NotElf where it is no regular one, and OSError."""
+def opened(path: str) -> Iterator[ElfImage]:
+    """Open a file and read its headers; raises NotElf where it is no ELF library, and OSError."""
     # A FIFO would block and a device node may do anything when it is opened: look first.
     try:
         mode = os.stat(path).st_mode
     except ValueError as error:
         raise NotElf("the path has a character that no file name can have") from error
-    _require_regular(mode)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        yield ElfFile(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _require_regular(mode: int) -> None:
     if not stat.S_ISREG(mode):
         what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
         raise NotElf(f"the path leads to {what}, not to an ELF library")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        yield ElfImage(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class ElfImage:
@@ -79,31 +47,44 @@ class ElfImage:
     `needed` holds the string positions of DT_NEEDED, which is the one tag that repeats by design.
     """
 
-    __slots__ = ("bits", "file", "machine", "needed", "order", "segments", "tags", "wide", "word")
-
-    def __init__(self, file: ElfFile) -> None:
-        head = file.head
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._head = head = os.pread(descriptor, _HEAD_BYTES, 0)
         if head[:4] != b"\x7fELF":
             raise NotElf(f"the file is {_format_of(head)}, not an ELF library")
-        self.file = file
         self.bits = {b"\x01": 32, b"\x02": 64}.get(head[4:5], 0)
-        self.order = {b"\x01": "<", b"\x02": ">"}.get(head[5:6], "")
-        if not self.bits or not self.order:
+        self._order = {b"\x01": "<", b"\x02": ">"}.get(head[5:6], "")
+        if not self.bits or not self._order:
             raise NotElf("the ELF header gives no known word size or byte order")
-        self.wide = self.bits == _WIDE_BITS
-        self.word = "Q" if self.wide else "I"
+        self._word = "Q" if self.bits == _WIDE_BITS else "I"
         self._read_headers()
         self._read_dynamic()
 
+    def _exactly(self, offset: int, length: int) -> bytes:
+        """Read all of a range, or raise NotElf."""
+        end = offset + length
+        if end <= len(self._head):
+            return self._head[offset:end]
+        if end > self._size:
+            raise NotElf(
+                f"the file is cut short or damaged: it has {self._size} bytes"
+                f" and its headers point to byte {end}"
+            )
+        data = os.pread(self._descriptor, length, offset)
+        if len(data) < length:
+            raise NotElf("the file became shorter while it was read")
+        return data
+
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         """Unpack at a file offset; "W" in the layout is a word of the file's size."""
-        form = self.order + layout.replace("W", self.word)
-        return struct.unpack(form, self.file.exactly(offset, struct.calcsize(form)))
+        form = self._order + layout.replace("W", self._word)
+        return struct.unpack(form, self._exactly(offset, struct.calcsize(form)))
 
     def offset_of(self, address: int) -> int:
         """Return where in the file the loader takes this virtual address from."""
-        for kind, offset, start, size, _ in self.segments:
-            if kind == PT_LOAD and start <= address < start + size:
+        for kind, offset, start, size in self.segments:
+            if kind == _PT_LOAD and start <= address < start + size:
                 return offset + address - start
         raise NotElf(f"the ELF file is damaged: address {address:#x} is in no loaded segment")
 
@@ -115,37 +96,37 @@ class ElfImage:
         self.machine = table("libraries/machines")["elf"].get(
             f"{number}/{self.bits}", f"machine-{number}"
         )
-        if self.machine == "ppc64" and self.order == "<":
+        if self.machine == "ppc64" and self._order == "<":
             self.machine = "ppc64le"
-        layout = self.order + ("IIQQQQQQ" if self.wide else "IIIIIIII")
+        layout = self._order + ("IIQQQQQQ" if self.bits == _WIDE_BITS else "IIIIIIII")
         if entry_size != struct.calcsize(layout) or not 0 < count <= _SEGMENTS_LIMIT:
             raise NotElf("the ELF file is damaged: its program headers have an impossible size")
-        self.segments: list[tuple[int, int, int, int, int]] = []
-        for fields in struct.iter_unpack(layout, self.file.exactly(start, entry_size * count)):
-            if self.wide:
-                kind, _, offset, address, _, size, _, align = fields
+        self.segments: list[tuple[int, int, int, int]] = []
+        for fields in struct.iter_unpack(layout, self._exactly(start, entry_size * count)):
+            if self.bits == _WIDE_BITS:
+                kind, _, offset, address, _, size, _, _ = fields
             else:
-                kind, offset, address, _, size, _, _, align = fields
-            self.segments.append((kind, offset, address, size, align))
-        end = max((s[1] + s[3] for s in self.segments if s[0] == PT_LOAD), default=0)
-        if end > self.file.size:
+                kind, offset, address, _, size, _, _, _ = fields
+            self.segments.append((kind, offset, address, size))
+        end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
+        if end > self._size:
             raise NotElf(
-                f"the file is cut short: it has {self.file.size} bytes and its segments need {end}"
+                f"the file is cut short: it has {self._size} bytes and its segments need {end}"
             )
 
     def _read_dynamic(self) -> None:
         self.tags: dict[int, int] = {}
         self.needed: list[int] = []
-        section = next(((s[1], s[3]) for s in self.segments if s[0] == PT_DYNAMIC), None)
+        section = next(((s[1], s[3]) for s in self.segments if s[0] == _PT_DYNAMIC), None)
         if section is None:
             return
         offset, size = section
         if size == 0:
             raise NotElf("the ELF file holds debug information only, not the library itself")
-        layout = f"{self.order}2{self.word}"
+        layout = f"{self._order}2{'Q' if self.bits == _WIDE_BITS else 'I'}"
         length = min(size, _DYNAMIC_BYTES_LIMIT)
         length -= length % struct.calcsize(layout)
-        for tag, value in struct.iter_unpack(layout, self.file.exactly(offset, length)):
+        for tag, value in struct.iter_unpack(layout, self._exactly(offset, length)):
             if tag == _DT_NULL:
                 break
             if tag == _DT_NEEDED:
@@ -155,32 +136,17 @@ class ElfImage:
         if len(self.needed) > _NEEDED_LIMIT:
             raise NotElf("the ELF file is damaged: it needs more libraries than any real one")
 
-    def strings(self, positions: list[int]) -> dict[int, str]:
-        """Read the strings at these positions of the dynamic string table.
-
-        Linkers put the strings of the dynamic section close together, so one read takes all;
-        where they lie far apart, each is read by itself.
-        """
-        if not positions:
-            return {}
+    def string(self, position: int) -> str:
+        """Read the string at a position of the dynamic string table."""
         start, size = self._string_table()
-        first, last = min(positions), max(positions)
-        if last >= size:
+        if position >= size:
             raise NotElf("the ELF file is damaged: a name lies outside its string table")
-        length = min(last - first + _TEXT_BYTES, size - first)
-        if length > _PIECE_BYTES_LIMIT:
-            return {position: self.strings([position])[position] for position in set(positions)}
-        piece = self.file.exactly(start + first, length)
-        if piece.find(b"\0", last - first) < 0:
-            length = min(last - first + _TEXT_BYTES_LIMIT, size - first)
-            piece = self.file.exactly(start + first, length)
-        texts = {}
-        for position in positions:
-            end = piece.find(b"\0", position - first)
-            if end < 0:
-                raise NotElf("the ELF file is damaged: a name in its string table has no end")
-            texts[position] = os.fsdecode(piece[position - first : end])
-        return texts
+        for most in _TEXT_BYTES:
+            piece = self._exactly(start + position, min(most, size - position))
+            text, end, _ = piece.partition(b"\0")
+            if end:
+                return os.fsdecode(text)
+        raise NotElf("the ELF file is damaged: a name in its string table has no end")
 
     def _string_table(self) -> tuple[int, int]:
         if _DT_STRTAB not in self.tags or _DT_STRSZ not in self.tags:
@@ -192,7 +158,7 @@ class ElfImage:
         if _DT_SYMTAB not in self.tags:
             raise NotElf("the ELF file is damaged: it has a hash table but no symbol table")
         symbols = self.offset_of(self.tags[_DT_SYMTAB])
-        if self.wide:
+        if self.bits == _WIDE_BITS:
             position, info, _, section, value, _ = self.unpack("IBBHQQ", symbols + 24 * index)
         else:
             position, value, _, info, _, section = self.unpack("IIIBBH", symbols + 16 * index)
@@ -203,19 +169,17 @@ class ElfImage:
         start, size = self._string_table()
         if position + len(name) + 1 > size:
             return False
-        return self.file.exactly(start + position, len(name) + 1) == name + b"\0"
+        return self._exactly(start + position, len(name) + 1) == name + b"\0"
 
 
-PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
+_PT_LOAD, _PT_DYNAMIC = 1, 2
 
 _WIDE_BITS = 64
 _HEAD_BYTES = 4096
 _SEGMENTS_LIMIT = 1024
 _DYNAMIC_BYTES_LIMIT = 256 << 10
 _NEEDED_LIMIT = 1024
-_TEXT_BYTES = 1024
-_TEXT_BYTES_LIMIT = 16 << 10
-_PIECE_BYTES_LIMIT = 256 << 10
+_TEXT_BYTES = (1 << 10, 16 << 10)
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 0, 1, 5, 6, 10
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _STT_TLS = 6

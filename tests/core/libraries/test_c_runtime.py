@@ -23,7 +23,7 @@ def machine(folder: Path, search_path: str = "", **versions: list[str]) -> Host:
         path = folder / "root" / folder_of.lstrip("/") / "libstdc++.so.6"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
-        elf = Elf("x86_64", 64, True, "libstdc++.so.6", (), (), (), "")
+        elf = Elf("x86_64", "libstdc++.so.6", (), (), ())
         extracts[f"{folder_of}/libstdc++.so.6"] = {
             "read_elf": msgspec.to_builtins(elf),
             "version_definitions": versions.get(name, []),

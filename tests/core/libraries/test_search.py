@@ -121,10 +121,9 @@ def headers(soname: str = "", needed: Sequence[str] = (), **paths: list[str]) ->
         "needed": needed,
         "rpath": [],
         "runpath": [],
-        "build_id": "",
         **paths,
     }
-    return {"machine": "x86_64", "bits": 64, "little_endian": True, **texts}
+    return {"machine": "x86_64", **texts}
 
 
 def wheel(machine: Machine, **files: dict[str, Any]) -> None:

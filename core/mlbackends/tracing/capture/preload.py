@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mlbackends.libraries.elf_image import ElfImage, NotElf, opened
+from mlbackends.libraries.elf_image import NotElf, opened
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
@@ -47,10 +47,9 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
         if os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
             return f"{path} runs with more rights than ours, so nothing is preloaded into it"
         with opened(path) as program, opened(shim) as ours:
-            image, machine = ElfImage(program), ElfImage(ours).machine
-            if image.machine != machine:
-                return f"{path} is for {image.machine}, the shim for {machine}"
-            if not any(segment[0] == _PT_INTERP for segment in image.segments):
+            if program.machine != ours.machine:
+                return f"{path} is for {program.machine}, the shim for {ours.machine}"
+            if not any(segment[0] == _PT_INTERP for segment in program.segments):
                 return f"{path} is linked statically"
     except (NotElf, OSError):
         pass
