@@ -1,6 +1,7 @@
 """What a shared library's ELF file says of it, read without loading it.
 
-Sources: the System V ABI (generic, chapters 4 and 5) and, for GNU hash and symbol versions, the Linux Standard Base.
+Sources: the System V ABI (generic, chapters 4 and 5) and, for GNU hash and symbol versions, the Linux
+Standard Base.
 """
 
 from __future__ import annotations

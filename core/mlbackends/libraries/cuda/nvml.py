@@ -3,7 +3,7 @@
 nvidia-ml-py knows every structure and constant; by itself it would load whatever libnvidia-ml.so.1
 the loader finds, so `bound` points it at ours. A function that is missing, not supported or not
 permitted leaves its fact out; a GPU that does not answer any more stays a device, with the reason.
-nvml.json has the words for NVML's numbers.
+nvml.json has the words for NVML's numbers, and the functions that return one number each.
 
 Source: NVML API reference; nvmlReturn_t.
 """
@@ -23,7 +23,6 @@ NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _LOST = (10, 11, 15, 16, 17, 999)
 """Errors after which a GPU is not queried further."""
 _REMOTE_SWITCH = 2
-_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 _AFFINITY_WORDS = 64  # 4096 CPUs
 
 Gpu = tuple[int, Any]
@@ -121,12 +120,12 @@ def described(nvml: Any, index: int, handle: Any) -> tuple[list[Device], list[Re
     gpu = _Gpu(nvml, handle)
     instances: list[Device] = []
     try:
-        gpu.read()
+        gpu.read_identity()
+        gpu.read_facts()
         instances = _mig_instances(nvml, index, handle)
     except GpuGone as gone:
         return [gpu.device("cuda", index, Presence.FOUND, gone.reason), *instances], []
-    device = gpu.device("cuda", index, Presence.LOADABLE, _NO_USE_CHECK)
-    return [device, *instances], _health(device)
+    return [gpu.device("cuda", index), *instances], _problems(f"GPU {index}", gpu)
 
 
 _NO_USE_CHECK = Reason(
@@ -135,7 +134,7 @@ _NO_USE_CHECK = Reason(
 
 
 class _Gpu:
-    """Reads one GPU into the fields, facts and volatile facts of a device."""
+    """Reads one GPU, or a part of one, into the fields, facts and volatile facts of a device."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml = nvml
@@ -147,16 +146,13 @@ class _Gpu:
     def get(self, function: str, *arguments: Any) -> Any:
         return query(self.nvml, f"nvmlDeviceGet{function}", self.handle, *arguments)
 
-    def keep(self, facts: Facts, name: str, value: Any, factor: float = 1) -> None:
-        """Write a number down in the fact's unit, where there is one."""
-        if isinstance(value, int) and value not in NOT_AVAILABLE:
-            facts[name] = value * factor if isinstance(factor, int) else round(value * factor, 3)
-
-    def keep_word(self, name: str, words: list[str], value: Any) -> None:
-        if isinstance(value, int) and 0 <= value < len(words):
-            self.facts[name] = words[value]
-
-    def device(self, kind: str, index: int, presence: Presence, reason: Reason) -> Device:
+    def device(
+        self,
+        kind: str,
+        index: int,
+        presence: Presence = Presence.LOADABLE,
+        reason: Reason = _NO_USE_CHECK,
+    ) -> Device:
         return Device(
             kind,
             index,
@@ -167,17 +163,8 @@ class _Gpu:
             **self.fields,
         )
 
-    def read(self) -> None:
-        self.read_identity()
-        self.read_memory()
-        self.read_modes()
-        self.read_errors()
-        self.read_link()
-        self.read_clocks_and_power()
-        if cpus := _bits(self.get("CpuAffinity", _AFFINITY_WORDS)):
-            self.facts["cpu_affinity"] = format_cpu_list(cpus)
-
     def read_identity(self) -> None:
+        """Read what MIG instances have too: names, memory, capability, NUMA node."""
         for field, function in (("name", "Name"), ("uuid", "UUID"), ("serial", "Serial")):
             value = self.get(function)
             if isinstance(value, str) and value:
@@ -186,8 +173,10 @@ class _Gpu:
         if pci is not None:
             self.fields["pci_address"] = _address(pci)
         memory = self.get("MemoryInfo")
-        if memory is not None and memory.total:
-            self.fields["memory_bytes"] = memory.total
+        if memory is not None:
+            if memory.total:
+                self.fields["memory_bytes"] = memory.total
+            self.volatile |= {"memory_free_bytes": memory.free, "memory_used_bytes": memory.used}
         capability = self.get("CudaComputeCapability")
         if capability and capability[0] > 0:
             self.fields["capability"] = f"{capability[0]}.{capability[1]}"
@@ -195,40 +184,37 @@ class _Gpu:
         if len(nodes) == 1:
             self.fields["numa_node"] = nodes[0]
 
-    def read_memory(self) -> None:
-        memory = self.get("MemoryInfo")
-        if memory is not None:
-            self.volatile |= {"memory_free_bytes": memory.free, "memory_used_bytes": memory.used}
+    def read_facts(self) -> None:
         bar = self.get("BAR1MemoryInfo")
         if bar is not None:
             self.facts["bar1_bytes"] = bar.bar1Total
-        self.keep(self.facts, "memory_bus_bits", self.get("MemoryBusWidth"))
-        self.keep(self.facts, "cores", self.get("NumGpuCores"))
-
-    def read_modes(self) -> None:
-        persistence, display = self.get("PersistenceMode"), self.get("DisplayActive")
-        if persistence is not None:
-            self.facts["persistence_mode"] = bool(persistence)
-        if display is not None:
-            self.volatile["display_active"] = bool(display)
-        self.keep_word("compute_mode", _words("compute_modes"), self.get("ComputeMode"))
-        self.keep_word("virtualisation", _words("virtualisation"), self.get("VirtualizationMode"))
-        if architecture := _words("architectures").get(str(self.get("Architecture"))):
-            self.facts["architecture"] = architecture
+        # Numbers, yes or no, and words: nvml.json has the function of each, its arguments and its unit.
+        for holder, rows in ((self.facts, "numbers"), (self.volatile, "volatile_numbers")):
+            for name, (factor, function, *arguments) in _words(rows).items():
+                value = self.get(function, *arguments)
+                if isinstance(value, int):
+                    is_whole = isinstance(factor, int)
+                    holder[name] = value * factor if is_whole else round(value * factor, 3)
+        for holder, name, function in (
+            (self.facts, "persistence_mode", "PersistenceMode"),
+            (self.volatile, "display_active", "DisplayActive"),
+        ):
+            if (value := self.get(function)) is not None:
+                holder[name] = bool(value)
+        for name, function in (
+            ("compute_mode", "ComputeMode"),
+            ("virtualisation", "VirtualizationMode"),
+            ("architecture", "Architecture"),
+        ):
+            if word := _words(name).get(str(self.get(function))):
+                self.facts[name] = word
         for name, function in (("ecc", "EccMode"), ("mig", "MigMode")):
             modes = self.get(function)
             if modes is not None:
-                self.facts[name] = modes[0] == 1
-                self.facts[f"{name}_pending"] = modes[1] == 1
+                self.facts |= {name: modes[0] == 1, f"{name}_pending": modes[1] == 1}
         firmware = self.get("GspFirmwareVersion")
         if isinstance(firmware, str) and firmware:
             self.facts["gsp_firmware"] = firmware
-
-    def read_errors(self) -> None:
-        for kind, name in enumerate(("corrected", "uncorrected")):
-            for counter, since in enumerate(("since_load", "ever")):
-                count = self.get("TotalEccErrors", kind, counter)
-                self.keep(self.volatile, f"ecc_{name}_{since}", count)
         rows = self.get("RemappedRows")
         if rows is not None:
             self.facts["remapped_rows"] = rows[0] + rows[1]
@@ -237,15 +223,26 @@ class _Gpu:
         pages = [self.get("RetiredPages", cause) for cause in (0, 1)]
         if None not in pages:
             self.facts["retired_pages"] = sum(map(len, pages))
+        # Drivers before 535 know the older name alone. A bit each, as nvmlClocksEventReason* have them.
+        for function in ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"):
+            if (events := self.get(function)) is not None:
+                limits = _words("clock_limits").items()
+                self.volatile["clock_limits"] = [
+                    word for bit, word in limits if events & int(bit, 16)
+                ]
+                break
+        constraints = self.get("PowerManagementLimitConstraints")
+        if constraints is not None:
+            self.facts["power_limit_max_watts"] = round(constraints[1] * 0.001, 3)
+        self.read_nvlinks()
+        if cpus := _bits(self.get("CpuAffinity", _AFFINITY_WORDS)):
+            self.facts["cpu_affinity"] = format_cpu_list(cpus)
 
-    def read_link(self) -> None:
-        for name, function in (("generation", "LinkGeneration"), ("width", "LinkWidth")):
-            self.keep(self.facts, f"max_pcie_{name}", self.get(f"MaxPcie{function}"))
-            self.keep(self.volatile, f"pcie_{name}", self.get(f"CurrPcie{function}"))
+    def read_nvlinks(self) -> None:
         if links := _nvlinks(self.nvml, self.handle):
-            self.facts["nvlinks"] = len(links)
-            self.facts["nvlinks_active"] = sum(links)
-            self.keep(self.facts, "nvlink_version", self.get("NvLinkVersion", 0))
+            self.facts |= {"nvlinks": len(links), "nvlinks_active": sum(links)}
+            if (version := self.get("NvLinkVersion", 0)) is not None:
+                self.facts["nvlink_version"] = version
             kind = self.get("NvLinkRemoteDeviceType", 0)
             if kind is not None:
                 self.facts["nvlinks_lead_to_switch"] = kind == _REMOTE_SWITCH
@@ -257,29 +254,6 @@ class _Gpu:
             state = _words("fabric_states").get(str(fabric.state))
             if answered is not None and state:
                 self.facts["fabric_state"] = state
-
-    def read_clocks_and_power(self) -> None:
-        for name, clock in _CLOCKS.items():
-            most, now = self.get("MaxClockInfo", clock), self.get("ClockInfo", clock)
-            self.keep(self.facts, f"max_{name}_clock_hertz", most, 1_000_000)
-            self.keep(self.volatile, f"{name}_clock_hertz", now, 1_000_000)
-        self.keep(self.volatile, "temperature_celsius", self.get("Temperature", 0))
-        # Drivers before 535 know the older name alone. A bit each, as nvmlClocksEventReason* have them.
-        for function in ("EventReasons", "ThrottleReasons"):
-            events = self.get(f"CurrentClocks{function}")
-            if events is not None:
-                limits = _words("clock_limits").items()
-                self.volatile["clock_limits"] = [
-                    word for bit, word in limits if events & int(bit, 16)
-                ]
-                break
-        limit, default = self.get("EnforcedPowerLimit"), self.get("PowerManagementDefaultLimit")
-        constraints = self.get("PowerManagementLimitConstraints")
-        self.keep(self.facts, "power_limit_watts", limit, 0.001)
-        self.keep(self.facts, "power_limit_default_watts", default, 0.001)
-        if constraints is not None:
-            self.keep(self.facts, "power_limit_max_watts", constraints[1], 0.001)
-        self.keep(self.volatile, "power_watts", self.get("PowerUsage"), 0.001)
 
 
 def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
@@ -297,48 +271,34 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
         name = str(part.fields.get("name", ""))
         if " MIG " in name:
             part.facts["profile"] = name.rpartition(" MIG ")[2]
-        part.keep(part.facts, "gpu_instance", part.get("GpuInstanceId"))
-        part.keep(part.facts, "compute_instance", part.get("ComputeInstanceId"))
+        for fact, function in (
+            ("gpu_instance", "GpuInstanceId"),
+            ("compute_instance", "ComputeInstanceId"),
+        ):
+            if (number := part.get(function)) is not None:
+                part.facts[fact] = number
         attributes = part.get("Attributes")
         if attributes is not None:
             part.facts["multiprocessors"] = attributes.multiprocessorCount
             part.facts["gpu_slices"] = attributes.gpuInstanceSliceCount
             part.facts["compute_slices"] = attributes.computeInstanceSliceCount
-        memory = part.get("MemoryInfo")
-        if memory is not None:
-            part.volatile = {"memory_free_bytes": memory.free, "memory_used_bytes": memory.used}
-        found.append(part.device("mig", slot, Presence.LOADABLE, _NO_USE_CHECK))
+        found.append(part.device("mig", slot))
     return found
 
 
-def _health(device: Device) -> list[Reason]:
+def _problems(name: str, gpu: _Gpu) -> list[Reason]:
     """Return what is wrong with a GPU although it answers."""
-    facts, gpu = device.facts, f"GPU {device.index}"
-    found = []
-    uncorrected = device.volatile.get("ecc_uncorrected_since_load")
-    if isinstance(uncorrected, int) and uncorrected > 0:
-        message = (
-            f"{gpu} had {uncorrected} memory errors since its driver was loaded, not corrected"
-        )
-        found.append(Reason("ecc-errors", message, "reset it; if they come back, replace it"))
-    if facts.get("row_remap_failed"):
-        message = f"{gpu} could not replace a broken row of its memory"
-        found.append(Reason("row-remap-failed", message, "replace the GPU"))
-    if facts.get("row_remap_pending"):
-        message = f"{gpu} replaces a broken row of its memory at its next reset"
-        found.append(Reason("row-remap-pending", message, "drain the machine and reset the GPU"))
+    facts = gpu.facts | gpu.volatile
+    found = [
+        Reason(code, message.format(gpu=name, value=facts[fact]), hint)
+        for fact, values, code, message, hint in _words("problems")
+        if facts.get(fact) and (not values or facts[fact] in values)
+    ]
     for mode in ("ecc", "mig"):
         if facts.get(mode) != facts.get(f"{mode}_pending"):
             turns = "on" if facts.get(f"{mode}_pending") else "off"
-            message = f"{mode.upper()} of {gpu} turns {turns} at its next reset"
+            message = f"{mode.upper()} of {name} turns {turns} at its next reset"
             found.append(Reason("mode-change-pending", message, "reset the GPU, or reboot"))
-    if facts.get("compute_mode") == "prohibited":
-        message = f"the compute mode of {gpu} is prohibited: no CUDA program gets it"
-        found.append(Reason("compute-prohibited", message, "nvidia-smi -c DEFAULT, as root"))
-    if facts.get("fabric_state") in ("not-started", "in-progress"):
-        message = f"the NVLink fabric of {gpu} is {facts['fabric_state']}: CUDA cannot start"
-        hint = "start nvidia-fabricmanager in exactly the driver's version"
-        found.append(Reason("fabric-not-ready", message, hint))
     return found
 
 
