@@ -14,14 +14,16 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda import errors as cuda_errors
 from mlbackends.libraries.cuda.driver import (
+    CUDA_CODES,
+    NO_DEVICE,
     decode,
     driver_libraries,
     driver_release,
     library_warnings,
     no_library,
     on_wsl,
+    refused,
 )
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.model.reasons import NotUsable, Reason
@@ -35,7 +37,7 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that decide which GPUs a program sees."),
     Fact("device_count", int, "How many devices the driver shows to a program started here."),
 )
-CODES = cuda_errors.CODES
+CODES = CUDA_CODES
 
 CHECK_SECONDS = 2.0
 """After this long no further device is computed on, so that the answer comes in time."""
@@ -72,7 +74,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version; that needs no device and initialises nothing."""
     version = ctypes.c_int(0)
     if code := opened.cuDriverGetVersion(ctypes.byref(version)):
-        raise cuda_errors.refused("cuDriverGetVersion", code)
+        raise refused("cuDriverGetVersion", code)
     return Answer(replace(library, version=decode(version.value)))
 
 
@@ -82,7 +84,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     count = ctypes.c_int(0)
     _call(opened, "cuDeviceGetCount", ctypes.byref(count))
     if count.value < 1:
-        raise cuda_errors.refused("cuDeviceGetCount", cuda_errors.NO_DEVICE)
+        raise refused("cuDeviceGetCount", NO_DEVICE)
     start = time.monotonic()
     devices = []
     for index in range(count.value):
@@ -104,7 +106,7 @@ def _call(opened: CDLL, function: str, *arguments: object) -> None:
         name = ctypes.c_char_p()
         unnamed = opened.cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) or not name.value
         text = "" if unnamed else (name.value or b"").decode(errors="replace")
-        raise cuda_errors.refused(function, code, text)
+        raise refused(function, code, text)
 
 
 def _described(opened: CDLL, index: int) -> Device:

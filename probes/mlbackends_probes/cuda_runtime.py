@@ -11,8 +11,14 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda import errors as cuda_errors
-from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import (
+    CUDA_CODES,
+    NO_DEVICE,
+    decode,
+    driver_release,
+    driver_warning,
+    refused,
+)
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
@@ -24,7 +30,7 @@ FACTS = (
     ),
     Fact("device_count", int, "How many devices the runtime shows."),
 )
-CODES = cuda_errors.CODES
+CODES = CUDA_CODES
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")
@@ -71,7 +77,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         raise NotUsable("no-driver", message, "install NVIDIA's driver; in a container, use --gpus")
     _call(opened, "cudaGetDeviceCount", ctypes.byref(count))
     if count.value < 1:
-        raise cuda_errors.refused("cudaGetDeviceCount", cuda_errors.NO_DEVICE)
+        raise refused("cudaGetDeviceCount", NO_DEVICE)
     learned = Answer(library, facts={"device_count": count.value})
     pointer, size = ctypes.c_void_p(), ctypes.c_size_t(_BYTES)
     result = (ctypes.c_ubyte * _BYTES)()
@@ -96,4 +102,4 @@ def _call(opened: CDLL, function: str, *arguments: object) -> None:
     if code := getattr(opened, function)(*arguments):
         opened.cudaGetErrorName.restype = ctypes.c_char_p
         name = opened.cudaGetErrorName(ctypes.c_int(code)) or b""
-        raise cuda_errors.refused(function, code, name.decode(errors="replace"))
+        raise refused(function, code, name.decode(errors="replace"))

@@ -46,7 +46,12 @@ def c_library(host: Host) -> tuple[str, str]:
     path = next((path for pattern in _GLIBC for path in host.glob(pattern)), "")
     if path:
         try:
-            banner: str = host.extracted(path, "glibc_version", str, _glibc_banner)
+            banner: str = host.extracted(
+                path,
+                "glibc_version",
+                str,
+                lambda file: "".join(_BANNER.findall(read_regular(file))[:1]),
+            )
             versions = () if banner else extract(host, path, version_definitions)
         except (NotElf, OSError):
             return "glibc", ""

@@ -7,7 +7,7 @@ Source: ld.so(8), "library search order"; the System V ABI (generic), "Shared Ob
 """
 
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import Distribution, distributions, record_bytes
@@ -28,7 +28,7 @@ def is_found_by_rpath(host: Host, path: str, soname: str, owner: str) -> bool:
         file: elf
         for dist in distributions(host).get(owner.partition(" ")[0], ())
         if path.startswith(f"{dist.folder}/")
-        for file, elf in _read(host, dist)
+        for file, elf in _libraries(host, dist).items()
     }
     folder = os.path.dirname(path)
     dependents = _dependents(files, {soname, os.path.basename(path)})
@@ -46,43 +46,32 @@ def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[
     left = MOST_FILES
     for all_of in distributions(host).values():
         dist = all_of[0]
-        for path, elf in _read(host, dist):
+        for path, elf in _libraries(host, dist).items():
             left -= 1
             if left < 0:
                 return found
             for soname in sonames.intersection(elf.needed):
                 folders = _expanded(path, elf.runpath or elf.rpath)
-                packages = found.setdefault(soname, [])
-                brought = any(host.exists(f"{folder}/{soname}") for folder in folders)
-                if not brought and dist.name not in packages:
-                    packages.append(dist.name)
-    return {soname: packages for soname, packages in found.items() if packages}
-
-
-def _read(host: Host, dist: Distribution) -> Iterator[tuple[str, Elf]]:
-    """Yield the shared libraries of a package, extension modules among them, with their ELF headers."""
-    for path in _libraries_of(host, dist)[:MOST_FILES]:
-        elf = _elf(host, path)
-        if elf is not None:
-            yield path, elf
+                if not any(host.exists(f"{folder}/{soname}") for folder in folders):
+                    packages = found.setdefault(soname, [])
+                    packages += [dist.name] if dist.name not in packages else []
+    return found
 
 
 @once_per_host
-def _elf(host: Host, path: str) -> Elf | None:
-    try:
-        return extract(host, path, read_elf)
-    except (NotElf, OSError):
-        return None
-
-
-def _libraries_of(host: Host, dist: Distribution) -> list[str]:
-    """Return the paths that a RECORD lists and that are named as shared libraries are."""
-    found = []
+def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
+    """Return the ELF headers of a package's shared libraries, extension modules among them, by path."""
+    found: dict[str, Elf] = {}
     for line in record_bytes(host, dist).splitlines():
-        if b".so" in line:
-            name = line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace")
-            if name.endswith(".so") or ".so." in os.path.basename(name):
-                found.append(os.path.normpath(f"{dist.folder}/{name}"))
+        name = (
+            line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace") if b".so" in line else ""
+        )
+        if name.endswith(".so") or ".so." in os.path.basename(name):
+            path = os.path.normpath(f"{dist.folder}/{name}")
+            with suppress(NotElf, OSError):
+                found[path] = extract(host, path, read_elf)
+        if len(found) == MOST_FILES:
+            break
     return found
 
 

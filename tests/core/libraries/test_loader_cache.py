@@ -108,13 +108,6 @@ def test_a_library_for_newer_processors_names_its_subdirectory(order: str) -> No
     assert [entry.hwcap_subdirectory for entry in read_cache(cache)] == ["x86-64-v3", ""]
 
 
-@pytest.mark.parametrize("index", [0, 2, 0xFFFFFFFF])
-def test_an_entry_whose_subdirectory_is_not_the_listed_one_is_left_out(index: int) -> None:
-    path = "/lib/glibc-hwcaps/x86-64-v3/liba.so"
-    rows = [("liba.so", path, X86_64, HWCAP_IS_SUBDIRECTORY | index)]
-    assert read_cache(new_cache(rows, subdirectories=("x86-64-v2", "x86-64-v3"))) == []
-
-
 @pytest.mark.parametrize("order", "<>")
 def test_the_layout_of_glibc_2_0_is_read(order: str) -> None:
     rows = [("liba.so.1", "/lib/liba.so.1", 3), ("libb.so", "/lib/libb.so", X86_64)]

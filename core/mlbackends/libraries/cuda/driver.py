@@ -13,16 +13,15 @@ Source: CUDA Toolkit release notes, tables 2 and 3 (Linux); CUDA Compatibility, 
 """
 
 import os
-import re
 
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.cuda.visible_devices import lacks_capability
+from mlbackends.libraries.cuda.visible_devices import VARIABLE, hides_everything, lacks_capability
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Library
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.records import Answer, FactValue, Library
 from mlbackends.model.tables import table
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
@@ -95,26 +94,19 @@ def mig_instances(host: Host) -> list[dict[str, FactValue]]:
 
     In a container these are the instances that it was given, where /proc was cut down to them.
     """
+    found: dict[tuple[int, int], list[int]] = {}
+    mig = "/proc/driver/nvidia/capabilities/gpu*/mig/gi*"
+    for path in (*host.glob(f"{mig}/access"), *host.glob(f"{mig}/ci*/access")):
+        if match := _CAPABILITY.search(path):
+            place = int(match[1]), int(match[2])
+            if not match[3]:
+                found[place] = []
+            elif place in found:
+                found[place].append(int(match[3]))
     return [
-        {
-            "gpu": gpu,
-            "gpu_instance": instance,
-            "compute_instances": [part for part, _ in _capabilities(host, folder, "ci")],
-        }
-        for gpu, of_gpu in _numbered(host, "/proc/driver/nvidia/capabilities", "gpu")
-        for instance, folder in _capabilities(host, f"{of_gpu}/mig", "gi")
+        {"gpu": gpu, "gpu_instance": instance, "compute_instances": sorted(found[gpu, instance])}
+        for gpu, instance in sorted(found)
     ]
-
-
-def _capabilities(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
-    numbered = _numbered(host, folder, prefix)
-    return [(number, path) for number, path in numbered if host.exists(f"{path}/access")]
-
-
-def _numbered(host: Host, folder: str, prefix: str) -> list[tuple[int, str]]:
-    """Return number and path of what a folder holds under names such as gpu0, by number."""
-    names = (re.fullmatch(rf"{prefix}([0-9]{{1,4}})", name) for name in host.listdir(folder))
-    return sorted((int(match[1]), f"{folder}/{match[0]}") for match in names if match)
 
 
 def device_nodes(host: Host) -> list[str]:
@@ -125,6 +117,7 @@ def device_nodes(host: Host) -> list[str]:
 def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
     """Return what keeps a program from the GPUs although the kernel module is loaded."""
     from mlbackends.host.device_nodes import denied
+    from mlbackends.host.system.containers import container_signs
 
     if not any(name.removeprefix("/dev/nvidia").isdecimal() for name in nodes):
         return (
@@ -135,7 +128,9 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
             ),
         )
     problems = []
-    if "/dev/nvidia-uvm" not in nodes and not _makes_nodes(host):
+    # The first CUDA program makes the node by nvidia-modprobe; in a container it may not.
+    is_made = host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
+    if "/dev/nvidia-uvm" not in nodes and not is_made:
         message = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
         problems.append(
             Reason("device-nodes-missing", message, "load it with nvidia-modprobe -u -c 0 as root")
@@ -147,16 +142,6 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
             if reason is not None:
                 problems.append(reason)
     return tuple(problems)
-
-
-def _makes_nodes(host: Host) -> bool:
-    """Tell whether the first CUDA program will make the nodes that it misses, by nvidia-modprobe.
-
-    In a container it may not.
-    """
-    from mlbackends.host.system.containers import container_signs
-
-    return host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
 
 
 def _folders(host: Host) -> tuple[str, ...]:
@@ -174,6 +159,7 @@ def _folders(host: Host) -> tuple[str, ...]:
 
 _MAJOR_LIMIT = 100
 _RELEASE = pattern(r"(?<!\d)(?<!\d\.)(\d{3})\.(\d{1,4})(?:\.(\d{1,4}))?(?![\d.]*\d)")
+_CAPABILITY = pattern(r"/gpu(\d{1,4})/mig/gi(\d{1,4})(?:/ci(\d{1,4}))?/access$")
 _NUMBER = pattern(r"(\d{1,2})\.(\d{1,2})(?!\d)")
 
 
@@ -221,12 +207,10 @@ def driver_for(cuda: str) -> str:
     match = _NUMBER.match(cuda)
     if not match:
         return ""
+    major, minor = map(int, match.groups())
     releases = table("libraries/cuda/driver")
-    major, minor = int(match[1]), int(match[2])
-    least: str = releases["least"].get(str(major)) or dict(releases["shipped"]).get(
-        f"{major}.{minor}", ""
-    )
-    return least
+    shipped: dict[str, str] = dict(releases["shipped"])
+    return releases["least"].get(str(major)) or shipped.get(f"{major}.{minor}", "")
 
 
 def too_old_for(release: str, cuda: str) -> bool | None:
@@ -251,3 +235,26 @@ def driver_warning(release: str, cuda: str, what: str) -> Reason | None:
 def _parts(release: str) -> tuple[int, ...]:
     parts = release.split(".")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+# ---- what CUDA's functions return --------------------------------------------------------------
+
+
+CUDA_CODES: dict[str, str] = table("libraries/cuda/errors")["codes"]
+NO_DEVICE = 100
+
+
+def refused(function: str, code: int, name: str = "", learned: Answer | None = None) -> NotUsable:
+    """Return what to raise where a CUDA function returned something else than 0.
+
+    errors.json has what the numbers mean for a user. The driver and the runtime share them since CUDA
+    10.1; 35 is the runtime's alone. Source: CUDA Driver API and Runtime API, CUresult and cudaError_t.
+    """
+    meanings = table("libraries/cuda/errors")["meanings"]
+    reason, meaning, hint = meanings.get(str(code), ("call-failed", "", ""))
+    value = os.environ.get(VARIABLE)
+    if code == NO_DEVICE and value is not None and hides_everything(value):
+        value = value.encode(errors="replace").decode()  # a report holds text only
+        hint = f'{VARIABLE} is "{value}", which hides every GPU: unset it'
+    message = f"{function} returned {code}" + (f" ({name})" if name else "")
+    return NotUsable(reason, f"{message}: {meaning}" if meaning else message, hint, learned)
