@@ -50,7 +50,7 @@ def c_library(host: Host) -> tuple[str, str]:
                 path,
                 "glibc_version",
                 str,
-                lambda file: "".join(_BANNER.findall(read_regular(file))[:1]),
+                lambda file: b"".join(_BANNER.findall(read_regular(file))[:1]).decode(),
             )
             versions = () if banner else extract(host, path, version_definitions)
         except (NotElf, OSError):
