@@ -8,7 +8,7 @@ Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assig
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -163,14 +163,20 @@ def is_redirected(host: Host, device: PciDevice) -> bool | None:
 def _redirects(host: Host, path: str) -> bool | None:
     """Read the ACS control of a bridge from its extended capabilities; None where it has none."""
     data = host.read_bytes(path, _CONFIGURATION_BYTES)
+    at = next((at for identifier, at in extended_capabilities(data) if identifier == _ACS), None)
+    if at is None:
+        return None
+    return bool(int.from_bytes(data[at + 6 : at + 8], "little") & _REQUEST_REDIRECT)
+
+
+def extended_capabilities(configuration: bytes) -> Iterator[tuple[int, int]]:
+    """Yield identifier and place of each extended capability in a device's configuration space."""
     at, seen = _EXTENDED, set[int]()
-    while at >= _EXTENDED and at + 8 <= len(data) and at not in seen:
+    while at >= _EXTENDED and at + 8 <= len(configuration) and at not in seen:
         seen.add(at)
-        header = int.from_bytes(data[at : at + 4], "little")
-        if header & 0xFFFF == _ACS:
-            return bool(int.from_bytes(data[at + 6 : at + 8], "little") & _REQUEST_REDIRECT)
+        header = int.from_bytes(configuration[at : at + 4], "little")
+        yield header & 0xFFFF, at
         at = header >> 20 & 0xFFC
-    return None
 
 
 def _read(host: Host, address: str) -> PciDevice | None:

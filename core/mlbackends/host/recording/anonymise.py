@@ -76,7 +76,13 @@ class Anonymiser:
         if names.user and names.user.lower() not in COMMON_WORDS:
             if len(names.user) > 2:
                 self._add_word(names.user, "user name", USER)
-            self._add_user_in_paths(names.user)
+            paths, replace_user = in_paths(names.user, USER)
+
+            def replace(found: re.Match[str]) -> str:
+                path = replace_user(found)
+                return path if path == found[0] else self._counted(path, "user name")
+
+            self._rules.append((paths, replace))
         self._rules += [(_AMD_GPU, self._amd_gpu), (_AMD_NUMBER, self._amd_number)]
         for value in sorted(set(values), key=len, reverse=True):
             has_rule = UUID.fullmatch(value) or _AMD_GPU.fullmatch(value)
@@ -128,21 +134,17 @@ class Anonymiser:
         if description.get("uname", {}).get("nodename"):
             node = self._counted(HOST, "host name")
             description["uname"] = {**description["uname"], "nodename": node}
-        variables = description.get("environment", {})
-        description["environment"] = {
-            name: self._variable(name, variables[name]) for name in variables
-        }
+        variables = description["environment"] = {**description.get("environment", {})}
+        for name, value in variables.items():
+            if value and name in _USER_VARIABLES:
+                variables[name] = self._counted(USER, "user name")
+            elif value and name in _HOST_VARIABLES:
+                variables[name] = self._counted(HOST, "host name")
+            else:
+                variables[name] = value = self._addresses(value)
+                if _SERVER_VARIABLE.search(name) and "/" not in value:
+                    variables[name] = _NAME.sub(lambda found: self._server(found[0]), value)
         return description
-
-    def _variable(self, name: str, value: str) -> str:
-        if value and name in _USER_VARIABLES:
-            return self._counted(USER, "user name")
-        if value and name in _HOST_VARIABLES:
-            return self._counted(HOST, "host name")
-        value = self._addresses(value)
-        if _SERVER_VARIABLE.search(name) and "://" not in value and "/" not in value:
-            return _NAME.sub(lambda found: self._server(found[0]), value)
-        return value
 
     def _addresses(self, text: str) -> str:
         """Replace numeric addresses, and the servers of URLs."""
@@ -165,15 +167,6 @@ class Anonymiser:
         """Add a rule for a value that is no part of a longer word."""
         pattern = re.compile(rf"(?<![\w.-]){re.escape(value)}(?![\w-])")
         self._rules.append((pattern, lambda _: self._counted(replacement, kind)))
-
-    def _add_user_in_paths(self, user: str) -> None:
-        paths, replace_user = in_paths(user, USER)
-
-        def replace(found: re.Match[str]) -> str:
-            path = replace_user(found)
-            return path if path == found[0] else self._counted(path, "user name")
-
-        self._rules.append((paths, replace))
 
     def _other_home(self, found: re.Match[str]) -> str:
         if found[2] in (USER, "USER"):

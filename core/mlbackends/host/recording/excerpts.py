@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from mlbackends.host.pci import extended_capabilities
 from mlbackends.host.system.kernel import kept_parameters
 from mlbackends.host.system.virtual_machines import asset_tags
 from mlbackends.model.patterns import bytes_pattern, pattern
@@ -18,23 +19,17 @@ Hide = Callable[[str], str]
 """Replaces the servers and addresses in a text."""
 
 _SECRET = re.compile(r"(?i)key|pass|secret|token|credential|auth|login|user|chap")
-_SERIAL = bytes_pattern(rb"(?im)^(serial[ \t]*:[ \t]*).*$")
-_DPKG = (b"Package:", b"Status:", b"Architecture:", b"Multi-Arch:", b"Version:")
 _METADATA = ("Metadata-Version:", "Name:", "Version:", "Requires-", "Provides-Extra:")
-_ENVIRONMENT = frozenset({
-    "home", "include-system-site-packages", "version", "version_info", "implementation", "uv",
-    "virtualenv", "relocatable",
-})  # fmt: skip
 _SYSTEM_MOUNTS = pattern(r"/(?:dev|proc|sys|run/shm)?(?:/.*)?")
 _OF_AN_OVERLAY = pattern(
     r"[\d]*|docker|overlay2?|containers|storage|[\w.-]*containerd[\w.-]*|diff|fs|snapshots|var|lib"
     r"|\.?local|share|[0-9a-f]{64}"
 )
-_CONTROLS = pattern(
-    r"(?:hw|machdep|vm)\.|sysctl\.proc_|kern\.(?:os\w+|boottime|bootsessionuuid|hv_vmm_present):"
+_CONTROLS = bytes_pattern(
+    rb"(?:hw|machdep|vm)\.|sysctl\.proc_|kern\.(?:os\w+|boottime|bootsessionuuid|hv_vmm_present):"
 )
-_EXTENDED, _SERIAL_NUMBER = 0x100, 0x0003
-"""Where a PCI device's extended capabilities begin, and the one that is its serial number."""
+_SERIAL_NUMBER = 0x0003
+"""The extended capability of a PCI device that is its serial number."""
 
 
 def excerpt(path: str, data: bytes, hide: Hide) -> bytes:
@@ -62,13 +57,12 @@ def without_secrets(path: str, data: bytes) -> bytes:
 
 def of_command(command: str, output: str) -> str:
     """Return what is kept of a command's output."""
-    if command != "sysctl -a":
-        return output
-    return "".join(line for line in output.splitlines(keepends=True) if _CONTROLS.match(line))
+    return _lines(_CONTROLS)(output.encode()).decode() if command == "sysctl -a" else output
 
 
-def _command_line(data: bytes) -> bytes:
-    return kept_parameters(data.decode(errors="replace")).encode() + b"\n"
+def _lines(kept: re.Pattern[bytes]) -> Callable[[bytes], bytes]:
+    """Return what keeps the lines that begin with a pattern."""
+    return lambda data: b"".join(filter(kept.match, data.splitlines(keepends=True)))
 
 
 def _mounts(data: bytes) -> bytes:
@@ -83,28 +77,15 @@ def _mounts(data: bytes) -> bytes:
         if not is_group and not _SYSTEM_MOUNTS.fullmatch(fields[4]):
             continue
         root = fields[3] if is_group else "/"
-        options = source[2] if is_group else _overlay(source[2])
+        options = source[2]
+        if not is_group:  # of an overlay, which store of containers it lies in
+            upper = re.search(r"(?:^|,)upperdir=([^,]*)", options)
+            parts = upper[1].split("/") if upper else []
+            hidden = "/".join(part if _OF_AN_OVERLAY.fullmatch(part) else "x" for part in parts)
+            options = f"rw,upperdir={hidden}" if upper else "rw"
         place = " ".join((*fields[:3], root, fields[4], "rw"))
         kept.append(f"{place} - {kind} none {options}\n")
     return "".join(kept).encode(errors="surrogateescape")
-
-
-def _overlay(options: str) -> str:
-    """Keep which store of containers an overlay lies in."""
-    for option in options.split(","):
-        name, _, path = option.partition("=")
-        if name == "upperdir":
-            parts = [part if _OF_AN_OVERLAY.fullmatch(part) else "x" for part in path.split("/")]
-            return f"rw,upperdir={'/'.join(parts)}"
-    return "rw"
-
-
-def _dpkg(data: bytes) -> bytes:
-    paragraphs = (
-        b"\n".join(line for line in paragraph.split(b"\n") if line.startswith(_DPKG))
-        for paragraph in data.split(b"\n\n")
-    )
-    return b"\n\n".join(each for each in paragraphs if each) + b"\n"
 
 
 def _conda(data: bytes) -> bytes:
@@ -144,16 +125,6 @@ def _direct_url(data: bytes, hide: Hide) -> bytes:
     return msgspec.json.encode(origin)
 
 
-def _environment(data: bytes) -> bytes:
-    lines = data.decode(errors="replace").splitlines()
-    kept = (line for line in lines if line.partition("=")[0].strip().lower() in _ENVIRONMENT)
-    return "".join(f"{line}\n" for line in kept).encode()
-
-
-def _asset_tag(data: bytes) -> bytes:
-    return data if data.startswith(tuple(tag.encode() for tag in asset_tags())) else b""
-
-
 def _groups(data: bytes) -> bytes:
     """Keep the groups' names and numbers, and none of their members."""
     rows = (line.split(b":") for line in data.splitlines())
@@ -162,44 +133,48 @@ def _groups(data: bytes) -> bytes:
 
 def _configuration(data: bytes) -> bytes:
     """Blank a PCI device's serial number, which of a network card is its hardware address."""
-    kept, at, seen = bytearray(data), _EXTENDED, set[int]()
-    while at >= _EXTENDED and at + 12 <= len(data) and at not in seen:
-        seen.add(at)
-        header = int.from_bytes(data[at : at + 4], "little")
-        if header & 0xFFFF == _SERIAL_NUMBER:
-            kept[at + 4 : at + 12] = bytes(8)
-        at = header >> 20 & 0xFFC
+    kept = bytearray(data)
+    for identifier, at in extended_capabilities(data):
+        if identifier == _SERIAL_NUMBER:
+            kept[at + 4 : at + 12] = bytes(len(data[at + 4 : at + 12]))
     return bytes(kept)
-
-
-def _lines(*beginnings: bytes) -> Callable[[bytes], bytes]:
-    def keep(data: bytes) -> bytes:
-        lines = data.splitlines(keepends=True)
-        return b"".join(line for line in lines if line.startswith(beginnings))
-
-    return keep
-
-
-def _control_programs(data: bytes) -> bytes:
-    """Keep the hypervisors of a mainframe; the rest is serial numbers and the names of its guests."""
-    lines = data.splitlines(keepends=True)
-    return b"".join(line for line in lines if b"Control Program:" in line)
 
 
 _CONDA = pattern(r".*/conda-meta/[^/]*\.json")
 _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
-    (pattern(r"/proc/cmdline"), _command_line),
+    (
+        pattern(r"/proc/cmdline"),
+        lambda data: kept_parameters(data.decode(errors="replace")).encode() + b"\n",
+    ),
     (pattern(r"/proc/[^/]*/mountinfo"), _mounts),
-    (pattern(r"/proc/[^/]*/status"), _lines(b"Cpus_allowed_list:")),
+    (pattern(r"/proc/[^/]*/status"), _lines(bytes_pattern(rb"Cpus_allowed_list:"))),
     (pattern(r"/proc/[^/]*/environ|/etc/passwd"), lambda _: b""),
-    (pattern(r"/proc/cpuinfo"), lambda data: _SERIAL.sub(rb"\g<1>0", data)),
-    (pattern(r"/proc/sysinfo"), _control_programs),
+    (
+        pattern(r"/proc/cpuinfo"),
+        lambda data: re.sub(rb"(?im)^(serial[ \t]*:[ \t]*).*$", rb"\g<1>0", data),
+    ),
+    # The hypervisors of a mainframe; the rest is serial numbers and the names of its guests.
+    (pattern(r"/proc/sysinfo"), _lines(bytes_pattern(rb".*Control Program:"))),
     (pattern(r"/proc/sys/kernel/hostname"), lambda data: b"host\n" if data else b""),
     (pattern(r"/proc/sys/kernel/domainname"), lambda _: b""),
     (pattern(r"/etc/group"), _groups),
-    (pattern(r"/var/lib/dpkg/status"), _dpkg),
-    (pattern(r"/sys/class/dmi/id/chassis_asset_tag"), _asset_tag),
+    (
+        pattern(r"/var/lib/dpkg/status"),
+        _lines(bytes_pattern(rb"(?:Package|Status|Architecture|Multi-Arch|Version):|\n")),
+    ),
+    (
+        pattern(r"/sys/class/dmi/id/chassis_asset_tag"),
+        lambda data: data if data.decode(errors="replace").startswith(asset_tags()) else b"",
+    ),
     (pattern(r"/sys/.*/config"), _configuration),
-    (pattern(r".*/pyvenv\.cfg"), _environment),
+    (
+        pattern(r".*/pyvenv\.cfg"),
+        _lines(
+            bytes_pattern(
+                rb"(?i)\s*(?:home|include-system-site-packages|version(?:_info)?|implementation|uv"
+                rb"|virtualenv|relocatable)\s*="
+            )
+        ),
+    ),
     (_CONDA, _conda),
 )

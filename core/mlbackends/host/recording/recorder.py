@@ -181,12 +181,18 @@ class Recording(Host):
             if not all(isinstance(each, str) for each in extract.values())
         }
         contents = {
-            path: data
+            path: anonymiser.file(path, data)
             for path, data in self._contents.items()
             if self._source.realpath(path) not in extracted
         }
+        left = TOTAL_LIMIT
+        for path in sorted(contents, key=lambda each: len(contents[each])):
+            left -= len(contents[path])
+            if left < 0:
+                self.cut[path] = None
+                contents[path] = b""
         _Writer(self._source, root, frozenset(self._listings), anonymiser).write(
-            self._paths, self._affordable(contents, anonymiser), self._listings
+            self._paths, contents, self._listings
         )
         description: dict[str, Any] = {
             "platform": self._source.platform,
@@ -209,17 +215,6 @@ class Recording(Host):
                 os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
                 kept = anonymiser.output(command, output).encode()
                 _put(os.path.join(folder, "commands", name), kept)
-
-    def _affordable(self, contents: dict[str, bytes], anonymiser: Anonymiser) -> dict[str, bytes]:
-        """Return what is kept of each file, without the largest ones if all are too much."""
-        kept = {path: anonymiser.file(path, data) for path, data in contents.items()}
-        left = TOTAL_LIMIT
-        for path in sorted(kept, key=lambda each: len(kept[each])):
-            left -= len(kept[path])
-            if left < 0:
-                self.cut[path] = None
-                kept[path] = b""
-        return kept
 
     def variables(self) -> dict[str, str]:
         """Return the variables that were read by name and are set."""
@@ -273,8 +268,15 @@ class _Writer:
             if spot and self.source.is_file(spot):
                 self._write_file(spot, data)
         for path in (*paths, *(f"{at}/{name}" for at in listings for name in listings[at])):
-            if spot := self._resolve(path):
-                self._place(spot)
+            spot = self._resolve(path)
+            if spot and self.source.is_dir(spot):
+                at = self._target(spot)
+                os.makedirs(at, exist_ok=True)
+                # git keeps no empty folder.
+                if spot not in self.listed and not os.listdir(at):
+                    _put(f"{at}/{_KEPT}", b"")
+            elif spot and self.source.exists(spot) and not os.path.lexists(self._target(spot)):
+                self._write_file(spot, b"")
         for path in listings:
             if (spot := self._resolve(path)) and self.source.is_dir(spot):
                 os.makedirs(self._target(spot), exist_ok=True)
@@ -295,17 +297,6 @@ class _Writer:
 
         return resolved(path, target_of)
 
-    def _place(self, spot: str) -> None:
-        """Put a folder or an empty file there, unless something is there already."""
-        at = self._target(spot)
-        if self.source.is_dir(spot):
-            os.makedirs(at, exist_ok=True)
-            # git keeps no empty folder.
-            if spot not in self.listed and not os.listdir(at):
-                _put(f"{at}/{_KEPT}", b"")
-        elif self.source.exists(spot) and not os.path.lexists(at):
-            self._write_file(spot, b"")
-
     def _write_file(self, spot: str, data: bytes) -> None:
         at = self._target(spot)
         os.makedirs(os.path.dirname(at), exist_ok=True)
@@ -313,31 +304,23 @@ class _Writer:
             _put(at, data)
 
     def _link(self, at: str, target: str) -> None:
-        at, target = self._anonymous_link(at, target)
-        path = self.root + at
-        if os.path.lexists(path) or not target:
+        """Write a link, anonymised, which does not leave the folder."""
+        folder, renamed = os.path.dirname(at), self.anonymiser.text(at)
+        # The folder of the link has no links in it, so that ".." leads up in it.
+        whole = os.path.normpath(os.path.join(folder, target))
+        # Part of a path alone may not show that it names somebody.
+        name = self.anonymiser.text(whole)
+        if os.path.lexists(self.root + renamed) or not target:
             return
-        folder = os.path.dirname(at)
         # Absolute links, and those that climb above "/", would leave the folder.
-        depth = 0
+        depth, climbs = folder.count("/") - (folder == "/"), target.startswith("/")
         for part in target.split("/"):
             depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-            if target.startswith("/") or depth < -folder.count("/") + (folder == "/"):
-                target = os.path.relpath(os.path.normpath(os.path.join(folder, target)), folder)
-                break
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.symlink(target, path)
-
-    def _anonymous_link(self, at: str, target: str) -> tuple[str, str]:
-        """Return a link and its target, anonymised; part of a path alone may not show that it names."""
-        renamed = self.anonymiser.text(at)
-        if target.startswith("/") or not target:
-            return renamed, self.anonymiser.text(target)
-        # The folder of the link has no links in it, so that ".." leads up in it.
-        whole = os.path.normpath(f"{os.path.dirname(at)}/{target}")
-        if self.anonymiser.text(whole) == whole and renamed == at:
-            return at, target
-        return renamed, os.path.relpath(self.anonymiser.text(whole), os.path.dirname(renamed))
+            climbs = climbs or depth < 0
+        if climbs or name != whole or renamed != at:
+            target = os.path.relpath(name, os.path.dirname(renamed))
+        os.makedirs(os.path.dirname(self.root + renamed), exist_ok=True)
+        os.symlink(target, self.root + renamed)
 
 
 def _put_json(path: str, value: Any) -> None:
