@@ -82,6 +82,14 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
     raise _TooMuchOutput
 
 
+def signal_name(number: int) -> str:
+    """Return "SIGSEGV" for 11, and "signal 40" for a real-time signal, which has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
     """Kill a process that leads its own session, and all that it started; reap it if it dies soon."""
     with contextlib.suppress(OSError):

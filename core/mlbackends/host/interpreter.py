@@ -1,14 +1,12 @@
 """The Python environment of another interpreter (`--python`) or process (`--pid`)."""
 
-import contextlib
 import os
 import shutil
-import signal
 from typing import Any
 
 import msgspec
 
-from mlbackends.host.command import outcome_of
+from mlbackends.host.command import outcome_of, signal_name
 from mlbackends.model.errors import BadInput
 from mlbackends.model.patterns import pattern
 
@@ -54,10 +52,7 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         hint = "--timeout gives it longer"
         raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
     if outcome.status is not None and outcome.status < 0:
-        name = f"signal {-outcome.status}"
-        with contextlib.suppress(ValueError):
-            name = signal.Signals(-outcome.status).name
-        raise BadInput(f"{executable} died of {name} when it was asked")
+        raise BadInput(f"{executable} died of {signal_name(-outcome.status)} when it was asked")
     lines = outcome.output.splitlines()
     try:
         description = msgspec.json.decode(lines[-1] if lines else "", type=dict[str, Any])

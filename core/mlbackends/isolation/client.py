@@ -43,18 +43,14 @@ def python_command(what: str) -> list[str]:
         # A frozen program is its own sys.executable: it would start itself, and ask again.
         raise FileNotFoundError(2, "this program has no Python interpreter of its own to start")
     path = list(dict.fromkeys(sys.path))
+    if len(repr(path)) > PATH_LIMIT:
+        # Only the folders from which something is imported already, and of those what fits.
+        files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+        path = [folder for folder in path if folder and any(f.startswith(folder) for f in files)]
     while len(repr(path)) > PATH_LIMIT:
-        path = _needed(path)
+        path = path[: len(path) // 2]
     # -S and our own sys.path: site's start-up files are foreign code too, and cost time.
     return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}; {what}"]
-
-
-def _needed(path: list[str]) -> list[str]:
-    """Return the folders of a long path from which something is imported already."""
-    files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-    used = {file[: len(folder)] for folder in path for file in files if file.startswith(folder)}
-    kept = [folder for folder in path if folder and folder in used]
-    return kept if len(kept) < len(path) else path[: len(path) // 2]
 
 
 def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
@@ -106,7 +102,7 @@ class Child:
         if len(requests) > 1:
             yield from _beside_one_another(_ask_a_child, left)
         else:
-            yield from _all_of(left, _lost(self._process))
+            yield from _all_of(left, self._lost())
 
     def _answers(
         self, requests: list[Request], meanwhile: Callable[[], object] | None
@@ -123,7 +119,10 @@ class Child:
         open_jobs = {job.id for request in requests for job in request.jobs}
         limit = max((request.timeout for request in requests), default=0.0) + GRACE
         lines = memoryview(
-            b"".join(msgspec.json.encode(_sealed(request)) + b"\n" for request in requests)
+            b"".join(
+                msgspec.json.encode(replace(request, seal=os.urandom(8).hex())) + b"\n"
+                for request in requests
+            )
         )
         # Both at once: with thousands of files the child's answers fill its pipe while we still ask.
         os.set_blocking(question, False)
@@ -163,6 +162,20 @@ class Child:
                         open_jobs.discard(reply.id)
                         yield reply
 
+    def _lost(self) -> Reason:
+        """Return why the child gave no answer to one file."""
+        import subprocess
+
+        from mlbackends.host.command import signal_name
+
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout=EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return Reason("timed-out", "the process that opens it still runs and is silent")
+        how = f"with {signal_name(-code)}" if code < 0 else f"with exit code {code}"
+        return Reason("exited", f"it ended the process that asks libraries {how}")
+
     def close(self) -> None:
         """End the child and everything below it; leaves no zombie."""
         import signal
@@ -186,27 +199,10 @@ class Child:
         kill_group(process)
 
 
-def _sealed(request: Request) -> Request:
-    return replace(request, seal=os.urandom(8).hex())
-
-
 def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
     for request in requests:
         for job in request.jobs:
             yield Reply(job.id, Presence.FOUND, reason=reason)
-
-
-def _lost(process: "subprocess.Popen[bytes]") -> Reason:
-    import subprocess
-
-    from mlbackends.isolation.process import signal_name
-
-    try:
-        code = process.wait(timeout=EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        return Reason("timed-out", "the process that opens it still runs and is silent")
-    how = f"with {signal_name(-code)}" if code < 0 else f"with exit code {code}"
-    return Reason("exited", f"it ended the process that asks libraries {how}")
 
 
 def _beside_one_another(
@@ -253,7 +249,7 @@ def _ask_alone(request: Request) -> list[Reply]:
     jobs = list(request.jobs)
     while jobs:
         start = time.monotonic()
-        sealed = _sealed(replace(request, jobs=tuple(jobs)))
+        sealed = replace(request, jobs=tuple(jobs), seal=os.urandom(8).hex())
         try:
             process = _start(
                 _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -60,7 +60,11 @@ class Forked:
             return True
         if age >= PATIENCE:
             return False
-        state, faults = _activity(self.pid)
+        fields = _status(self.pid)
+        # R, S, D, ...; and how often it took a page in.
+        state, faults = ("", 0)
+        if len(fields) > 9:
+            state, faults = fields[0], int(fields[7]) + int(fields[9])
         before, self._faults = self._faults, faults
         return state == "D" or (state != "S" and (faults == 0 or faults != before))
 
@@ -78,17 +82,16 @@ class Forked:
         self.pending.extend(data)
         *lines, rest = self.pending.split(b"\n")
         self.pending = rest if len(rest) < REPLY_LIMIT else bytearray()
-        return [reply for line in lines if (reply := self._reply(bytes(line))) and reply.final]
-
-    def _reply(self, line: bytes) -> Reply | None:
-        reply = read_reply(line, self.request.seal)
-        if reply is None or not self.todo or reply.id != self.todo[0].id:
-            return None
-        self.answered = time.monotonic()
-        self.last = None if reply.final else reply
-        if reply.final:
-            self.todo.popleft()
-        return reply
+        final = []
+        for line in lines:
+            reply = read_reply(bytes(line), self.request.seal)
+            if reply is not None and self.todo and reply.id == self.todo[0].id:
+                self.answered = time.monotonic()
+                self.last = None if reply.final else reply
+                if reply.final:
+                    self.todo.popleft()
+                    final.append(reply)
+        return final
 
     def seconds_left(self) -> float:
         """Return how long it may still take for the answer that is due."""
@@ -112,8 +115,10 @@ class Forked:
         status = reap(self.pid)
         replies = []
         for pipe in (self.replies, self.noise):
+            poller = select.poll()
+            poller.register(pipe, select.POLLIN)
             for _ in range(PIPE_READS):
-                if pipe not in self.open or not _is_readable(pipe):
+                if pipe not in self.open or not poller.poll(0):
                     break
                 replies += self.listen(pipe)
             os.close(pipe)
@@ -136,24 +141,14 @@ def unanswered(job: Job, before: Reply | None, reason: Reason, seconds: float) -
 
 def ending(code: int | None, timeout: float, printed: bytes, doing: str = "it ") -> Reason:
     """Return why a process gave no answer, by its exit code; None where it was stopped as too slow."""
+    from mlbackends.host.command import signal_name
+
     if code is None:
         return Reason("timed-out", f"{doing}gave no answer within {timeout:g} s, and was stopped")
     kind, how = ("crashed", signal_name(-code)) if code < 0 else ("exited", f"exit code {code}")
-    return Reason(kind, f"{doing}ended the process with {how}{last_words(printed)}")
-
-
-def signal_name(number: int) -> str:
-    """Return "SIGSEGV" for 11, and "signal 40" for a real-time signal, which has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def last_words(printed: bytes) -> str:
-    """Return the last line that was printed, as the end of a sentence; "" where nothing was."""
     lines = printed.decode(errors="replace").strip().splitlines()
-    return f"; it printed: {lines[-1].strip()[:200]}" if lines else ""
+    last_words = f"; it printed: {lines[-1].strip()[:200]}" if lines else ""
+    return Reason(kind, f"{doing}ended the process with {how}{last_words}")
 
 
 def read_some(descriptor: int) -> bytes | None:
@@ -164,12 +159,6 @@ def read_some(descriptor: int) -> bytes | None:
         return None
     except OSError:
         return b""
-
-
-def _is_readable(descriptor: int) -> bool:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(0))
 
 
 def _fork(request: Request, inherited: Iterable[int]) -> tuple[int, int, int]:
@@ -207,7 +196,7 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     for caught in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(caught, signal.SIG_DFL)
     os.setsid()
-    on_parents_death(signal.SIGKILL)
+    prctl(SEND_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:  # another library has killed it before that: no signal comes
         return 1
     # Nothing to read: a pipe with nobody at its other end, since /dev/null need not be there.
@@ -229,17 +218,12 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     return 0
 
 
-def on_parents_death(number: int) -> None:
-    """Ask the kernel to send this process a signal when its parent dies (Linux)."""
-    _prctl(1, number)
+SEND_ON_PARENTS_DEATH, ADOPT_ORPHANS = 1, 36
+"""PR_SET_PDEATHSIG, with a signal; PR_SET_CHILD_SUBREAPER, with 1: daemons below become our children too."""
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every process below whose own parent dies (Linux): daemons too."""
-    _prctl(36, 1)
-
-
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process (Linux only)."""
     if sys.platform == "linux":
         import ctypes
 
@@ -287,12 +271,6 @@ def kill_orphans() -> None:
             kill(pid)
         for pid in left:
             reap(pid)
-
-
-def _activity(pid: int) -> tuple[str, int]:
-    """Return a process's state (R, S, D, ...) and how often it took a page in; ("", 0) without /proc."""
-    fields = _status(pid)
-    return (fields[0], int(fields[7]) + int(fields[9])) if len(fields) > 9 else ("", 0)
 
 
 def _status(pid: int) -> list[str]:

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mlbackends.host.command import kill_group
-from mlbackends.isolation.process import signal_name
+from mlbackends.host.command import kill_group, signal_name
 from mlbackends.model.checked import Ended
 from mlbackends.model.reasons import Reason
 

@@ -8,6 +8,7 @@ outlasts its time limit, its reply names the library, and the jobs behind it go 
 This process itself opens nothing, and imports nothing but the standard library, msgspec and probes.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -16,12 +17,13 @@ from collections import deque
 import msgspec
 
 from mlbackends.isolation.process import (
+    ADOPT_ORPHANS,
     GLANCE,
+    SEND_ON_PARENTS_DEATH,
     Forked,
-    adopt_orphans,
     kill,
     kill_orphans,
-    on_parents_death,
+    prctl,
     read_some,
     reap,
 )
@@ -34,12 +36,15 @@ def main() -> None:
     """Serve requests from stdin until it is closed and the last is answered, or the reader has gone."""
     output = os.dup(1)
     os.dup2(2, 1)
-    _expect_nothing_of_the_parent()
+    # A parent may ignore or block signals: libraries start as in a shell.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        with contextlib.suppress(OSError, ValueError):  # two real-time signals are the C library's
+            signal.signal(number, signal.SIG_DFL)
     server = _Server(output)
-    server.listen_for_signals()
     # Not SIGKILL: the processes below are to end with us, and their daemons too.
-    on_parents_death(signal.SIGTERM)
-    adopt_orphans()
+    prctl(SEND_ON_PARENTS_DEATH, signal.SIGTERM)
+    prctl(ADOPT_ORPHANS, 1)
     try:
         server.serve()
     except (_Stopped, BrokenPipeError):
@@ -51,16 +56,6 @@ def main() -> None:
 
 class _Stopped(Exception):
     """The parent has gone, or wants no more."""
-
-
-def _expect_nothing_of_the_parent() -> None:
-    """Undo what is inherited from a parent that ignores or blocks signals: libraries start as in a shell."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except (OSError, ValueError):  # two real-time signals are the C library's own
-            continue
 
 
 class _Server:
@@ -76,12 +71,8 @@ class _Server:
         self._signals = os.pipe()
         self._unread = bytearray()
         self._decoder = msgspec.json.Decoder(Request)
-
-    def listen_for_signals(self) -> None:
-        """Receive SIGTERM and SIGCHLD by a pipe: an exception could interrupt the clearing up.
-
-        A process can end while a daemon of its library keeps its pipes open: then only SIGCHLD reports it.
-        """
+        # SIGTERM and SIGCHLD come by a pipe: an exception could interrupt the clearing up. A process can
+        # end while a daemon of its library keeps its pipes open: then only SIGCHLD reports it.
         for pipe in self._signals:
             os.set_blocking(pipe, False)
         signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
@@ -103,7 +94,10 @@ class _Server:
             talking = {pipe: one for one in self.at_work.values() for pipe in one.open}
             for pipe in talking:
                 poller.register(pipe, select.POLLIN)
-            for pipe, event in poller.poll(self._pause()):
+            due = [one.seconds_left() for one in self.at_work.values()]
+            if self.waiting and self.at_work:
+                due.append(GLANCE)
+            for pipe, event in poller.poll(max(1, int(min(due) * 1000) + 1) if due else None):
                 if pipe == self.output and event & (select.POLLERR | select.POLLNVAL):
                     raise _Stopped
                 if pipe == 0:
@@ -146,13 +140,6 @@ class _Server:
                 continue
             self.at_work[one.pid] = one
             busy += 1
-
-    def _pause(self) -> int | None:
-        """Return the milliseconds until something is due; None where nothing is."""
-        due = [one.seconds_left() for one in self.at_work.values()]
-        if self.waiting and self.at_work:
-            due.append(GLANCE)
-        return None if not due else max(1, int(min(due) * 1000) + 1)
 
     def _send(self, replies: list[Reply]) -> None:
         from mlbackends.isolation.opening import send

@@ -16,7 +16,7 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Finding, Library
+from mlbackends.model.records import FactValue, Finding
 
 HOMES = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
 FOLDERS = ("/opt/rocm*/lib", "/opt/rocm/core*/lib")
@@ -63,12 +63,24 @@ def library_finding(
     libraries = libraries_named(host, name, stem, homes=HOMES, folders=FOLDERS, wheels=wheels(host))
     if not libraries:
         return Finding(reasons=(absent(host, f"{stem}.so", HOMES, ("/opt/rocm/lib",)),))
-    targets = shipped_targets(host, libraries[0], code) if code else []
-    facts: dict[str, FactValue] = {"targets": targets} if targets else {}
+    facts: dict[str, FactValue] = {}
+    missing: list[str] = []
+    if code:
+        beside = host.realpath(libraries[0].path).rsplit("/", 1)[0]
+        names = " ".join(host.listdir(f"{beside}/{code}"))
+        if targets := sorted(set(_TARGET.findall(names))):
+            facts["targets"] = list(targets)
+            missing = sorted({gpu.target for gpu in gpus(host)} - {*targets, ""})
     return Finding(
         libraries=tuple(libraries),
         facts=facts | steering(host, variables),
-        warnings=uncovered(host, name, targets),
+        warnings=tuple(
+            Reason(
+                "unsupported-hardware",
+                f"{name} has code for {', '.join(targets)}, and none for this machine's {target}",
+            )
+            for target in missing
+        ),
     )
 
 
@@ -98,12 +110,21 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         address = f"{domain:04x}:{at >> 8:02x}:{at >> 3 & 31:02x}.{at & 7}"
         if "location_id" not in properties:
             address = ""
+        version = properties.get("gfx_target_version", 0)
+        if version > _HIGHEST_TARGET:
+            version = 0
+        banks = _properties(host, f"{TOPOLOGY}/{node}/mem_banks")
+        memory = sum(
+            bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _FRAME_BUFFER
+        )
         found.append(
             AmdGpu(
                 node,
                 address,
-                target_name(properties.get("gfx_target_version", 0)),
-                _memory(host, node, address),
+                f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+                if version
+                else "",
+                memory if 0 < memory < 1 << 60 else _video_memory(host, address),
                 properties,
                 cards.get(address),
                 location >> 28 & 15,
@@ -128,9 +149,7 @@ def links(host: Host) -> list[dict[str, int | str]]:
     found: dict[tuple[int, int], dict[str, int | str]] = {}
     for node, here in index.items():
         for kind in ("io_links", "p2p_links"):
-            folder = f"{TOPOLOGY}/{node}/{kind}"
-            for name in host.listdir(folder)[:_LINKS_LIMIT]:
-                numbers = _numbers(host.read(f"{folder}/{name}/properties", 4096))
+            for numbers in _properties(host, f"{TOPOLOGY}/{node}/{kind}"):
                 other = index.get(numbers.get("node_to", -1))
                 if other is None or other <= here or (here, other) in found:
                     continue
@@ -150,13 +169,6 @@ def frequency_hertz(gpu: AmdGpu) -> int | None:
     return megahertz * _MEGAHERTZ if 0 < megahertz < 1 << 20 else None
 
 
-def target_name(version: int) -> str:
-    """Return the compiler's name of an instruction set: 90010 -> gfx90a; "" for no such thing."""
-    if not 0 < version <= _HIGHEST_TARGET:
-        return ""
-    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-
-
 def _nodes(host: Host) -> list[int]:
     names = [name for name in host.listdir(TOPOLOGY) if name.isascii() and name.isdigit()]
     return sorted(int(name[:9]) for name in names)[:_NODES_LIMIT]
@@ -173,40 +185,12 @@ def _numbers(text: str) -> dict[str, int]:
     return numbers
 
 
-def _memory(host: Host, node: int, address: str) -> int | None:
-    folder = f"{TOPOLOGY}/{node}/mem_banks"
-    total = 0
-    for name in host.listdir(folder)[:_LINKS_LIMIT]:
-        numbers = _numbers(host.read(f"{folder}/{name}/properties", 4096))
-        if numbers.get("heap_type") in _FRAME_BUFFER:
-            total += numbers.get("size_in_bytes", 0)
-    return total if 0 < total < 1 << 60 else _video_memory(host, address)
+def _properties(host: Host, folder: str) -> list[dict[str, int]]:
+    """Return the numbers of each thing in a folder of a node."""
+    names = host.listdir(folder)[:_LINKS_LIMIT]
+    return [_numbers(host.read(f"{folder}/{name}/properties", 4096)) for name in names]
 
 
 def _video_memory(host: Host, address: str) -> int | None:
     size = host.read_int(f"{FOLDER}/{address}/mem_info_vram_total") if address else None
     return size if size is not None and 0 < size < 1 << 60 else None
-
-
-def shipped_targets(host: Host, library: Library, folder: str) -> list[str]:
-    """Return the instruction sets for which a folder beside a library holds GPU code.
-
-    folder: relative to the library's real folder, such as "rocblas/library".
-    """
-    beside = host.realpath(library.path).rsplit("/", 1)[0]
-    names = " ".join(host.listdir(f"{beside}/{folder}"))
-    return sorted(set(_TARGET.findall(names)))
-
-
-def uncovered(host: Host, name: str, shipped: list[str]) -> tuple[Reason, ...]:
-    """Return a warning for each target of this machine's GPUs for which a library has no code."""
-    if not shipped:
-        return ()
-    missing = sorted({gpu.target for gpu in gpus(host)} - {*shipped, ""})
-    return tuple(
-        Reason(
-            "unsupported-hardware",
-            f"{name} has code for {', '.join(shipped)}, and none for this machine's {target}",
-        )
-        for target in missing
-    )

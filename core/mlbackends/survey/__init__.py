@@ -90,7 +90,15 @@ def survey(
             try:
                 finding = _found(module, host)
             except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
-                reports[name] = _failed(module, error, time.perf_counter() - before)
+                import traceback
+
+                trace = "".join(traceback.format_exception(error))
+                reports[name] = ProbeReport(
+                    None,
+                    failure=Failure(clean(f"{type(error).__name__}: {error}"), clean(trace)),
+                    source=_source(module),
+                    duration_seconds=time.perf_counter() - before,
+                )
                 continue
             findings[name] = finding
             for library in finding.libraries if opens else ():
@@ -163,14 +171,6 @@ def _source(module: object) -> str:
     return " ".join(text.split("\n\n")[0].split())
 
 
-def _failed(module: object, error: Exception, seconds: float) -> ProbeReport:
-    import traceback
-
-    trace = "".join(traceback.format_exception(error))
-    failure = Failure(clean(f"{type(error).__name__}: {error}"), clean(trace))
-    return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
-
-
 def _merged(
     name: str, finding: Finding, replies: dict[str, "Reply"], depth: Presence
 ) -> ProbeReport:
@@ -180,7 +180,10 @@ def _merged(
     ]
     # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
     own = [library for library in libraries if library.name == name] or libraries
-    chosen = _chosen(own)
+    # One that wins before others, then the highest level; before all, one that the process has mapped.
+    chosen = max(
+        own, key=lambda one: (one.used is True, one.wins, one.presence.level), default=None
+    )
     reply = replies.get(chosen.path) if chosen else None
     answer = reply.answer if reply and reply.answer else Answer(chosen) if chosen else None
     for i, library in enumerate(libraries):
@@ -232,18 +235,6 @@ def _with_reply(library: Library, reply: "Reply | None", depth: Presence) -> Lib
     return replace(answered, presence=reply.presence, reasons=reasons)
 
 
-def _chosen(libraries: list[Library]) -> Library | None:
-    """Return the copy that the probe reports: one that wins before others, then the highest level.
-
-    With --pid, one that the process has mapped comes before all others.
-    """
-    return max(
-        libraries,
-        key=lambda one: (one.used is True, one.wins, one.presence.level),
-        default=None,
-    )
-
-
 def _merged_devices(found: tuple[Device, ...], answered: tuple[Device, ...]) -> tuple[Device, ...]:
     """Merge the devices that files tell of with those of a library, whose values go first."""
     merged = []
@@ -266,8 +257,6 @@ def _merged_devices(found: tuple[Device, ...], answered: tuple[Device, ...]) -> 
 
 def _is_same(one: Device, other: Device) -> bool:
     """Tell whether two records are of one device: by address, or by number where one has no address."""
-    if one.kind != other.kind:
-        return False
-    if one.pci_address and other.pci_address:
+    if one.kind == other.kind and one.pci_address and other.pci_address:
         return one.pci_address == other.pci_address
-    return one.index == other.index
+    return one.kind == other.kind and one.index == other.index
