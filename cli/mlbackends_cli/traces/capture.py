@@ -183,24 +183,17 @@ def _print_ending(captured: "Captured", summary: str, page: Page, *, has_more: b
 
 
 def _views(files: Sequence[str], top: int) -> "Mapping[str, AnyView]":
+    from mlbackends.cpu import get_cpu_capability
     from mlbackends.tracing.filters import where
     from mlbackends_cli.traces.reading import Logs, views
 
     wanted: dict[str, dict[str, Any]] = {"summary": {"top": top}}
     if not top:
-        wanted |= {"findings": {"machine": this_machine()}, "dispatch": {}}
+        wanted |= {"findings": {"capability": get_cpu_capability()}, "dispatch": {}}
     made = views(Logs(files), wanted, where())
     if not getattr(made.get("dispatch"), "count", 0):
         made.pop("dispatch", None)
     return made
-
-
-def this_machine() -> Any:
-    """Return this machine's properties, for a trace that was made on it."""
-    from mlbackends.cpu import get_cpu_capability
-    from mlbackends.tracing.finder import Machine
-
-    return Machine(capability=get_cpu_capability())
 
 
 def headline(captured: "Captured") -> str:

@@ -96,7 +96,7 @@ class Request(NamedTuple):
 
     def views(self) -> dict[str, dict[str, Any]]:
         """Return the views with their options."""
-        from mlbackends_cli.traces.capture import this_machine
+        from mlbackends.cpu import get_cpu_capability
 
         # A table is cut where it is printed, so that several views are cut alike.
         options: dict[str, dict[str, Any]] = {
@@ -107,6 +107,6 @@ class Request(NamedTuple):
             },
             "repro": {"top": self.most},
             "roofline": {"top": self.most},
-            "findings": {"machine": this_machine()} if self.this_machine else {},
+            "findings": {"capability": get_cpu_capability()} if self.this_machine else {},
         }
         return {name: options.get(name, {}) for name in self.names}

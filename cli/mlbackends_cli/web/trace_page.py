@@ -15,7 +15,7 @@ from mlbackends.model.trace_views import (
     SummaryRow,
     Timeline,
 )
-from mlbackends.tracing.finder import Machine, percent, times, took
+from mlbackends.tracing.finder import percent, times, took
 from mlbackends.tracing.viewing import begin
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.svg import Colours
@@ -64,13 +64,13 @@ class TraceContents(Struct, frozen=True, kw_only=True):
 class Contents:
     """Collects what is on a page, from one walk through the records."""
 
-    def __init__(self, machine: Machine | None = None) -> None:
+    def __init__(self, capability: str = "") -> None:
         by_call = ("operation", "shape", "dtype", "implementation")
         self._collectors = {
             "operations": begin("summary", by=("operation",)),
             "groups": begin("summary", by=("operation", "implementation", "dtype")),
             "calls": begin("summary", by=by_call, top=_MOST_CALLS),
-            "findings": begin("findings", machine=machine),
+            "findings": begin("findings", capability=capability),
             "timeline": begin("timeline"),
             "roofline": begin("roofline"),
             "dispatch": begin("dispatch"),

@@ -1,6 +1,7 @@
 """What the files of findings/ are made of: what they are given, and how they report times and shares."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,17 +15,6 @@ SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
 
 
-class Machine(Struct, frozen=True):
-    """What is known of the machine beside the trace; "" is not known.
-
-    capability: the fact `cpu.capability` of a report: "AVX2", "AVX512", ... mkl_kernel: the name of MKL's
-    kernel file that the process has mapped: "libmkl_def.so.3".
-    """
-
-    capability: str = ""
-    mkl_kernel: str = ""
-
-
 class Whole(Struct, frozen=True):
     """All counted calls of the trace: what shares are of."""
 
@@ -36,20 +26,54 @@ class Whole(Struct, frozen=True):
         return duration_ns / self.total_ns if self.total_ns else 0.0
 
 
+class Sum:
+    """How many calls there were, their time, and the first `most` different lines of them."""
+
+    def __init__(self, most: int = 2) -> None:
+        self.count = 0
+        self.total_ns = 0.0
+        self._most = most
+        self._lines: dict[str, None] = {}
+
+    def add(self, record: Record, count: int, total_ns: float) -> None:
+        """Add calls that are equal to one."""
+        self.count += count
+        self.total_ns += total_ns
+        if len(self._lines) < self._most:
+            line = record.raw
+            self._lines[line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."] = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines, each once."""
+        return tuple(self._lines)
+
+
 class Finder:
     """Looks for one thing. Its file's name is the finding's code, its file's docstring describes it.
 
+    Most add calls up by `key`; others override `add`, `add_more`, `take` or `follow`.
+    capability: the processor's, the fact `cpu.capability` of a report: "AVX512", ...; "" is not known.
     WANTS: of KINDS, those that it is given; asking each of a million records thirteen times costs.
+    WHY, ACTION: those of its findings. LINES: so many lines of the trace show each sum.
     """
 
     WANTS = frozenset(("work",))
+    WHY = ACTION = ""
+    LINES = 2
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, capability: str) -> None:
+        self.capability = capability
+        self.sums: defaultdict[Any, Sum] = defaultdict(lambda: Sum(self.LINES))
         self.begin()
 
     def begin(self) -> None:
-        """Make what is collected into."""
+        """Make what else is collected into."""
+
+    def key(self, record: Record) -> Hashable | None:
+        """Return which of `sums` a record belongs to, None for none."""
+        del record
+        return None
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -61,54 +85,27 @@ class Finder:
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         """Take in a record, or a sum over equal calls."""
+        key = self.key(record)
+        if key is not None:
+            self.sums[key].add(record, count, total_ns)
 
     def follow(self, record: Record) -> Callable[[float], None] | None:
         """Return what takes the time of each later call that is equal to one that was added, in order."""
         del record
         return None
 
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return what was found; [] if nothing."""
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield what was found."""
         raise NotImplementedError
 
-    def finding(self, severity: str, seen: str, **fields: Any) -> Finding:
-        """Return a finding of this code; fields: as in Finding."""
+    def finding(self, severity: str, seen: str, calls: Sum | None = None, **fields: Any) -> Finding:
+        """Return a finding of this code; fields: as in Finding, by default those of the calls."""
+        of_calls: dict[str, Any] = {}
+        if calls is not None:
+            of_calls = {"count": calls.count, "total_ns": calls.total_ns, "evidence": calls.lines}
         code = type(self).__module__.rpartition(".")[2].replace("_", "-")
-        return Finding(code=code, severity=severity, seen=seen, **fields)
-
-
-class Evidence:
-    """Keeps the first few lines that show something."""
-
-    def __init__(self, most: int = 3) -> None:
-        self._most = most
-        self._lines: dict[str, None] = {}
-
-    def add(self, record: Record) -> None:
-        """Keep a record's line, if there is room."""
-        if len(self._lines) < self._most:
-            line = record.raw
-            self._lines[line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."] = None
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines, each once."""
-        return tuple(self._lines)
-
-
-class Sum:
-    """How many calls there were, their time, and the first lines of them."""
-
-    def __init__(self, most: int = 2) -> None:
-        self.count = 0
-        self.total_ns = 0.0
-        self.evidence = Evidence(most)
-
-    def add(self, record: Record, count: int, total_ns: float) -> None:
-        """Add calls."""
-        self.count += count
-        self.total_ns += total_ns
-        self.evidence.add(record)
+        texts = {"severity": severity, "seen": seen, "why": self.WHY, "action": self.ACTION}
+        return Finding(code=code, **{**texts, **of_calls, **fields})
 
 
 def percent(share: float) -> str:

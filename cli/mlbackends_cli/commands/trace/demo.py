@@ -36,10 +36,11 @@ def command(tracer: str, output: str, color: str) -> int:
     """
     import tempfile
 
+    from mlbackends.cpu import get_cpu_capability
     from mlbackends.tracing.capture.command import run
     from mlbackends.tracing.demo.demonstrations import demonstrations
     from mlbackends.tracing.filters import where
-    from mlbackends_cli.traces.capture import headline, this_machine
+    from mlbackends_cli.traces.capture import headline
     from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
 
@@ -71,7 +72,7 @@ def command(tracer: str, output: str, color: str) -> int:
             write(headline(captured).partition(": ")[0] + ". The first calls, as printed:\n")
             write("".join(_first_lines(path, each.tracers, style.width)))
             write("\n")
-        wanted = {"summary": {"top": _TOP}, "findings": {"machine": this_machine()}}
+        wanted = {"summary": {"top": _TOP}, "findings": {"capability": get_cpu_capability()}}
         made = views(Logs([path]), wanted, where())
         write(printed(made, "table", style))
     if output:

@@ -219,11 +219,11 @@ def _name(file: str) -> str:
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
     from mlbackends import __version__
+    from mlbackends.cpu import get_cpu_capability
     from mlbackends.tracing.filters import after_first
-    from mlbackends_cli.traces.capture import this_machine
     from mlbackends_cli.web.trace_page import Contents
 
-    contents = Contents(this_machine()) if request.this_machine else Contents()
+    contents = Contents(get_cpu_capability()) if request.this_machine else Contents()
     for record in after_first(logs.records(), request.skip_first):
         if where(record):
             contents.add(record)

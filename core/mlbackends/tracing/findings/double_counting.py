@@ -1,11 +1,11 @@
 """Lines whose time is also in other lines: they are in no total."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Evidence, Whole, times, took
+from mlbackends.tracing.finder import Sum, Whole, times, took
 from mlbackends.tracing.groups import Groups
 
 _CREATIONS = frozenset({"creations of primitives", "compiling parts of graphs"})
@@ -15,39 +15,36 @@ class Finder(finder.Finder):
     """Adds up what is nested, by why."""
 
     WANTS = frozenset(("uncounted",))
+    WHY = (
+        "a graph's part holds its primitives, a creation the ones inside it, and asking for the size"
+        " of a workspace is no work"
+    )
+    ACTION = "nothing to do; group by kind or event, of all calls, to see them"
 
     def begin(self) -> None:
         self._groups = Groups(())
-        self._evidence = Evidence()
+        self._nested = Sum(3)
 
     def add(self, record: Record) -> None:
         if isinstance(record, Call):
             self._groups.add(record)
-            if record.executed and not record.counted:
-                self._evidence.add(record)
+            if record.executed:
+                self._nested.add(record, 1, 0.0)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
         self._groups.add_many(record, count, durations)
 
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return one, if anything that ran is in no total."""
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield one, if anything that ran is in no total."""
         del whole
         left = [one for one in self._groups.uncounted() if one.why not in _CREATIONS]
         total = sum(one.total_ns for one in left)
-        if not left:
-            return []
         sums = (f"{times(one.count, 'line')}, {took(one.total_ns)}: {one.why}" for one in left)
-        return [
-            self.finding(
+        if left:
+            yield self.finding(
                 "note",
                 f"{took(total)} in lines that are nested in others are in no total",
-                why=(
-                    "a graph's part holds its primitives, a creation the ones inside it, and asking for"
-                    " the size of a workspace is no work"
-                ),
-                action="nothing to do; group by kind or event, of all calls, to see them",
-                evidence=(*sums, *self._evidence.lines),
+                evidence=(*sums, *self._nested.lines),
                 count=sum(one.count for one in left),
                 total_ns=total,
             )
-        ]

@@ -1,11 +1,11 @@
 """oneDNN ran code for a lesser instruction set than the processor, or its own header, has."""
 
-from collections import defaultdict
+from collections.abc import Iterator
 
 from mlbackends.model.trace import Info, Primitive, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Whole, by_share, percent, times, took
 
 _LEVELS = ("", "SSE4.1", "AVX", "AVX2", "AVX-512")
 """Instruction sets that every element type can use; AMX, above, is for small types alone."""
@@ -20,66 +20,52 @@ class Finder(finder.Finder):
 
     WANTS = frozenset(("work", "notes"))
 
-    def begin(self) -> None:
-        self._lowest = 0
-        self._header: Info | None = None
-        self._sums: dict[int, Sum] = defaultdict(Sum)
-
-    def take(self, record: Record, count: int, total_ns: float) -> None:
-        if isinstance(record, Info) and record.topic == "cpu" and "isa" in record.values:
-            text = record.values["isa"]
+    def key(self, record: Record) -> tuple[type, int] | None:
+        """Return the kind of record and the place in _LEVELS of the instruction set that it names."""
+        level = 0
+        if isinstance(record, Info) and record.topic == "cpu":
+            text = record.values.get("isa", "")
             level = next((level for word, level in _WORDS.items() if word in text), 0)
-            if level and (not self._lowest or level < self._lowest):
-                self._lowest, self._header = level, record
         elif isinstance(record, Primitive) and record.isa:
             starts = (level for word, level in _NAMES.items() if record.isa.startswith(word))
-            if level := next(starts, 0):
-                self._sums[level].add(record, count, total_ns)
+            level = next(starts, 0)
+        return (type(record), level) if level else None
 
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return what is below."""
-        found = []
-        processor = _CAPABILITIES.get(self.machine.capability, 0)
-        if self._header is not None and self._lowest < processor:
-            seen = (
-                f"oneDNN says that it uses {_LEVELS[self._lowest]}; this processor"
-                f" has {_LEVELS[processor]}"
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield what is below."""
+        header = min((level for kind, level in self.sums if kind is Info), default=0)
+        processor = _CAPABILITIES.get(self.capability, 0)
+        if 0 < header < processor:
+            yield self.finding(
+                "high",
+                f"oneDNN says that it uses {_LEVELS[header]}; this processor has {_LEVELS[processor]}",
+                why="narrower vectors do less work a cycle, often half",
+                action=(
+                    "unset ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA and ONEDNN_CPU_ISA_HINTS; in a"
+                    " virtual machine, pass the host's processor features on"
+                ),
+                evidence=self.sums[Info, header].lines[:1],
+                total_ns=whole.total_ns,
+                share=1.0,
             )
-            found.append(
-                self.finding(
-                    "high",
-                    seen,
-                    why="narrower vectors do less work a cycle, often half",
-                    action=(
-                        "unset ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA and ONEDNN_CPU_ISA_HINTS; in a"
-                        " virtual machine, pass the host's processor features on"
-                    ),
-                    evidence=(self._header.raw,),
-                    total_ns=whole.total_ns,
-                    share=1.0,
-                )
-            )
-        best = self._lowest or max(self._sums, default=0)
-        below = {level: calls for level, calls in self._sums.items() if level < best}
+        kernels = {level: calls for (kind, level), calls in self.sums.items() if kind is Primitive}
+        best = header or max(kernels, default=0)
+        below = {level: kernels[level] for level in sorted(kernels) if level < best}
         total = sum(calls.total_ns for calls in below.values())
         share = whole.share(total)
         if share >= _LEAST_SHARE:
             sums = ", ".join(
                 f"{_LEVELS[level]} {times(calls.count, 'call')} {took(calls.total_ns)}"
-                for level, calls in sorted(below.items(), reverse=True)
+                for level, calls in reversed(below.items())
             )
-            lines = [line for level in sorted(below) for line in below[level].evidence.lines]
-            found.append(
-                self.finding(
-                    by_share(share, medium=0.1),
-                    f"{percent(share)} of the time ran kernels below {_LEVELS[best]},"
-                    f" which others here use: {sums}",
-                    why="these kernels were chosen since none for the wider vectors took the problem",
-                    action="trace with --level dispatch: the dispatch view tells what refused them",
-                    evidence=tuple(lines[:4]),
-                    count=sum(calls.count for calls in below.values()),
-                    total_ns=total,
-                    share=share,
-                )
+            yield self.finding(
+                by_share(share, medium=0.1),
+                f"{percent(share)} of the time ran kernels below {_LEVELS[best]},"
+                f" which others here use: {sums}",
+                why="these kernels were chosen since none for the wider vectors took the problem",
+                action="trace with --level dispatch: the dispatch view tells what refused them",
+                evidence=tuple(line for calls in below.values() for line in calls.lines)[:4],
+                count=sum(calls.count for calls in below.values()),
+                total_ns=total,
+                share=share,
             )
-        return found

@@ -1,43 +1,42 @@
 """More than one version of a library spoke: a process has several copies, or the log several runs."""
 
+from collections.abc import Iterator
+
 from mlbackends.model.trace import Header, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Whole
 
 _LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
+_MOST = 100
 
 
 class Finder(finder.Finder):
     """Keeps the header of each version."""
 
     WANTS = frozenset(("notes",))
+    WHY = (
+        "frameworks bring copies of their own: caches and threads are not shared, and"
+        " sums mix fast versions with slow ones"
+    )
+    ACTION = "group by process or source to tell them apart, or trace one framework at a time"
+    LINES = 1
 
-    def begin(self) -> None:
-        self._headers: dict[str, dict[str, str]] = {}
+    def key(self, record: Record) -> tuple[str, str] | None:
+        if isinstance(record, Header) and len(self.sums) < _MOST:
+            return record.tracer, record.version
+        return None
 
-    def take(self, record: Record, count: int, total_ns: float) -> None:
-        if isinstance(record, Header):
-            versions = self._headers.setdefault(record.tracer, {})
-            if len(versions) < 50:
-                versions.setdefault(record.version, record.raw)
-
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return one for each library with several versions."""
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield one for each library with several versions."""
         del whole
-        return [
-            self.finding(
-                "low",
-                f"{_LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
-                f" {', '.join(versions)}",
-                why=(
-                    "frameworks bring copies of their own: caches and threads are not shared, and"
-                    " sums mix fast versions with slow ones"
-                ),
-                action="group by process or source to tell them apart, or trace one framework at a time",
-                evidence=tuple(versions.values())[:6],
-                count=len(versions),
-            )
-            for tracer, versions in self._headers.items()
-            if len(versions) > 1
-        ]
+        for tracer in dict.fromkeys(tracer for tracer, _ in self.sums):
+            versions = {which[1]: each for which, each in self.sums.items() if which[0] == tracer}
+            if len(versions) > 1:
+                yield self.finding(
+                    "low",
+                    f"{_LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
+                    f" {', '.join(versions)}",
+                    evidence=tuple(line for each in versions.values() for line in each.lines)[:6],
+                    count=len(versions),
+                )

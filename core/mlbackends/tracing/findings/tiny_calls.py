@@ -1,6 +1,6 @@
 """Many calls are so short that calling costs more than computing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
@@ -15,6 +15,15 @@ _LEAST_CALLS = 100
 class Finder(finder.Finder):
     """Groups calls by operation and shape, and looks at their means."""
 
+    WHY = (
+        "checking arguments, waking threads and, in Python, the call itself cost some"
+        " microseconds each: more than the work"
+    )
+    ACTION = (
+        "batch them into one call (bmm, larger batches), fuse them (torch.compile), or use"
+        " fewer threads for them"
+    )
+
     def begin(self) -> None:
         self._groups = Groups(("tracer", "operation", "shape", "dtype"))
 
@@ -24,8 +33,8 @@ class Finder(finder.Finder):
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
         self._groups.add_many(record, count, durations)
 
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return one, if there are many tiny calls."""
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield one, if there are many tiny calls."""
         groups = self._groups.sorted()
         tiny = [
             (values, group)
@@ -34,7 +43,7 @@ class Finder(finder.Finder):
         ]
         count = sum(group.tally.count for _, group in tiny)
         if count < _LEAST_CALLS:
-            return []
+            return
         total = sum(group.tally.total for _, group in tiny)
         share, of_calls = whole.share(total), count / (whole.count or 1)
         heavy = share >= 0.2 or (of_calls >= 0.5 and count >= 1000)
@@ -43,35 +52,20 @@ class Finder(finder.Finder):
         best = max(
             (group.flops / group.flops_ns for _, group in groups if group.flops_ns), default=0.0
         )
-        slower = (
-            f"; they reach {speed:.3g} GFLOP/s, the best here {best:.3g}"
-            if speed and best > 2 * speed
-            else ""
-        )
+        is_slower = speed and best > 2 * speed
+        slower = f"; they reach {speed:.3g} GFLOP/s, the best here {best:.3g}" if is_slower else ""
         most = sorted(tiny, key=lambda item: -item[1].tally.count)[:4]
-        return [
-            self.finding(
-                "medium" if heavy else "low",
-                (
-                    f"{times(count, 'call')} ({percent(of_calls)} of all) take under"
-                    f" {took(_TINY_NS)} each, {took(total)} together{slower}"
-                ),
-                why=(
-                    "checking arguments, waking threads and, in Python, the call itself cost some"
-                    " microseconds each: more than the work"
-                ),
-                action=(
-                    "batch them into one call (bmm, larger batches), fuse them (torch.compile), or use"
-                    " fewer threads for them"
-                ),
-                evidence=tuple(
-                    f"{times(group.tally.count, 'call')} of"
-                    f" {' '.join(value for value in values[1:] if value)},"
-                    f" {took(group.tally.mean or 0)} each"
-                    for values, group in most
-                ),
-                count=count,
-                total_ns=total,
-                share=share,
-            )
-        ]
+        yield self.finding(
+            "medium" if heavy else "low",
+            f"{times(count, 'call')} ({percent(of_calls)} of all) take under"
+            f" {took(_TINY_NS)} each, {took(total)} together{slower}",
+            evidence=tuple(
+                f"{times(group.tally.count, 'call')} of"
+                f" {' '.join(value for value in values[1:] if value)},"
+                f" {took(group.tally.mean or 0)} each"
+                for values, group in most
+            ),
+            count=count,
+            total_ns=total,
+            share=share,
+        )

@@ -1,11 +1,11 @@
 """The calls are so short that printing a line for each distorts what is seen."""
 
-from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, percent, times, took
+from mlbackends.tracing.finder import Whole, percent, times, took
 
 _SHORT_NS = 50_000
 _LEAST_CALLS = 100
@@ -17,45 +17,31 @@ class Finder(finder.Finder):
     """Counts the lines and their time, by library."""
 
     WANTS = frozenset(("work", "uncounted"))
+    WHY = (
+        "each line's own time does not hold the printing, but the program runs slower"
+        " than without a trace, and caches and threads cool down between calls"
+    )
+    ACTION = (
+        "compare calls with each other, not with the program's whole time; trace less:"
+        " --level exec, or a filter of components"
+    )
 
-    def begin(self) -> None:
-        self._lines: Counter[str] = Counter()
-        self._calls: dict[str, Sum] = defaultdict(Sum)
+    def key(self, record: Record) -> tuple[str, bool] | None:
+        return (record.tracer, record.counted) if isinstance(record, Call) else None
 
-    def take(self, record: Record, count: int, total_ns: float) -> None:
-        if isinstance(record, Call):
-            self._lines[record.tracer] += count
-            if record.counted:
-                self._calls[record.tracer].add(record, count, total_ns)
-
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return one for each library whose calls are short."""
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield one for each library whose calls are short."""
         del whole
-        found = []
-        for tracer, calls in self._calls.items():
+        for (tracer, is_counted), calls in list(self.sums.items()):
             count, total = calls.count, calls.total_ns
-            if count < _LEAST_CALLS or total / count >= _SHORT_NS:
+            if not is_counted or count < _LEAST_CALLS or total / count >= _SHORT_NS:
                 continue
-            cost = self._lines[tracer] * _LINE_NS.get(tracer, 4_000)
+            lines = count + self.sums[tracer, False].count
+            cost = lines * _LINE_NS.get(tracer, 4_000)
             seen = (
                 f"{times(count, 'call')} take {took(total / count)} on average; printing"
-                f" {times(self._lines[tracer], 'line')} took about {took(cost)} beside them,"
+                f" {times(lines, 'line')} took about {took(cost)} beside them,"
                 f" {percent(cost / total) if total else 'more'} as long"
             )
-            found.append(
-                self.finding(
-                    "medium" if cost > total else "low",
-                    seen,
-                    why=(
-                        "each line's own time does not hold the printing, but the program runs slower"
-                        " than without a trace, and caches and threads cool down between calls"
-                    ),
-                    action=(
-                        "compare calls with each other, not with the program's whole time; trace less:"
-                        " --level exec, or a filter of components"
-                    ),
-                    count=count,
-                    total_ns=float(cost),
-                )
-            )
-        return found
+            severity = "medium" if cost > total else "low"
+            yield self.finding(severity, seen, count=count, total_ns=float(cost))

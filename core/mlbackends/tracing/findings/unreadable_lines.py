@@ -1,40 +1,32 @@
 """Lines that begin as a library's could not be read: torn, or of a version not known here."""
 
-from collections import Counter
+from collections.abc import Iterator
 
 from mlbackends.model.trace import Malformed, Record
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Evidence, Whole, times
+from mlbackends.tracing.finder import Whole, times
 
 
 class Finder(finder.Finder):
     """Counts them by reason."""
 
     WANTS = frozenset(("notes",))
+    WHY = "their time is in no total"
+    ACTION = "list them with --where kind=malformed; a torn last line means a killed program"
+    LINES = 3
 
-    def begin(self) -> None:
-        self._reasons: Counter[str] = Counter()
-        self._evidence = Evidence()
+    def key(self, record: Record) -> str | None:
+        return record.reason if isinstance(record, Malformed) else None  # the reader has two
 
-    def take(self, record: Record, count: int, total_ns: float) -> None:
-        if isinstance(record, Malformed):
-            self._reasons[record.reason] += count  # the reader has two
-            self._evidence.add(record)
-
-    def result(self, whole: Whole) -> list[Finding]:
-        """Return one, if there are any."""
-        count = self._reasons.total()
-        if not count:
-            return []
-        reason, most = self._reasons.most_common(1)[0]
-        return [
-            self.finding(
+    def result(self, whole: Whole) -> Iterator[Finding]:
+        """Yield one, if there are any."""
+        if self.sums:
+            count = sum(each.count for each in self.sums.values())
+            reason, most = max(self.sums.items(), key=lambda item: item[1].count)
+            yield self.finding(
                 "medium" if count > whole.count / 100 else "low",
-                f"{times(count, 'line')} could not be read; most often ({most:,}): {reason}",
-                why="their time is in no total",
-                action="list them with --where kind=malformed; a torn last line means a killed program",
-                evidence=self._evidence.lines,
+                f"{times(count, 'line')} could not be read; most often ({most.count:,}): {reason}",
+                evidence=tuple(line for each in self.sums.values() for line in each.lines)[:3],
                 count=count,
             )
-        ]

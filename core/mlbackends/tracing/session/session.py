@@ -135,10 +135,8 @@ class Session:
     def findings(self) -> "Findings":
         """Return what the trace gives away, the worst first; this machine's processor is known."""
         from mlbackends.cpu import get_cpu_capability
-        from mlbackends.tracing.finder import Machine
 
-        machine = Machine(capability=get_cpu_capability())
-        return self.view("findings", machine=machine)  # type: ignore[return-value]
+        return self.view("findings", capability=get_cpu_capability())  # type: ignore[return-value]
 
     def view(self, name: str, **options: Any) -> "AnyView":
         """Return one of the views of `backends trace show`; options are those of its collector."""

@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from mlbackends.model import registry
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Findings
-from mlbackends.tracing.finder import KINDS, SEVERITIES, Finder, Machine, Whole
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Finder, Whole
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
 
 
 class Collector:
-    """Asks every finder, or those of these codes. machine: what is known beside the trace.
+    """Asks every finder, or those of these codes. capability: the processor's, see `Finder`.
 
     Raises UnknownName where there is no such finding.
     """
 
-    def __init__(self, codes: tuple[str, ...] = (), machine: Machine | None = None) -> None:
+    def __init__(self, codes: tuple[str, ...] = (), capability: str = "") -> None:
         names = [code.replace("-", "_") for code in codes] or registry.names(REGISTRY)
         self._watches: dict[str, Finder] = {
-            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine or Machine())
+            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(capability)
             for name in names
         }
         self._by_kind = {
