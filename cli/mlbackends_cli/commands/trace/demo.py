@@ -4,6 +4,7 @@ import os
 import shlex
 from contextlib import ExitStack
 from itertools import islice
+from typing import Any
 
 import click
 
@@ -72,7 +73,10 @@ def command(tracer: str, output: str, color: str) -> int:
             write(headline(captured).partition(": ")[0] + ". The first calls, as printed:\n")
             write("".join(_first_lines(path, each.tracers, style.width)))
             write("\n")
-        wanted = {"summary": {"top": _TOP}, "findings": {"capability": get_cpu_capability()}}
+        wanted: dict[str, dict[str, Any]] = {
+            "summary": {"top": _TOP},
+            "findings": {"capability": get_cpu_capability()},
+        }
         made = views(Logs([path]), wanted, where())
         write(printed(made, "table", style))
     if output:

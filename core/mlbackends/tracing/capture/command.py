@@ -13,19 +13,17 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlbackends.launch.notices import Notice, warning
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing.capture import environment as variables
 from mlbackends.tracing.capture import process as processes
-from mlbackends.tracing.capture.preload import Counted
-from mlbackends.tracing.capture.separation import SEPARATIONS, Separation, separation_for
+from mlbackends.tracing.capture.separation import Counted, Separation, separation_for
 from mlbackends.tracing.capture.trace_file import (
     Follower,
     TraceFile,
@@ -33,6 +31,7 @@ from mlbackends.tracing.capture.trace_file import (
     counted,
     is_special,
     opened,
+    unwritable,
 )
 
 TRACE = "MLBACKENDS_TRACE_FILE"
@@ -90,8 +89,8 @@ def run(
     output: where the trace goes; replaced, unless `append`. What is no regular file, such as
         /dev/stderr or a FIFO with a reader, gets the whole trace at the end.
     level, components, timestamps: what oneDNN prints, as its tracer's `environment` has it.
-    separation: one of SEPARATIONS; "auto" takes the shim where there is one that fits, else for
-        oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none of them.
+    separation: "preload", "terminal", "pipe" or "none"; "auto" takes the shim where there is one that
+        fits, else for oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none.
     rank_variables: variables that hold a rank; each rank then has its own file, see `with_rank`.
     live: is given new lines, in this thread, while the command runs: ten times a second, though
         there be none, so that it can show what it has and tell the time.
@@ -99,16 +98,12 @@ def run(
     Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written,
     below another capture, or for a filter that is none; all before the command runs.
     """
-    if separation not in SEPARATIONS:
-        raise BadInput(f"separation is {separation!r}; it may be {', '.join(SEPARATIONS)}")
-    if not command or not tracers:
-        raise BadInput(f"there is no {'tracer to trace with' if command else 'command to trace'}")
     environment = dict(os.environ if environment is None else environment)
     _require_sound(output, components, environment)
     program = processes.executable(command, environment)
     rank = variables.rank_of(environment, rank_variables)
-    path = variables.with_rank(output, rank)
-    names = () if rank or is_special(path) else tuple(rank_variables)
+    target = variables.with_rank(output, rank)
+    ranks = () if rank or is_special(target) else tuple(rank_variables)
     leaves = {name: registry.load("mlbackends.tracing.formats", name) for name in tracers}
     with ExitStack() as stack:
         try:
@@ -117,39 +112,58 @@ def run(
             )
         except OSError as error:
             raise BadInput(f"no temporary folder can be made: {error.strerror}") from None
-        in_between = os.path.join(folder, "trace.log") if is_special(path) else ""
-        special = opened(path) if in_between else -1
-        if in_between:
-            stack.callback(os.close, special)
-        trace = TraceFile(in_between or path, append=append, of_ranks=bool(names))
-        stack.enter_context(trace)
+        special = stack.enter_context(opened(target)) if is_special(target) else None
+        path = os.path.join(folder, "trace.log") if special else target
+        trace = stack.enter_context(TraceFile(path, append=append, of_ranks=bool(ranks)))
         wanted: dict[str, str] = {}
         for leaf in leaves.values():
             wanted |= leaf.environment(
                 level=level, timestamps=timestamps, components=components, file=trace.path
             )
-        notices = variables.given_way(wanted, environment)
-        environment |= variables.combined(wanted, environment)
+        changed, notices = variables.combined(wanted, environment)
+        environment |= changed
         markers = {name: leaf.MARKERS for name, leaf in leaves.items()}
         separated = separation_for(
-            separation, program[0], trace, markers, environment, folder, shim
+            separation, program[0], trace.descriptor, markers, environment, folder, shim, ranks
         )
         stack.callback(separated.close)
-        environment |= {TRACE: trace.path, **separated.variables(names)}
-        if names and separated.name != "preload":
-            notices.append(warning("ranks share one trace: only the shim can tell them apart"))
+        environment |= {TRACE: trace.path, **separated.variables}
+        notices += separated.notices
         started = time.monotonic()
         code, complaints = _run(program, environment, separated, trace, live)
         seconds = time.monotonic() - started
-        is_filtered = "filter=" in environment.get("ONEDNN_VERBOSE", "")
-        captured = _outcome(code, trace, markers, separated, is_filtered=is_filtered)
-        captured = replace(
-            captured, seconds=seconds, notices=(*notices, *captured.notices, *complaints)
-        )
-        if in_between:
-            return _written(captured, special, path, markers)
+        lost = 0
+        parts = trace.parts()
+        if special and parts:
+            lost, failure = copied(trace.path, special)
+            complaints += [warning(str(unwritable(target, failure)))] if failure else []
+        try:
+            totals = counted(parts, markers)
+        except OSError:
+            parts, totals = [], counted([], markers)
+        files = tuple(path for path, _ in parts)
+        if special and parts:
+            files = () if lost and not totals[""] else (target,)
+        on_the_way = separated.counted()
+        if not parts:
+            why = "it was removed while the command ran, or cannot be read any more"
+            notices.append(warning(f"the trace {trace.path} is gone: {why}"))
+        notices += _losses(code, on_the_way, trace, totals)
+        if code == 0 and parts and not on_the_way.lost and not lost:
+            is_filtered = "filter=" in environment.get("ONEDNN_VERBOSE", "")
+            notices += _silences(totals, separated.name, is_filtered=is_filtered)
         trace.remove_if_only_ranks()
-        return captured
+    return Captured(
+        exit_code=code if code >= 0 else 128 - code,
+        files=files,
+        lines=totals.pop(""),
+        lines_by_tracer=totals,
+        lost=on_the_way.lost + lost,
+        processes=on_the_way.processes,
+        separation=separated.name,
+        seconds=seconds,
+        notices=(*notices, *complaints),
+    )
 
 
 def _require_sound(output: str, components: str, environment: Mapping[str, str]) -> None:
@@ -187,128 +201,64 @@ def _run(
     live: Live | None,
 ) -> tuple[int, list[Notice]]:
     """Run the program to its end. Return its code, -N for signal N, and what went wrong for us."""
-    watcher = _Watcher(live, Follower(trace.parts)) if live else None
-    with processes.signals() as signals:
-        separated.start()
-        process = processes.start(program, environment, signals.mask, separated.child_stdout)
-        separated.has_started()
-        is_running = True
+    follower = Follower(trace.parts)
+    complaints = []
 
-        def on_beat() -> None:
-            separated.resize(process)
-            if watcher:
-                watcher.look()
-
-        try:
-            beat = _LIVE_BEAT_SECONDS if watcher else _BEAT_SECONDS
-            code = processes.wait(process, signals, beat, on_beat)
-            is_running = False
-        finally:
-            if is_running:
-                processes.end(process)
-        complaints = separated.finish()
-    if watcher:
-        watcher.look()
-        complaints += watcher.complaints
-    return code, complaints
-
-
-class _Watcher:
-    """Hands new lines to a callback, or none when there are none; one that fails is not called again."""
-
-    def __init__(self, live: Live, follower: Follower) -> None:
-        self.complaints: list[Notice] = []
-        self._live: Live | None = live
-        self._follower = follower
-
-    def look(self) -> None:
-        while self._live:
-            lines = self._follower.new_lines()
+    def look() -> None:
+        """Hand on new lines, or none when there are none; who fails to show them is not called again."""
+        nonlocal live
+        while live:
+            lines = follower.new_lines()
             try:
-                self._live(lines)
+                live(lines)
             except Exception as error:  # noqa: BLE001  a table that cannot be drawn ends no command
-                self.complaints.append(
-                    warning(f"the lines were no longer shown: {type(error).__name__}: {error}")
-                )
-                self._live = None
+                why = f"{type(error).__name__}: {error}"
+                complaints.append(warning(f"the lines were no longer shown: {why}"))
+                live = None
             if not lines:
                 return
 
+    def on_beat() -> None:
+        separated.resize(process)
+        look()
 
-def _outcome(
-    code: int,
-    trace: TraceFile,
-    markers: Mapping[str, Sequence[bytes]],
-    separated: Separation,
-    *,
-    is_filtered: bool,
-) -> Captured:
-    """Return the record of a command that ended.
+    with processes.signals() as signals:
+        process = separated.start(program, environment, signals.mask)
+        beat = _LIVE_BEAT_SECONDS if live else _BEAT_SECONDS
+        code = processes.wait(process, signals, beat, on_beat)
+        complaints += separated.finish()
+    look()
+    return code, complaints
 
-    code: -N where signal N ended it. is_filtered: oneDNN prints some of its components only.
-    """
-    on_the_way = separated.counted()
-    parts = trace.parts()
-    notices = list(separated.notices)
-    try:
-        totals = counted(parts, markers)
-        problem = "" if parts else "it was removed while the command ran"
-    except OSError as error:
-        parts, totals = [], dict.fromkeys(["", *markers], 0)
-        problem = f"it cannot be read any more: {error.strerror}"
-    if problem:
-        notices.append(warning(f"the trace {trace.path} is gone: {problem}"))
-    lines = totals.pop("")
+
+def _losses(
+    code: int, on_the_way: Counted, trace: TraceFile, totals: Mapping[str, int]
+) -> Iterator[Notice]:
+    """Report that a signal ended the command (-N), and lines that are not in the trace."""
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        notices.append(
-            warning(f"the command was ended by {name}; the {lines} lines until then are kept")
-        )
-    notices += _losses(on_the_way, trace, writes_itself="mkl" in markers)
-    if code == 0 and not on_the_way.lost and not problem:
-        notices += _silences(totals, separated.name, is_filtered)
-    return Captured(
-        exit_code=code if code >= 0 else 128 - code,
-        files=tuple(path for path, _ in parts),
-        lines=lines,
-        lines_by_tracer=totals,
-        lost=on_the_way.lost,
-        processes=on_the_way.processes,
-        separation=separated.name,
-        notices=tuple(notices),
-    )
-
-
-def _losses(on_the_way: Counted, trace: TraceFile, *, writes_itself: bool) -> list[Notice]:
-    """Report lines that are not in the trace. writes_itself: MKL does, and reports no loss."""
-    notices = []
+        kept = f"the {totals['']} lines until then are kept"
+        yield warning(f"the command was ended by {name}; {kept}")
     if on_the_way.lost:
         why = os.strerror(on_the_way.lost_reason)
-        notices.append(warning(f"{on_the_way.lost} lines could not be written to the trace: {why}"))
-    elif writes_itself and not os.fstatvfs(trace.descriptor).f_bavail:
-        notices.append(warning("the disk is full; what MKL wrote last may be lost"))
+        yield warning(f"{on_the_way.lost} lines could not be written to the trace: {why}")
+    elif "mkl" in totals and not os.fstatvfs(trace.descriptor).f_bavail:  # it reports no loss
+        yield warning("the disk is full; what MKL wrote last may be lost")
     if on_the_way.unreachable:
-        notices.append(
-            warning(
-                f"{on_the_way.unreachable} lines went to the output of processes"
-                " that could not open the trace"
-            )
-        )
+        where = "the output of processes that could not open the trace"
+        yield warning(f"{on_the_way.unreachable} lines went to {where}")
     if trace.is_shared:
-        notices.append(
-            warning(
-                f"another capture was writing to {trace.path}; these lines stand among its own"
-                " (name the variable that holds a rank to have a file each)"
-            )
+        yield warning(
+            f"another capture was writing to {trace.path}; these lines stand among its own"
+            " (name the variable that holds a rank to have a file each)"
         )
-    return notices
 
 
-def _silences(totals: Mapping[str, int], separation: str, is_filtered: bool) -> list[Notice]:
+def _silences(totals: Mapping[str, int], separation: str, *, is_filtered: bool) -> list[Notice]:
     """Report libraries that printed nothing: absent, not used, or built without tracing."""
-    if any(totals.values()) or (separation == "none" and set(totals) != {"mkl"}):
+    silent = [_NAMES.get(name, name) for name in totals if name]
+    if any(totals.values()) or (separation == "none" and "onednn" in totals):
         return []  # unseparated, oneDNN's lines are in the command's output
-    silent = [_NAMES.get(name, name) for name in totals]
     why = "the command does not use it, or with a build that prints nothing"
     if is_filtered and "onednn" in totals:
         why = f"the filter of components may have left all out, or {why}"
@@ -318,26 +268,3 @@ def _silences(totals: Mapping[str, int], separation: str, is_filtered: bool) -> 
             " (--separation pipe does), or one without our variables (env -i, sudo)"
         )
     return [warning(f"no line of {' or '.join(silent)} came: {why}")]
-
-
-def _written(
-    captured: Captured, descriptor: int, target: str, markers: Mapping[str, Sequence[bytes]]
-) -> Captured:
-    """Write the trace to a target that is no regular file; return the record of what that took."""
-    if not captured.files:
-        return captured
-    (source,) = captured.files
-    written, problem = copied(source, descriptor, target)
-    if written is None:
-        return replace(captured, files=(target,))
-    os.truncate(source, written)
-    totals = counted([(source, 0)], markers)
-    whole = totals.pop("")
-    return replace(
-        captured,
-        files=(target,) if written else (),
-        lines=whole,
-        lines_by_tracer=totals,
-        lost=captured.lost + captured.lines - whole,
-        notices=(*captured.notices, *([warning(problem)] if problem else ())),
-    )

@@ -7,12 +7,9 @@ into the buffer letter by letter (coreutils' printf), and those of programs that
 prints so; a pipe or terminal takes such lines as well.
 """
 
-import mmap
 import os
 import stat
-import struct
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from mlbackends.libraries.elf_image import NotElf, opened
 
@@ -20,8 +17,6 @@ _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
 # The loader takes these for the end of a name, or for the start of a word of its own.
 _SPECIAL = " :$"
-_PAGE_BYTES = 4096
-_LAYOUT = "=5Q"
 
 
 def shim_path() -> str:
@@ -99,35 +94,3 @@ def preload_value(shim: str, folder: str, environment: Mapping[str, str]) -> str
     if shim in before.replace(":", " ").split():
         return before
     return f"{before}:{shim}" if before else shim
-
-
-class Counted(NamedTuple):
-    """lost_reason: an errno. unreachable: lines of processes that could not open the trace."""
-
-    lines: int
-    lost: int
-    lost_reason: int
-    processes: int
-    unreachable: int
-
-
-class Counts:
-    """What the shim counts, in a page that all its processes share; raises OSError where none can be made.
-
-    The layout is that of counts.c: 64-bit numbers in the machine's order. The page is a file, so that
-    the numbers outlive a process that is killed.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self.path = os.path.join(folder, "counts")
-        with open(self.path, "xb+", buffering=0) as file:
-            file.write(bytes(_PAGE_BYTES))  # a hole could not be filled when the disk is full
-            self._page = mmap.mmap(file.fileno(), _PAGE_BYTES, access=mmap.ACCESS_READ)
-
-    def read(self) -> Counted:
-        """Return the numbers as they are now."""
-        return Counted(*struct.unpack_from(_LAYOUT, self._page))
-
-    def close(self) -> None:
-        """Let go of the page."""
-        self._page.close()

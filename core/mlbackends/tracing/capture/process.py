@@ -1,13 +1,12 @@
 """The command as a process: found, started with our streams, sent what signals we get, and waited for."""
 
 import os
-import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from mlbackends.launch.signals import SENT_ON, WaitedSignals, send
 from mlbackends.model.errors import MlBackendsError
@@ -35,20 +34,19 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
     What has no format of its own is the shell's, as in execvp(3). Raises NotStarted, as a shell does.
     """
     name = command[0]
-    if not name or "\0" in name or ("/" in name and not os.path.exists(name)):
-        raise NotStarted(f"there is no program {name!r}", NOT_FOUND)
-    path = name
-    if "/" not in name:
-        folders = os.get_exec_path(environment)
-        paths = [path for folder in folders if os.path.isfile(path := os.path.join(folder, name))]
-        if not paths:
-            raise NotStarted(f"there is no program {name!r} on PATH", NOT_FOUND)
-        path = next((path for path in paths if os.access(path, os.X_OK)), paths[0])
-    if os.path.isdir(path):
-        raise NotStarted(f"{path} is a folder, not a program", NOT_EXECUTABLE)
-    if not os.path.isfile(path) or not os.access(path, os.X_OK):
-        hint = "start it by its interpreter" if os.path.isfile(path) else ""
-        raise NotStarted(f"{path} is not executable", NOT_EXECUTABLE, hint)
+    if "/" in name and os.path.isdir(name):
+        raise NotStarted(f"{name} is a folder, not a program", NOT_EXECUTABLE)
+    folders = os.get_exec_path(environment)
+    paths = [path for folder in folders if os.path.isfile(path := os.path.join(folder, name))]
+    if "/" in name:
+        paths = [name] if os.path.exists(name) else []
+    if not paths:
+        place = "" if "/" in name else " on PATH"
+        raise NotStarted(f"there is no program {name!r}{place}", NOT_FOUND)
+    path = next((path for path in paths if os.access(path, os.X_OK)), "")
+    if not path:
+        hint = "start it by its interpreter"
+        raise NotStarted(f"{paths[0]} is not executable", NOT_EXECUTABLE, hint)
     try:
         with open(path, "rb") as file:
             head = file.read(256)
@@ -58,17 +56,6 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
     is_text = b"\0" not in head.partition(b"\n")[0]
     is_script = is_text and not head.startswith((b"#!", b"\x7fELF"))
     return ["/bin/sh", "sh", path, *command[1:]] if is_script else [path, *command]
-
-
-class Signals(Protocol):
-    """A scope in which the signals that we get are handed out one by one."""
-
-    mask: "set[signal.Signals | int]"
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *problem: object) -> None: ...
-    def next(self, seconds: float) -> int:
-        """Wait for a signal, or the end of a process; return the one to send on, or 0."""
 
 
 class HandledSignals:
@@ -81,50 +68,31 @@ class HandledSignals:
     def __init__(self) -> None:
         self.mask: set[signal.Signals | int] = set()
         self._before: dict[signal.Signals, Any] = {}
-        self._pipe = (-1, -1)
-        self._wakeup = -1
+        self._received: deque[int] = deque()
 
     def __enter__(self) -> Self:
         self.mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         if threading.current_thread() is threading.main_thread():
-            self._pipe = os.pipe()
-            for end in self._pipe:
-                os.set_blocking(end, False)
-            self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-            for number in (*SENT_ON, signal.SIGCHLD):
-                self._before[number] = signal.signal(number, _ignore)
+            for number in SENT_ON:
+                handler = signal.signal(number, lambda number, _: self._received.append(number))
+                self._before[number] = handler
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._pipe[0] >= 0:
-            signal.set_wakeup_fd(self._wakeup)
-            for end in self._pipe:
-                os.close(end)
 
     def next(self, seconds: float) -> int:
-        """Wait for a signal, the end of a program included; return the one to send on, or 0."""
-        if self._pipe[0] < 0:
-            time.sleep(min(seconds, _POLL_SECONDS))
-            return 0
-        if not select.select([self._pipe[0]], [], [], seconds)[0]:
-            return 0
-        number = os.read(self._pipe[0], 1)[0]
+        """Wait for a moment; return a signal to send on, or 0."""
+        time.sleep(min(seconds, _POLL_SECONDS))
+        number = self._received.popleft() if self._received else 0
         has_terminal = any(os.isatty(stream) for stream in (0, 1, 2))
-        is_ours = number in SENT_ON and not (number in _FROM_THE_TERMINAL and has_terminal)
-        return number if is_ours else 0
+        return 0 if number in _FROM_THE_TERMINAL and has_terminal else number
 
 
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the number is in the pipe."""
-
-
-def signals() -> Signals:
+def signals() -> WaitedSignals | HandledSignals:
     """Return the scope that this system can do."""
-    if hasattr(signal, "sigtimedwait"):
-        return WaitedSignals()  # type: ignore[return-value]  # its __exit__ names three arguments
-    return HandledSignals()
+    return WaitedSignals() if hasattr(signal, "sigtimedwait") else HandledSignals()
 
 
 def start(
@@ -158,26 +126,29 @@ def start(
 
 
 def wait(
-    process: int, handed_out: Signals, beat_seconds: float, on_beat: Callable[[], None]
+    process: int,
+    handed_out: WaitedSignals | HandledSignals,
+    beat_seconds: float,
+    on_beat: Callable[[], None],
 ) -> int:
     """Wait for a process, and return its exit code, -N where signal N ended it.
 
-    Signals that a process sends us are sent on. on_beat: called now and then meanwhile.
+    Signals that a process sends us are sent on. on_beat: called now and then meanwhile. After an
+    error of ours the process is ended: SIGTERM, and SIGKILL some seconds later.
     """
-    while True:
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if number := handed_out.next(beat_seconds):
-            send(number, [process])
-        on_beat()
-
-
-def end(process: int) -> None:
-    """End and reap a process, after an error of ours: SIGTERM, and SIGKILL some seconds later."""
-    deadline = time.monotonic() + _GRACE_SECONDS
-    send(signal.SIGTERM, [process])
-    while not os.waitpid(process, os.WNOHANG)[0]:
-        if time.monotonic() > deadline:
-            send(signal.SIGKILL, [process])
-        time.sleep(0.01)
+    try:
+        while True:
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if number := handed_out.next(beat_seconds):
+                send(number, [process])
+            on_beat()
+    except BaseException:
+        deadline = time.monotonic() + _GRACE_SECONDS
+        send(signal.SIGTERM, [process])
+        while not os.waitpid(process, os.WNOHANG)[0]:
+            if time.monotonic() > deadline:
+                send(signal.SIGKILL, [process])
+            time.sleep(0.01)
+        raise

@@ -1,51 +1,64 @@
 """How trace lines are kept apart from the command's own output, and which way is taken."""
 
 import errno
+import mmap
 import os
 import select
 import signal
+import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from mlbackends.launch.notices import Notice, information, warning
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
-from mlbackends.tracing.capture.preload import Counted, Counts, preload_value, shim_path, why_not
-from mlbackends.tracing.capture.trace_file import TraceFile
-
-SEPARATIONS = ("auto", "preload", "terminal", "pipe", "none")
+from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
+from mlbackends.tracing.capture.process import start
 
 Markers = Mapping[str, Sequence[bytes]]
 _PIECE_BYTES = 1 << 16
+_PAGE_BYTES = 4096
 _BRIEF_SECONDS = 0.05
 _PATIENT_SECONDS = 2.0
 _BRIEF_BYTES = 4
 _AFTER_THE_END_SECONDS = 2.0
 
 
+class Counted(NamedTuple):
+    """What was counted on the way, in the order of counts.c.
+
+    lost_reason: an errno. unreachable: lines of processes that could not open the trace.
+    """
+
+    lines: int = 0
+    lost: int = 0
+    lost_reason: int = 0
+    processes: int = 0
+    unreachable: int = 0
+
+
 class Separation:
     """No separation: the library itself writes the file, or prints into the command's output.
 
-    child_stdout: what the command prints to; None for our own.
+    variables: what the command's environment needs in addition.
     """
 
     name = "none"
-    child_stdout: int | None = None
 
     def __init__(self, notices: Sequence[Notice] = ()) -> None:
         self.notices = list(notices)
+        self.variables: dict[str, str] = {}
 
-    def variables(self, rank_names: Sequence[str]) -> dict[str, str]:
-        """Return what the command's environment needs in addition."""
-        del rank_names
-        return {}
-
-    def start(self) -> None:
-        """Get ready; signals are blocked."""
-
-    def has_started(self) -> None:
-        """Take note that the command has its end of the output."""
+    def start(
+        self,
+        program: Sequence[str],
+        environment: Mapping[str, str],
+        mask: "set[signal.Signals | int]",
+    ) -> int:
+        """Start the command, while signals are blocked; return its process id. Raises NotStarted."""
+        return start(program, environment, mask)
 
     def resize(self, process: int) -> None:
         """Take over a new size of our terminal."""
@@ -56,14 +69,18 @@ class Separation:
 
     def counted(self) -> Counted:
         """Return what was counted on the way; zeros where nothing is."""
-        return Counted(0, 0, 0, 0, 0)
+        return Counted()
 
     def close(self) -> None:
         """Let go of everything."""
 
 
 class Preloaded(Separation):
-    """A shim in each process of the command takes the lines out before they are printed."""
+    """A shim in each process of the command takes the lines out before they are printed.
+
+    It counts in a page that all its processes share, a file, so that the numbers outlive a process that
+    is killed. Raises OSError where there can be none, or where the loader cannot read the shim's name.
+    """
 
     name = "preload"
 
@@ -73,75 +90,82 @@ class Preloaded(Separation):
         folder: str,
         markers: Markers,
         environment: Mapping[str, str],
+        ranks: Sequence[str],
     ) -> None:
         super().__init__()
-        self._counts = Counts(folder)
+        path = os.path.join(folder, "counts")
+        with open(path, "xb+", buffering=0) as file:
+            file.write(bytes(_PAGE_BYTES))  # a hole could not be filled when the disk is full
+            self._page = mmap.mmap(file.fileno(), _PAGE_BYTES, access=mmap.ACCESS_READ)
         words = b"\n".join(marker for each in markers.values() for marker in each)
-        self._variables = {
+        self.variables = {
             "LD_PRELOAD": preload_value(shim, folder, environment),
             "MLBACKENDS_TRACE_MARKERS": words.decode(),
-            "MLBACKENDS_TRACE_COUNTS": self._counts.path,
+            "MLBACKENDS_TRACE_COUNTS": path,
+            "MLBACKENDS_TRACE_RANKS": ",".join(ranks),
         }
-
-    def variables(self, rank_names: Sequence[str]) -> dict[str, str]:
-        """Return what the shim reads at its start."""
-        return {**self._variables, "MLBACKENDS_TRACE_RANKS": ",".join(rank_names)}
 
     def counted(self) -> Counted:
         """Return what all processes counted so far."""
-        return self._counts.read()
+        return Counted(*struct.unpack_from("=5Q", self._page))
 
     def close(self) -> None:
         """Let go of the page of counters."""
-        self._counts.close()
+        self._page.close()
 
 
 class Relayed(Separation):
     """The command's output comes through us: a thread prints its text to ours, and keeps the trace.
 
-    The command prints to a terminal of its own where our output is one, else to a pipe. Start it where
-    signals are blocked: the thread takes none.
+    The command prints to a terminal of its own where our output is one, else to a pipe.
     """
 
-    def __init__(
-        self, name: str, trace: TraceFile, markers: Markers, notices: Sequence[Notice]
-    ) -> None:
+    def __init__(self, name: str, trace: int, markers: Markers, notices: Sequence[Notice]) -> None:
         super().__init__(notices)
         self.name = name
         self._trace = trace
         self._lines = self._lost = self._reason = 0
         self._is_torn = False
         self._demultiplexer = Demultiplexer([word for each in markers.values() for word in each])
-        self._size: tuple[int, int] | None = None
+        self._size: os.terminal_size | None = None
         self._has_ended = threading.Event()
         self._source_lock = threading.Lock()
         self._quiet_since: float | None = None
         self._source, child_end = _terminal() if name == "terminal" else os.pipe()
-        self.child_stdout = child_end
+        self._child_end: int | None = child_end
         self._thread = threading.Thread(target=self._run, name="trace relay", daemon=True)
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(
+        self,
+        program: Sequence[str],
+        environment: Mapping[str, str],
+        mask: "set[signal.Signals | int]",
+    ) -> int:
+        """Start to read, in a thread that takes no signals, and then the command."""
         self._thread.start()
+        process = start(program, environment, mask, self._child_end)
+        self.close()
+        return process
 
     def close(self) -> None:
         """Let go of the command's end: when the last program has, the output is at its end."""
-        if self.child_stdout is not None:
-            os.close(self.child_stdout)
-            self.child_stdout = None
-
-    has_started = close
+        if self._child_end is not None:
+            os.close(self._child_end)
+            self._child_end = None
 
     def resize(self, process: int) -> None:
         """Give the command's terminal the size of ours, and tell the command if it changed."""
-        if self.name != "terminal" or not (size := _size(1)) or size == self._size:
+        try:
+            size = os.get_terminal_size(1) if self.name == "terminal" else self._size
+        except OSError:  # it is gone
             return
-        self._size, before = size, self._size
-        with self._source_lock:
-            if self._source >= 0:
-                _resize(self._source, size)
-        if before:
-            os.kill(process, signal.SIGWINCH)
+        if size and size != self._size:
+            self._size, before = size, self._size
+            with self._source_lock:
+                if self._source >= 0:
+                    _resize(self._source, size)
+            if before:
+                os.kill(process, signal.SIGWINCH)
 
     def finish(self) -> list[Notice]:
         """Read to the end.
@@ -149,7 +173,6 @@ class Relayed(Separation):
         A program that was left behind in the background and keeps the output open is waited for
         only while it prints.
         """
-        self.close()
         while self._thread.is_alive():
             self._thread.join(_BRIEF_SECONDS)
             quiet_since = self._quiet_since  # never while text waits for a slow reader of ours
@@ -163,19 +186,24 @@ class Relayed(Separation):
 
     def counted(self) -> Counted:
         """Return what came; the processes that printed it are not known."""
-        return Counted(self._lines, self._lost, self._reason, 0, 0)
+        return Counted(self._lines, self._lost, self._reason)
 
     def _run(self) -> None:
+        apart = self._demultiplexer
         try:
             while not self._has_ended.is_set() and (piece := self._read()) is not None:
                 if piece:
                     self._quiet_since = None
-                    self._give(self._demultiplexer.feed(piece))
-                else:
-                    self._quiet_since = self._quiet_since or time.monotonic()
-                    if self._is_overdue(time.monotonic() - self._quiet_since):
-                        self._give(self._demultiplexer.release())
-            self._give(self._demultiplexer.release(at_end=True))
+                    self._give(apart.feed(piece))
+                    continue
+                self._quiet_since = self._quiet_since or time.monotonic()
+                # A prompt "MKL_VERBOSE? " may wait for an answer. A library prints a line at once: little
+                # more than a moment can lie between its parts.
+                patience = _BRIEF_SECONDS if len(apart.held) < _BRIEF_BYTES else _PATIENT_SECONDS
+                is_overdue = time.monotonic() - self._quiet_since > patience
+                if apart.held and is_overdue and not apart.is_surely_trace:
+                    self._give(apart.release())
+            self._give(apart.release(at_end=True))
         except OSError:  # nobody reads our output: the command is to see the same
             pass
         finally:
@@ -194,38 +222,24 @@ class Relayed(Separation):
                 return None
             raise
 
-    def _is_overdue(self, quiet_seconds: float) -> bool:
-        """Tell whether what is held should be seen now: a prompt "MKL_VERBOSE? " may wait for an answer.
-
-        A library prints a line at once: little more than a moment can lie between its parts.
-        """
-        held = self._demultiplexer.held
-        if not held or self._demultiplexer.is_surely_trace:
-            return False
-        patience = _BRIEF_SECONDS if len(held) < _BRIEF_BYTES else _PATIENT_SECONDS
-        return quiet_seconds > patience
-
     def _give(self, separated: Separated) -> None:
         for line in separated.lines:
+            # Not behind one that was cut off when the disk was full.
+            rest = (b"\n" if self._is_torn else b"") + line.removesuffix(b"\n") + b"\n"
             try:
-                self._write(line if line.endswith(b"\n") else line + b"\n")
+                while rest:
+                    rest = rest[os.write(self._trace, rest) :]
+                    self._is_torn = bool(rest)
                 self._lines += 1
             except OSError as error:
                 self._lost += 1
                 self._reason = self._reason or error.errno or errno.EIO
-        rest = memoryview(separated.text)
-        while rest:
+        text = memoryview(separated.text)
+        while text:
             try:
-                rest = rest[os.write(1, rest) :]
+                text = text[os.write(1, text) :]
             except BlockingIOError:
                 select.select([], [1], [])
-
-    def _write(self, line: bytes) -> None:
-        """Append a line, not behind one that was cut off when the disk was full."""
-        rest = b"\n" + line if self._is_torn else line
-        while rest:
-            rest = rest[os.write(self._trace.descriptor, rest) :]
-            self._is_torn = bool(rest)
 
 
 def _terminal() -> tuple[int, int]:
@@ -237,59 +251,52 @@ def _terminal() -> tuple[int, int]:
     settings[1] &= ~termios.OPOST  # ours does that when the text gets there
     settings[3] &= ~termios.ECHO
     termios.tcsetattr(childs, termios.TCSANOW, settings)
-    if size := _size(1):
-        _resize(ours, size)
+    _resize(ours, os.get_terminal_size(1))
     return ours, childs
 
 
-def _size(terminal: int) -> tuple[int, int] | None:
-    try:
-        size = os.get_terminal_size(terminal)
-    except OSError:
-        return None
-    return size.lines, size.columns
-
-
-def _resize(terminal: int, size: tuple[int, int]) -> None:
+def _resize(terminal: int, size: os.terminal_size) -> None:
     import termios
 
-    if hasattr(termios, "tcsetwinsize"):
-        termios.tcsetwinsize(terminal, size)
+    termios.tcsetwinsize(terminal, (size.lines, size.columns))
 
 
 def separation_for(
     way: str,
     program: str,
-    trace: TraceFile,
+    trace: int,
     markers: Markers,
     environment: Mapping[str, str],
     folder: str,
     shim: str | None,
+    ranks: Sequence[str],
 ) -> Separation:
-    """Return the way that was way for, or with "auto" the best that there is.
+    """Return the separation of this name, or with "auto" the best that there is.
 
-    Raises BadInput where one that was way for cannot be taken.
+    trace: the descriptor of its file. folder: a private one. ranks: variables that hold a rank.
+    Raises BadInput where the one that was named cannot be taken.
     """
-    shim = shim_path() if shim is None else shim
-    problem = why_not(program, shim, environment) if way in ("auto", "preload") else ""
-    if way in ("auto", "preload") and not problem:
-        try:
-            return Preloaded(shim, folder, markers, environment)
-        except OSError as error:
-            problem = error.strerror or str(error)
-    if way == "preload":
-        raise BadInput(f"nothing can be preloaded: {problem}")
-    # MKL writes its own file: its user's output need not go through us.
-    if way == "none" or (way == "auto" and set(markers) <= {"mkl"}):
-        return Separation()
-    if way == "auto":
+    shared = "ranks share one trace: only the shim can tell them apart"
+    notices = [warning(shared)] if ranks else []
+    if way in ("auto", "preload"):
+        shim = shim_path() if shim is None else shim
+        problem = why_not(program, shim, environment)
+        if not problem:
+            try:
+                return Preloaded(shim, folder, markers, environment, ranks)
+            except OSError as error:
+                problem = error.strerror or str(error)
+        if way == "preload":
+            raise BadInput(f"nothing can be preloaded: {problem}")
+        if set(markers) <= {"mkl"}:  # it writes its own file: the output need not go through us
+            return Separation(notices)
         way = "terminal" if os.isatty(1) else "pipe"
-        why = [information(f"the output goes through a {way}: {problem}")]
-    else:
-        why = []
+        notices.append(information(f"the output goes through a {way}: {problem}"))
+    if way == "none":
+        return Separation(notices)
     if way == "terminal" and not os.isatty(1):
         raise BadInput("standard output is no terminal")
     try:
-        return Relayed(way, trace, markers, why)
+        return Relayed(way, trace, markers, notices)
     except OSError as error:
         raise BadInput(f"no {way} can be made: {error.strerror}") from None

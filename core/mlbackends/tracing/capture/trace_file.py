@@ -6,6 +6,7 @@ A trace may go to what is no regular file, such as /dev/stderr or a FIFO: whole,
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,34 +32,32 @@ class TraceFile:
         self.is_shared = False
         self._of_ranks = of_ranks
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
+        self.descriptor = -1
         try:
             self.descriptor = os.open(self.path, flags, 0o666)
+            try:
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # some file systems have no locks
+                self.is_shared = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+            if not append and not self.is_shared:
+                os.ftruncate(self.descriptor, 0)
+                for old in self._ranks_files():
+                    os.unlink(old)
+            size = os.fstat(self.descriptor).st_size
+            if size and os.pread(self.descriptor, 1, size - 1) != b"\n":
+                size += os.write(self.descriptor, b"\n")
+            self._starts = {self.path: size}
+            self._starts |= {other: os.stat(other).st_size for other in self._ranks_files()}
         except (OSError, ValueError) as error:
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
             raise unwritable(path, error) from None
-        try:
-            self._prepare(append)
-        except OSError as error:
-            os.close(self.descriptor)
-            raise unwritable(path, error) from None
-
-    def _prepare(self, append: bool) -> None:
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:  # some file systems have no locks
-            self.is_shared = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
-        if not append and not self.is_shared:
-            os.ftruncate(self.descriptor, 0)
-            for old in ranks_files(self.path) if self._of_ranks else ():
-                os.unlink(old)
-        size = os.fstat(self.descriptor).st_size
-        if size and os.pread(self.descriptor, 1, size - 1) != b"\n":
-            size += os.write(self.descriptor, b"\n")
-        self._starts = {self.path: size}
-        for other in ranks_files(self.path) if self._of_ranks else ():
-            self._starts[other] = os.stat(other).st_size
         if not self.is_shared:
             with contextlib.suppress(OSError):
                 fcntl.flock(self.descriptor, fcntl.LOCK_SH)
+
+    def _ranks_files(self) -> list[str]:
+        return ranks_files(self.path) if self._of_ranks else []
 
     def __enter__(self) -> Self:
         return self
@@ -72,11 +71,9 @@ class TraceFile:
         Where ranks have their own, the common one is left out if nothing is in it; what is no file
         any more, the command having removed it, is left out too.
         """
-        files = [self.path]
-        if self._of_ranks:
-            files += ranks_files(self.path)
-            if len(files) > 1 and not os.fstat(self.descriptor).st_size:
-                del files[0]
+        files = self._ranks_files()
+        if not files or os.fstat(self.descriptor).st_size:
+            files.insert(0, self.path)
         return [(file, self._starts.get(file, 0)) for file in files if os.path.isfile(file)]
 
     def remove_if_only_ranks(self) -> None:
@@ -128,8 +125,8 @@ def is_special(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def opened(path: str) -> int:
-    """Return a descriptor to write to, before the command runs, so that a FIFO keeps its reader.
+def opened(path: str) -> io.FileIO:
+    """Return a file to write to, before the command runs, so that a FIFO keeps its reader.
 
     Raises BadInput where it cannot be written; a FIFO that nobody reads is not waited for.
     """
@@ -140,24 +137,25 @@ def opened(path: str) -> int:
             raise BadInput(f"nobody reads the FIFO {path}", "start its reader first") from None
         raise unwritable(path, error) from None
     os.set_blocking(descriptor, True)
-    return descriptor
+    return io.FileIO(descriptor, "w")
 
 
-def copied(source: str, descriptor: int, target: str) -> tuple[int | None, str]:
-    """Write a file to its target; return None, or how many bytes it took, and why not all."""
+def copied(source: str, target: io.FileIO) -> tuple[int, OSError | None]:
+    """Write a file to its target, and cut it off where that ends early.
+
+    Returns how many whole lines were lost, and why; a reader that has seen enough is no problem.
+    """
     written = 0
-    try:
-        with open(source, "rb", buffering=0) as lines:
-            while piece := lines.read(_PIECE_BYTES):
-                while piece:
-                    count = os.write(descriptor, piece)
-                    written += count
-                    piece = piece[count:]
-    except BrokenPipeError:  # its reader has seen enough
-        return written, ""
-    except OSError as error:
-        return written, str(unwritable(target, error))
-    return None, ""
+    with open(source, "rb+", buffering=0) as file:
+        text = memoryview(file.read())
+        try:
+            while written < len(text):
+                written += target.write(text[written : written + _PIECE_BYTES])
+        except OSError as error:
+            file.truncate(written)
+            lost = bytes(text[written:]).count(b"\n")
+            return lost, None if isinstance(error, BrokenPipeError) else error
+    return 0, None
 
 
 class Follower:

@@ -260,18 +260,7 @@ def test_a_trace_that_cannot_be_written_is_refused_before_the_command_runs(
     assert not Path("ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("command", "tracers", "words"),
-    [([], ("mkl",), "no command"), (["true"], (), "no tracer")],
-)
-def test_an_empty_question_is_refused(
-    tmp_path: Path, command: list[str], tracers: tuple[str, ...], words: str
-) -> None:
-    with pytest.raises(BadInput, match=words):
-        capture.run(command, tracers, str(tmp_path / "trace.log"))
-
-
-@pytest.mark.parametrize("way", ["", "socket", "terminal", "preload"])
+@pytest.mark.parametrize("way", ["terminal", "preload"])
 def test_a_way_that_cannot_be_taken_is_refused(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.capture.environment import combined, given_way
+from mlbackends.tracing.capture.environment import combined
 
 WANTED = {
     "ONEDNN_VERBOSE": "2",
@@ -16,7 +16,7 @@ WANTED = {
 
 
 def test_without_settings_of_the_users_all_is_as_wanted() -> None:
-    assert combined(WANTED, {}) == WANTED
+    assert combined(WANTED, {}) == (WANTED, [])
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_without_settings_of_the_users_all_is_as_wanted() -> None:
     ],
 )
 def test_the_richer_setting_stays(name: str, theirs: str, value: str) -> None:
-    assert combined(WANTED, {name: theirs}) == {**WANTED, name: value, **_moved(name, theirs)}
+    assert combined(WANTED, {name: theirs})[0] == {**WANTED, name: value, **_moved(name, theirs)}
 
 
 def _moved(name: str, theirs: str) -> dict[str, str]:
@@ -47,19 +47,19 @@ def _moved(name: str, theirs: str) -> dict[str, str]:
 
 def test_a_filter_that_was_asked_for_replaces_the_users() -> None:
     wanted = {"ONEDNN_VERBOSE": "1,filter=conv"}
-    assert combined(wanted, {"ONEDNN_VERBOSE": "2,filter=matmul"}) == {
+    assert combined(wanted, {"ONEDNN_VERBOSE": "2,filter=matmul"})[0] == {
         "ONEDNN_VERBOSE": "2,filter=conv"
     }
 
 
 def test_timestamps_that_the_user_wants_stay() -> None:
     theirs = {"ONEDNN_VERBOSE_TIMESTAMP": "1"}
-    assert combined({"ONEDNN_VERBOSE_TIMESTAMP": "0"}, theirs) == theirs
+    assert combined({"ONEDNN_VERBOSE_TIMESTAMP": "0"}, theirs)[0] == theirs
 
 
 def test_another_file_of_mkls_gives_way_and_that_is_told() -> None:
-    ((level, text),) = given_way(WANTED, {"MKL_VERBOSE_OUTPUT_FILE": "/theirs.log"})
+    _, ((level, text),) = combined(WANTED, {"MKL_VERBOSE_OUTPUT_FILE": "/theirs.log"})
     assert level == "WARNING"
     assert "/theirs.log" in text
-    assert not given_way(WANTED, {"MKL_VERBOSE_OUTPUT_FILE": "/trace.log"})
-    assert not given_way({"ONEDNN_VERBOSE": "1"}, {"MKL_VERBOSE_OUTPUT_FILE": "/theirs.log"})
+    for wanted, file in ((WANTED, "/trace.log"), ({"ONEDNN_VERBOSE": "1"}, "/theirs.log")):
+        assert not combined(wanted, {"MKL_VERBOSE_OUTPUT_FILE": file})[1]

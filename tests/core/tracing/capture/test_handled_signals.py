@@ -22,13 +22,6 @@ def test_a_signal_is_handed_out() -> None:
         assert signals.next(0) == 0
 
 
-def test_the_end_of_a_program_wakes() -> None:
-    with HandledSignals() as signals:
-        process = os.posix_spawnp("true", ["true"], dict(os.environ))
-        assert signals.next(60) == 0
-        os.waitpid(process, 0)
-
-
 def test_afterwards_handlers_are_as_before() -> None:
     before = signal.getsignal(signal.SIGINT)
     with HandledSignals():
