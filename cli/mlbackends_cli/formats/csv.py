@@ -7,7 +7,7 @@ from mlbackends.model.trace_views import AnyView
 from mlbackends.tracing.exporting import csv_cell
 from mlbackends_cli.output import json_data
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.traces.rows import columns_of, rows_of
+from mlbackends_cli.traces.rows import table_of
 
 
 def view(view: AnyView, page: Page) -> str:
@@ -15,8 +15,9 @@ def view(view: AnyView, page: Page) -> str:
     del page
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns_of(view))
-    writer.writerows([_cell(value) for value in row.values()] for row in rows_of(view))
+    columns, rows = table_of(view)
+    writer.writerow(columns)
+    writer.writerows(map(_cell, row) for row in rows)
     whole: str = json_data(text.getvalue())
     return whole
 

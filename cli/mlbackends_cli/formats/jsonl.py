@@ -32,6 +32,8 @@ def rows(records: Iterable[Any], page: Page) -> str:
 
 def view(view: AnyView, page: Page) -> str:
     """Return one line a row of a view, each with the view's name."""
-    from mlbackends_cli.traces.rows import rows_of
+    from mlbackends_cli.traces.rows import table_of
 
-    return rows(({"view": view.__struct_config__.tag, **row} for row in rows_of(view)), page)
+    columns, found = table_of(view)
+    tag = {"view": view.__struct_config__.tag}
+    return rows((tag | dict(zip(columns, row, strict=True)) for row in found), page)

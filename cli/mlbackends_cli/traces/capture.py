@@ -5,17 +5,17 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlbackends_cli.options import COLOR, Command, together
+from mlbackends_cli.options import COLOR, together
 from mlbackends_cli.output import say
 from mlbackends_cli.terminal import Page, error_page, error_terminal_size
 
 if TYPE_CHECKING:
-    from mlbackends.model.trace_views import AnyView
     from mlbackends.tracing.capture.command import Captured
 
 _SHORT = 10
@@ -23,7 +23,6 @@ _NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
 _LIVE_ROWS, _LEAST_ROWS = 12, 8
 _LIVE_SECONDS = 0.5
 
-SETTINGS = {"allow_interspersed_args": False}  # what follows COMMAND is its own
 _HELP = """Run a command with {tracing} on.
 
     COMMAND's input, output, terminal, signals and exit code are its own; nothing but {lines} lines is
@@ -31,7 +30,10 @@ _HELP = """Run a command with {tracing} on.
     itself has to say go to standard error. Exit 127 where there is no such command, 126 where it
     cannot be executed, 2 where the trace cannot be written, before COMMAND runs.
 """
-SEPARATED = """
+_OF_MKL = """
+    MKL itself appends its lines to the file (2021.4 and newer).
+"""
+_OF_ONEDNN = """
     Where no library can be preloaded (a static or setuid program, macOS), the output passes through
     a terminal, if standard output is one, or a pipe. COMMAND's first program alone decides that: where
     only one that it starts is static, as below a shell, ask for --separation pipe. Through a pipe, a
@@ -41,18 +43,27 @@ SEPARATED = """
 """
 
 
-def help_of(lines: str) -> str:
-    """Return the help of a command that traces. lines: whose, such as "MKL's"."""
+def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click.Command:
+    """Return the command that traces these libraries; MKL has no level to choose."""
+    lines = " and ".join(f"{_NAMES[tracer]}'s" for tracer in tracers)
     both = "the tracing of MKL and oneDNN"
-    return _HELP.format(lines=lines, tracing=both if " and " in lines else f"{lines} tracing")
-
-
-def capture_options(*, of_onednn: bool) -> Callable[[Command], Command]:
-    """Return the options of a capture; MKL has no level to choose."""
-    line = click.argument(
-        "command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED
+    help_text = _HELP.format(lines=lines, tracing=both if len(tracers) > 1 else f"{lines} tracing")
+    of_onednn = "onednn" in tracers
+    options = together(
+        *_CAPTURE,
+        *(_ONEDNN if of_onednn else ()),
+        click.argument(
+            "command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED
+        ),
     )
-    return together(*_CAPTURE, *(_ONEDNN if of_onednn else ()), line)
+    command = click.command(
+        name,
+        context_settings={"allow_interspersed_args": False},  # what follows COMMAND is its own
+        help=help_text + (_OF_ONEDNN if of_onednn else _OF_MKL),
+        epilog=f"\b\nExamples:\n{examples}",
+    )
+    made: click.Command = command(options(partial(run, tracers)))
+    return made
 
 
 _CAPTURE = (
@@ -153,47 +164,35 @@ def run(
         if table:
             table.end()
     with contextlib.suppress(OSError):  # nobody reads standard error
-        _print_ending(captured, summary, page, has_more=bool(options.get("append")))
+        for level, sentence in captured.notices:
+            if level != "INFO" or summary == "full":
+                say(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
+        if summary != "none":
+            say(headline(captured))
+            if captured.lines and captured.files and all(map(os.path.isfile, captured.files)):
+                _print_summary(captured.files, page, summary, has_more=options["append"])
     return captured.exit_code
 
 
-def _print_ending(captured: "Captured", summary: str, page: Page, *, has_more: bool) -> None:
-    """Print notices, and as much of the summary as is wanted.
-
-    has_more: the files may hold lines of other runs.
-    """
-    from mlbackends_cli.traces.listings import printed
-
-    for level, sentence in captured.notices:
-        if level != "INFO" or summary == "full":
-            say(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
-    if summary == "none":
-        return
-    say(headline(captured))
-    if not captured.lines or not captured.files or not all(map(os.path.isfile, captured.files)):
-        return
-    if has_more:
-        say("the table is of all that the file holds")
-    top = _SHORT if summary == "short" else 0
-    made = _views(captured.files, top)
-    click.echo(printed(made, "table", page, top).rstrip("\n"), err=True)
-    if top:
-        files = shlex.join(captured.files)
-        click.echo(f"more: backends trace show --view findings {files}", err=True)
-
-
-def _views(files: Sequence[str], top: int) -> "Mapping[str, AnyView]":
+def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: bool) -> None:
+    """Print the summary of a trace, "short" or "full". has_more: it may hold lines of other runs."""
     from mlbackends.cpu import get_cpu_capability
     from mlbackends.tracing.filters import where
+    from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
 
+    if has_more:
+        say("the table is of all that the file holds")
+    top = _SHORT if length == "short" else 0
     wanted: dict[str, dict[str, Any]] = {"summary": {"top": top}}
     if not top:
         wanted |= {"findings": {"capability": get_cpu_capability()}, "dispatch": {}}
     made = views(Logs(files), wanted, where())
     if not getattr(made.get("dispatch"), "count", 0):
         made.pop("dispatch", None)
-    return made
+    click.echo(printed(made, "table", page, top).rstrip("\n"), err=True)
+    if top:
+        click.echo(f"more: backends trace show --view findings {shlex.join(files)}", err=True)
 
 
 def headline(captured: "Captured") -> str:

@@ -1,13 +1,11 @@
-"""The views of a trace as rows of numbers, for programs."""
+"""The views of a trace as rows of values, for programs."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import structs
 
 from mlbackends.model.trace_views import (
     AnyView,
-    Change,
     Difference,
     DispatchView,
     Finding,
@@ -22,73 +20,51 @@ from mlbackends.model.trace_views import (
     Timeline,
 )
 
-Row = dict[str, Any]
-_SPAN = ("lane", "start_ns", "width_ns", "operation", "busy_ns")
-
-
-def rows_of(view: AnyView) -> list[Row]:
-    """Return one row for each thing that a view lists; all rows have the same columns."""
-    return list(_ROWS[type(view)](view))
-
-
-def columns_of(view: AnyView) -> tuple[str, ...]:
-    """Return the names of a view's columns, which it has without rows too."""
-    empty = ("",) * len(getattr(view, "by", ()))
-    if isinstance(view, Summary):
-        return (*view.by, *_numbers(SummaryRow(values=empty, count=0)))
-    if isinstance(view, Difference):
-        return tuple(_change(view, Change(values=empty, verdict="")))
-    if isinstance(view, Timeline):
-        return _SPAN
-    if isinstance(view, DispatchView):
-        return ("operation", *Refusal.__struct_fields__)
-    kinds = {Findings: Finding, Repro: Reproduction, Roofline: RooflinePoint}
-    return kinds[type(view)].__struct_fields__
-
-
-def _numbers(row: SummaryRow | None) -> Row:
-    found = structs.asdict(row or SummaryRow(values=(), count=0))
-    del found["values"]
-    return found if row else dict.fromkeys(found) | {"count": 0}
-
-
-def _change(view: Difference, change: Change) -> Row:
-    numbers = {
-        f"{when}_{name}": value
-        for when, row in (("before", change.before), ("after", change.after))
-        for name, value in _numbers(row).items()
-        if name != "cumulative_share"
-    }
-    return {
-        "verdict": change.verdict,
-        **dict(zip(view.by, change.values, strict=True)),
-        "ratio": change.ratio,
-        "implementation_before": change.implementation_before,
-        "implementation_after": change.implementation_after,
-        **numbers,
-    }
-
-
-def _timeline(view: Timeline) -> Iterator[Row]:
-    for lane in view.lanes:
-        for span in lane.spans:
-            for operation, busy_ns in span.by_operation:
-                values = (lane.name, span.start_ns, view.width_ns, operation, busy_ns)
-                yield dict(zip(_SPAN, values, strict=True))
-
-
-_ROWS: dict[type, Callable[[Any], Iterator[Row]]] = {
-    Summary: lambda view: (
-        dict(zip(view.by, row.values, strict=True)) | _numbers(row) for row in view.rows
-    ),
-    Difference: lambda view: (_change(view, change) for change in view.changes),
-    DispatchView: lambda view: (
-        {"operation": each.operation, **structs.asdict(refusal)}
-        for each in view.operations
-        for refusal in each.refusals
-    ),
-    Timeline: _timeline,
-    Findings: lambda view: map(structs.asdict, view.found),
-    Repro: lambda view: map(structs.asdict, view.calls),
-    Roofline: lambda view: map(structs.asdict, view.points),
+Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
+_NUMBERS = tuple(name for name in SummaryRow.__struct_fields__ if name != "values")
+_COMPARED = tuple(name for name in _NUMBERS if name != "cumulative_share")
+_LISTED = {
+    Findings: ("found", Finding),
+    Repro: ("calls", Reproduction),
+    Roofline: ("points", RooflinePoint),
 }
+"""Views that are a list of records: the field, and the record whose fields are the columns."""
+
+
+def table_of(view: AnyView) -> Table:
+    """Return the names of a view's columns, and one row for each thing that it lists."""
+    if isinstance(view, Summary):
+        summed = [(*row.values, *(getattr(row, name) for name in _NUMBERS)) for row in view.rows]
+        return (*view.by, *_NUMBERS), summed
+    if isinstance(view, Difference):
+        return _changes(view)
+    if isinstance(view, DispatchView):
+        refused = [
+            (each.operation, *structs.astuple(refusal))
+            for each in view.operations
+            for refusal in each.refusals
+        ]
+        return ("operation", *Refusal.__struct_fields__), refused
+    if isinstance(view, Timeline):
+        spans = [
+            (lane.name, span.start_ns, view.width_ns, *part)
+            for lane in view.lanes
+            for span in lane.spans
+            for part in span.by_operation
+        ]
+        return ("lane", "start_ns", "width_ns", "operation", "busy_ns"), spans
+    name, kind = _LISTED[type(view)]
+    return kind.__struct_fields__, [structs.astuple(each) for each in getattr(view, name)]
+
+
+def _changes(view: Difference) -> Table:
+    """Return the calls of a comparison; of a side that has none the count is 0, the rest None."""
+    own = ("ratio", "implementation_before", "implementation_after")
+    sides = [f"{when}_{name}" for when in ("before", "after") for name in _COMPARED]
+    rows = []
+    for change in view.changes:
+        row = [change.verdict, *change.values, *(getattr(change, name) for name in own)]
+        for side in (change.before, change.after):
+            row += [getattr(side, name, 0 if name == "count" else None) for name in _COMPARED]
+        rows.append(tuple(row))
+    return ("verdict", *view.by, *own, *sides), rows

@@ -10,27 +10,23 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "shim.h"
 
-#define LONGEST_STAMP 128
+#ifdef __GLIBC__ /* elsewhere there is no such function, and lines have no stamps */
+
+#define LONGEST_STAMP 192 /* with the sign */
 #define BUFFER 65536
 
 /* Begin to listen, or change what for. sink: a descriptor that appends, ours until the end; its number
  * may come to be another file's. markers: what lines start with, separated by '\n'. Returns 0, or
- * -1 where this C library cannot do it. */
+ * -1 where that cannot be done. */
 EXPORTED int mlbackends_listen(int sink, const char *markers, const char *sign);
 EXPORTED void mlbackends_listen_no_more(void);
-
-#ifdef __GLIBC__
 
 static FILE *ours, *theirs;
 static struct {
@@ -65,31 +61,14 @@ static void hand_on(const char *text, size_t length) {
     SHIM_NEXT(fflush)(theirs); /* ours may have been flushed: a prompt is to be seen */
 }
 
-static int write_all(const char *text, size_t length) {
-    while (length) {
-        ssize_t written = write(listener.sink, text, length);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return 0;
-        text += written;
-        length -= (size_t)written;
-    }
-    return 1;
-}
-
 static int write_line(const char *text, size_t length) {
-    char *whole = malloc(length + LONGEST_STAMP + sizeof listener.sign);
+    char *whole = malloc(length + LONGEST_STAMP);
     if (!whole) return 0;
     memcpy(whole, text, length);
-    struct timespec now = {0, 0};
-    clock_gettime(CLOCK_REALTIME, &now);
-    unsigned long long end = (unsigned long long)now.tv_sec * 1000000000ull;
-    end += (unsigned long long)now.tv_nsec;
-    int added = snprintf(whole + length, LONGEST_STAMP + sizeof listener.sign,
-                         "%spid %ld tid %ld end %llu\001\n", listener.sign, (long)getpid(),
-                         (long)syscall(SYS_gettid), end);
-    int is_written = write_all(whole, length + (size_t)added);
+    size_t size = length + (size_t)shim_stamp(whole + length, LONGEST_STAMP, listener.sign, "\001\n");
+    int reason = shim_write_all(listener.sink, whole, &size);
     free(whole);
-    return is_written;
+    return !reason;
 }
 
 /* Sort out what was printed: a line or several, and the start of one at a flush. */
@@ -162,16 +141,5 @@ void mlbackends_listen_no_more(void) {
     listener.sink = -1;
     funlockfile(ours);
 }
-
-#else
-
-int mlbackends_listen(int sink, const char *markers, const char *sign) {
-    (void)sink;
-    (void)markers;
-    (void)sign;
-    return -1;
-}
-
-void mlbackends_listen_no_more(void) {}
 
 #endif

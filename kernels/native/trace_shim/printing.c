@@ -3,6 +3,7 @@
  * arguments and C++ streams print with; and what makes text visible that has no end yet.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,17 @@
 #undef putchar_unlocked
 
 #define ON_STACK 2048
+
+void *shim_next(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+void *shim_next_kept(void **kept, const char *name) {
+    void *next = __atomic_load_n(kept, __ATOMIC_RELAXED);
+    if (!next) {
+        next = shim_next(name);
+        __atomic_store_n(kept, next, __ATOMIC_RELAXED);
+    }
+    return next;
+}
 
 /* ---- printf: text is formatted here if it may be a line of a trace, or goes on with one ---- */
 
@@ -106,34 +118,27 @@ static int is_taken(const char *text, size_t length, FILE *stream) {
     return stream == stdout && shim_take(text, length);
 }
 
-/* What is held needs the line with its end. */
-static int is_line_taken(const char *text, size_t length) {
-    char *line = malloc(length + 1);
-    if (!line) return 0;
-    memcpy(line, text, length);
-    line[length] = '\n';
-    int taken = shim_take(line, length + 1);
-    free(line);
-    return taken;
-}
-
+/* What is held, and what takes lines, needs the line with its end. */
 EXPORTED int puts(const char *text) {
     size_t length = strlen(text);
-    if (shim_holds_any()) {
-        if (is_line_taken(text, length)) return 1;
-    } else if (shim_is_trace(text, length) && shim_write_lines(text, length)) {
-        return 1;
+    char *line = shim_holds_any() || shim_is_trace(text, length) ? malloc(length + 1) : NULL;
+    if (line) {
+        memcpy(line, text, length);
+        line[length] = '\n';
+        int is_line_taken = shim_take(line, length + 1);
+        free(line);
+        if (is_line_taken) return 1;
     }
     return SHIM_NEXT(puts)(text);
 }
 
 EXPORTED int fputs(const char *text, FILE *stream) {
-    if (stream == stdout && shim_take(text, strlen(text))) return 1;
+    if (is_taken(text, strlen(text), stream)) return 1;
     return SHIM_NEXT(fputs)(text, stream);
 }
 
 EXPORTED int fputs_unlocked(const char *text, FILE *stream) {
-    if (stream == stdout && shim_take(text, strlen(text))) return 1;
+    if (is_taken(text, strlen(text), stream)) return 1;
     return SHIM_NEXT(fputs_unlocked)(text, stream);
 }
 

@@ -38,6 +38,12 @@ void shim_let_go(int of_all_threads);
  * the caller prints as if there were no shim. Text behind the last '\n' counts as a line. */
 int shim_write_lines(const char *text, size_t length);
 
+/* Put a stamp between two texts, and return the length of the three. */
+int shim_stamp(char *text, size_t size, const char *before, const char *behind);
+
+/* Write until `rest`, the text's length, is 0. Returns 0, or why that could not be. */
+int shim_write_all(int file, const char *text, size_t *rest);
+
 /* descriptor.c: the trace's descriptor, or -1 where it cannot be opened. process: who calls. */
 int shim_trace_descriptor(pid_t process);
 
@@ -46,7 +52,7 @@ enum shim_count { SHIM_LINES, SHIM_LOST, SHIM_LOSS_REASON, SHIM_PROCESSES, SHIM_
 void shim_count(enum shim_count which);
 void shim_count_loss(int reason);
 
-/* next.c: the functions that ours stand before, of libc or another preloaded library; null where there is
+/* printing.c: the functions that ours stand before, of libc or another preloaded library; null where there is
  * none. SHIM_NEXT keeps what it found; two threads that look at once find the same. */
 void *shim_next(const char *name);
 void *shim_next_kept(void **kept, const char *name);

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,29 +19,23 @@
 #define LONGEST_STAMP 96
 #define ON_STACK 3072
 
-static char *put_text(char *at, const char *text) {
-    size_t length = strlen(text);
-    memcpy(at, text, length);
-    return at + length;
-}
-
-static char *put_number(char *at, unsigned long long value) {
-    char digits[20];
-    int count = 0;
-    do digits[count++] = (char)('0' + value % 10);
-    while (value /= 10);
-    while (count) *at++ = digits[--count];
-    return at;
-}
-
-static char *put_stamp(char *at, pid_t process) {
+int shim_stamp(char *text, size_t size, const char *before, const char *behind) {
     struct timespec now = {0, 0};
     clock_gettime(CLOCK_REALTIME, &now);
-    at = put_number(put_text(at, "[pid "), (unsigned long long)process);
-    at = put_number(put_text(at, " tid "), (unsigned long long)syscall(SYS_gettid));
     unsigned long long end = (unsigned long long)now.tv_sec * 1000000000ull;
-    at = put_number(put_text(at, " end "), end + (unsigned long long)now.tv_nsec);
-    return put_text(at, "] ");
+    return snprintf(text, size, "%spid %ld tid %ld end %llu%s", before, (long)getpid(),
+                    (long)syscall(SYS_gettid), end + (unsigned long long)now.tv_nsec, behind);
+}
+
+int shim_write_all(int file, const char *text, size_t *rest) {
+    while (*rest) {
+        ssize_t written = write(file, text, *rest);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return written ? errno : EIO;
+        text += written;
+        *rest -= (size_t)written;
+    }
+    return 0;
 }
 
 /* Whether our last line was cut off, the disk being full: if there is room again, the next line must
@@ -50,17 +45,9 @@ static int is_torn;
 /* Return 0, or why not all of it could be written. */
 static int write_all(int file, const char *text, size_t length) {
     size_t rest = length;
-    while (rest) {
-        ssize_t written = write(file, text + (length - rest), rest);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) {
-            if (rest < length || *text == '\n')
-                __atomic_store_n(&is_torn, 1, __ATOMIC_RELAXED);
-            return written ? errno : EIO;
-        }
-        rest -= (size_t)written;
-    }
-    return 0;
+    int reason = shim_write_all(file, text, &rest);
+    if (reason && (rest < length || *text == '\n')) __atomic_store_n(&is_torn, 1, __ATOMIC_RELAXED);
+    return reason;
 }
 
 /* Where files may not grow without limit, the write that goes too far would end the program. */
@@ -93,7 +80,7 @@ static int write_line(const char *text, size_t length) {
     if (!whole) return 0;
     char *at = whole;
     if (__atomic_exchange_n(&is_torn, 0, __ATOMIC_RELAXED)) *at++ = '\n';
-    at = put_stamp(at, process);
+    at += shim_stamp(at, LONGEST_STAMP, "[", "] ");
     memcpy(at, text, length);
     at += length;
     *at++ = '\n';

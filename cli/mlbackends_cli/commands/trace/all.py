@@ -1,23 +1,12 @@
 """Run a command with the tracing of MKL and oneDNN on."""
 
-from typing import Any
+from mlbackends_cli.traces.capture import capture_command
 
-import click
-
-from mlbackends_cli.traces.capture import SEPARATED, SETTINGS, capture_options, help_of, run
-
-
-@click.command(
+command = capture_command(
     "all",
-    context_settings=SETTINGS,
-    help=help_of("MKL's and oneDNN's") + SEPARATED,
-    epilog="""\b
-Examples:
+    ("mkl", "onednn"),
+    """\
   backends trace all -- python train.py
   backends trace all --append -o nightly.log --summary none -- pytest tests
 """,
 )
-@capture_options(of_onednn=True)
-def command(**options: Any) -> int:
-    """Run a command with the tracing of MKL and oneDNN on."""
-    return run(("mkl", "onednn"), **options)
