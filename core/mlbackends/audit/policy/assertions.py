@@ -11,8 +11,6 @@ from mlbackends.model.patterns import pattern
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")
 _COUNT = pattern(r"\s*(==|!=|>=|<=|>|<)?\s*([0-9]{1,9})\s*")
-_TRUTH = ("true", "false")
-_WRITE_COUNT = "count compares how many it has"
 _LARGEST = 10**308
 """Beyond it a whole number is none that can be compared with fractions."""
 LONGEST_VERSION = 200
@@ -26,35 +24,24 @@ class Assertion(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-def equals(wanted: Any) -> Assertion:
-    """Return: is this."""
-    return Assertion(worded(wanted), lambda value: same(_of_kind(value, wanted), wanted))
+def equals(wanted: Any, *, is_so: bool = True) -> Assertion:
+    """Return: is this; or, unless `is_so`, is anything but this."""
+
+    def holds(value: Any) -> bool:
+        for one, other in ((value, wanted), (wanted, value)):
+            if isinstance(one, bool) and is_number(other):
+                raise BadInput(f"{worded(value)} is never {worded(wanted)}")
+        return same(value, wanted) is is_so
+
+    return Assertion(worded(wanted) if is_so else f"not {worded(wanted)}", holds)
 
 
-def not_equals(wanted: Any) -> Assertion:
-    """Return: is anything but this."""
+def one_of(wanted: list[Any], *, is_so: bool = True) -> Assertion:
+    """Return: is one of these; or, unless `is_so`, is none of them."""
+    words = shown(wanted) if len(wanted) > 8 else ", ".join(map(worded, wanted))
     return Assertion(
-        f"not {worded(wanted)}", lambda value: not same(_of_kind(value, wanted), wanted)
-    )
-
-
-def _of_kind(value: Any, wanted: Any) -> Any:
-    """Return the value. Raises BadInput where one of the two is a number and the other true or false."""
-    for one, other in ((value, wanted), (wanted, value)):
-        if isinstance(one, bool) and isinstance(other, int | float) and not isinstance(other, bool):
-            raise BadInput(f"{worded(value)} is never {worded(wanted)}")
-    return value
-
-
-def one_of(wanted: list[Any]) -> Assertion:
-    """Return: is one of these."""
-    return Assertion(f"one of {_listed(wanted)}", lambda value: any(same(value, x) for x in wanted))
-
-
-def none_of(wanted: list[Any]) -> Assertion:
-    """Return: is none of these."""
-    return Assertion(
-        f"none of {_listed(wanted)}", lambda value: not any(same(value, x) for x in wanted)
+        f"{'one' if is_so else 'none'} of {words}",
+        lambda value: any(same(value, each) for each in wanted) is is_so,
     )
 
 
@@ -100,36 +87,48 @@ def compared(sign: str, wanted: str, order: tuple[str, ...], kind: Any) -> Asser
 
     kind: the type that the value is declared to have, None where it is not known.
     """
-    samples: dict[Any, Any] = {int: 0, float: 0.5, bool: True}
-    if kind is bool and wanted.lower() not in _TRUTH:
-        raise ValueError(_about_kind(kind, wanted, order))
+    sample = order[0] if order else {int: 0, float: 0.5, bool: True}.get(kind)
+    is_truth = wanted.lower() in ("true", "false")
     refuse_beyond(wanted)
     try:
-        if kind in samples or order:
-            comparison.fits(order[0] if order else samples[kind], sign, wanted, order)
-    except BadInput as error:
-        raise ValueError(
-            _about_kind(kind, wanted, order) + (f"; {error.hint}" if error.hint else "")
-        ) from None
-    needed = wanted if sign in ("==", "===") else f"{sign} {wanted}"
-    if order or kind in samples:
-        return Assertion(needed, lambda value: comparison.fits(_single(value), sign, wanted, order))
-    as_text = _text_compared(sign, wanted, must_be_version=kind is str)
+        if sample is not None:
+            comparison.fits(sample, sign, wanted, order)
+        is_comparable = is_truth or kind is not bool
+    except BadInput:
+        is_comparable = False
+    if not is_comparable and order:
+        near = suggestion(wanted, order)
+        raise ValueError(f"{shown(wanted)} is none of {' < '.join(order)}{near}")
+    if not is_comparable and kind is bool:
+        raise ValueError("the value is true or false: write == true or == false")
+    if not is_comparable:
+        raise ValueError(f"the value is a number, and {shown(wanted)} is none")
+    version_fits = None
+    if sample is None and sign not in ("==", "===", "!="):
+        try:
+            version_fits = version(f"{sign}{wanted}").holds
+        except ValueError:
+            if kind is str:
+                hint = "; ~= needs two numbers, such as ~= 2.0" if sign == "~=" else ""
+                raise ValueError(
+                    f"{shown(wanted)} is no version, and the value is a text{hint}"
+                ) from None
 
     def holds(value: Any) -> bool:
-        if isinstance(value, bool) and wanted.lower() not in _TRUTH:
+        if sample is None and isinstance(value, bool) and not is_truth:
             raise BadInput(f"{worded(value)} is never {worded(wanted)}")
-        if isinstance(value, str):
-            return as_text(value)
-        return comparison.fits(_single(value), sign, wanted)
+        if version_fits and isinstance(value, str):
+            return version_fits(value)
+        return comparison.fits(_single(value), sign, wanted, order)
 
-    return Assertion(needed, holds)
+    return Assertion(wanted if sign in ("==", "===") else f"{sign} {wanted}", holds)
 
 
 def _single(value: Any) -> Any:
     """Return the value. Raises BadInput for a list or table, whose length is count's matter."""
     if isinstance(value, list | tuple | dict):
-        raise BadInput(f"it is a {'table' if isinstance(value, dict) else 'list'}: {_WRITE_COUNT}")
+        what = "table" if isinstance(value, dict) else "list"
+        raise BadInput(f"it is a {what}: count compares how many it has")
     return value
 
 
@@ -142,57 +141,24 @@ def refuse_beyond(wanted: Any) -> None:
             raise ValueError(f"{shown(one)} is larger than any value")
 
 
-def _about_kind(kind: Any, wanted: str, order: tuple[str, ...]) -> str:
-    if order:
-        near = suggestion(wanted, order)
-        return f"{shown(wanted)} is none of {' < '.join(order)}{near}"
-    if kind is bool:
-        return "the value is true or false: write == true or == false"
-    return f"the value is a number, and {shown(wanted)} is none"
-
-
-def _text_compared(sign: str, wanted: str, *, must_be_version: bool) -> Callable[[str], bool]:
-    """Return the comparison of a text: as versions where both are, else only == and !=."""
-    is_equality = sign in ("==", "===", "!=")
-    try:
-        fits = version(f"{sign}{wanted}").holds
-    except ValueError:
-        if is_equality:
-            return lambda value: (value == wanted) is (sign != "!=")
-        if must_be_version:
-            hint = "; ~= needs two numbers, such as ~= 2.0" if sign == "~=" else ""
-            raise ValueError(
-                f"{shown(wanted)} is no version, and the value is a text{hint}"
-            ) from None
-        return lambda value: comparison.fits(value, sign, wanted)
-    if is_equality:
-        return lambda value: comparison.fits(value, sign, wanted) if value else sign == "!="
-    return fits
-
-
 def bounded(sign: str, wanted: float | str) -> Assertion:
     """Return: a number that is not less (>=) or not more (<=). Raises ValueError for what is no number."""
-    needed = f"{'at least' if sign == '>=' else 'at most'} {wanted}"
-    if isinstance(wanted, str):
-        text = wanted.strip().replace("_", "")
-        try:
-            comparison.fits(0, sign, text)
-        except BadInput:
-            raise ValueError(
-                f"{shown(wanted)} is no number, and no quantity such as '16GiB'"
-            ) from None
-        return Assertion(needed, lambda value: comparison.fits(_number(value), sign, text))
-    if isnan(wanted):
+    text = wanted.strip().replace("_", "") if isinstance(wanted, str) else None
+    try:
+        comparison.fits(0, sign, "0" if text is None else text)
+    except BadInput:
+        raise ValueError(f"{shown(wanted)} is no number, and no quantity such as '16GiB'") from None
+    if text is None and isnan(wanted):  # type: ignore[arg-type]
         raise ValueError("nan is no number to compare with")
-    if sign == ">=":
-        return Assertion(needed, lambda value: _number(value) >= wanted)
-    return Assertion(needed, lambda value: _number(value) <= wanted)
 
+    def holds(value: Any) -> bool:
+        if not is_number(value):
+            raise BadInput(f"{worded(_single(value))} is no number")
+        if text is not None:
+            return comparison.fits(value, sign, text)
+        return bool(value >= wanted if sign == ">=" else value <= wanted)
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"{worded(_single(value))} is no number")
-    return value
+    return Assertion(f"{'at least' if sign == '>=' else 'at most'} {wanted}", holds)
 
 
 def matches(text: str) -> Assertion:
@@ -235,11 +201,12 @@ def at_least(word: str, order: tuple[str, ...]) -> Assertion:
     """Return: this word of an order or a higher one. Raises ValueError."""
     if not order:
         raise ValueError("the value has no order; of a number write min, of a version version")
-    if word.lower() not in [each.lower() for each in order]:
-        raise ValueError(_about_kind(str, word, order))
-    return Assertion(
-        f"at least {word}", lambda value: comparison.fits(str(value), ">=", word, order)
-    )
+    return Assertion(f"at least {word}", compared(">=", word, order, str).holds)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def same(value: Any, wanted: Any) -> bool:
@@ -261,7 +228,3 @@ def worded(value: Any) -> str:
         is_word = value.isprintable() and value and " " not in value and len(value) <= 80
         return value if is_word else shown(value)
     return shown(value)
-
-
-def _listed(values: list[Any]) -> str:
-    return shown([*values]) if len(values) > 8 else ", ".join(worded(each) for each in values)

@@ -3,24 +3,22 @@
 The short form is `[each|any|none] FACT OPERATOR VALUE`, such as `cpu.capability in [AVX2, AVX512]`.
 """
 
-from functools import lru_cache
 from typing import Any, get_origin
 
 from msgspec import Struct
 
 from mlbackends.audit.policy import assertions, selection
 from mlbackends.audit.policy.assertions import Assertion
-from mlbackends.audit.policy.selection import PRESENCES, Condition, Selection
+from mlbackends.audit.policy.selection import PRESENCES, WORD, Selection
 from mlbackends.model.comparison import SIGNS
 from mlbackends.model.condition import Comparison, Language, Unreadable, parse
-from mlbackends.model.errors import BadInput, shown
+from mlbackends.model.errors import shown
 from mlbackends.model.patterns import pattern
 
 LONGEST = 2000
-_WORD = pattern(r"""(?:[<>=!]{1,2}\s*)?[^\s,"'\[\]]+""")  # with a sign behind count
 SHORT = Language(
     name=selection.NAME,
-    word=_WORD,
+    word=WORD,
     operators=(
         *SIGNS,
         *("in", "not in", "matches", "contains", "at_least", "count", "present", "absent"),
@@ -28,13 +26,6 @@ SHORT = Language(
     alone=("present", "absent"),
     lists=("in", "not in"),
     named="a name such as cpu.capability or nvidia.devices[kind == cuda].name",
-)
-_IN_BRACKETS = Language(
-    name=pattern(r"[A-Za-z0-9_+~-]+(?:\.[A-Za-z0-9_+~-]+)*"),
-    word=_WORD,
-    operators=(*SIGNS, "matches", "contains", "present"),
-    alone=("present",),
-    named="a condition such as kind == cuda",
 )
 _QUANTIFIER = pattern(r"\s*(each|any|none)\s+(?=[A-Za-z_])")
 _OF_ONE = (*SIGNS, "in", "not in", "version", "min", "max", "at_least", "matches")
@@ -65,14 +56,16 @@ class Expectation(Struct, frozen=True):
 
 def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
     """Read a short form. Raises ValueError with what is wrong and what would be right."""
-    quantifier, rest = "each", _checked(text)
+    quantifier, rest = "each", text.strip()
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST} characters")
     if found := _QUANTIFIER.match(rest):
         quantifier, rest = found[1], rest[found.end() :]
     try:
         read_form = parse(rest, SHORT)
     except Unreadable as error:
         if found := selection.NAME.match(rest):
-            _selection(found[0], added)  # a wrong name is the first thing that is wrong
+            selection.read(found[0], added)  # a wrong name is the first thing that is wrong
         if error.needed != "the end":
             raise
         raise ValueError(
@@ -83,27 +76,16 @@ def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
     operand: Any = read_form.operand
     if read_form.operator in (*SHORT.alone, *SHORT.lists):
         operand = read_form.operator in SHORT.alone or list(operand)
-    return expected(_selection(read_form.name, added), read_form.operator, operand, quantifier)
+    return expected(selection.read(read_form.name, added), read_form.operator, operand, quantifier)
 
 
 def name(text: str, added: tuple[str, ...] = ()) -> Selection:
     """Read a dotted name and nothing else. Raises ValueError."""
-    text = _checked(text)
-    if not selection.NAME.fullmatch(text):
-        raise ValueError(f"{shown(text)} is not {SHORT.named}; check takes the short form")
-    return _selection(text, added)
-
-
-def _checked(text: str) -> str:
     if len(text) > LONGEST:
         raise ValueError(f"is longer than {LONGEST} characters")
-    return text.strip()
-
-
-@lru_cache(maxsize=4096)
-def _selection(text: str, added: tuple[str, ...]) -> Selection:
-    """Return what a name selects; many rules of a policy have the same."""
-    return selection.read(text, condition, added)
+    if not selection.NAME.fullmatch(text.strip()):
+        raise ValueError(f"{shown(text)} is not {SHORT.named}; check takes the short form")
+    return selection.read(text.strip(), added)
 
 
 def expected(
@@ -114,8 +96,7 @@ def expected(
         if quantifier == "none":
             raise ValueError("write absent instead of none ... present")
         kind = operator if operand is not False else "absent"
-        assertion = Assertion(kind, bool)
-        return Expectation(selected, assertion, kind, quantifier=quantifier)
+        return Expectation(selected, Assertion(kind, bool), kind, quantifier=quantifier)
     field = "presence"
     is_presence = operator in SIGNS and str(operand).lower() in PRESENCES
     if not selected.head and operator != "at_least" and not is_presence:
@@ -129,12 +110,15 @@ def expected(
         if quantifier != "each":
             raise ValueError(f"count goes with no quantifier, and {quantifier} is one")
         return Expectation(selected, assertions.counted(operand), "count")
-    assertion = _of_value(selected, operator, operand, field)
+    assertion = _of_value(selected, operator, operand, () if field == "version" else selected.order)
     return Expectation(selected, assertion, "value", field, quantifier)
 
 
-def _of_value(selected: Selection, operator: str, operand: Any, field: str) -> Assertion:
-    kind, order = selected.kind, selected.order
+def _of_value(
+    selected: Selection, operator: str, operand: Any, order: tuple[str, ...]
+) -> Assertion:
+    """Return what an operator asserts of each value, if that can be so for what its probe declares."""
+    kind = selected.kind
     assertions.refuse_beyond(operand)
     if operator in _OF_ONE and get_origin(kind) in (list, dict):
         what = "list" if get_origin(kind) is list else "table"
@@ -146,7 +130,6 @@ def _of_value(selected: Selection, operator: str, operand: Any, field: str) -> A
     if operator in ("min", "max") and kind in (bool, str):
         raise ValueError(f"{selected.text} is no number but {_KINDS[kind]}")
     if operator in SIGNS:
-        order = () if field == "version" else order
         return assertions.compared(operator, operand, order, kind)
     if operator == "at_least":
         return assertions.at_least(operand, order)
@@ -158,33 +141,12 @@ def _of_value(selected: Selection, operator: str, operand: Any, field: str) -> A
     if operator in ("min", "max"):
         return assertions.bounded(">=" if operator == "min" else "<=", operand)
     if operator in ("equals", "not_equals", "one_of", "none_of"):
-        for wanted in operand if operator in ("one_of", "none_of") else [operand]:
-            is_number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
+        is_list = operator in ("one_of", "none_of")
+        for wanted in operand if is_list else [operand]:
             fits = {bool: isinstance(wanted, bool), str: isinstance(wanted, str)}
-            if kind in _KINDS and not fits.get(kind, is_number):
+            if kind in _KINDS and not fits.get(kind, assertions.is_number(wanted)):
                 raise ValueError(f"{selected.text} is {_KINDS[kind]}, never {shown(wanted)}")
+        make = assertions.one_of if is_list else assertions.equals
+        return make(operand, is_so=operator in ("equals", "one_of"))
     made: Assertion = getattr(assertions, operator)(operand)
     return made
-
-
-def condition(text: str) -> Condition:
-    """Read one of the conditions inside brackets: kind == cuda. Raises ValueError."""
-    found = parse(text, _IN_BRACKETS)
-    assert isinstance(found, Comparison)
-    steps = tuple(found.name.split("."))
-    if found.operator == "present":
-        return steps, lambda value: value is not None
-    word = str(found.operand)
-    if found.operator in SIGNS:
-        order = PRESENCES if steps[-1] == "presence" else ()
-        holds = assertions.compared(found.operator, word, order, None).holds
-    else:
-        holds = getattr(assertions, found.operator)(word).holds
-
-    def is_so(value: Any) -> bool:
-        try:
-            return holds(value)
-        except BadInput:  # what cannot be compared does not fit
-            return False
-
-    return steps, is_so

@@ -9,13 +9,17 @@ environment.variables."A.B"           what has a dot in it, in quotes
 """
 
 from collections.abc import Callable
+from functools import lru_cache, reduce
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from mlbackends.audit.hazard import ReportView
+from mlbackends.audit.policy import assertions
 from mlbackends.model import registry
+from mlbackends.model.comparison import SIGNS
+from mlbackends.model.condition import Comparison, Language, parse
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import BadInput, nearest, suggestion
 from mlbackends.model.patterns import pattern
@@ -27,6 +31,14 @@ NAME = pattern(
 )
 MOST_VALUES = 5_000_000
 """So many elements a policy may look at in a report: a thousand rules over a hundred devices have 100,000."""
+WORD = pattern(r"""(?:[<>=!]{1,2}\s*)?[^\s,"'\[\]]+""")  # with a sign behind count
+_IN_BRACKETS = Language(
+    name=pattern(r"[A-Za-z0-9_+~-]+(?:\.[A-Za-z0-9_+~-]+)*"),
+    word=WORD,
+    operators=(*SIGNS, "matches", "contains", "present"),
+    alone=("present",),
+    named="a condition such as kind == cuda",
+)
 _PROBE = pattern(r"[A-Za-z_]\w*")
 _STEP = pattern(r"""\.(?:([A-Za-z0-9_+~-]+)|"([^"\n]+)"|'([^'\n]+)')|\[([^\[\]]*)\]""")
 _FIELDS_OF = {"devices": Device.__struct_fields__, "libraries": Library.__struct_fields__}
@@ -81,25 +93,21 @@ class Selection(Struct, frozen=True):
         return PRESENCES if not self.head or last == "presence" else ()
 
 
-def read(
-    text: str, condition: Callable[[str], Condition], added: tuple[str, ...] = ()
-) -> Selection:
+@lru_cache(maxsize=4096)
+def read(text: str, added: tuple[str, ...] = ()) -> Selection:
     """Read a name that NAME matches. Raises ValueError for one that no report can have.
 
-    condition: reads one condition inside brackets. added: probes of other packages, which may not be
-    here and are taken as they are.
+    added: probes of other packages, which may not be here and are taken as they are. Cached, as many
+    rules of a policy have the same name.
     """
     steps: list[str | Each] = []
     for bare, quoted, literal, inner in _STEP.findall(text):
         inside = inner.strip()
-        if bare or quoted or literal:
-            steps.append(bare or quoted or literal)
-        elif inside.isdecimal():
-            steps.append(inside)
-        elif inside == "*":
-            steps.append(Each())
+        if bare or quoted or literal or inside.isdecimal():
+            steps.append(bare or quoted or literal or inside)
         else:
-            steps.append(Each(tuple(condition(part.strip()) for part in inner.split(","))))
+            conditions = () if inside == "*" else map(_condition, inner.split(","))
+            steps.append(Each(tuple(conditions)))
     start = _PROBE.match(text)
     assert start is not None
     probe = start[0]
@@ -112,16 +120,11 @@ def read(
         raise ValueError(
             f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
         )
-    return _declared(Selection(text, probe, head, tuple(steps[1:])), added)
-
-
-def _declared(selection: Selection, added: tuple[str, ...]) -> Selection:
-    """Return the selection with the fact that its probe declares. Raises ValueError where there is none."""
-    probe, head = selection.probe, selection.head
+    selection = Selection(text, probe, head, tuple(steps[1:]))
     probes = registry.names("mlbackends_probes")
+    if probe not in probes and probe in added:
+        return selection
     if probe not in probes:
-        if probe in added:
-            return selection
         near = suggestion(probe, (*probes, *added))
         raise ValueError(f"there is no probe named {probe!r}{near}")
     facts = registry.facts_of(probe)
@@ -132,17 +135,46 @@ def _declared(selection: Selection, added: tuple[str, ...]) -> Selection:
         hint = f"; did you mean {probe}.{near_names[0]}?" if near_names else ""
         raise ValueError(f"there is no value named {probe}.{head}{hint}")
     if head in _FIELDS_OF and selection.steps:
-        first, *rest = selection.steps
-        if isinstance(first, str) and not first.isdecimal():
-            raise ValueError(
-                f"{selection.text} names one of several: write {probe}.{head}[*].{first}"
-            )
-        names = [step for step in rest[:1] if isinstance(step, str)]
-        names += [steps[0] for steps, _ in first.conditions] if isinstance(first, Each) else []
-        for name in names:
-            if name not in _FIELDS_OF[head]:
-                raise ValueError(f"{head} have no {name!r}{suggestion(name, _FIELDS_OF[head])}")
+        _check_fields(selection)
     return selection
+
+
+def _check_fields(selection: Selection) -> None:
+    """Raise ValueError for a name that no device or library has."""
+    head = selection.head
+    first, *rest = selection.steps
+    if isinstance(first, str) and not first.isdecimal():
+        raise ValueError(
+            f"{selection.text} names one of several: write {selection.probe}.{head}[*].{first}"
+        )
+    names = [step for step in rest[:1] if isinstance(step, str)]
+    names += [steps[0] for steps, _ in first.conditions] if isinstance(first, Each) else []
+    for name in names:
+        if name not in _FIELDS_OF[head]:
+            raise ValueError(f"{head} have no {name!r}{suggestion(name, _FIELDS_OF[head])}")
+
+
+def _condition(text: str) -> Condition:
+    """Read one of the conditions inside brackets: kind == cuda. Raises ValueError."""
+    found = parse(text.strip(), _IN_BRACKETS)
+    assert isinstance(found, Comparison)
+    steps = tuple(found.name.split("."))
+    if found.operator == "present":
+        return steps, lambda value: value is not None
+    word = str(found.operand)
+    if found.operator in SIGNS:
+        order = PRESENCES if steps[-1] == "presence" else ()
+        holds = assertions.compared(found.operator, word, order, None).holds
+    else:
+        holds = getattr(assertions, found.operator)(word).holds
+
+    def is_so(value: Any) -> bool:
+        try:
+            return holds(value)
+        except BadInput:  # what cannot be compared does not fit
+            return False
+
+    return steps, is_so
 
 
 # ---- the values of a report --------------------------------------------------------------------
@@ -174,18 +206,16 @@ class Values:
 
     def found(self, selection: Selection, field: str = "") -> Found:
         """Return what a selection finds. field: what is meant of a probe: presence or version."""
-        head = selection.head or field
-        key = (selection.probe, head)
+        key = selection.probe, selection.head or field
         if key not in self._heads:
             probe = self.report.probes.get(selection.probe)
-            value = None
-            if probe is not None and head in probe.facts:
-                value = probe.facts[head]
-            elif probe is not None and head in FIELDS:
-                value = _plain(getattr(probe, head))
-            self._heads[key] = value
+            self._heads[key] = None
+            if probe is not None and key[1] in probe.facts:
+                self._heads[key] = probe.facts[key[1]]
+            elif probe is not None and key[1] in FIELDS:
+                self._heads[key] = _plain(getattr(probe, key[1]))
         found = Found({}, {})
-        self._walk(self._heads[key], selection.steps, f"{selection.probe}.{head}", found)
+        self._walk(self._heads[key], selection.steps, ".".join(key), found)
         return found
 
     def _walk(self, value: Any, steps: tuple[str | Each, ...], label: str, found: Found) -> None:
@@ -208,7 +238,11 @@ class Values:
             if self._visited > MOST_VALUES:
                 raise BadInput(f"{label} has so many values that the policy would take very long")
             for key, element in value.items() if isinstance(value, dict) else enumerate(value):
-                if all(_fits(element, condition) for condition in step.conditions):
+                # The value of each condition; None where it is not there.
+                tested = (
+                    (reduce(_below, steps, element), holds) for steps, holds in step.conditions
+                )
+                if all(each is not None and holds(each) for each, holds in tested):
                     self._walk(element, rest, f"{label}.{key}", found)
 
 
@@ -228,10 +262,3 @@ def _below(value: Any, step: str) -> Any:
     if isinstance(value, list | tuple) and step.isdecimal() and len(step) < 10:
         return value[int(step)] if int(step) < len(value) else None
     return None
-
-
-def _fits(element: Any, condition: Condition) -> bool:
-    steps, holds = condition
-    for step in steps:
-        element = _below(element, step)
-    return element is not None and holds(element)
