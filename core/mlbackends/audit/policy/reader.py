@@ -3,13 +3,15 @@
 import datetime as dt
 import os
 import re
-import stat
 from functools import cached_property
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
+from mlbackends.audit.policy.assertions import is_number
 from mlbackends.audit.reports import bytes_of
 from mlbackends.model import policy as language
-from mlbackends.model.audit import Place, Severity
+from mlbackends.model.audit import Place
 from mlbackends.model.errors import BadInput, shown, suggestion
 from mlbackends.model.patterns import pattern
 
@@ -28,6 +30,7 @@ _LONG_KEY = pattern(
 _BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
 _ID = pattern(r"""^[ \t]*id[ \t]*=[ \t]*(?:"([^"\\\n]*)"|'([^'\n]*)')""", re.MULTILINE)
 _HAZARDS = pattern(r"^[ \t]*\[?[ \t]*hazards\b.*", re.MULTILINE)
+_PLAIN = pattern(r"(?=.*[0-9A-Za-z])[\w-]{1,80}", re.ASCII)
 _MARK = "marked by backends"
 
 
@@ -35,14 +38,14 @@ class PolicyError(BadInput):
     """Something is wrong in a policy file; the message begins with FILE:LINE."""
 
 
-class Document:
+class Document(Struct, frozen=True, dict=True):
     """One file that was read. file: as a message shows it. folder: the folder it may refer to files in."""
 
-    def __init__(
-        self, path: str, file: str, folder: str, text: str, tables: dict[str, Any]
-    ) -> None:
-        self.path, self.file, self.folder = path, file, folder
-        self.text, self.tables = text, tables
+    path: str
+    file: str
+    folder: str
+    text: str
+    tables: dict[str, Any]
 
     @cached_property
     def _id_lines(self) -> list[int]:
@@ -78,13 +81,9 @@ class Document:
     def wrong(self, path: Path, message: str) -> NoReturn:
         """Raise PolicyError: the file, the line, the key and what is wrong with it."""
         keys = [part for part in path if isinstance(part, str)]
-        key = ".".join(part if _is_plain(part) else repr(part[:80]) for part in keys)
+        key = ".".join(part if _PLAIN.fullmatch(part) else repr(part[:80]) for part in keys)
         head = f"{self.file}:{self.place(path).line}: "
         raise PolicyError(f"{head}{key}: {message}" if key else f"{head}{message}")
-
-
-def _is_plain(part: str) -> bool:
-    return len(part) <= 80 and part.replace("-", "").replace("_", "").isalnum() and part.isascii()
 
 
 def _line_of(text: str, path: Path) -> int:
@@ -168,24 +167,21 @@ def parsed(data: bytes, path: str, folder: str) -> Document:
 def beside(document: Document, name: str) -> str:
     """Return the path of a file that a policy names, relative to the policy's own folder.
 
-    It stays in the folder of the policy that the user named, links followed. Raises ValueError with
+    It stays in the folder of the policy that the user named, links followed. Raises BadInput with
     what is wrong.
     """
     if os.path.isabs(name) or "\0" in name or "://" in name:
-        raise ValueError("must be a path relative to this file")
+        raise BadInput(f"{shown(name)} must be a path relative to this file")
     path = os.path.join(os.path.dirname(document.path), name)
     if not os.path.realpath(path).startswith(os.path.join(document.folder, "")):
-        raise ValueError("must lie in the folder of the policy or below; it leads out of it")
+        inside = "must lie in the folder of the policy or below; it leads out of it"
+        raise BadInput(f"{shown(name)} {inside}")
     return path
 
 
 def regular(path: str) -> str:
     """Return the path of a regular file. Raises BadInput for another kind of file: it may never end."""
-    try:
-        is_other = not stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):  # what reads it will say why
-        return path
-    if is_other:
+    if os.path.exists(path) and not os.path.isfile(path):
         raise BadInput(f"{one_line(path)} cannot be read: it is no regular file")
     return path
 
@@ -210,9 +206,13 @@ def check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
             inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
             near = suggestion(name, tuple(keys))
             document.wrong((*path, name), f"there is no such key{inside}{near}")
-        if not _TYPES[key.kind](value):
-            wanted = language.KINDS[key.kind].words
-            document.wrong((*path, name), f"must be {wanted}, not {_type_word(value)}")
+        wanted = language.KINDS[key.kind]
+        if not _fits(value, wanted.schema):
+            words = {bool: str(value).lower(), dict: "a table", list: "a list"}
+            word = words.get(type(value)) or shown(value)
+            if isinstance(value, dt.date | dt.time):
+                word = f"the time {value}"
+            document.wrong((*path, name), f"must be {wanted.words}, not {word}")
         if key.words and value not in key.words:
             near = suggestion(value, key.words)
             words = ", ".join(key.words)
@@ -222,51 +222,31 @@ def check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
             document.wrong(path, f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
 
 
-def _is(*types: type) -> Any:
-    """Return a test for values of these types; true and false are no numbers, a time is no date."""
-    unless = {int: bool, dt.date: dt.datetime}
-    excluded = tuple(unless[each] for each in types if each in unless and bool not in types)
-    return lambda value: isinstance(value, types) and not isinstance(value, excluded)
-
-
-def _all(test: Any, *, some: bool = False) -> Any:
-    """Return a test for lists of values that fit, with one at least where `some`."""
-    return lambda value: (
-        isinstance(value, list) and (bool(value) or not some) and all(map(test, value))
-    )
-
-
-def _either(*tests: Any) -> Any:
-    return lambda value: any(test(value) for test in tests)
-
-
-_scalar = _is(str, int, float, bool)
-_TYPES: dict[str, Any] = {
-    "text": _is(str),
-    "texts": _all(_is(str)),
-    "text or texts": _either(_is(str), _all(_is(str))),
-    "truth": _is(bool),
-    "true": lambda value: value is True,
-    "whole": _is(int),
-    "quantity": _is(str, int, float),
-    "count": lambda value: _is(str)(value) or (_is(int)(value) and value >= 0),
-    "scalar": _scalar,
-    "value": lambda value: not isinstance(value, dt.date | dt.time),
-    "values": _all(_scalar, some=True),
-    "scalar or values": _either(_scalar, _all(_scalar, some=True)),
-    "date": _is(dt.date),
-    "severities": lambda value: (
-        isinstance(value, dict) and all(each in list(Severity) for each in value.values())
-    ),
-    "table": _is(dict),
-    "tables": _all(_is(dict)),
-    "truth or table": _is(bool, dict),
+_JSON_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": int | float,
+    "array": list,
+    "object": dict,
+    "boolean": bool,
 }
-assert _TYPES.keys() == language.KINDS.keys()
 
 
-def _type_word(value: Any) -> str:
-    words = {bool: str(value).lower(), dict: "a table", list: "a list"}
-    if type(value) in words:
-        return words[type(value)]
-    return f"the time {value}" if isinstance(value, dt.date | dt.time) else shown(value)
+def _fits(value: Any, schema: dict[str, Any]) -> bool:
+    """Tell whether a value is of a kind, by its JSON Schema; a date is TOML's own, and a time is none."""
+    if isinstance(value, dt.date | dt.time) or schema.get("format") == "date":
+        return schema.get("format") == "date" and type(value) is dt.date
+    if "anyOf" in schema:
+        return any(_fits(value, each) for each in schema["anyOf"])
+    types = schema.get("type", [*_JSON_TYPES])
+    names = [types] if isinstance(types, str) else types
+    of = [name for name, type_ in _JSON_TYPES.items() if isinstance(value, type_)]
+    if not set(names) & set(of[-1:] if isinstance(value, bool) else of):  # true is no number
+        return False
+    inner = schema.get("items" if isinstance(value, list) else "additionalProperties")
+    if inner is not None and isinstance(value, list | dict):
+        elements = value.values() if isinstance(value, dict) else value
+        return len(value) >= schema.get("minItems", 0) and all(_fits(x, inner) for x in elements)
+    if is_number(value) and value < schema.get("minimum", value):
+        return False
+    return value in schema.get("enum", [value]) and value is schema.get("const", value)

@@ -103,12 +103,20 @@ def read(path: str) -> Policy:
 
 def declared(document: Document) -> Policy:
     """Return the policy that a document declares, with what it extends."""
-    builder = _Builder()
-    builder.add(document, ())
-    return builder.policy(document)
+    files = _Files()
+    files.add(document, ())
+    for name, (file, path) in files.waiver_keys.items():
+        names = (*files.rules, *files.codes)
+        if name not in names:
+            near = suggestion(name, names)
+            file.wrong((*path, "rule"), f"there is no rule named {shown(name)}{near}")
+    name = document.tables.get("name", "") or os.path.basename(document.file)
+    rules = tuple(files.rules.values())
+    order = _order(files.rules, files.rule_keys)
+    return Policy(document.file, name, rules, order, files.waivers, files.hazards)
 
 
-class _Builder:
+class _Files:
     """A policy while its files are read, those that are extended before the one that extends."""
 
     def __init__(self) -> None:
@@ -124,34 +132,15 @@ class _Builder:
     def add(self, document: Document, above: tuple[str, ...]) -> None:
         """Read a file. above: the files that led here, by their real paths."""
         top = document.tables
+        own = os.path.realpath(document.path)
         check_keys(document, (), top, "")
         if top["schema"] != language.VERSION:
             document.wrong(
                 ("schema",),
                 f"is {shown(top['schema'])}, and this version of backends reads {language.VERSION}",
             )
-        inherited = self._extended(document, above)
-        self.ids[os.path.realpath(document.path)] = inherited | {
-            table["id"] for table in top.get("rule", ()) if isinstance(table.get("id"), str)
-        }
-        added = top.get("added_probes", ())
-        for number, name in enumerate(added):
-            if not name.isidentifier():
-                document.wrong(("added_probes", number), f"{shown(name)} is no name of a probe")
-        self.probes = tuple(sorted({*self.probes, *added}))
-        when = self._when(document, ("when",), top.get("when", ()))
-        for number, table in enumerate(top.get("rule", ())):
-            self._add_rule(document, ("rule", number), table, when, inherited)
-        for number, table in enumerate(top.get("waive", ())):
-            self._add_waiver(document, ("waive", number), table)
-        if "hazards" in top:
-            self.hazards = _hazards(document, top["hazards"])
-
-    def _extended(self, document: Document, above: tuple[str, ...]) -> set[str]:
-        """Read the files that this one extends; return the ids that come from them."""
-        own = os.path.realpath(document.path)
-        ids: set[str] = set()
-        for number, name in enumerate(document.tables.get("extends", ())):
+        inherited: set[str] = set()  # the ids that come from the files that this one extends
+        for number, name in enumerate(top.get("extends", ())):
             path: Path = ("extends", number)
             try:
                 file = reader.beside(document, name)
@@ -164,13 +153,30 @@ class _Builder:
                     self.add(reader.read(file, document.folder), (*above, own))
             except PolicyError:
                 raise
-            except ValueError as error:
-                about = "" if isinstance(error, BadInput) else f"{shown(name)} "
-                document.wrong(path, f"{about}{error}")
-            ids |= self.ids[real]
-        return ids
+            except BadInput as error:
+                document.wrong(path, str(error))
+            inherited |= self.ids[real]
+        self.ids[own] = inherited | {
+            table["id"] for table in top.get("rule", ()) if isinstance(table.get("id"), str)
+        }
+        added = top.get("added_probes", ())
+        for number, name in enumerate(added):
+            if not name.isidentifier():
+                document.wrong(("added_probes", number), f"{shown(name)} is no name of a probe")
+        self.probes = tuple(sorted({*self.probes, *added}))
+        when = self._when(document, (), top)
+        for number, table in enumerate(top.get("rule", ())):
+            self._add_rule(document, ("rule", number), table, when, inherited)
+        for number, table in enumerate(top.get("waive", ())):
+            self._add_waiver(document, ("waive", number), table)
+        if "hazards" in top:
+            self.hazards = _hazards(document, top["hazards"])
 
-    def _when(self, document: Document, path: Path, texts: Any) -> tuple[Expectation, ...]:
+    def _when(
+        self, document: Document, path: Path, table: dict[str, Any]
+    ) -> tuple[Expectation, ...]:
+        path = (*path, "when")
+        texts = table.get("when", ())
         if isinstance(texts, str):
             return (self._short(document, path, texts),)
         return tuple(
@@ -211,8 +217,8 @@ class _Builder:
             expectation=self._expectation(document, path, table),
             severity=Severity(table.get("severity", Severity.ERROR)),
             missing=table.get("missing", "fail"),
-            when=when + self._when(document, (*path, "when"), table.get("when", ())),
-            needs=tuple(dict.fromkeys(_listed(table.get("needs", ())))),
+            when=when + self._when(document, path, table),
+            needs=tuple(dict.fromkeys(_texts(table, "needs"))),
             **{key: table.get(key, "") for key in _COPIED},
         )
 
@@ -230,14 +236,17 @@ class _Builder:
         for other in _NOT_WITH.get(key, _NOT_OTHERWISE):
             if other in table:
                 document.wrong((*path, other), f"does not go with {key}")
-        if key == "check":
-            return self._short(document, (*path, key), table[key])
-        if key == "equals_snapshot":
-            return _golden(document, path, table)
-        if "fact" not in table:
-            document.wrong((*path, key), "needs a fact that it is about")
-        at = "fact"
+        at = key
         try:
+            if key == "check":
+                return expectation.read(table[key], self.probes)
+            if key == "equals_snapshot":
+                report = read_report(reader.regular(reader.beside(document, table[key])))
+                names = _texts(table, "names") or ("*",)
+                return Golden(table[key], report, names, _texts(table, "except"))
+            if "fact" not in table:
+                raise ValueError("needs a fact that it is about")  # noqa: TRY301  with its line
+            at = "fact"
             selection = expectation.name(table["fact"], self.probes)
             at = key
             return expectation.expected(selection, key, table[key], table.get("quantifier", "each"))
@@ -256,49 +265,28 @@ class _Builder:
         self.waivers[name] = Waiver(table["until"], table["reason"])
         self.waiver_keys[name] = document, path
 
-    def policy(self, document: Document) -> Policy:
-        """Return the whole, its rules in the order in which they can be checked."""
-        names = (*self.rules, *self.codes)
-        for name, (file, path) in self.waiver_keys.items():
-            if name not in names:
-                near = suggestion(name, names)
-                file.wrong((*path, "rule"), f"there is no rule named {shown(name)}{near}")
-        name = document.tables.get("name", "") or os.path.basename(document.file)
-        rules = tuple(self.rules.values())
-        return Policy(document.file, name, rules, self._order(), self.waivers, self.hazards)
 
-    def _order(self) -> tuple[str, ...]:
-        """Return the ids, each after those that it needs."""
+def _order(rules: dict[str, Rule], keys: dict[str, tuple[Document, Path]]) -> tuple[str, ...]:
+    """Return the ids, each after those that it needs. keys: where each rule stands."""
 
-        def wrong(name: str, message: str) -> None:
-            document, path = self.rule_keys[name]
-            document.wrong((*path, "needs"), message)
+    def wrong(name: str, message: str) -> None:
+        document, path = keys[name]
+        document.wrong((*path, "needs"), message)
 
-        for name, rule in self.rules.items():
-            for other in rule.needs:
-                if other not in self.rules:
-                    near = suggestion(other, tuple(self.rules))
-                    wrong(name, f"there is no rule named {shown(other)}{near}")
-        needs = {name: rule.needs for name, rule in self.rules.items() if rule.needs}
-        first: tuple[str, ...] = ()
-        try:
-            first = tuple(graphlib.TopologicalSorter(needs).static_order())
-        except graphlib.CycleError as error:
-            circle = error.args[1]
-            more = "..." if len(circle) > 5 else ""
-            wrong(circle[0], f"{' needs '.join(circle[:5])}{more}: a circle")
-        return tuple(dict.fromkeys((*first, *self.rules)))
-
-
-def _golden(document: Document, path: Path, table: dict[str, Any]) -> Golden:
-    name = table["equals_snapshot"]
+    for name, rule in rules.items():
+        for other in rule.needs:
+            if other not in rules:
+                near = suggestion(other, tuple(rules))
+                wrong(name, f"there is no rule named {shown(other)}{near}")
+    first: tuple[str, ...] = ()
     try:
-        report = read_report(reader.regular(reader.beside(document, name)))
-    except ValueError as error:
-        about = "" if isinstance(error, BadInput) else f"{shown(name)} "
-        document.wrong((*path, "equals_snapshot"), f"{about}{error}")
-    names = tuple(_listed(table.get("names", ["*"])))
-    return Golden(name, report, names, tuple(_listed(table.get("except", ()))))
+        needs = {name: rule.needs for name, rule in rules.items() if rule.needs}
+        first = tuple(graphlib.TopologicalSorter(needs).static_order())
+    except graphlib.CycleError as error:
+        circle = error.args[1]
+        more = "..." if len(circle) > 5 else ""
+        wrong(circle[0], f"{' needs '.join(circle[:5])}{more}: a circle")
+    return tuple(dict.fromkeys((*first, *rules)))
 
 
 def _hazards(document: Document, table: Any) -> Hazards | None:
@@ -324,5 +312,7 @@ def _hazards(document: Document, table: Any) -> Hazards | None:
     )
 
 
-def _listed(texts: Any) -> Any:
-    return [texts] if isinstance(texts, str) else texts
+def _texts(table: dict[str, Any], key: str) -> tuple[str, ...]:
+    """Return the texts under a key that takes one or several."""
+    texts = table.get(key, ())
+    return (texts,) if isinstance(texts, str) else tuple(texts)
