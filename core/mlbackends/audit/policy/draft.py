@@ -12,7 +12,7 @@ from mlbackends.audit.policy.assertions import read_version
 from mlbackends.model import registry
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
-from mlbackends.model.records import Device, Presence, ProbeReport, Report
+from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
 
 _EXACT = (
@@ -53,68 +53,60 @@ def written(report: Report) -> str:
     """Return a policy that the machine of a report fits."""
     name = _toml(f"A machine as of {report.created[:10]}")
     parts = [_HEAD.format(version=VERSION, name=name)]
-    parts += _facts(report)
-    for probe in registry.names("mlbackends_probes"):
-        found = report.probes.get(probe)
-        if found is not None and found.presence is not None and is_certain(found):
-            parts += _probe(probe, found)
-    return "\n".join(parts)
-
-
-def _facts(report: Report) -> Iterator[str]:
-    """Yield the rules about the machine itself."""
     for name in (*_EXACT, *_LADDERS, *_VERSIONS, *_AT_LEAST, *_MEMORY):
         probe, _, head = name.partition(".")
         fact = facts_of(probe).get(head)
-        value: Any = report.probes[probe].facts.get(head) if probe in report.probes else None
-        if fact is None or type(value) is not fact.kind or value == "":
-            continue
-        assertion: tuple[str, Any] | None
-        if name in _VERSIONS:
-            assertion = _version(value)
-        elif name in _LADDERS:
-            assertion = ("at_least" if value in fact.order else "equals", value)
-        elif name in _MEMORY:
-            assertion = ("min", _floor(value)) if value > 0 else None
-        else:
-            assertion = ("min" if name in _AT_LEAST else "equals", value)
-        if assertion:
-            about = "" if name in _VERSIONS else fact.doc
-            yield _rule(
-                name.replace(".", "-").replace("_", "-"), name, assertion[0], assertion[1], about
-            )
+        value = report.probes[probe].facts.get(head) if probe in report.probes else None
+        if fact is not None and type(value) is fact.kind and value != "":
+            parts += _fact_rule(name, fact, value)
+    for probe in registry.names("mlbackends_probes"):
+        found = report.probes.get(probe)
+        if found is not None and found.presence is not None and is_certain(found):
+            parts += _probe_rules(probe, found)
+    return "\n".join(parts)
 
 
-def _probe(name: str, probe: ProbeReport) -> Iterator[str]:
+def _fact_rule(name: str, fact: Fact, value: Any) -> Iterator[str]:
+    """Yield the rule about a fact of the machine, if there is one to make."""
+    title = name.replace(".", "-").replace("_", "-")
+    if name in _VERSIONS:
+        if version := _version(value):
+            yield _rule(title, name, "version", version)
+    elif name in _LADDERS:
+        yield _rule(title, name, "at_least" if value in fact.order else "equals", value, fact.doc)
+    elif name not in _MEMORY:
+        yield _rule(title, name, "min" if name in _AT_LEAST else "equals", value, fact.doc)
+    elif value > 0:
+        yield _rule(title, name, "min", _floor(value), fact.doc)
+
+
+def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
     """Yield the rules about one thing that was found, and about its devices."""
-    if probe.presence in (None, Presence.ABSENT):
+    if probe.presence is Presence.ABSENT:
         return
     title = name.replace("_", "-")
-    if _group(name) in _GROUPS:
-        assertion = _version(probe.version)
-        if assertion:
-            yield _rule(f"{title}-version", name, *assertion)
-        if not assertion or probe.presence is not Presence.FOUND:
-            yield _rule(f"{title}-presence", name, "at_least", str(probe.presence))
-    elif name == "python" and (assertion := _version(probe.version)):
-        yield _rule("python-version", name, *assertion)
+    group = getattr(registry.load("mlbackends_probes", name), "GROUP", "library")
+    version = _version(probe.version)
+    if version and (group in _GROUPS or name == "python"):
+        yield _rule(f"{title}-version", name, "version", version)
+    if group in _GROUPS and (not version or probe.presence is not Presence.FOUND):
+        yield _rule(f"{title}-presence", name, "at_least", str(probe.presence))
     for kind in dict.fromkeys(device.kind for device in probe.devices):
         if kind.isascii() and kind.isidentifier():
             alike = [device for device in probe.devices if device.kind == kind]
-            yield from _devices(name, title if kind == name else f"{title}-{kind}", kind, alike)
+            yield from _device_rules(name, title if kind == name else f"{title}-{kind}", alike)
 
 
-def _devices(probe: str, title: str, kind: str, devices: list[Device]) -> Iterator[str]:
-    selected = f"{probe}.devices[kind == {kind}]"
+def _device_rules(probe: str, title: str, devices: list[Device]) -> Iterator[str]:
+    selected = f"{probe}.devices[kind == {devices[0].kind}]"
     yield _rule(f"{title}-devices", selected, "count", len(devices))
     for field in ("name", "capability"):
         values = {getattr(device, field) for device in devices}
         if len(values) == 1 and values != {""}:
             yield _rule(f"{title}-{field}", f"{selected}.{field}", "equals", values.pop())
-    sizes = [device.memory_bytes for device in devices]
-    if all(size is not None for size in sizes):
-        least = min(size for size in sizes if size is not None)
-        yield _rule(f"{title}-memory", f"{selected}.memory_bytes", "min", _floor(least))
+    sizes = [device.memory_bytes for device in devices if device.memory_bytes is not None]
+    if len(sizes) == len(devices):
+        yield _rule(f"{title}-memory", f"{selected}.memory_bytes", "min", _floor(min(sizes)))
 
 
 def _rule(title: str, fact: str, key: str, value: Any, about: str = "") -> str:
@@ -127,17 +119,13 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _version(text: str) -> tuple[str, str] | None:
-    """Return the assertion of a version that is not older; None where the text is none."""
-    read = read_version(text)
-    return None if read is None else ("version", f">={read.public}")
+def _version(text: str) -> str:
+    """Return the specifier of a version that is not older; "" where the text is none."""
+    version = read_version(text)
+    return f">={version.public}" if version else ""
 
 
 def _floor(size: int) -> int | str:
     """Return a size less 5 %, as whole mebibytes where it has some."""
     less = size - size // _TOLERANCE
     return f"{less // _MEBIBYTE}MiB" if less >= _MEBIBYTE else less
-
-
-def _group(probe: str) -> str:
-    return getattr(registry.load("mlbackends_probes", probe), "GROUP", "library")
