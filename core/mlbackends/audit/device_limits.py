@@ -1,13 +1,13 @@
 """Check a report against what a kind of device cannot do and may offer.
 
-`limits_of("mps")` are the limits as data; `limits_here("mps", report)` tells which of them apply on the
-machine of a report, and `page_of` returns the whole page of a kind.
+`load("mps")` is a kind as data; `page_of("mps", report)` tells which of its limits and features the machine
+of a report has.
 """
 
 import os
+from contextlib import suppress
 from functools import cache
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,12 +18,10 @@ from mlbackends.model.comparison import fits
 from mlbackends.model.device_kinds import (
     YARDSTICKS,
     DeviceKind,
-    Feature,
     Here,
     JudgedFeature,
     JudgedLimit,
     KindPage,
-    Limit,
     Need,
     Yardstick,
 )
@@ -48,17 +46,11 @@ def load(kind: str) -> DeviceKind:
     """Return the data of a kind. Raises UnknownName, with the nearest kind."""
     if kind not in kinds():
         raise UnknownName("kind of device", kind, kinds(), "backends explain device")
-    try:
-        with open(os.path.join(_FOLDER, f"{kind}.toml"), "rb") as file:
-            import tomllib
+    with suppress(FileNotFoundError), open(os.path.join(_FOLDER, f"{kind}.toml"), "rb") as file:
+        import tomllib
 
-            return msgspec.convert(tomllib.load(file), DeviceKind)
-    except FileNotFoundError:
-        return _of_module(registry.load(REGISTRY, kind))
-
-
-def _of_module(module: ModuleType) -> DeviceKind:
-    """Return a kind that another distribution adds."""
+        return msgspec.convert(tomllib.load(file), DeviceKind)
+    module = registry.load(REGISTRY, kind)  # of another distribution
     return DeviceKind(
         title=(module.__doc__ or module.KIND).partition("\n")[0].rstrip("."),
         kind=module.KIND,
@@ -70,45 +62,44 @@ def _of_module(module: ModuleType) -> DeviceKind:
     )
 
 
-def limits_of(kind: str) -> tuple[Limit, ...]:
-    """Return what a kind of device cannot do."""
-    return load(kind).limits
-
-
-def limits_here(kind: str, report: Report) -> tuple[JudgedLimit, ...]:
-    """Return each limit, and whether it applies on the machine of a report."""
-    return page_of(kind, report).limits
-
-
 def page_of(kind: str, report: Report | None = None) -> KindPage:
     """Return the page of a kind; without a report, the data alone."""
     data = load(kind)
-    view = ReportView(report) if report is not None else None
+    limits = [JudgedLimit(each, None) for each in data.limits]
+    features = [JudgedFeature(each, None) for each in data.features]
+    if report is None:
+        return KindPage(kind, data.title, None, "", (), tuple(limits), tuple(features), {})
+    view = ReportView(report)
     found, because, devices = _found(data, view)
+    if found:
+        limits = []
+        for limit in data.limits:
+            needed = _all_met(limit.lifted_by, view)
+            holds = None if needed.holds is None else not needed.holds
+            here = Here(holds, needed.because, needed.not_on, needed.on)
+            if not limit.lifted_by:
+                here = Here(True, "nothing lifts it")
+            limits.append(JudgedLimit(limit, here))
+        features = [JudgedFeature(each, _all_met(each.needs, view)) for each in data.features]
+    labels = []
+    for device in devices:
+        words = (device.name, device.capability, device.pci_address)
+        labels.append(f"{device.index}: {', '.join(filter(None, words)) or device.kind}")
+    values: dict[str, Any] = {}
+    for dotted in data.shown:
+        probe, _, name = dotted.partition(".")
+        value = view.version(probe) if name == "version" else view.fact(dotted)
+        if name == "libraries":
+            value = [_copy(library) for library in view.libraries(probe)]
+        if value not in (None, "", [], {}):
+            values[dotted] = value
     return KindPage(
-        kind=kind,
-        title=data.title,
-        found=found,
-        because=because,
-        devices=tuple(_label(device) for device in devices),
-        limits=tuple(
-            JudgedLimit(each, _limit_here(each, view) if view and found else None)
-            for each in data.limits
-        ),
-        features=tuple(
-            JudgedFeature(each, _feature_here(each, view) if view and found else None)
-            for each in data.features
-        ),
-        values=_values(data, view) if view else {},
+        kind, data.title, found, because, tuple(labels), tuple(limits), tuple(features), values
     )
 
 
-def _found(
-    data: DeviceKind, report: ReportView | None
-) -> tuple[bool | None, str, tuple[Device, ...]]:
+def _found(data: DeviceKind, report: ReportView) -> tuple[bool | None, str, tuple[Device, ...]]:
     """Return whether the machine has such a device, why that is unknown, and the devices."""
-    if report is None:
-        return None, "", ()
     if not data.devices:
         return True, "", ()
     unsure = ""
@@ -124,41 +115,10 @@ def _found(
     return (None, unsure, ()) if unsure else (False, "", ())
 
 
-def _label(device: Device) -> str:
-    words = (device.name, device.capability, device.pci_address)
-    return f"{device.index}: {', '.join(word for word in words if word) or device.kind}"
-
-
-def _limit_here(limit: Limit, report: ReportView) -> Here:
-    if not limit.lifted_by:
-        return Here(True, "nothing lifts it")
-    seen = _all_met(limit.lifted_by, report)
-    return Here(None if seen.met is None else not seen.met, seen.because, seen.not_on, seen.on)
-
-
-def _feature_here(feature: Feature, report: ReportView) -> Here:
-    seen = _all_met(feature.needs, report)
-    return Here(seen.met, seen.because, seen.on, seen.not_on)
-
-
-def _values(data: DeviceKind, report: ReportView) -> dict[str, Any]:
-    """Return the values of a page that the report has, by dotted name."""
-    values: dict[str, Any] = {}
-    for dotted in data.shown:
-        probe, _, name = dotted.partition(".")
-        if name == "libraries":
-            value: Any = [_copy(library) for library in report.libraries(probe)]
-        else:
-            value = report.version(probe) if name == "version" else report.fact(dotted)
-        if value not in (None, "", [], {}):
-            values[dotted] = value
-    return values
-
-
 def _copy(library: Library) -> str:
     """Return one copy of a library: what it is, its owner, and its facts about threads."""
     about = [f"{name} {library.facts[name]}" for name in _COPY_FACTS if name in library.facts]
-    name = " ".join(part for part in (library.soname or library.name, library.version) if part)
+    name = " ".join(filter(None, (library.soname or library.name, library.version)))
     owner = f" of {library.owner}" if library.owner else f" at {library.path}"
     wins = "" if library.wins or not library.wins_because else ", shadowed"
     return f"{name}{owner}{wins}" + (f" ({', '.join(about)})" if about else "")
@@ -167,30 +127,18 @@ def _copy(library: Library) -> str:
 # ---- needs -------------------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
-    """Whether a need is met; None where that is unknown or differs between devices.
-
-    on and not_on: the numbers of the devices that meet it and that do not.
-    """
-
-    met: bool | None
-    because: str
-    on: tuple[int, ...] = ()
-    not_on: tuple[int, ...] = ()
-
-
-def _all_met(needs: tuple[Need, ...], report: ReportView) -> Seen:
+def _all_met(needs: tuple[Need, ...], report: ReportView) -> Here:
     """Return whether all needs are met: one that is not decides, then one that is unknown."""
-    all_seen = [met(need, report) for need in needs]
+    all_met = [met(need, report) for need in needs]
     for answer in (False, None):
-        if found := [seen for seen in all_seen if seen.met is answer]:
+        if found := [each for each in all_met if each.holds is answer]:
             return found[0]
-    on = next((seen.on for seen in all_seen if seen.on), ())
-    return Seen(True, "; ".join(seen.because for seen in all_seen), on)
+    on = next((each.on for each in all_met if each.on), ())
+    return Here(True, "; ".join(each.because for each in all_met), on)
 
 
-def met(need: Need, report: ReportView) -> Seen:
-    """Return whether the machine of a report meets a need."""
+def met(need: Need, report: ReportView) -> Here:
+    """Return whether the machine of a report meets a need, and which devices do where it is about them."""
     yardstick = YARDSTICKS[need.of]
     if yardstick.field:
         return _met_by_devices(need, yardstick, report)
@@ -202,47 +150,43 @@ def met(need: Need, report: ReportView) -> Seen:
             because = f"{need.of} is {_text(value)}"
             if isinstance(value, list) and need.one_of:
                 because = f"{' or '.join(need.one_of)} is {'' if fits_need else 'not '}there"
-            return Seen(fits_need, because)
+            return Here(fits_need, because)
     names = " or ".join(yardstick.names)
-    return Seen(None, f"the report has no {names}; it may need --depth usable")
+    return Here(None, f"the report has no {names}; it may need --depth usable")
 
 
-def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Seen:
+def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Here:
     """Use the devices of the first probe whose devices have a value; each may differ."""
     probes = [name.removesuffix(".devices") for name in yardstick.names]
+    field = yardstick.field
+    is_own = field in ("features", "capability")
     for probe in probes:
-        devices = report.devices(probe)
-        values = {each.index: _value_of(each, yardstick.field) for each in devices}
-        values = {index: value for index, value in values.items() if value is not None}
+        values = {}
+        for device in report.devices(probe):
+            # An empty one is not known: files alone tell no features.
+            value = getattr(device, field) or None if is_own else device.facts.get(field)
+            if value is not None:
+                values[device.index] = value
         if values:
-            return _joined(need, values, len(devices))
-    return Seen(None, f"{' or '.join(probes)} asked no device (it needs --depth usable)")
-
-
-def _value_of(device: Device, field: str) -> Any:
-    """Return a device's value; None where it is not there: files alone tell no features."""
-    if field in ("features", "capability"):
-        return getattr(device, field) or None
-    return device.facts.get(field)
-
-
-def _joined(need: Need, values: dict[int, Any], count: int) -> Seen:
-    """Combine the values of devices. count: how many devices there are."""
+            count = len(report.devices(probe))
+            break
+    else:
+        return Here(None, f"{' or '.join(probes)} asked no device (it needs --depth usable)")
     answers = {index: _fits(need, value) for index, value in values.items()}
     on = tuple(index for index, answer in answers.items() if answer)
     not_on = tuple(index for index, answer in answers.items() if answer is False)
     if on and not_on:
         has = "has" if len(on) == 1 else "have"
-        because = f"device {_numbers(on)} {has} {need}, device {_numbers(not_on)} not"
-        return Seen(None, because, on, not_on)
+        numbers, others = (", ".join(map(str, each)) for each in (on, not_on))
+        return Here(None, f"device {numbers} {has} {need}, device {others} not", on, not_on)
     if all(isinstance(value, str) for value in values.values()):
         because = f"{need.of} is {', '.join(dict.fromkeys(map(_text, values.values())))}"
     else:
         because = f"the driver says {'yes' if on else 'no'}"
     if missing := count - len(on) - len(not_on):
         because = f"{missing} of {count} devices did not tell; else {because}"
-        return Seen(None, because, on, not_on)
-    return Seen(bool(on), because, on, not_on)
+        return Here(None, because, on, not_on)
+    return Here(bool(on), because, on, not_on)
 
 
 def _fits(need: Need, value: Any) -> bool | None:
@@ -268,7 +212,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     return str(value)
-
-
-def _numbers(indices: tuple[int, ...]) -> str:
-    return ", ".join(map(str, indices))

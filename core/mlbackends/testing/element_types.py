@@ -6,7 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mlbackends.model.device_kinds import Limit
     from mlbackends.model.records import Report
 
 _OTHER_NAMES = {
@@ -48,40 +47,37 @@ def unsupported(
     pytest is judged by, or this one. emulated: whether what is only emulated counts too. A limit that
     depends on what the report does not tell does not count. Raises UnknownName.
     """
-    from mlbackends.audit.device_limits import kinds, limits_here, load
+    from mlbackends.audit.device_limits import kinds, load, page_of
+    from mlbackends.model.device_kinds import YARDSTICKS, Concern
+    from mlbackends.testing.machine import current
 
     kind, _, index = str(device).partition(":")
-    load(kind)
-    types = {each: _types(each) for each in kinds()}
-    every = sorted({limit.what for limits in types.values() for limit in limits})
-    name = name_of_type(dtype, tuple(every))
-    limits = [each for each in types[kind] if each.what == name and (emulated or not each.emulated)]
+    own = load(kind)
+    types = sorted(
+        {
+            limit.what
+            for each in kinds()
+            for limit in load(each).limits
+            if limit.concern is Concern.DTYPE
+        }
+    )
+    name = name_of_type(dtype, tuple(types))
+    limits = [
+        each
+        for each in own.limits
+        if each.concern is Concern.DTYPE and each.what == name and (emulated or not each.emulated)
+    ]
     if not limits:
         return ""
     limit = limits[0]
     why = f"{kind} has no {name}: {limit.detail} ({limit.source})"
     if not limit.lifted_by:
         return why
-    judged = limits_here(kind, report or _report(kind, limit))
-    here = next(each.here for each in judged if each.limit == limit)
+    if report is None:  # of the probes that decide
+        values = [value for need in limit.lifted_by for value in YARDSTICKS[need.of].names]
+        probes = (*own.devices, *(value.partition(".")[0] for value in values))
+        report = current().report(tuple(dict.fromkeys(probes)))
+    here = next(each.here for each in page_of(kind, report).limits if each.limit == limit)
     if here is None or not (here.holds or (index.isdecimal() and int(index) in here.on)):
         return ""
     return f"{why}; it needs {' and '.join(map(str, limit.lifted_by))}, and {here.because}"
-
-
-def _types(kind: str) -> list[Limit]:
-    from mlbackends.audit.device_limits import limits_of
-    from mlbackends.model.device_kinds import Concern
-
-    return [limit for limit in limits_of(kind) if limit.concern is Concern.DTYPE]
-
-
-def _report(kind: str, limit: Limit) -> Report:
-    """Return a report of the probes that decide about a limit."""
-    from mlbackends.audit.device_limits import load
-    from mlbackends.model.device_kinds import YARDSTICKS
-    from mlbackends.testing.machine import current
-
-    names = [name for need in limit.lifted_by for name in YARDSTICKS[need.of].names]
-    probes = (*load(kind).devices, *(name.partition(".")[0] for name in names))
-    return current().report(tuple(dict.fromkeys(probes)))

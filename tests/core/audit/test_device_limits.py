@@ -51,7 +51,7 @@ def gpus(*capabilities: str, features: tuple[str, ...] = ()) -> ProbeReport:
 
 
 def limits(kind: str, report: Report) -> dict[str, Here | None]:
-    return {each.limit.what: each.here for each in device_limits.limits_here(kind, report)}
+    return {each.limit.what: each.here for each in device_limits.page_of(kind, report).limits}
 
 
 def features(kind: str, report: Report) -> dict[str, Here | None]:
@@ -243,7 +243,7 @@ def test_without_a_report_the_data_alone_is_told() -> None:
     page = device_limits.page_of("cuda")
 
     assert (page.found, page.because, page.values) == (None, "", {})
-    assert len(page.limits) == len(device_limits.limits_of("cuda"))
+    assert len(page.limits) == len(device_limits.load("cuda").limits)
 
 
 def test_the_blas_in_use_is_told_with_its_threads() -> None:
@@ -337,7 +337,7 @@ def test_no_value_makes_judging_fail(
         )
     seen = device_limits.met(need, ReportView(made(**probes)))
 
-    assert seen.met in (True, False, None)
+    assert seen.holds in (True, False, None)
     assert seen.because
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.device_limits import kinds, limits_of
+from mlbackends.audit.device_limits import kinds, load
 from mlbackends.audit.reports import report_of
 from mlbackends.model.device_kinds import Concern
 from mlbackends.model.errors import UnknownName
@@ -75,7 +75,7 @@ def test_what_the_report_does_not_tell_does_not_count() -> None:
 
 def test_the_emulated_types_are_those_whose_limit_says_so() -> None:
     for kind in kinds():
-        for limit in limits_of(kind):
+        for limit in load(kind).limits:
             words = ("emulated", "computed in", "by way of float32")
             is_said = any(word in limit.detail for word in words)
             assert limit.emulated is (limit.concern is Concern.DTYPE and is_said), (kind, limit)
@@ -89,6 +89,6 @@ def test_wrong_names_are_told(device: str, dtype: str) -> None:
 
 def test_every_type_in_the_data_can_be_asked_for() -> None:
     for kind in kinds():
-        for limit in limits_of(kind):
+        for limit in load(kind).limits:
             if limit.concern is Concern.DTYPE and not limit.lifted_by:
                 assert limit.source in unsupported(kind, limit.what)

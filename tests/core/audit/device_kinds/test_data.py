@@ -29,7 +29,7 @@ DTYPES = re.compile(
 
 
 def needs(kind: str) -> Iterator[Need]:
-    for limit in device_limits.limits_of(kind):
+    for limit in device_limits.load(kind).limits:
         yield from limit.lifted_by
     for feature in device_limits.load(kind).features:
         yield from feature.needs
@@ -45,7 +45,7 @@ def test_the_kinds_that_people_ask_for_are_there() -> None:
 
 def test_a_wrong_kind_is_told_with_the_nearest_one() -> None:
     with pytest.raises(UnknownName) as error:
-        device_limits.limits_of("cudda")
+        device_limits.load("cudda")
 
     assert error.value.hint == "did you mean 'cuda'?"
 
@@ -90,7 +90,7 @@ SHOWN = (Shown("cores", "cpu.cores"),)
     try:
         data = device_limits.load("our_card")
         assert (data.title, data.shown) == ("Our cards", {"cpu.cores": "cores"})
-        assert [limit.what for limit in device_limits.limits_of("our_card")] == ["float64"]
+        assert [limit.what for limit in device_limits.load("our_card").limits] == ["float64"]
     finally:
         monkeypatch.undo()
         for cached in caches:
@@ -99,7 +99,7 @@ SHOWN = (Shown("cores", "cpu.cores"),)
 
 def test_each_detail_is_a_sentence_with_a_source() -> None:
     for kind in KINDS:
-        limits = device_limits.limits_of(kind)
+        limits = device_limits.load(kind).limits
         lines: list[Limit | Feature] = [*limits, *device_limits.load(kind).features]
         assert lines
         for each in lines:
@@ -111,7 +111,7 @@ def test_each_detail_is_a_sentence_with_a_source() -> None:
 
 def test_a_limit_of_an_element_type_has_the_name_of_one() -> None:
     for kind in KINDS:
-        for limit in device_limits.limits_of(kind):
+        for limit in device_limits.load(kind).limits:
             is_dtype = DTYPES.fullmatch(limit.what) is not None
             assert is_dtype is (limit.concern is Concern.DTYPE), (kind, limit.what)
 
@@ -175,7 +175,7 @@ def test_what_a_page_shows_can_be_in_a_report() -> None:
 
 def test_the_element_types_that_a_test_would_ask_for() -> None:
     def of(kind: str) -> dict[str, str]:
-        limits = device_limits.limits_of(kind)
+        limits = device_limits.load(kind).limits
         return {
             each.what: " and ".join(map(str, each.lifted_by))
             for each in limits
