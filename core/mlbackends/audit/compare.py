@@ -48,7 +48,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
     if not common:
         raise BadInput("the two reports have no probe in common")
     depth = min(before.depth, after.depth, key=lambda each: each.level)
-    sides = _Side(before, depth), _Side(after, depth)
+    comparison = _Comparison(_Side(before, depth), _Side(after, depth))
     notes = []
     for here, there, word in ((before, after, "first"), (after, before, "second")):
         if only := sorted(name for name in here.probes if name not in there.probes):
@@ -65,7 +65,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
         tool=f"backends {__version__}",
         before=of_before,
         after=of_after,
-        changes=tuple(change for name in common for change in _probe(name, *sides)),
+        changes=tuple(change for name in common for change in comparison.probe(name)),
         notes=tuple(notes),
     )
 
@@ -161,70 +161,72 @@ class _Side:
         values = {name: value for name, value in values.items() if value not in ("", None, ())}
         return self.plain(values | thing.facts)  # type: ignore[no-any-return]
 
-
-def _probe(name: str, before: _Side, after: _Side) -> Iterator[Change]:
-    old, new = before.probes[name], after.probes[name]
-    if not (is_certain(old) and is_certain(new)):
-        # What could not be told has not gone.
-        presences = [each.presence if is_certain(each) else None for each in (old, new)]
-        if presences[0] != presences[1]:
-            words = (str(each or _UNKNOWN) for each in presences)
-            yield Change(f"{name}.presence", Kind.CHANGED, *words)
-        return
-    roles = {fact.name: fact.role for fact in facts_of(name).values()}
-    compared = _Comparison(before, after, roles)
-    heads = [
-        {"presence": side.presence(probe.presence)}
-        | ({"version": probe.version} if probe.version else {})
-        for side, probe in ((before, old), (after, new))
-    ]
-    yield from compared.values(name, *heads)
-    yield from compared.values(
-        name,
-        {key: before.plain(value) for key, value in old.facts.items()},
-        {key: after.plain(value) for key, value in new.facts.items()},
-    )
-    # Warnings by code: what a message measures differs by itself.
-    was = {reason.code: reason.message for reason in old.warnings}
-    now = {reason.code: reason.message for reason in new.warnings}
-    yield from compared.values(
-        f"{name}.warnings",
-        {code: message for code, message in was.items() if code not in now},
-        {code: message for code, message in now.items() if code not in was},
-    )
-    for label, library, same in libraries(old.libraries, new.libraries, before.plain, after.plain):
-        yield from compared.things(f"{name}.libraries[{label}]", library, same)
-    for label, one, other in devices(old.devices, new.devices):
-        yield from compared.things(f"{name}.devices[{label}]", one, other)
+    def title(self, thing: Library | Device) -> str:
+        """Return what one that is alone is called."""
+        if isinstance(thing, Library):
+            return " ".join(filter(None, (str(self.plain(thing.path)), thing.version)))
+        return thing.name or f"{thing.kind} {thing.index}"
 
 
 class _Comparison:
-    """Compares values with values. roles: those of a probe's facts."""
+    """Compares the probes of two reports."""
 
-    def __init__(self, before: _Side, after: _Side, roles: dict[str, str]) -> None:
-        self._before = before
-        self._after = after
-        self._roles = roles
+    def __init__(self, before: _Side, after: _Side) -> None:
+        self._before, self._after = before, after
 
-    def values(self, name: str, was: _Values, now: _Values) -> Iterator[Change]:
-        """Yield what differs between two tables, whose keys are facts or fields of a probe."""
+    def probe(self, name: str) -> Iterator[Change]:
+        """Yield what differs in one probe."""
+        before, after = self._before, self._after
+        old, new = before.probes[name], after.probes[name]
+        if not (is_certain(old) and is_certain(new)):
+            # What could not be told has not gone.
+            presences = [each.presence if is_certain(each) else None for each in (old, new)]
+            if presences[0] != presences[1]:
+                words = (str(each or _UNKNOWN) for each in presences)
+                yield Change(f"{name}.presence", Kind.CHANGED, *words)
+            return
+        roles = {fact.name: fact.role for fact in facts_of(name).values()}
+        heads = [
+            {"presence": side.presence(side.probes[name].presence)} for side in (before, after)
+        ]
+        for head, probe in zip(heads, (old, new), strict=True):
+            head |= {"version": probe.version} if probe.version else {}
+        yield from self._values(name, *heads, roles)
+        facts = (
+            {key: side.plain(value) for key, value in side.probes[name].facts.items()}
+            for side in (before, after)
+        )
+        yield from self._values(name, *facts, roles)
+        # Warnings by code: what a message measures differs by itself.
+        was, now = ({one.code: one.message for one in each.warnings} for each in (old, new))
+        gone = {code: message for code, message in was.items() if code not in now}
+        come = {code: message for code, message in now.items() if code not in was}
+        yield from self._values(f"{name}.warnings", gone, come, roles)
+        paired = libraries(old.libraries, new.libraries, before.plain, after.plain)
+        for label, library, same in paired:
+            yield from self._things(f"{name}.libraries[{label}]", library, same)
+        for label, one, other in devices(old.devices, new.devices):
+            yield from self._things(f"{name}.devices[{label}]", one, other)
+
+    def _values(
+        self, name: str, was: _Values, now: _Values, roles: dict[str, str]
+    ) -> Iterator[Change]:
+        """Yield what differs between two tables. roles: of their keys; "fact" where none is given."""
         for key in sorted({**was, **now}):
-            role = self._roles.get(key, "fact")
+            role = roles.get(key, "fact")
             if role not in ("identity", "volatile"):
                 yield from self._value(f"{name}.{key}", was.get(key), now.get(key), role)
 
-    def things(
+    def _things(
         self, name: str, was: Library | Device | None, now: Library | Device | None
     ) -> Iterator[Change]:
         """Yield what differs between two libraries or devices; one that is alone is one change."""
-        if was is None and now is not None:
-            yield Change(name, Kind.ADDED, None, _title(now, self._after))
-        elif was is not None and now is None:
-            yield Change(name, Kind.REMOVED, _title(was, self._before), None)
-        elif was is not None and now is not None:
-            old, new = self._before.fields(was), self._after.fields(now)
-            for key in sorted({**old, **new}):
-                yield from self._value(f"{name}.{key}", old.get(key), new.get(key), "fact")
+        if was is not None and now is not None:
+            yield from self._values(name, self._before.fields(was), self._after.fields(now), {})
+        elif was is not None:
+            yield Change(name, Kind.REMOVED, self._before.title(was), None)
+        elif now is not None:
+            yield Change(name, Kind.ADDED, None, self._after.title(now))
 
     def _value(self, name: str, was: Any, now: Any, role: str) -> Iterator[Change]:
         if was is None and now is None:
@@ -234,26 +236,20 @@ class _Comparison:
             if not deeper:
                 yield Change(name, Kind.ADDED if was is None else Kind.REMOVED, was, now)
         elif isinstance(was, dict) and isinstance(now, dict):
-            for key in sorted({**was, **now}):
-                yield from self._value(f"{name}.{key}", was.get(key), now.get(key), role)
+            yield from self._values(name, was, now, dict.fromkeys({**was, **now}, role))
         elif isinstance(was, list) and isinstance(now, list) and role != "metric":
-            yield from _lists(name, was, now)
+            # What left a list and what came to it; its order is nothing.
+            old, new = (
+                Counter(msgspec.json.encode(each, order="deterministic") for each in values)
+                for values in (was, now)
+            )
+            gone = [msgspec.json.decode(key) for key in (old - new).elements()]
+            come = [msgspec.json.decode(key) for key in (new - old).elements()]
+            kind = Kind.CHANGED if gone and come else Kind.REMOVED if gone else Kind.ADDED
+            if gone or come:
+                yield Change(name, kind, gone or None, come or None)
         elif not _alike(was, now, role):
             yield Change(name, Kind.CHANGED, was, now)
-
-
-def _lists(name: str, was: list[Any], now: list[Any]) -> Iterator[Change]:
-    """Yield what left a list and what came to it; its order is nothing."""
-    old, new = (
-        Counter(msgspec.json.encode(each, order="deterministic") for each in values)
-        for values in (was, now)
-    )
-    gone = [msgspec.json.decode(key) for key in (old - new).elements()]
-    come = [msgspec.json.decode(key) for key in (new - old).elements()]
-    if gone and come:
-        yield Change(name, Kind.CHANGED, gone, come)
-    elif gone or come:
-        yield Change(name, Kind.REMOVED if gone else Kind.ADDED, gone or None, come or None)
 
 
 def _alike(was: Any, now: Any, role: str) -> bool:
@@ -267,29 +263,25 @@ def _alike(was: Any, now: Any, role: str) -> bool:
     return bool(abs(was - now) * _TOLERANCE_PARTS <= max(abs(was), abs(now)))
 
 
-def _title(thing: Library | Device, side: _Side) -> str:
-    if isinstance(thing, Library):
-        return " ".join(filter(None, (str(side.plain(thing.path)), thing.version)))
-    return thing.name or f"{thing.kind} {thing.index}"
-
-
 # ---- for people and for CI ---------------------------------------------------------------------
 
 
 def outcome_of(difference: Difference) -> Outcome:
     """Return one failed check for each change; where there is none, one that has passed."""
-    checks = []
-    for change in difference.changes:
-        sides = {"before": change.before, "after": change.after}
-        checks.append(
-            Check(
-                code=change.name,
-                title=f"{change.name} is the same",
-                status=Status.FAILED,
-                message=sentence(change),
-                evidence={word: value for word, value in sides.items() if value is not None},
-            )
+    checks = [
+        Check(
+            code=change.name,
+            title=f"{change.name} is the same",
+            status=Status.FAILED,
+            message=sentence(change),
+            evidence={
+                word: value
+                for word, value in (("before", change.before), ("after", change.after))
+                if value is not None
+            },
         )
+        for change in difference.changes
+    ]
     return Outcome(
         schema=audit.SCHEMA,
         tool=difference.tool,

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from mlbackends.model.records import Device, Library
 
 _Thing = TypeVar("_Thing", Library, Device)
-_Key = Callable[[Any], Hashable]
 
 
 def libraries(
@@ -25,39 +24,32 @@ def libraries(
     plain_before, plain_after: take the environment's folder out of a path. A copy that is alone with
     its soname on both sides is the same library in another place.
     """
-    pairs, left, right = _paired(
+    keys = {id(one): (_soname(one), plain_before(one.path)) for one in before}
+    keys |= {id(one): (_soname(one), plain_after(one.path)) for one in after}
+    old, new = (Counter(keys[id(one)] for one in side) for side in (before, after))
+    left, right = (Counter(name for name, _ in side.elements()) for side in (old - new, new - old))
+    pairs = _paired(
         before,
         after,
-        lambda one: (one.soname, plain_before(one.path)),
-        lambda one: (one.soname, plain_after(one.path)),
+        lambda one: keys[id(one)],
+        lambda one: _soname(one) if left[_soname(one)] == right[_soname(one)] == 1 else None,
     )
-    moved = _alone(left) & _alone(right)
-    more, left, right = _paired(
-        left, right, lambda one: _soname(one) if _soname(one) in moved else None, _soname
-    )
-    pairs += [*more, *((one, None) for one in left), *((None, one) for one in right)]
-    counts = Counter(_soname(one or other) for one, other in pairs)
-    for one, other in sorted(pairs, key=lambda pair: _soname(pair[0] or pair[1])):
-        label = _soname(one or other)
-        if counts[label] > 1:
-            label = str(plain_after(other.path) if other else plain_before(one.path))  # type: ignore[union-attr]
-        yield label, one, other
+    named = [(_soname(one or other), one, other) for one, other in pairs]
+    counts = Counter(name for name, _, _ in named)
+    for name, one, other in sorted(named, key=lambda pair: pair[0]):
+        yield name if counts[name] == 1 else str(keys[id(other or one)][1]), one, other
 
 
 def devices(
     before: Sequence[Device], after: Sequence[Device]
 ) -> Iterator[tuple[str, Device | None, Device | None]]:
     """Yield each device with its label, matched by address, or by number where one has no address."""
-
-    def address(one: Device) -> Hashable:
-        return (one.kind, one.pci_address) if one.pci_address else None
-
-    def number(one: Device) -> Hashable:
-        return one.kind, one.index
-
-    pairs, left, right = _paired(before, after, address, address)
-    more, left, right = _paired(left, right, number, number)
-    pairs += [*more, *((one, None) for one in left), *((None, one) for one in right)]
+    pairs = _paired(
+        before,
+        after,
+        lambda one: (one.kind, one.pci_address) if one.pci_address else None,
+        lambda one: (one.kind, one.index),
+    )
     for one, other in pairs:
         device = other or one
         assert device is not None
@@ -65,26 +57,23 @@ def devices(
 
 
 def _paired(
-    before: Sequence[_Thing], after: Sequence[_Thing], key_before: _Key, key_after: _Key
-) -> tuple[list[tuple[_Thing | None, _Thing | None]], list[_Thing], list[_Thing]]:
-    """Pair what has the same key; return the pairs and what is left. A key of None pairs nothing."""
-    wanted: dict[Hashable, list[_Thing]] = {}
-    for other in after:
-        wanted.setdefault(key_after(other), []).append(other)
+    before: Sequence[_Thing], after: Sequence[_Thing], *keys: Callable[[_Thing], Hashable]
+) -> list[tuple[_Thing | None, _Thing | None]]:
+    """Pair what has the same key, one key after the other; a key of None pairs nothing."""
     pairs: list[tuple[_Thing | None, _Thing | None]] = []
-    left = []
-    for one in before:
-        key = key_before(one)
-        if key is not None and wanted.get(key):
-            pairs.append((one, wanted[key].pop(0)))
-        else:
-            left.append(one)
-    return pairs, left, [other for others in wanted.values() for other in others]
-
-
-def _alone(libraries: Sequence[Library]) -> set[str]:
-    """Return the sonames that one library alone has."""
-    return {name for name, count in Counter(map(_soname, libraries)).items() if count == 1}
+    left, right = list(before), list(after)
+    for key in keys:
+        waiting: dict[Hashable, list[_Thing]] = {}
+        for other in right:
+            waiting.setdefault(key(other), []).append(other)
+        unmatched = []
+        for one in left:
+            if key(one) is not None and (others := waiting.get(key(one))):
+                pairs.append((one, others.pop(0)))
+            else:
+                unmatched.append(one)
+        left, right = unmatched, [other for others in waiting.values() for other in others]
+    return [*pairs, *((one, None) for one in left), *((None, other) for other in right)]
 
 
 def _soname(library: Library | None) -> str:
