@@ -11,22 +11,34 @@ The files of the folder come first: nobody else's `cpu` takes the place of ours.
 import importlib
 import os
 import sys
-from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import UnknownName, suggestion
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Fact
 
 _ENTRY_POINTS_LIMIT = 1 << 20
-#: Groups of entry points that are not the name of the package, with "mlbackends." before it.
-_GROUPS = {
+GROUPS = {
+    "mlbackends_probes": "mlbackends.probes",
+    "mlbackends_kernels": "mlbackends.kernels",
+    "mlbackends_kernels.peers": "mlbackends.kernels.peers",
+    "mlbackends_kernels.operations": "mlbackends.kernels.operations",
+    "mlbackends_cli.commands": "mlbackends.cli.commands",
+    "mlbackends_cli.commands.flags": "mlbackends.cli.commands.flags",
+    "mlbackends_cli.commands.sdpa": "mlbackends.cli.commands.sdpa",
+    "mlbackends_cli.commands.trace": "mlbackends.cli.commands.trace",
+    "mlbackends_cli.formats": "mlbackends.cli.formats",
+    "mlbackends.audit.hazards": "mlbackends.audit.hazards",
     "mlbackends.audit.device_kinds": "mlbackends.device_kinds",
     "mlbackends.tracing.formats": "mlbackends.tracers",
+    "mlbackends.tracing.exports": "mlbackends.tracing.exports",
+    "mlbackends.tracing.findings": "mlbackends.tracing.findings",
+    "mlbackends.tracing.views": "mlbackends.tracing.views",
 }
+"""The group of entry points of each registry to which other distributions may add."""
 
 
 @cache
@@ -42,7 +54,7 @@ def load(package: str, name: str) -> ModuleType:
     Raises UnknownName, with the nearest name, where neither the folder nor an entry point has it.
     """
     if name not in names(package):
-        entry = _GROUPS.get(package, package).rpartition(".")[2].removeprefix("mlbackends_")
+        entry = GROUPS.get(package, package).rpartition(".")[2].removeprefix("mlbackends_")
         raise UnknownName(entry.removesuffix("s"), name, names(package))
     if name in _own(package):
         return importlib.import_module(f"{package}.{name}")
@@ -52,20 +64,16 @@ def load(package: str, name: str) -> ModuleType:
         for part in attribute.split(".") if attribute else ():
             found = getattr(found, part)
     except Exception as error:  # noqa: BLE001  foreign code; what it raises stands in its report
-        return _broken(name, error)
-    return found  # type: ignore[no-any-return]
-
-
-def _broken(name: str, error: Exception) -> ModuleType:
-    """Return what stands for an entry that cannot be imported: its `find` raises the error."""
+        failure = error
+    else:
+        return found  # type: ignore[no-any-return]
 
     def find(host: object) -> NoReturn:
         del host
-        raise error
+        raise failure
 
     module = ModuleType(name, f"{name}: an addition that cannot be imported")
-    module.find = find  # type: ignore[attr-defined]
-    module.import_error = error  # type: ignore[attr-defined]
+    vars(module).update(find=find, import_error=failure)
     return module
 
 
@@ -94,49 +102,55 @@ def _own(package: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
 def _added(package: str) -> dict[str, str]:
-    """Return the modules that installed distributions add to a registry, by name.
+    """Return the modules that installed distributions add to a registry, by name."""
+    return _entry_points().get(GROUPS.get(package, ""), {})
 
-    Reads the entry points themselves: `importlib.metadata` alone takes as long as a whole survey.
+
+@cache
+def _entry_points() -> dict[str, dict[str, str]]:
+    """Return the targets of our groups of entry points by name; warns of a group that nothing reads.
+
+    Reads the files themselves: `importlib.metadata` alone takes as long as a whole survey.
     """
-    group = _GROUPS.get(package) or package.replace("mlbackends_", "mlbackends.", 1)
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for folder in sys.path:
         try:
             entries = os.listdir(folder)
         except OSError:
             continue
         for entry in entries:
-            if entry.endswith((".dist-info", ".egg-info")):
-                text = _text(os.path.join(folder, entry, "entry_points.txt"))
-                for name, target in _section(text, group) if group in text else ():
-                    found.setdefault(name, target)
+            if not entry.endswith((".dist-info", ".egg-info")):
+                continue
+            group = ""
+            for line in _lines(os.path.join(folder, entry, "entry_points.txt")):
+                line = line.strip()
+                name, equals, target = line.partition("=")
+                if line.startswith("["):
+                    group = line.strip("[] ")
+                    if group.startswith("mlbackends.") and group not in GROUPS.values():
+                        import warnings
+
+                        near = suggestion(group, tuple(GROUPS.values()))
+                        text = f"{entry} adds to {group}, which nothing reads{near}"
+                        warnings.warn(text, stacklevel=2)
+                elif equals and line[0] not in "#;" and name.strip().isidentifier():
+                    # What stands in brackets behind a target is for pip.
+                    target = target.partition("[")[0].strip().replace(" ", "")
+                    found.setdefault(group, {}).setdefault(name.strip(), target)
     return found
 
 
-def _text(path: str) -> str:
-    """Return a small regular file's text, "" where it is none: opening a FIFO would wait for ever."""
+def _lines(path: str) -> list[str]:
+    """Return the lines of a small file that may have groups of ours, [] for another."""
     try:
-        if not os.path.isfile(path):
-            return ""
+        if not os.path.isfile(path):  # opening a FIFO would wait for ever
+            return []
         with open(path, encoding="utf-8") as file:
-            return file.read(_ENTRY_POINTS_LIMIT)
+            text = file.read(_ENTRY_POINTS_LIMIT)
     except (OSError, ValueError):
-        return ""
-
-
-def _section(text: str, group: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and targets of one group; what stands in brackets behind a target is for pip."""
-    inside = False
-    for line in text.splitlines():
-        line = line.strip()
-        if line.startswith("["):
-            inside = line.strip("[] ") == group
-        elif inside and line[:1] not in ("#", ";") and "=" in line:
-            name, _, target = line.partition("=")
-            if name.strip().isidentifier():
-                yield name.strip(), target.partition("[")[0].strip().replace(" ", "")
+        return []
+    return text.splitlines() if "[mlbackends." in text.replace(" ", "") else []
 
 
 _KINDS: dict[str, Any] = {

@@ -1,9 +1,8 @@
 """The JSON Schemas of what commands print, made from the records and from what each probe declares."""
 
-import types
 from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import msgspec
 
@@ -40,7 +39,13 @@ def report_schema() -> dict[str, Any]:
         probes[name] = {
             "$ref": "#/$defs/ProbeReport",
             "description": (module.__doc__ or name).splitlines()[0],  # no text under python -OO
-            "properties": {"facts": _facts(getattr(module, "FACTS", ()))},
+            "properties": {
+                "facts": {
+                    "type": "object",
+                    "properties": {fact.name: _fact(fact) for fact in getattr(module, "FACTS", ())},
+                    "additionalProperties": False,
+                }
+            },
         }
     report = document["$defs"]["Report"]
     report["properties"]["probes"] = {
@@ -50,6 +55,11 @@ def report_schema() -> dict[str, Any]:
         "additionalProperties": {"$ref": "#/$defs/ProbeReport"},
     }
     return document
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    described = {**msgspec.json.schema(fact.kind), "description": fact.doc, "x-role": fact.role}
+    return {**described, "x-order": list(fact.order)} if fact.order else described
 
 
 def policy_schema() -> dict[str, Any]:
@@ -92,35 +102,3 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
 }
 """The schema of each kind of record that a command prints or reads."""
-
-
-def _facts(declared: tuple[Fact, ...]) -> dict[str, Any]:
-    properties = {}
-    for fact in declared:
-        described = {**_kind(fact.kind), "description": fact.doc, "x-role": fact.role}
-        if fact.order:
-            described["x-order"] = list(fact.order)
-        properties[fact.name] = described
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _kind(kind: Any) -> dict[str, Any]:
-    """Return the schema of a fact's Python type."""
-    plain = {
-        str: "string",
-        bool: "boolean",
-        int: "integer",
-        float: "number",
-        dict: "object",
-        list: "array",
-    }
-    if kind in plain:
-        return {"type": plain[kind]}
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is list:
-        return {"type": "array", "items": _kind(inner[0])}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": _kind(inner[1])}
-    if origin is types.UnionType:
-        return {"anyOf": [_kind(each) for each in inner]}
-    return {"type": "null"} if kind is types.NoneType else {}

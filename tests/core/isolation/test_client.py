@@ -132,7 +132,7 @@ def fake_probe(tmp_path: Path, compiled: Callable[[str], Path]) -> Iterator[Call
         sys.path.insert(0, str(site))
         registry.names.cache_clear()
         registry.load.cache_clear()
-        registry._added.cache_clear()
+        registry._entry_points.cache_clear()
         return libraries
 
     yield install
@@ -140,7 +140,7 @@ def fake_probe(tmp_path: Path, compiled: Callable[[str], Path]) -> Iterator[Call
     sys.modules.pop("fake_probe_module", None)
     registry.names.cache_clear()
     registry.load.cache_clear()
-    registry._added.cache_clear()
+    registry._entry_points.cache_clear()
 
 
 @pytest.fixture(params=["forking child", "one child a file"])
