@@ -122,7 +122,8 @@ class Finding(Struct, frozen=True):
     """What a probe's `find` saw: files and environment only.
 
     presence: given where there is no library to take it from (a CPU, a driver without files);
-    otherwise the survey takes the highest level among libraries and devices.
+    otherwise the survey takes the highest level among libraries and devices. Where there are none, it is
+    found if there are facts or a version and no reason against it, else absent.
     """
 
     libraries: tuple[Library, ...] = ()

@@ -194,8 +194,11 @@ def _merged(
     # The best among devices and the copies that are not shadowed by another.
     levels = [each.presence for each in own if each.wins or not each.wins_because]
     levels += [device.presence for device in devices]
+    # Facts alone are of something that is there, unless a reason says that it is not.
+    has_facts = bool((finding.facts or finding.version) and not finding.reasons)
+    default = Presence.FOUND if has_facts else Presence.ABSENT
     presence: Presence | None = finding.presence or max(
-        levels, key=lambda presence: presence.level, default=Presence.ABSENT
+        levels, key=lambda presence: presence.level, default=default
     )
     # What find held against it is outdone where it was seen to work.
     reasons = finding.reasons if presence is not Presence.USABLE else ()

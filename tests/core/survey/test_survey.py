@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Presence
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Finding, Presence
 from mlbackends.survey import survey
 
 if TYPE_CHECKING:
@@ -94,3 +95,28 @@ def test_without_a_process_nothing_is_said_of_what_is_mapped(
     told = survey(("openblas",), host, Presence.FOUND).probes["openblas"]
     assert told.libraries
     assert not [reason for reason in told.reasons if reason.code == "not-mapped"]
+
+
+@pytest.mark.parametrize(
+    ("finding", "presence"),
+    [
+        (Finding(facts={"slots": 2}), Presence.FOUND),
+        (Finding(version="1.2"), Presence.FOUND),
+        (Finding(), Presence.ABSENT),
+        (
+            Finding(facts={"environment": {"X": "1"}}, reasons=(Reason("not-found", "no file"),)),
+            Presence.ABSENT,
+        ),
+        (
+            Finding(facts={"slots": 2}, reasons=(Reason("only-the-framework-knows", "no file"),)),
+            None,
+        ),
+    ],
+    ids=["facts", "version", "nothing", "a reason against it", "could not be told"],
+)
+def test_facts_without_presence_are_of_something_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, finding: Finding, presence: Presence | None
+) -> None:
+    monkeypatch.setattr("mlbackends_probes.opencl.find", lambda host: finding)
+
+    assert survey(("opencl",), Host()).probes["opencl"].presence is presence
