@@ -23,8 +23,8 @@ from mlbackends.model.registry import facts_of
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import FLAGS, of_module
-from mlbackends_cli import device_pages, exits
-from mlbackends_cli.commands import completion, explain
+from mlbackends_cli import device_pages, exits, switch_pages
+from mlbackends_cli.commands import completion
 from mlbackends_cli.main import main as group
 from mlbackends_cli.output import indented
 from mlbackends_cli.text import prose
@@ -198,7 +198,7 @@ def flags_page() -> str:
     for module in dict.fromkeys(flag.module for flag in FLAGS.values()):
         lines.append(f".SH {escaped(module or 'mlbackends')}")
         for flag in of_module(module):
-            passage = explain.switch(flag)
+            passage = switch_pages.switch(flag)
             about = [f"{term} {text}" for term, text in passage.lines if term]
             lines += [".TP", f".B {escaped(flag.name)}", escaped(flag.doc), ".br"]
             lines.append(escaped(" · ".join(about)))
@@ -245,7 +245,10 @@ def deviations_page() -> str:
         escaped(DEVIATIONS_HEAD),
     ]
     for each in DEVIATIONS:
-        lines += [f".SH {escaped(each.code)}", *definitions(dict(explain.deviation(each).lines))]
+        lines += [
+            f".SH {escaped(each.code)}",
+            *definitions(dict(switch_pages.deviation(each).lines)),
+        ]
     lines += [".SH SEE ALSO", ".BR backends\\-explain (1),\n.BR backends\\-flags (7)"]
     return "\n".join(lines) + "\n"
 
@@ -259,7 +262,7 @@ DEVIATIONS_HEAD = (
 
 def deviations_markdown() -> str:
     """Return the same page for a browser."""
-    passages = tuple(explain.deviation(each) for each in DEVIATIONS)
+    passages = tuple(switch_pages.deviation(each) for each in DEVIATIONS)
     head = "<!-- Made by man/generate.py from core/mlbackends/switches/deviations.toml; change that. -->\n"
     title = "# Where mlbackends and torch.backends differ"
     return f"{head}{title}\n\n{DEVIATIONS_HEAD}\n\n{prose.markdown(passages)}"

@@ -61,11 +61,11 @@ def finish(
 
 
 def write_outcome(outcome: Outcome, form: str, output: str, page: Page) -> None:
-    """Write the outcome, and what the format also leaves elsewhere, as GitHub's summary."""
+    """Write the outcome, and let the format publish it elsewhere, as in GitHub's summary."""
     write(formats.text(form, "outcome", outcome, page), output)
     module = registry.load("mlbackends_cli.formats", form)
-    if hasattr(module, "beside"):
-        module.beside(outcome)
+    if hasattr(module, "publish"):
+        module.publish(outcome)
 
 
 def code(outcome: Outcome, *, fail_on: str, strict: bool) -> int:

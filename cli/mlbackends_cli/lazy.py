@@ -1,13 +1,28 @@
-"""A click group whose commands are the files and folders of a package, each imported when it is used."""
+"""Commands that are files and folders of a package: imported when they are used, documented by docstrings."""
 
 import importlib
 import os
+import re
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, UnknownName
+
+
+def documented(**options: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a function the command of its file, whose docstring is the help."""
+    return lambda function: click.command(**_help(function.__module__), **options)(function)
+
+
+def _help(module: str) -> dict[str, str]:
+    """Return a docstring as a command's help and, from "Examples:" on, as its epilog."""
+    text = importlib.import_module(module).__doc__ or ""
+    text = re.sub(r"(?m)^(?=\S.*:\n  )", "\b\n", text)  # click keeps the lines of such a paragraph
+    text, title, examples = text.partition("\b\nExamples:\n")
+    return {"help": text, "epilog": title + examples}
 
 
 class FolderGroup(click.Group):
@@ -19,7 +34,7 @@ class FolderGroup(click.Group):
     """
 
     def __init__(self, folder: str, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**{"no_args_is_help": True, **_help(folder), **options})
         self.folder = folder
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -51,18 +66,17 @@ class FolderGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their lines of help."""
-        rows = [(name, first_line(self.folder, name)) for name in self.list_commands(ctx)]
+        """List the commands, each with the first line of its file; only other distributions' are imported."""
+        rows = []
+        for command in self.list_commands(ctx):
+            name = command.replace("-", "_")
+            path = os.path.join(importlib.import_module(self.folder).__path__[0], name)
+            path = os.path.join(path, "__init__.py") if os.path.isdir(path) else f"{path}.py"
+            if os.path.isfile(path):
+                with open(path, encoding="utf-8") as file:
+                    rows.append((command, file.readline().strip().strip('"')))
+            else:
+                text = registry.load(self.folder, name).__doc__ or ""
+                rows.append((command, text.partition("\n")[0]))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
-
-
-def first_line(package: str, name: str) -> str:
-    """Return the first line of a command's docstring; only another distribution's command is imported."""
-    name = name.replace("-", "_")
-    path = os.path.join(importlib.import_module(package).__path__[0], name)
-    path = os.path.join(path, "__init__.py") if os.path.isdir(path) else f"{path}.py"
-    if not os.path.isfile(path):
-        return (registry.load(package, name).__doc__ or "").partition("\n")[0]
-    with open(path, encoding="utf-8") as file:
-        return file.readline().strip().strip('"')

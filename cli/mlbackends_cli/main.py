@@ -15,26 +15,10 @@ from mlbackends_cli.output import say
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-HELP = """Tell what is in this machine, and what of it machine learning can really use.
-
-Every answer has a presence level: absent, found (a file is there), loadable (it opens and
-answers), usable (it computed something right). What is not usable has a reason.
-
-\b
-Start with:
-  backends info                        what is here, on one page
-  backends info cudnn                  every copy of one library, and which one wins
-  backends info --format json          the same for a program
-  backends info --get cpu.capability   one bare value for a script
-  backends info --require 'cudnn>=9'   exit 1 and say why, where that is not so
-"""
-
 main = FolderGroup(
     "mlbackends_cli.commands",
     name="backends",
-    help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    no_args_is_help=True,
 )
 click.version_option(__version__, prog_name="backends", message="%(prog)s %(version)s")(main)
 

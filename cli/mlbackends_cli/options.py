@@ -1,6 +1,7 @@
 """Options that several commands share, and the report that they ask for."""
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,11 +12,10 @@ from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from mlbackends.model.records import Report
 
 Command = Callable[..., Any]
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class Seconds(click.FloatRange):
@@ -31,6 +31,23 @@ class Seconds(click.FloatRange):
         return number
 
 
+class _Format(click.Choice):  # type: ignore[type-arg]
+    """A choice among formats, which are looked up only where another than the usual one is named."""
+
+    def __init__(self, kinds: tuple[str, ...], also: Iterable[str], usual: str) -> None:
+        self.case_sensitive = True
+        self._kinds, self._also, self._usual = kinds, also, usual
+
+    @cached_property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return every format that can print one of the kinds, and the words of the command's own."""
+        return tuple(sorted({*formats.names(*self._kinds), *self._also}))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the word; fails for what is none."""
+        return value if value == self._usual else super().convert(value, param, ctx)
+
+
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return one decorator for several options."""
 
@@ -42,16 +59,13 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return decorated
 
 
-def completing(names: Callable[[], Iterable[str]]) -> Any:
-    """Return a completion that offers the names which begin with what was typed."""
+def completing(names: Callable[[], Iterable[str]], *, in_list: bool = False) -> Completion:
+    """Return a completion by the names that begin with what was typed; in a list, with its last member."""
 
-    def complete(
-        ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         del ctx, param
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        before, comma, last = incomplete.rpartition(",") if in_list else ("", "", incomplete)
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
 
     return complete
 
@@ -63,11 +77,10 @@ def format_option(
 
     also: words that the command prints itself.
     """
-    choices = sorted({*formats.names(*kinds), *also})
     return click.option(
         "--format",
         "form",
-        type=click.Choice(choices),
+        type=_Format(kinds, also, default),
         default=default,
         show_default=True,
         help=about,
@@ -85,6 +98,18 @@ def depth_option(default: str | None, about: str) -> Callable[[Command], Command
     )
 
 
+def timeout_option(seconds: float, about: str, most: float = 3600) -> Callable[[Command], Command]:
+    """Return --timeout, with its default."""
+    return click.option(
+        "--timeout",
+        type=Seconds(min=0.01, max=most),
+        default=seconds,
+        show_default=True,
+        metavar="SECONDS",
+        help=about,
+    )
+
+
 OUTPUT = click.option(
     "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
 )
@@ -95,14 +120,7 @@ COLOR = click.option(
     show_default=True,
     help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
 )
-TIMEOUT = click.option(
-    "--timeout",
-    type=Seconds(min=0.01, max=3600),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a library may take for each answer before it is stopped.",
-)
+TIMEOUT = timeout_option(5.0, "How long a library may take for each answer before it is stopped.")
 PYTHON = click.option(
     "--python",
     metavar="EXE",

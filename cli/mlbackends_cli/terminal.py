@@ -3,13 +3,18 @@
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+_ASCII = str.maketrans({
+    "·": "-", "…": "~", "×": "x", "→": "->", "—": "-", "–": "-", "✓": "+", "✗": "x", "•": "-",
+})  # fmt: skip
 
 
 class Page(Struct, frozen=True):
@@ -20,6 +25,18 @@ class Page(Struct, frozen=True):
     unicode: bool = True
     details: bool = False
     timing: bool = False
+
+    def styled(self, text: str, style: str) -> str:
+        """Return text in one of the terminal's styles, by its number; plain without colour."""
+        return f"\033[{style}m{text}\033[0m" if self.color else text
+
+    def sign(self, fancy: str, plain: str) -> str:
+        """Return the first where there are characters beyond ASCII, else the second."""
+        return fancy if self.unicode else plain
+
+    def fitted(self, text: str) -> str:
+        """Return text with signs of ASCII for others, where there are no others."""
+        return text if self.unicode else text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 def page(color: str, output: str = "", *, details: bool = False, timing: bool = False) -> Page:
@@ -109,17 +126,25 @@ def can_redraw(environment: Mapping[str, str]) -> bool:
     return environment.get("TERM") != "dumb" and not in_ci
 
 
+def survey_progress(done: int, total: int, waited_for: str) -> str:
+    """Return how many libraries have answered, and the probe that is waited for."""
+    answered = "library has answered" if total == 1 else "libraries have answered"
+    return f"{done} of {total} {answered}, waiting for {waited_for}"
+
+
 class ProgressLine:
-    """One line on standard error with how far a survey is; on a terminal only, after half a second.
+    """One line on standard error with how far a command is; on a terminal only, after half a second.
 
     It is drawn by a thread of its own, since a library that hangs blocks the others, and is gone
-    at the end of its `with`.
+    at the end of its `with`. sentence: makes the line of how many are done, how many there are, and
+    what is waited for.
     """
 
     DELAY_SECONDS = 0.5
     INTERVAL_SECONDS = 0.5
 
-    def __init__(self) -> None:
+    def __init__(self, sentence: Callable[[int, int, str], str] = survey_progress) -> None:
+        self._sentence = sentence
         self._text = "looking at this machine"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
@@ -133,9 +158,8 @@ class ProgressLine:
         self.clear()
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
-        """Take in that `done` of `total` libraries have answered, and the probe that is waited for."""
-        answered = "library has answered" if total == 1 else "libraries have answered"
-        self._text = f"{done} of {total} {answered}, waiting for {waited_for}"
+        """Take in that `done` of `total` are done, and what is waited for."""
+        self._text = self._sentence(done, total, waited_for)
 
     def line(self, width: int) -> str:
         """Return what is shown now, at most so many columns wide."""

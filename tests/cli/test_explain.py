@@ -15,7 +15,7 @@ from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import FLAGS
-from mlbackends_cli import device_pages
+from mlbackends_cli import device_pages, switch_pages
 from mlbackends_cli.commands import explain
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.prose import Passage, markdown, printed
@@ -67,7 +67,7 @@ def test_every_way_in_python_that_is_named_is_there() -> None:
     import mlbackends
 
     for flag in FLAGS.values():
-        way = dict(explain.switch(flag).lines)["in Python"]
+        way = dict(switch_pages.switch(flag).lines)["in Python"]
         if flag.reached == "variable":
             continue
         path = way.partition("(")[0].partition(" ")[0].split(".")

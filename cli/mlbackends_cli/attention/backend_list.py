@@ -3,34 +3,31 @@
 from mlbackends.model.explanation import BackendEntry, BackendList
 from mlbackends.sdpa.named_devices import HERE, NAMED
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import prose
 from mlbackends_cli.text.prose import Passage
-from mlbackends_cli.text.prose import printed as prose
 
 
 def printed(listed: BackendList, page: Page) -> str:
     """Return a passage for each backend."""
-    text = prose(tuple(_passage(each, page) for each in listed.backends), page)
-    return text if page.unicode else text.encode("ascii", "replace").decode()
-
-
-def _passage(entry: BackendEntry, page: Page) -> Passage:
-    mark, plain, color = ("✗", "x", "31") if entry.why_not_here else ("✓", "+", "32")
-    mark = mark if page.unicode else plain
-    # 39 ends the colour alone: the heading around it stays bold.
-    shown = f"\033[{color}m{mark}\033[39m" if page.color else mark
-    lines = [("is", f"{entry.summary} ({_kind(entry)})")]
-    lines += [("takes", "; ".join(entry.takes))] if entry.takes else []
-    lines += [("can", ", ".join(entry.can))] if entry.can else []
-    if entry.tolerance:
-        limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
-        limits += " the plain formula's error, and a few units in the last place beside it"
-        lines.append(("may err", limits))
-    for reason in entry.why_not_here:
-        hint = f"; {reason.hint}" if reason.hint else ""
-        lines.append(("not here", f"{reason.message} [{reason.code}]{hint}"))
-    if not entry.why_not_here:
-        lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))
-    return Passage(f"{shown} {entry.name}", tuple(lines))
+    passages = []
+    for entry in listed.backends:
+        lines = [("is", f"{entry.summary} ({_kind(entry)})")]
+        lines += [("takes", "; ".join(entry.takes))] if entry.takes else []
+        lines += [("can", ", ".join(entry.can))] if entry.can else []
+        if entry.tolerance:
+            limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
+            limits += " the plain formula's error, and a few units in the last place beside it"
+            lines.append(("may err", limits))
+        for reason in entry.why_not_here:
+            hint = f"; {reason.hint}" if reason.hint else ""
+            lines.append(("not here", f"{reason.message} [{reason.code}]{hint}"))
+        if not entry.why_not_here:
+            lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))
+        mark, color = ("✗", "31") if entry.why_not_here else ("✓", "32")
+        # 39 ends the colour alone: the heading around it stays bold.
+        mark = f"\033[{color}m{mark}\033[39m" if page.color else mark
+        passages.append(Passage(f"{mark} {entry.name}", tuple(lines)))
+    return page.fitted(prose.printed(passages, page))
 
 
 def _kind(entry: BackendEntry) -> str:
@@ -43,18 +40,19 @@ def markdown(listed: BackendList) -> str:
 
     rows = [
         (
-            literal(each.name),
-            literal(_kind(each)),
-            literal("; ".join(each.takes)),
-            literal(", ".join(each.can)),
-            "yes" if not each.why_not_here else literal(each.why_not_here[0].message),
+            each.name,
+            _kind(each),
+            "; ".join(each.takes),
+            ", ".join(each.can),
+            each.why_not_here[0].message if each.why_not_here else "yes",
         )
         for each in listed.backends
     ]
-    return table(("backend", "kind", "takes", "can", "usable here"), rows) + "\n"
+    heads = ("backend", "kind", "takes", "can", "usable here")
+    return table(heads, [tuple(map(literal, row)) for row in rows]) + "\n"
 
 
 def devices(page: Page) -> str:
     """Return the names that --device takes, with what each is."""
     lines = [*HERE.items(), *((each.name, each.title) for each in NAMED.values())]
-    return prose((Passage("Devices", tuple(lines)),), page)
+    return prose.printed((Passage("Devices", tuple(lines)),), page)

@@ -1,13 +1,13 @@
 """A check of attention backends for people: on a terminal, and in Markdown."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends.model.errors import counted
 from mlbackends_cli.attention import tables
-from mlbackends_cli.attention.tables import ran, styled, wrapped
+from mlbackends_cli.attention.tables import Section, ran
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.markdown import code, literal, table
 from mlbackends_cli.text.plain import binary_size, one_line
+from mlbackends_cli.text.prose import wrapped
 
 _GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
 COLUMNS = (
@@ -38,27 +38,22 @@ _GRADIENT_ERRORS = (
 
 def printed(checked: Checked, page: Page) -> str:
     """Return a table for each problem, as wide as the page allows."""
-    lines = [line for each in checked.problems for line in _problem_lines(each, page)]
-    return tables.text_of([*lines, *_notes(checked, page)], page)
+    sections = [_section(each, page) for each in checked.problems]
+    return tables.printed(sections, COLUMNS, _SPARED, _notes(checked), page)
 
 
-def _problem_lines(problem: CheckedProblem, page: Page) -> Iterator[str]:
-    yield styled(problem.text, "1", page)
+def _section(problem: CheckedProblem, page: Page) -> Section:
     ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
-    yield f"mlbackends takes {ours}, torch would take {torch}"
+    before = [f"mlbackends takes {ours}, torch would take {torch}"]
     if problem.failure:
-        sign = styled("✗" if page.unicode else "x", "31", page)
-        yield from wrapped(f"  {sign} {one_line(problem.failure)}", 4, page)
-    yield from tables.table_lines(COLUMNS, _rows(problem, page), _SPARED, page)
-    for result in problem.results:
-        yield from tables.why_lines(result, page)
+        sign = page.styled(page.sign("✗", "x"), "31")
+        before += wrapped(f"  {sign} {one_line(problem.failure)}", page.width, "", " " * 4)
+    after = []
     if problem.peak_gflops:
-        yield styled(f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}", "2", page)
-    yield ""
-
-
-def _rows(problem: CheckedProblem, page: Page) -> list[tables.Row]:
-    return [(tables.mark(each, page), cells(each)) for each in ran(problem)]
+        peak = f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}"
+        after.append(page.styled(peak, "2"))
+    rows = [(each, cells(each)) for each in ran(problem)]
+    return Section(problem.text, before, rows, list(problem.results), after)
 
 
 def cells(result: Result) -> tuple[str, ...]:
@@ -81,7 +76,7 @@ def cells(result: Result) -> tuple[str, ...]:
     return tuple(row.get(column, "") for column in COLUMNS)
 
 
-def _notes(checked: Checked, page: Page) -> Iterator[str]:
+def _notes(checked: Checked) -> list[str]:
     count = len(checked.problems)
     bad = sum(not each.good for each in checked.problems)
     idle = sum(each.idle for each in checked.problems)
@@ -91,42 +86,36 @@ def _notes(checked: Checked, page: Page) -> Iterator[str]:
     if 0 < idle < count:
         ending += f"; no backend ran for {idle} of {count}"
     where = f"{checked.processor or 'this processor'}, {counted(checked.threads, 'thread')}"
-    yield f"{counted(count, 'problem')} on {where}: {ending}"
+    notes = [f"{counted(count, 'problem')} on {where}: {ending}"]
     results = [each for problem in checked.problems for each in ran(problem)]
     if not results:
-        return
-    notes = [_ERRORS, _ALLOWED]
+        return notes
+    notes += [_ERRORS, _ALLOWED]
     if any(each.problem.wants_gradient for each in checked.problems):
         notes += [_GRADIENT_ERRORS, tables.BACKWARD]
     if any(map(tables.is_beyond_peak, checked.problems)):
         notes.append(tables.BEYOND_PEAK)
     measured = {each.memory.measured_by for each in results if each.memory}
-    notes += [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
-    yield from tables.notes_lines(
-        notes, COLUMNS, [_rows(each, page) for each in checked.problems], page
-    )
+    return notes + [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
 
 
 def markdown(checked: Checked) -> str:
     """Return a table of all problems, and below it why a backend gave no result or a wrong one."""
     from mlbackends.sdpa.verify.outcome import summary
-    from mlbackends_cli.text.markdown import code, literal, table
 
     parts = []
     for problem in checked.problems:
-        parts.append(f"### {code(problem.text, in_table=False)}\n")
         rows = [tuple(map(literal, cells(each))) for each in ran(problem)]
-        if problem.failure:
-            parts.append(f"{literal(problem.failure)}\n")
-        elif not rows:
-            parts.append("No backend ran.\n")
-        if rows:
-            parts.append(table(COLUMNS, rows) + "\n")
+        nothing = "" if rows else "No backend ran."
         others = [
             f"- {literal(each.backend)}: {literal(f'{each.ended}: {summary(each)}')}"
             for each in problem.results
             if each.ended is not Ended.RAN or not each.good
         ]
-        if others:
-            parts.append("\n".join(others) + "\n")
-    return "\n".join(parts)
+        parts += [
+            f"### {code(problem.text, in_table=False)}",
+            literal(problem.failure) or nothing,
+            table(COLUMNS, rows),
+            "\n".join(others),
+        ]
+    return "\n\n".join(filter(None, parts)) + "\n"

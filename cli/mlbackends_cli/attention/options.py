@@ -1,19 +1,16 @@
 """Options that the commands of `backends sdpa` share: the words of a problem, backends, and a time limit."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.problem_text import WORDS, Wording
-from mlbackends_cli.options import Seconds, format_option
+from mlbackends_cli.options import Command, completing, format_option, timeout_option
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-Command = Callable[..., Any]
 _VALUES = {
     "device": named_devices.NAMES,
     "dtype": ("float32", "bfloat16", "float16", "float64"),
@@ -32,16 +29,12 @@ def problem_options(command: Command) -> Command:
         " input; options that are given hold where a line says nothing.",
     )(command)
     for name, word in reversed(WORDS.items()):
-        if word.flag:
-            command = click.option(f"--{name}", is_flag=True, help=word.help)(command)
-        else:
-            command = click.option(
-                f"--{name}",
-                metavar=word.metavar,
-                multiple=True,
-                help=word.help,
-                shell_complete=_completing(_VALUES[name]) if name in _VALUES else None,
-            )(command)
+        kind: dict[str, Any] = {"is_flag": True}
+        if not word.flag:
+            kind = {"metavar": word.metavar, "multiple": True}
+        if values := _VALUES.get(name):
+            kind["shell_complete"] = completing(partial(iter, values), in_list=True)
+        command = click.option(f"--{name}", help=word.help, **kind)(command)
     return command
 
 
@@ -71,33 +64,13 @@ def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
     return unique
 
 
-def _completing(values: tuple[str, ...]) -> Any:
-    """Return what completes the last member of a list."""
-
-    def complete(
-        ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        del ctx, param
-        from click.shell_completion import CompletionItem
-
-        before, comma, last = incomplete.rpartition(",")
-        names = [each for each in values if each.startswith(last)]
-        return [CompletionItem(f"{before}{comma}{each}") for each in names]
-
-    return complete
-
-
-def complete_backend(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    """Complete the name of an attention backend."""
-    del ctx, param
-    from click.shell_completion import CompletionItem
-
+def _backends() -> list[str]:
     from mlbackends.sdpa.dispatch import backends
 
-    names = [each.name for each in backends()]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [each.name for each in backends()]
+
+
+complete_backend = completing(_backends)
 
 
 def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:
@@ -120,13 +93,19 @@ PYTHON = click.option(
 FORMAT = format_option(also=("table", "markdown"))
 
 
+def rounds_option(least: int, most: int, usual: int, about: str) -> Callable[[Command], Command]:
+    """Return --rounds."""
+    return click.option(
+        "--rounds",
+        type=click.IntRange(least, most),
+        default=usual,
+        show_default=True,
+        metavar="N",
+        help=about,
+    )
+
+
 def time_limit(seconds: float) -> Callable[[Command], Command]:
     """Return --timeout, with its default."""
-    return click.option(
-        "--timeout",
-        type=Seconds(min=0.01, max=86400),
-        default=seconds,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long a backend may take for one answer before it is stopped.",
-    )
+    about = "How long a backend may take for one answer before it is stopped."
+    return timeout_option(seconds, about, most=86400)

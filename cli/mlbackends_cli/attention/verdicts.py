@@ -1,13 +1,12 @@
 """Which backends can take an attention problem, for people: on a terminal, and in Markdown."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from mlbackends.model.explanation import Explained, Explanation
 from mlbackends.model.problem import Verdict
-from mlbackends_cli.attention.tables import styled, text_of
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import one_line
+from mlbackends_cli.text.prose import wrapped
 
 _WIDEST = 110
 _FEW = 4
@@ -15,25 +14,34 @@ _FEW = 4
 
 
 def printed(explanation: Explanation, page: Page) -> str:
-    """Return the verdicts for a terminal."""
-    lines = _grid if len(explanation.problems) > _FEW and not page.details else _all_lines
-    return text_of(lines(explanation, page), page)
+    """Return the verdicts for a terminal; of many problems the choices alone."""
+    if len(explanation.problems) <= _FEW or page.details:
+        lines = [
+            line for each in explanation.problems for line in _reasons(each, explanation, page)
+        ]
+        return page.fitted("\n".join(lines).rstrip("\n") + "\n")
+    rows = [("problem", "mlbackends", f"torch {explanation.torch}")]
+    rows += [_choices(each) for each in explanation.problems]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return page.fitted(
+        "\n".join([page.styled(head, "1"), *lines, "", "--all prints the reasons, for each.\n"])
+    )
 
 
-def _all_lines(explanation: Explanation, page: Page) -> Iterator[str]:
-    for each in explanation.problems:
-        yield styled(each.text, "1", page)
-        yield f"on {each.device}: {each.device_title}"
+def _reasons(explained: Explained, explanation: Explanation, page: Page) -> Iterator[str]:
+    yield page.styled(explained.text, "1")
+    yield f"on {explained.device}: {explained.device_title}"
+    yield ""
+    ours = explained.chosen or "no backend"
+    yield from _section("mlbackends would take", ours, explained.verdicts, page)
+    if explained.torch_untold:
+        yield f"  torch {explanation.torch}: {explained.torch_untold}"
         yield ""
-        ours = each.chosen or "no backend"
-        yield from _section("mlbackends would take", ours, each.verdicts, page)
-        if each.torch_untold:
-            yield f"  torch {explanation.torch}: {each.torch_untold}"
-            yield ""
-        else:
-            torch = f"{_torch(each, explanation)} would take"
-            kind = each.torch_chosen or "none, and raise"
-            yield from _section(torch, kind, each.torch_verdicts, page)
+    else:
+        torch = f"{_torch(explained, explanation)} would take"
+        choice = explained.torch_chosen or "none, and raise"
+        yield from _section(torch, choice, explained.torch_verdicts, page)
 
 
 def _torch(explained: Explained, explanation: Explanation) -> str:
@@ -42,43 +50,22 @@ def _torch(explained: Explained, explanation: Explanation) -> str:
 
 
 def _section(title: str, choice: str, verdicts: Sequence[Verdict], page: Page) -> Iterator[str]:
-    yield f"  {title} {styled(choice, '1', page)}"
+    yield f"  {title} {page.styled(choice, '1')}"
     room = max((len(each.backend) for each in verdicts), default=0)
     indent = " " * (room + 8)
+    width = max(min(page.width, _WIDEST), len(indent) + 26)
     for verdict in verdicts:
-        mark, color = ("✓", "32") if verdict.usable else ("✗", "31")
+        mark = page.styled("✓", "32") if verdict.usable else page.styled("✗", "31")
         lines: list[str] = []
         for reason in verdict.reasons:
-            lines += _wrapped(one_line(f"{reason.message} [{reason.code}]"), indent, indent, page)
+            message = one_line(f"{reason.message} [{reason.code}]")
+            lines += wrapped(message, width, indent, indent)
             if reason.hint:
-                lines += _wrapped(f"→ {one_line(reason.hint)}", indent, f"{indent}  ", page)
+                lines += wrapped(f"→ {one_line(reason.hint)}", width, indent, f"{indent}  ")
         first = lines[0].strip() if lines else "can"
-        yield f"    {styled(mark, color, page)} {verdict.backend.ljust(room)}  {first}"
+        yield f"    {mark} {verdict.backend.ljust(room)}  {first}"
         yield from lines[1:]
     yield ""
-
-
-def _wrapped(text: str, first: str, others: str, page: Page) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(min(page.width, _WIDEST), len(others) + 24),
-        initial_indent=first,
-        subsequent_indent=others,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-def _grid(explanation: Explanation, page: Page) -> Iterator[str]:
-    """Yield one row for each problem: the choices."""
-    rows = [("problem", "mlbackends", f"torch {explanation.torch}")]
-    rows += [_choices(each) for each in explanation.problems]
-    widths = [max(len(row[at]) for row in rows) for at in range(3)]
-    for number, row in enumerate(rows):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield line.rstrip() if number else styled(line.rstrip(), "1", page)
-    yield ""
-    yield "--all prints the reasons, for each."
 
 
 def _choices(explained: Explained) -> tuple[str, str, str]:
@@ -99,11 +86,6 @@ def markdown(explanation: Explanation) -> str:
     parts = []
     for problem in explanation.problems:
         text, ours, torch = _choices(problem)
-        parts.append(f"### {code(text, in_table=False)}\n")
-        parts.append(
-            f"On {literal(problem.device)} ({literal(problem.device_title)}) mlbackends would take"
-            f" **{literal(ours)}**, {literal(_torch(problem, explanation))} **{literal(torch)}**.\n"
-        )
         sides = (
             ("mlbackends", problem.verdicts),
             (f"torch {explanation.torch}", problem.torch_verdicts),
@@ -113,5 +95,11 @@ def markdown(explanation: Explanation) -> str:
             for side, verdicts in sides
             for each in verdicts
         ]
-        parts.append(table(("whose", "backend", "can", "why not"), rows) + "\n")
-    return "\n".join(parts)
+        where = f"On {literal(problem.device)} ({literal(problem.device_title)})"
+        whose = literal(_torch(problem, explanation))
+        parts += [
+            f"### {code(text, in_table=False)}",
+            f"{where} mlbackends would take **{literal(ours)}**, {whose} **{literal(torch)}**.",
+            table(("whose", "backend", "can", "why not"), rows),
+        ]
+    return "\n\n".join(parts) + "\n"

@@ -1,4 +1,16 @@
-"""Hold a machine to a policy: what somebody expects of it, written in TOML."""
+"""Hold a machine to a policy: what somebody expects of it, written in TOML.
+
+FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
+machine, - the live one. A policy has rules such as "cpu.capability >= AVX2" or
+"nvidia.devices count == 8"; backends-policy(7) has the language, --init a beginning. What could
+not be read is "not checked", never passed. Nothing in a policy is ever run.
+
+Examples:
+  backends audit --init --output policy.toml   write what this machine is as a policy
+  backends audit --policy policy.toml          hold this machine to it
+  backends audit report.json --policy gpu.toml --policy ci.toml --format junit
+  backends audit --policy gpu.toml --exit-code nagios
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +20,7 @@ from mlbackends.model.audit import Severity, Status
 from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends_cli import exits
 from mlbackends_cli.judgement import finish, judging
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import read_report
 from mlbackends_cli.output import write
 
@@ -17,15 +30,7 @@ if TYPE_CHECKING:
 NAGIOS_UNKNOWN = 3
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  backends audit --init --output policy.toml   write what this machine is as a policy
-  backends audit --policy policy.toml          hold this machine to it
-  backends audit report.json --policy gpu.toml --policy ci.toml --format junit
-  backends audit --policy gpu.toml --exit-code nagios
-"""
-)
+@documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
 @click.option(
     "--policy",
@@ -57,13 +62,6 @@ def command(
     redact: bool,
     **written: Any,
 ) -> int:
-    """Hold a machine to a policy: what somebody expects of it, written in TOML.
-
-    FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
-    machine, - the live one. A policy has rules such as "cpu.capability >= AVX2" or
-    "nvidia.devices count == 8"; backends-policy(7) has the language, --init a beginning. What could
-    not be read is "not checked", never passed. Nothing in a policy is ever run.
-    """
     import datetime as dt
 
     from mlbackends.audit.policy.evaluation import audit

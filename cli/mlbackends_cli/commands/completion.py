@@ -1,7 +1,17 @@
-"""Print the completion script of a shell."""
+"""Print the completion script of a shell.
+
+It completes commands, options, the names of probes and the dotted names of --get. An installed
+backends brings the scripts along under share/, where the shells look by themselves.
+
+Examples:
+  eval "$(backends completion bash)"                                    # in ~/.bashrc
+  backends completion zsh > ~/.zfunc/_backends                          # with ~/.zfunc in fpath
+  backends completion fish > ~/.config/fish/completions/backends.fish
+"""
 
 import click
 
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import write
 
 SHELLS = ("bash", "zsh", "fish")
@@ -20,19 +30,7 @@ def script(shell: str) -> str:
     return kind.source_template % made.source_vars() + "\n"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  eval "$(backends completion bash)"                                    # in ~/.bashrc
-  backends completion zsh > ~/.zfunc/_backends                          # with ~/.zfunc in fpath
-  backends completion fish > ~/.config/fish/completions/backends.fish
-"""
-)
+@documented()
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print the completion script of a shell.
-
-    It completes commands, options, the names of probes and the dotted names of --get. An installed
-    backends brings the scripts along under share/, where the shells look by themselves.
-    """
     write(script(shell))

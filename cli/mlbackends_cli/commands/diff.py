@@ -1,4 +1,16 @@
-"""Tell what was added, removed and changed from one machine or report to another."""
+"""Tell what was added, removed and changed from A to B, by dotted name.
+
+A and B are each a report that `backends info --format json` or `backends snapshot` wrote, a recorded
+machine, or - for the live one. What differs between two looks at one machine is left out: free
+memory, clocks, host names, serial numbers, and the folder in which the environment lies. Exit 1
+where they differ.
+
+Examples:
+  backends snapshot good.json                  while it works
+  backends diff good.json -                    what has changed here since
+  backends diff node1.json node2.json --format markdown
+  backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +18,7 @@ import click
 
 from mlbackends_cli import exits, formats
 from mlbackends_cli.judgement import write_outcome
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import Page, ProgressLine, page
@@ -20,15 +33,7 @@ _MOST_CHARACTERS = 160
 _MARKS = {"added": ("+", "32"), "removed": ("-", "31"), "changed": ("~", "33")}
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  backends snapshot good.json                  while it works
-  backends diff good.json -                    what has changed here since
-  backends diff node1.json node2.json --format markdown
-  backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
-"""
-)
+@documented()
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option(
@@ -52,13 +57,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    """Tell what was added, removed and changed from A to B, by dotted name.
-
-    A and B are each a report that `backends info --format json` or `backends snapshot` wrote, a recorded
-    machine, or - for the live one. What differs between two looks at one machine is left out: free
-    memory, clocks, host names, serial numbers, and the folder in which the environment lies. Exit 1
-    where they differ.
-    """
     from mlbackends.audit.compare import check_globs, compare, kept, outcome_of
     from mlbackends.audit.reports import name_of, reports_of
 

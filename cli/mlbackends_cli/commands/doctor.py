@@ -1,24 +1,9 @@
-"""Find what is known to go wrong on a machine, why it hurts, and how to mend it."""
+"""Find what is known to go wrong on a machine, why it hurts, and how to mend it.
 
-from typing import Any
+FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
+machine, - the live one. Each finding has a code that stays; `backends explain CODE` prints its
+page. What could not be read is "not checked", never passed.
 
-import click
-
-from mlbackends_cli.judgement import finish, judging
-from mlbackends_cli.options import completing, read_report
-
-
-def _codes() -> list[str]:
-    from mlbackends.audit import hazard
-
-    return list(hazard.codes())
-
-
-_complete = completing(_codes)
-
-
-@click.command(
-    epilog="""\b
 Examples:
   backends doctor                            what is wrong here
   backends doctor --fail-on warning          stricter, for CI
@@ -26,13 +11,37 @@ Examples:
   backends doctor --ignore cpu-governor --format junit --output doctor.xml
   backends explain openmp-two-runtimes       what one code means
 """
-)
+
+from typing import Any
+
+import click
+
+from mlbackends_cli.judgement import finish, judging
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import completing, read_report
+
+
+def _codes() -> tuple[str, ...]:
+    from mlbackends.audit import hazard
+
+    return hazard.codes()
+
+
+@documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
 @click.option(
-    "--only", metavar="CODE", multiple=True, shell_complete=_complete, help="Look for this alone."
+    "--only",
+    metavar="CODE",
+    multiple=True,
+    shell_complete=completing(_codes),
+    help="Look for this alone.",
 )
 @click.option(
-    "--ignore", metavar="CODE", multiple=True, shell_complete=_complete, help="Leave this out."
+    "--ignore",
+    metavar="CODE",
+    multiple=True,
+    shell_complete=completing(_codes),
+    help="Leave this out.",
 )
 @judging
 def command(
@@ -45,12 +54,6 @@ def command(
     redact: bool,
     **written: Any,
 ) -> int:
-    """Find what is known to go wrong on a machine, why it hurts, and how to mend it.
-
-    FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
-    machine, - the live one. Each finding has a code that stays; `backends explain CODE` prints its
-    page. What could not be read is "not checked", never passed.
-    """
     from mlbackends.audit.hazard import load
     from mlbackends.audit.reports import name_of
     from mlbackends.audit.runner import examine

@@ -1,4 +1,20 @@
-"""Show what is in this machine, and what of it can be used."""
+"""Show what is in this machine, and what of it can be used.
+
+Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: everything about them,
+every copy of a library with its path, version, owner, how it was found and which one wins.
+
+Every copy is opened and used in a child process of its own, so that one that crashes or hangs
+costs its own line and nothing else. Nothing is imported, and no network is used.
+
+Examples:
+  backends info                               one page: usable, here but not usable, not here
+  backends info cuda_driver cudnn             everything about two things
+  backends info --format json | jq .probes.cpu.facts.capability
+  backends info --get cpu.capability
+  backends info --require 'cudnn>=9.10' --require nvidia
+  backends info --python ~/venv/bin/python    what that environment would get
+  backends info --pid 4242                    what a running process has really loaded
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +26,12 @@ from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.records import Presence
 from mlbackends.model.registry import facts_of
 from mlbackends_cli import exits, formats
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT, completing, depth_option, format_option
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from mlbackends.host.host import Host
     from mlbackends.model.records import Report
     from mlbackends.model.requirement import Requirement
@@ -26,31 +41,17 @@ def _probes() -> tuple[str, ...]:
     return registry.names("mlbackends_probes")
 
 
-def _complete_values(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
+def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from mlbackends.model.dotted import FIELDS
 
     probe, dot, _ = incomplete.partition(".")
     names = _probes()
     if dot and probe in names:
         names = tuple(f"{probe}.{name}" for name in (*FIELDS, *facts_of(probe)))
-    found: list[CompletionItem] = completing(lambda: names)(ctx, param, incomplete)
-    return found
+    return completing(lambda: names)(ctx, param, incomplete)
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  backends info                               one page: usable, here but not usable, not here
-  backends info cuda_driver cudnn             everything about two things
-  backends info --format json | jq .probes.cpu.facts.capability
-  backends info --get cpu.capability
-  backends info --require 'cudnn>=9.10' --require nvidia
-  backends info --python ~/venv/bin/python    what that environment would get
-  backends info --pid 4242                    what a running process has really loaded
-"""
-)
+@documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
 @format_option("report", about="How to print the report.")
 @click.option(
@@ -116,14 +117,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    """Show what is in this machine, and what of it can be used.
-
-    Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: everything about them,
-    every copy of a library with its path, version, owner, how it was found and which one wins.
-
-    Every copy is opened and used in a child process of its own, so that one that crashes or hangs
-    costs its own line and nothing else. Nothing is imported, and no network is used.
-    """
     from mlbackends.host.variables import names_of
     from mlbackends.model.dotted import is_certain, plain
     from mlbackends.model.redaction import redacted
@@ -173,21 +166,17 @@ def command(
 def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> "Host":
     from mlbackends.host.host import Host
 
-    if not (root or pid) and python is None:
-        return Host()
-    from mlbackends.host.interpreter import ask, of_process
-
     if python == "":
         raise BadInput("--python names no interpreter")
     if root and (pid or python):
         raise BadInput(
             "--root looks at a recorded machine; it goes with neither --pid nor --python"
         )
-    if python:
-        return Host(pid=pid, python=ask(python, timeout))
-    if pid:
-        return Host(pid=pid, python=of_process(pid, timeout))
-    return Host(root or "/")
+    if not (pid or python):
+        return Host(root or "/")
+    from mlbackends.host.interpreter import ask, of_process
+
+    return Host(pid=pid, python=ask(python, timeout) if python else of_process(pid, timeout))
 
 
 def _bare(report: "Report", name: str) -> str:

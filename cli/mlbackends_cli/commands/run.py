@@ -1,4 +1,32 @@
-"""Start a program with switches set in its torch, MKL, oneDNN and OpenMP."""
+"""Start a program with switches set in its torch, MKL, oneDNN and OpenMP.
+
+The program is not edited: switches reach it by the variables that the libraries read, and where
+there is none by an import hook that sets them when torch has been imported, and reads each back.
+Programs that it starts in turn inherit both. Variables of these switches that are set already
+are replaced. Variables that begin with MLBACKENDS_, and below them the file that MLBACKENDS_FLAGS
+names, are carried as well, where neither --set nor --flags says otherwise. The program takes the
+place of backends: input, output, terminal, signals and the exit code are its own.
+
+A switch that cannot be applied is an error, with exit code 2 and before the program starts where
+its Python and its torch can be found: COMMAND is a python, or a script whose first line names one.
+Behind anything else, such as a shell script or mpirun, and for what only torch knows, the program
+ends with one line and exit code 2 when it imports torch. Nothing arrives in a program that is
+given another environment (env -i, ssh), and torch's own switches do not in a python -I, -E or -S.
+
+With any of the options of cores, instances and allocators, the program is bound to its cores and
+started once for each instance, as python -m torch.backends.xeon.run_cpu does it; the exit code
+is then that of the first instance that failed. Each of these options is also taken with
+underscores for its dashes. A COMMAND that is a Python script and not
+executable is started by the python of backends.
+
+Examples:
+  backends run --set cudnn.benchmark=true -- python train.py
+  backends run --set fp32_precision=ieee --set mkl.num_threads=4 -- python -m pkg.train --lr 0.1
+  backends run --flags exact.toml --set cuda.math_sdp=false -- torchrun --nproc-per-node 2 train.py
+  backends run --set mkldnn.verbose_level=1 -- pytest tests
+  backends run --cores 0-3,8 -- python serve.py
+  backends run --throughput-mode --set quantized.engine=x86 -- python serve.py
+"""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -7,10 +35,10 @@ import click
 from msgspec.structs import replace
 
 from mlbackends.launch.options import OPTIONS, Options
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from click.shell_completion import CompletionItem
 
 
@@ -24,17 +52,19 @@ def _complete_settings(
 
     del ctx, param
     name, sign, _ = incomplete.partition("=")
+    offered = {}
     if not sign:
-        settable = [flag for flag in FLAGS.values() if not flag.read_only]
-        offered = [(f"{flag.name}=", flag.doc) for flag in settable]
+        offered = {f"{flag.name}=": flag.doc for flag in FLAGS.values() if not flag.read_only}
     elif name in FLAGS:
         kind = FLAGS[name].kind
         words = () if kind.name == "order" else getattr(kind, "words", ())
         words = ("true", "false") if kind.name == "bool" else words
-        offered = [(f"{name}={word}", "") for word in words]
-    else:
-        offered = []
-    return [CompletionItem(text, help=doc) for text, doc in offered if text.startswith(incomplete)]
+        offered = {f"{name}={word}": "" for word in words}
+    return [
+        CompletionItem(text, help=about)
+        for text, about in offered.items()
+        if text.startswith(incomplete)
+    ]
 
 
 class _LauncherOption(click.Option):
@@ -50,10 +80,9 @@ class _LauncherOption(click.Option):
             self.opts = every
 
 
-def _launch_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
-    """Give a command the options of the launcher, from their table."""
-    for option in reversed(OPTIONS):
-        function = click.option(
+_launch_options = together(
+    *(
+        click.option(
             *option.flags,
             option.name,
             cls=_LauncherOption,
@@ -62,23 +91,15 @@ def _launch_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
             default=option.default,
             metavar=option.metavar or None,
             help=option.help,
-        )(function)
-    return function
-
-
-@click.command(
-    # What follows COMMAND is its own, whatever it looks like.
-    context_settings={"allow_interspersed_args": False},
-    epilog="""\b
-Examples:
-  backends run --set cudnn.benchmark=true -- python train.py
-  backends run --set fp32_precision=ieee --set mkl.num_threads=4 -- python -m pkg.train --lr 0.1
-  backends run --flags exact.toml --set cuda.math_sdp=false -- torchrun --nproc-per-node 2 train.py
-  backends run --set mkldnn.verbose_level=1 -- pytest tests
-  backends run --cores 0-3,8 -- python serve.py
-  backends run --throughput-mode --set quantized.engine=x86 -- python serve.py
-""",
+        )
+        for option in OPTIONS
+    )
 )
+"""The options of the launcher, from their table."""
+
+
+# What follows COMMAND is its own, whatever it looks like.
+@documented(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--set",
     "texts",
@@ -105,27 +126,6 @@ def command(
     command_line: tuple[str, ...],
     **launch_options: Any,
 ) -> int:
-    """Start a program with switches set in its torch, MKL, oneDNN and OpenMP.
-
-    The program is not edited: switches reach it by the variables that the libraries read, and where
-    there is none by an import hook that sets them when torch has been imported, and reads each back.
-    Programs that it starts in turn inherit both. Variables of these switches that are set already
-    are replaced. Variables that begin with MLBACKENDS_, and below them the file that MLBACKENDS_FLAGS
-    names, are carried as well, where neither --set nor --flags says otherwise. The program takes the
-    place of backends: input, output, terminal, signals and the exit code are its own.
-
-    A switch that cannot be applied is an error, with exit code 2 and before the program starts where
-    its Python and its torch can be found: COMMAND is a python, or a script whose first line names one.
-    Behind anything else, such as a shell script or mpirun, and for what only torch knows, the program
-    ends with one line and exit code 2 when it imports torch. Nothing arrives in a program that is
-    given another environment (env -i, ssh), and torch's own switches do not in a python -I, -E or -S.
-
-    With any of the options of cores, instances and allocators, the program is bound to its cores and
-    started once for each instance, as python -m torch.backends.xeon.run_cpu does it; the exit code
-    is then that of the first instance that failed. Each of these options is also taken with
-    underscores for its dashes. A COMMAND that is a Python script and not
-    executable is started by the python of backends.
-    """
     from mlbackends.inject import (
         injected,
         is_plain_script,
@@ -149,10 +149,10 @@ def command(
     by_python = options.module or is_plain_script(command_line[0], search_path)
     options = replace(options, no_python=options.no_python or not by_python)
     program = program_command(options, command_line)
-    return launch(options, command_line, injected(values, program, environment), say=_say)
+    variables = injected(values, program, environment)
 
+    def say(level: str, sentence: str) -> None:
+        mark = "warning: " if level == "WARNING" else ""
+        click.echo(f"backends: {mark}{sentence}", err=True)
 
-def _say(level: str, sentence: str) -> None:
-    """Print what the launcher notices, in the words of this command."""
-    mark = "warning: " if level == "WARNING" else ""
-    click.echo(f"backends: {mark}{sentence}", err=True)
+    return launch(options, command_line, variables, say=say)

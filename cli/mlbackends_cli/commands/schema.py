@@ -1,45 +1,29 @@
-"""Print the JSON Schema of what the commands print."""
+"""Print the JSON Schema of what the commands print.
 
-import click
+RECORD is report: what `backends info --format json` prints, flags: what `backends flags list
+--format json` prints, outcome: what `backends doctor --format json` and `backends audit` print,
+difference: what `backends diff --format json` prints, devices: what `backends explain device
+--format json` prints, sdpa-explain, sdpa-list, sdpa-check and sdpa-bench: what the commands of
+these names print, or policy: what `backends audit --policy` reads, for editors that check TOML.
+The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
+Within a major version of the schema, which is the number after the slash in "backends.report/1",
+fields and facts are only added.
 
-from mlbackends_cli.options import OUTPUT
-from mlbackends_cli.output import indented, write
-
-_RECORDS = [
-    "report",
-    "flags",
-    "outcome",
-    "difference",
-    "devices",
-    "policy",
-    "sdpa-explain",
-    "sdpa-list",
-    "sdpa-check",
-    "sdpa-bench",
-]
-
-
-@click.command(
-    epilog="""\b
 Examples:
   backends schema report > report.schema.json
   backends info --format json | check-jsonschema --schemafile report.schema.json -
 """
-)
-@click.argument("record", type=click.Choice(_RECORDS))
+
+import click
+
+from mlbackends.model.schema import SCHEMAS
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import OUTPUT
+from mlbackends_cli.output import indented, write
+
+
+@documented()
+@click.argument("record", type=click.Choice(list(SCHEMAS)))
 @OUTPUT
 def command(record: str, output: str) -> None:
-    """Print the JSON Schema of what the commands print.
-
-    RECORD is report: what `backends info --format json` prints, flags: what `backends flags list
-    --format json` prints, outcome: what `backends doctor --format json` and `backends audit` print,
-    difference: what `backends diff --format json` prints, devices: what `backends explain device
-    --format json` prints, sdpa-explain, sdpa-list, sdpa-check and sdpa-bench: what the commands of
-    these names print, or policy: what `backends audit --policy` reads, for editors that check TOML.
-    The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
-    Within a major version of the schema, which is the number after the slash in "backends.report/1",
-    fields and facts are only added.
-    """
-    from mlbackends.model.schema import SCHEMAS
-
     write(indented(SCHEMAS[record]()), output)

@@ -1,13 +1,33 @@
-"""Keep what a machine is: a report in a file, or the machine itself as a folder."""
+"""Keep what a machine is: a report in a file, or the machine itself as a folder.
+
+FILE.json gets the report that `backends info --format json` prints. DIR gets those files, variables and
+outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
+elsewhere as here. Both are written whole or not at all.
+
+What names the machine or its user is replaced, by placeholders of the same form, unless
+--keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
+in it, and what was replaced, is printed, so that you can look before you share it.
+
+Examples:
+  backends snapshot good.json               a report; backends diff good.json - tells what changed since
+  backends snapshot machine/                a recorded machine, to be looked at elsewhere:
+  backends info --root machine/             what backends info would say there
+  backends doctor machine/                  and what is wrong with it
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report
 from mlbackends_cli.output import indented, write
 from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.text.plain import binary_size
+from mlbackends_cli.text.prose import wrapped
 
 _KEPT = (
     "kept as they are: versions, other paths, kernel parameters that change speed or devices, and the"
@@ -20,15 +40,7 @@ _LEFT_OUT = (
 _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  backends snapshot good.json               a report; backends diff good.json - tells what changed since
-  backends snapshot machine/                a recorded machine, to be looked at elsewhere:
-  backends info --root machine/             what backends info would say there
-  backends doctor machine/                  and what is wrong with it
-"""
-)
+@documented()
 @click.argument("target", metavar="FILE.json|DIR")
 @click.option(
     "--keep-identity",
@@ -55,16 +67,6 @@ def command(
     depth: str | None,
     timeout: float,
 ) -> None:
-    """Keep what a machine is: a report in a file, or the machine itself as a folder.
-
-    FILE.json gets the report that `backends info --format json` prints. DIR gets those files, variables and
-    outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
-    elsewhere as here. Both are written whole or not at all.
-
-    What names the machine or its user is replaced, by placeholders of the same form, unless
-    --keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
-    in it, and what was replaced, is printed, so that you can look before you share it.
-    """
     from mlbackends.audit.snapshot import ENDING
 
     if target in ("-", ""):
@@ -74,41 +76,42 @@ def command(
         )
     if root and python:
         raise BadInput("--root looks at a recorded machine; it does not go with --python")
-    if target.endswith(ENDING):
-        lines = _report(
-            target, root, python, depth or Presence.USABLE.value, timeout, keep_identity
-        )
-    elif depth in (None, Presence.FOUND.value):
-        lines = _machine(target, root, python, timeout, keep_identity)
-    else:
+    if not target.endswith(ENDING) and depth not in (None, Presence.FOUND.value):
         raise BadInput(
             f"a recorded machine is what reading tells: --depth {depth} is for FILE.json"
         )
+    if target.endswith(ENDING):
+        lines = _write_report(
+            target,
+            keep_identity,
+            subject=root or "-",
+            python=python,
+            depth=depth or Presence.USABLE.value,
+            timeout=timeout,
+        )
+    else:
+        lines = _write_machine(target, keep_identity, root, python, timeout)
     click.echo("\n  ".join(lines))
 
 
-def _report(
-    target: str, root: str | None, python: str, depth: str, timeout: float, keep_identity: bool
-) -> list[str]:
+def _write_report(target: str, keep_identity: bool, **look: Any) -> list[str]:
     """Write a report; return lines about it."""
-    report = read_report(
-        root or "-", python=python, depth=depth, timeout=timeout, redact=not keep_identity
-    )
+    report = read_report(redact=not keep_identity, **look)
     data = indented(report).encode() + b"\n"
     write(data, target)
-    size = binary_size(len(data))
     variables = report.probes["environment"].facts.get("variables", {})
+    about = f"what {len(report.probes)} probes tell at depth {report.depth}"
     replaced = "replaced by words that say so"
     replaced = f"host name, user, home folder, serial numbers and UUIDs: {replaced}"
     return [
-        f"{target}: {size}, what {len(report.probes)} probes tell at depth {report.depth}",
+        f"{target}: {binary_size(len(data))}, {about}",
         _listed("variables", tuple(variables) if isinstance(variables, dict) else ()),
         _NOTHING_REPLACED if keep_identity else replaced,
     ]
 
 
-def _machine(
-    target: str, root: str | None, python: str, timeout: float, keep_identity: bool
+def _write_machine(
+    target: str, keep_identity: bool, root: str | None, python: str, timeout: float
 ) -> list[str]:
     """Write a recorded machine; return lines about it."""
     from mlbackends.audit.snapshot import record
@@ -121,7 +124,7 @@ def _machine(
     count = sum(contents.folders.values())
     lines = [
         f"{target}: {binary_size(contents.size_bytes)}, a recorded machine of {count} files",
-        _listed("files", tuple(f"{top} {number}" for top, number in contents.folders.items())),
+        _listed("files", [f"{top} {number}" for top, number in contents.folders.items()]),
         _listed("variables", contents.variables),
         _listed("commands", contents.commands),
         *([_listed("too large to be kept whole", contents.cut)] if contents.cut else []),
@@ -134,11 +137,6 @@ def _machine(
     return [*lines, _LEFT_OUT, f"replaced by placeholders: {kinds or nothing}"]
 
 
-def _listed(word: str, names: tuple[str, ...]) -> str:
-    import textwrap
-
-    text = f"{word}: {', '.join(names) or 'none'}"
-    lines = textwrap.wrap(
-        text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-    )
+def _listed(word: str, names: Sequence[str]) -> str:
+    lines = wrapped(f"{word}: {', '.join(names) or 'none'}", 100, "  ", "    ")
     return "\n".join(lines).lstrip()

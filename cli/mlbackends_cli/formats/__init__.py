@@ -10,9 +10,13 @@ listing  a `Listing`: rows of cells for people
 rows     a list of records
 view     a view of a trace
 trace    all that is known of a trace, as one page
+
+It may have `publish(outcome)` too, which is called when an outcome has been written: for what belongs
+elsewhere, as the summary of a step of GitHub's.
 """
 
 import os
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -37,6 +41,11 @@ def text(form: str, kind: str, value: Any, page: Any) -> str:
     module = registry.load(__name__, form)
     printed: str = getattr(module, kind if hasattr(module, kind) else "record")(value, page)
     return printed
+
+
+def text_of(form: str, record: Any, page: Any, **own: Callable[[], str]) -> str:
+    """Return a record as text, by what a command has for this format, else by the format itself."""
+    return own[form]() if form in own else text(form, "record", record, page)
 
 
 @cache

@@ -41,7 +41,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
     return "\n".join([*lines, _log_line(f"backends: {checks.summary(outcome)}"), ""])
 
 
-def beside(outcome: Outcome) -> None:
+def publish(outcome: Outcome) -> None:
     """Append a summary to the file that GITHUB_STEP_SUMMARY names, if it names one.
 
     A summary that cannot be written is a warning on standard error, and changes no exit code: the

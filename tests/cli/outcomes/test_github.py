@@ -126,7 +126,7 @@ def test_the_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file = step_summary(tmp_path / "summary.md", monkeypatch)
     file.write_text("# Before\n")
 
-    github.beside(sample())
+    github.publish(sample())
 
     assert file.read_text() == "# Before\n\n" + written("markdown", sample())
 
@@ -134,7 +134,7 @@ def test_the_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_without_the_variable_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
-    github.beside(sample())
+    github.publish(sample())
 
 
 @pytest.mark.parametrize("before", [900_000, github.SUMMARY_LIMIT - 3000])
@@ -144,7 +144,7 @@ def test_the_summary_fits_and_is_of_the_worst(
     file = step_summary(tmp_path / "summary.md", monkeypatch)
     file.write_bytes(b"x" * before)
 
-    github.beside(long())
+    github.publish(long())
 
     added = file.read_text()[before:]
     assert len(file.read_bytes()) <= github.SUMMARY_LIMIT
@@ -158,7 +158,7 @@ def test_a_full_summary_is_left_alone_and_told(
     file = step_summary(tmp_path / "summary.md", monkeypatch)
     file.write_bytes(b"x" * github.SUMMARY_LIMIT)
 
-    github.beside(sample())
+    github.publish(sample())
 
     assert file.stat().st_size == github.SUMMARY_LIMIT
     assert "the step's summary is full" in capsys.readouterr().err
@@ -169,7 +169,7 @@ def test_a_summary_that_cannot_be_written_is_told_in_one_line(
 ) -> None:
     step_summary(tmp_path / "no" / "summary.md", monkeypatch)
 
-    github.beside(sample())
+    github.publish(sample())
 
     told = capsys.readouterr().err
     assert (

@@ -1,4 +1,21 @@
-"""Show the switches of torch.backends: what they are, where from, and who reads them."""
+"""Show the switches of torch.backends: what they are, where from, and who reads them.
+
+Each has one name here, in files and for `backends run`, which carries them into a program that uses
+torch. In Python it is below mlbackends what it is below torch.backends: an attribute
+(cudnn.benchmark), a function (cuda.enable_flash_sdp()), the work of set_flags() and flags() (nnpack),
+or nothing, where a library reads a variable when it is loaded (mkl.num_threads). `backends explain
+NAME` says which.
+
+A switch starts from its environment variable, else from the file that MLBACKENDS_FLAGS names, else
+from its default.
+
+Examples:
+  backends flags list                     every switch
+  backends flags list cudnn --changed     those of cuDNN that are not at their default
+  backends flags get cuda.matmul.allow_tf32
+  backends flags env --flags run.toml     the variables with the same effect
+  backends flags check run.toml
+"""
 
 from typing import TYPE_CHECKING
 
@@ -11,30 +28,7 @@ from mlbackends_cli.output import say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-HELP = """Show the switches of torch.backends: what they are, where from, and who reads them.
-
-Each has one name here, in files and for `backends run`, which carries them into a program that uses
-torch. In Python it is below mlbackends what it is below torch.backends: an attribute
-(cudnn.benchmark), a function (cuda.enable_flash_sdp()), the work of set_flags() and flags() (nnpack),
-or nothing, where a library reads a variable when it is loaded (mkl.num_threads). `backends explain
-NAME` says which.
-
-A switch starts from its environment variable, else from the file that MLBACKENDS_FLAGS names, else
-from its default.
-"""
-
-EXAMPLES = """\b
-Examples:
-  backends flags list                     every switch
-  backends flags list cudnn --changed     those of cuDNN that are not at their default
-  backends flags get cuda.matmul.allow_tf32
-  backends flags env --flags run.toml     the variables with the same effect
-  backends flags check run.toml
-"""
-
-command = FolderGroup(
-    "mlbackends_cli.commands.flags", name="flags", help=HELP, epilog=EXAMPLES, no_args_is_help=True
-)
+command = FolderGroup(__name__, name="flags")
 
 
 def _names() -> "Iterable[str]":

@@ -1,4 +1,13 @@
-"""Check files of switches, - for standard input; without FILE, this environment's variables."""
+"""Check files of switches, - for standard input; without FILE, this environment's variables.
+
+Exit 2 at the first file with an unknown name or value, whose line and nearest name are printed. A
+variable that torch would ignore with a warning is an error here too.
+
+Examples:
+  backends flags check run.toml
+  make-flags | backends flags check -
+  backends flags check               the variables of this environment
+"""
 
 import sys
 
@@ -6,27 +15,15 @@ import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
+from mlbackends_cli.lazy import documented
 
 _MOST = (1 << 20) + 1
 """So much of standard input is read: a byte more than a file of switches may have."""
 
 
-@click.command(
-    "check",
-    epilog="""\b
-Examples:
-  backends flags check run.toml
-  make-flags | backends flags check -
-  backends flags check               the variables of this environment
-""",
-)
+@documented()
 @click.argument("files", metavar="[FILE.toml]...", nargs=-1)
 def command(files: tuple[str, ...]) -> int:
-    """Check files of switches, - for standard input; without FILE, this environment's variables.
-
-    Exit 2 at the first file with an unknown name or value, whose line and nearest name are printed. A
-    variable that torch would ignore with a warning is an error here too.
-    """
     import warnings
 
     from mlbackends.switches import files as flag_files

@@ -1,23 +1,23 @@
-"""Print the variables that reproduce the current state; nothing where all is at its default."""
+"""Print the variables that reproduce the current state; nothing where all is at its default.
 
-import click
+Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
+Those named MLBACKENDS_... are read by mlbackends, and carried into torch by `backends run`.
+
+Examples:
+  eval "$(backends flags env --set cudnn.benchmark=true)"
+  backends flags env --flags run.toml --format dotenv > run.env
+"""
 
 from mlbackends.model.errors import BadInput, shown
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import take, with_values
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
 
-@click.command(
-    "env",
-    epilog="""\b
-Examples:
-  eval "$(backends flags env --set cudnn.benchmark=true)"
-  backends flags env --flags run.toml --format dotenv > run.env
-""",
-)
+@documented()
 @format_option(
     also=("shell", "dotenv"),
     default="shell",
@@ -26,11 +26,6 @@ Examples:
 @with_values
 @OUTPUT
 def command(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
-    """Print the variables that reproduce the current state; nothing where all is at its default.
-
-    Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
-    Those named MLBACKENDS_... are read by mlbackends, and carried into torch by `backends run`.
-    """
     import shlex
 
     from mlbackends.switches import store

@@ -1,21 +1,24 @@
-"""Print one bare value: text as it is, everything else as JSON."""
+"""Print one bare value: text as it is, everything else as JSON.
+
+Exit 1 where it has no value: an older switch that has no word for what fp32_precision says.
+
+Examples:
+  backends flags get cudnn.benchmark
+"""
 
 import click
 
 from mlbackends_cli import exits
 from mlbackends_cli.commands.flags import complete, take, with_values
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import json_line, say, write
 
 
-@click.command("get", epilog="\b\nExamples:\n  backends flags get cudnn.benchmark\n")
+@documented()
 @click.argument("name", shell_complete=complete)
 @click.option("--origin", is_flag=True, help="Print where the value comes from, not the value.")
 @with_values
 def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
-    """Print one bare value: text as it is, everything else as JSON.
-
-    Exit 1 where it has no value: an older switch that has no word for what fp32_precision says.
-    """
     from mlbackends.switches import store
     from mlbackends.switches.files import as_data
     from mlbackends.switches.table import FLAGS

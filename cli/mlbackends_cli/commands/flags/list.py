@@ -1,4 +1,15 @@
-"""List switches: value, origin, and who reads each."""
+"""List switches: value, origin, and who reads each.
+
+NAME is a switch, or what several begin with: cudnn, cuda.matmul. What is printed is what a Python
+process started here would see. The values of JSON are typed; null stands for what the library
+itself chooses.
+
+Examples:
+  backends flags list
+  backends flags list cuda.matmul mkldnn
+  backends flags list --changed
+  backends flags list --format json | jq '.flags[] | select(.origin != "default")'
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +17,7 @@ import click
 
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import complete, take, with_values
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
@@ -17,16 +29,7 @@ if TYPE_CHECKING:
 _SPLIT_K = "_split_k"
 
 
-@click.command(
-    "list",
-    epilog="""\b
-Examples:
-  backends flags list
-  backends flags list cuda.matmul mkldnn
-  backends flags list --changed
-  backends flags list --format json | jq '.flags[] | select(.origin != "default")'
-""",
-)
+@documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete)
 @click.option("--changed", is_flag=True, help="Only those that are not at their default.")
 @format_option("listing", "rows", about="How to print them.")
@@ -42,12 +45,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    """List switches: value, origin, and who reads each.
-
-    NAME is a switch, or what several begin with: cudnn, cuda.matmul. What is printed is what a Python
-    process started here would see. The values of JSON are typed; null stands for what the library
-    itself chooses.
-    """
     from msgspec.structs import replace
 
     from mlbackends.switches import listing

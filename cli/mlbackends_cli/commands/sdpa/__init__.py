@@ -1,15 +1,9 @@
-"""Ask who can compute an attention problem, why not, whether it is right, and how fast it is."""
-
-from mlbackends_cli.lazy import FolderGroup
-
-HELP = """Ask who can compute scaled-dot-product attention, why not, whether it is right, and how fast.
+"""Ask who can compute scaled-dot-product attention, why not, whether it is right, and how fast.
 
 A problem is given in words: --shape B,H,L,E and what else it asks for. A list with commas stands for
 each of its members, so that a command may be a whole grid of problems; --problems reads them from a
 file, one a line in the same words, # before a comment.
-"""
 
-EXAMPLES = """\b
 Examples:
   backends sdpa explain --shape 2,8,1024,64                 who can, and why not
   backends sdpa explain --shape 2,8,1024,64 --device sm90   the same for a GPU that is not here
@@ -22,6 +16,6 @@ Examples:
   backends sdpa bench --shape 1,8,512,64 --shape 1,8,2048,64 --plot speed.svg
 """
 
-command = FolderGroup(
-    "mlbackends_cli.commands.sdpa", name="sdpa", help=HELP, epilog=EXAMPLES, no_args_is_help=True
-)
+from mlbackends_cli.lazy import FolderGroup
+
+command = FolderGroup(__name__, name="sdpa")

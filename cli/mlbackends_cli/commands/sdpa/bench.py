@@ -1,4 +1,16 @@
-"""Time backends and peers in turn on a grid of problems: how they compare, in a table and a picture."""
+"""Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
+
+The table has medians with the middle half of the calls, the share of the machine's peak and bandwidth
+that were measured beside them, and how many times as fast each is as another, round by round. On a
+machine whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1
+where one is wrong, a backend crashed, or --fail-below says so.
+
+Examples:
+  backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
+  backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
+  backends sdpa bench --shape 1,8,1024,64 --backward --backend flash_cpu --backend torch_flash
+  backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
+"""
 
 from typing import Any
 
@@ -12,34 +24,24 @@ from mlbackends_cli.attention.options import (
     backend_option,
     complete_backend,
     problem_options,
+    rounds_option,
     time_limit,
     wordings_of,
 )
 from mlbackends_cli.exits import cleared_up
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.terminal import ProgressLine, page
 
 _BAR = 24
 
 
-class _Progress(ProgressLine):
-    """Shows how much of the grid is done."""
-
-    def __call__(self, done: int, total: int, waited_for: str) -> None:
-        full = done * _BAR // total
-        self._text = f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}  {waited_for}"
+def _progress(done: int, total: int, problem: str) -> str:
+    full = done * _BAR // total
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}  {problem}"
 
 
-@click.command(
-    "bench",
-    epilog="""\b
-Examples:
-  backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
-  backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
-  backends sdpa bench --shape 1,8,1024,64 --backward --backend flash_cpu --backend torch_flash
-  backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
-""",
-)
+@documented()
 @problem_options
 @backend_option("Time this one, or this peer; may be given again.")
 @click.option("--peers", is_flag=True, help="Time peers too, each in its own process.")
@@ -51,14 +53,7 @@ Examples:
     shell_complete=complete_backend,
     help="The backend to compare others with.  [default: the first peer, else the slowest]",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 10_000),
-    default=11,
-    show_default=True,
-    metavar="N",
-    help="How often each takes its turn.",
-)
+@rounds_option(1, 10_000, 11, "How often each takes its turn.")
 @time_limit(120.0)
 @click.option(
     "--plot",
@@ -94,13 +89,6 @@ def command(
     color: str,
     **given: Any,
 ) -> int:
-    """Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
-
-    The table has medians with the middle half of the calls, the share of the machine's peak and bandwidth
-    that were measured beside them, and how many times as fast each is as another, round by round. On a
-    machine whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1
-    where one is wrong, a backend crashed, or --fail-below says so.
-    """
     from mlbackends.sdpa.verify import speed
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import bench
@@ -115,17 +103,16 @@ def command(
     drawings = {path: drawing(path) for path in plots}  # a picture that cannot be drawn fails now
     before = speed.read_saved(saved, wordings) if saved else None
     plan = Plan(also=(against,) if against else (), **given)
-    with cleared_up(), _Progress() as progress:
+    with cleared_up(), ProgressLine(_progress) as progress:
         run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run
     base = against or bench_table.baseline(run)
-    if formats.has(form, "record"):
-        write(formats.text(form, "record", run, page(color, output)), output)
-    elif form == "markdown":
-        write(bench_table.markdown(run, base), output)
-    else:
-        style = page(color, output)
-        write(bench_table.printed(run, base, style), output)
+    style = page(color, output)
+    own = {
+        "table": lambda: bench_table.printed(run, base, style),
+        "markdown": lambda: bench_table.markdown(run, base),
+    }
+    write(formats.text_of(form, run, style, **own), output)
     for path, draw in drawings.items():
         write(draw(run), path)
     changes = [each for problem in run.problems for each in problem.changes]

@@ -1,4 +1,15 @@
-"""Show which backends can take a problem, on this machine or another; nothing is computed."""
+"""Show which backends can take a problem, on this machine or another; nothing is computed.
+
+The page has all reasons of all backends, the backend that mlbackends would take, and the one of torch.
+DEVICE may be one that is not here: its rules are data. Switches of torch.backends hold as they are set
+in this environment. Exit 0 where one of ours can take every problem, else 1.
+
+Examples:
+  backends sdpa explain --shape 2,8,1024,64
+  backends sdpa explain --shape 2,8,1024,64 --dtype float16 --causal --device sm80,sm90,gfx942
+  backends sdpa explain --shape 2,8,1024,200 --dtype float16 --backward --device sm86
+  backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
+"""
 
 from typing import Any
 
@@ -11,20 +22,12 @@ from mlbackends_cli.attention.options import (
     problem_options,
     wordings_of,
 )
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.terminal import page
 
 
-@click.command(
-    "explain",
-    epilog="""\b
-Examples:
-  backends sdpa explain --shape 2,8,1024,64
-  backends sdpa explain --shape 2,8,1024,64 --dtype float16 --causal --device sm80,sm90,gfx942
-  backends sdpa explain --shape 2,8,1024,200 --dtype float16 --backward --device sm86
-  backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
-""",
-)
+@documented()
 @problem_options
 @backend_option("Ask this one of ours alone; may be given again.")
 @backend_option("Exit 1 unless this one can take every problem.", "--require", "required")
@@ -41,27 +44,19 @@ def command(
     color: str,
     **words: Any,
 ) -> int:
-    """Show which backends can take a problem, on this machine or another; nothing is computed.
-
-    The page has all reasons of all backends, the backend that mlbackends would take, and the one of torch.
-    DEVICE may be one that is not here: its rules are data. Switches of torch.backends hold as they are set
-    in this environment. Exit 0 where one of ours can take every problem, else 1.
-    """
     from mlbackends.sdpa import explaining
+    from mlbackends_cli.attention import verdicts
     from mlbackends_cli.output import write
 
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
     explanation = explaining.explain(wordings, (*names, *required) if names else ())
-    if formats.has(form, "record"):
-        write(formats.text(form, "record", explanation, page(color, output)), output)
-    else:
-        from mlbackends_cli.attention import verdicts
-
-        style = page(color, output, details=details)
-        is_table = form == "table"
-        text = verdicts.printed(explanation, style) if is_table else verdicts.markdown(explanation)
-        write(text, output)
+    style = page(color, output, details=details)
+    own = {
+        "table": lambda: verdicts.printed(explanation, style),
+        "markdown": lambda: verdicts.markdown(explanation),
+    }
+    write(formats.text_of(form, explanation, style, **own), output)
     for each in explanation.problems:
         able = {verdict.backend for verdict in each.verdicts if verdict.usable}
         if not each.answered or not able.issuperset(required):

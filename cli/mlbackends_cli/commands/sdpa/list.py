@@ -1,34 +1,31 @@
-"""List the attention backends: what each takes, and whether it can compute here."""
+"""List the attention backends: what each takes, and whether it can compute here.
+
+The conditions are those that refuse a problem, so that the list is never wrong about them. Peers are
+backends of other projects, which `backends sdpa check --peers` runs.
+
+Examples:
+  backends sdpa list
+  backends sdpa list --format json | jq '.backends[] | select(.why_not_here == []).name'
+  backends sdpa list --devices
+"""
 
 import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, PYTHON
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.terminal import page
 
 
-@click.command(
-    "list",
-    epilog="""\b
-Examples:
-  backends sdpa list
-  backends sdpa list --format json | jq '.backends[] | select(.why_not_here == []).name'
-  backends sdpa list --devices
-""",
-)
+@documented()
 @click.option("--devices", is_flag=True, help="List the names that --device takes instead.")
 @PYTHON
 @FORMAT
 @OUTPUT
 @COLOR
 def command(devices: bool, python: str, form: str, output: str, color: str) -> int:
-    """List the attention backends: what each takes, and whether it can compute here.
-
-    The conditions are those that refuse a problem, so that the list is never wrong about them. Peers are
-    backends of other projects, which `backends sdpa check --peers` runs.
-    """
     from mlbackends_cli.attention import backend_list
     from mlbackends_cli.output import write
 
@@ -41,10 +38,9 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     from mlbackends.sdpa.listing import listing
 
     listed = listing(python)
-    if formats.has(form, "record"):
-        write(formats.text(form, "record", listed, page(color, output)), output)
-    elif form == "markdown":
-        write(backend_list.markdown(listed), output)
-    else:
-        write(backend_list.printed(listed, style), output)
+    own = {
+        "table": lambda: backend_list.printed(listed, style),
+        "markdown": lambda: backend_list.markdown(listed),
+    }
+    write(formats.text_of(form, listed, style, **own), output)
     return exits.YES
