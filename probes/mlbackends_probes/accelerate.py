@@ -10,7 +10,7 @@ Source:   macOS 11 release notes, "dynamic linker"; Apple, "Accelerate"; veclib_
 import re
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import not_valid, one_of, steering, whole
+from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.reasons import Reason
@@ -24,10 +24,6 @@ FACTS = (
 )
 
 _FRAMEWORK = "/System/Library/Frameworks/Accelerate.framework"
-VARIABLES = {
-    "VECLIB_MAXIMUM_THREADS": whole(1),
-    "APPLE_ACCELERATE_THREADING": one_of("0", "1"),
-}
 
 
 def find(host: Host) -> Finding:
@@ -37,7 +33,7 @@ def find(host: Host) -> Finding:
         return Finding(reasons=(Reason("not-this-platform", message),))
     if not host.is_dir(_FRAMEWORK):
         return Finding(reasons=(Reason("not-found", f"no {_FRAMEWORK}"),))
-    facts = steering(host, VARIABLES)
+    facts = steering(host, "accelerate")
     text = ""
     for folder in ("Versions/A/Resources", "Resources", "Versions/Current/Resources"):
         text = text or host.read(f"{_FRAMEWORK}/{folder}/Info.plist", 65536)
@@ -55,7 +51,7 @@ def find(host: Host) -> Finding:
         wins=True,
         wins_because="macOS has one copy",
     )
-    return Finding((library,), (), facts, version, warnings=not_valid(host, VARIABLES))
+    return Finding((library,), (), facts, version, warnings=not_valid(host, "accelerate"))
 
 
 def load(opened: CDLL, library: Library) -> Answer:

@@ -12,10 +12,10 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -45,20 +45,18 @@ def load(opened: CDLL, library: Library) -> Answer:
             ("build", ctypes.c_char_p),
         )
 
-    facts: dict[str, FactValue] = {}
+    facts = {}
     if hasattr(opened, "AclVersionInfo"):
         opened.AclVersionInfo.restype = ctypes.POINTER(Version)
         if address := opened.AclVersionInfo():
             version = address.contents
             facts["interface_version"] = f"{version.major}.{version.minor}.{version.patch}"
-            build = (version.build or b"").decode(errors="replace").strip()
-            if build:
-                facts["build"] = build
+            facts["build"] = build = (version.build or b"").decode(errors="replace").strip()
             if release := re.search(r"arm_compute_version=v?(\d+(?:\.\d+)*)", build):
                 library = replace(library, version=release[1])
-    answer = Answer(library, facts=facts)
+    answer = Answer(library, facts=nonempty(facts))
     if hasattr(opened, "AclCreateContext"):
-        call = Calls(opened, names=status_names("acl"), unnamed="unknown")
-        context, processor = ctypes.byref(ctypes.c_void_p()), 0
-        call("AclCreateContext", context, processor, None, learned=answer)
+        call, processor = Calls(opened, "acl", unnamed="unknown"), 0
+        call.learned = answer
+        call.create("AclCreateContext", processor, None)
     return answer

@@ -15,7 +15,6 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import (
     fortran_integer,
     implementation_of,
-    require_cblas_product,
     require_equal,
     require_product,
 )
@@ -23,7 +22,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -35,6 +34,16 @@ FACTS = (
     Fact("lapack_version", str, "The version of LAPACK, as ilaver tells it."),
 )
 
+
+def _described(host: Host, library: Library) -> Library:
+    real = host.realpath(library.path)
+    facts = {
+        "real_path": real if real != library.path else "",
+        "implementation": "" if library.reasons else implementation_of(host, library),
+    }
+    return replace(library, facts=nonempty(facts))
+
+
 LIBRARY = SharedLibrary(
     "blas",
     (
@@ -43,28 +52,19 @@ LIBRARY = SharedLibrary(
     ),
     homes=("ARMPL_DIR", "ATLAS_ROOT"),
     missing="libblas, libcblas or liblapack",
+    describe=_described,
 )  # fmt: skip
 
 
 def find(host: Host) -> Finding:
     """Look for the names that programs ask for, and follow them."""
-    found = LIBRARY.find(host, describe=_recognised)
-    facts: dict[str, FactValue] = {}
-    for fact in ("blas", "cblas", "lapack"):
-        for library in found.libraries:
-            is_named = stem_of(os.path.basename(library.path)) == f"lib{fact}"
-            if is_named and not library.reasons and "implementation" in library.facts:
-                facts[fact] = library.facts["implementation"]
-                break
+    found = LIBRARY.find(host)
+    facts = {**found.facts}
+    for library in found.libraries:
+        name = stem_of(os.path.basename(library.path)).removeprefix("lib")
+        if name in ("blas", "cblas", "lapack") and "implementation" in library.facts:
+            facts.setdefault(name, library.facts["implementation"])
     return replace(found, facts=facts)
-
-
-def _recognised(host: Host, library: Library) -> Library:
-    real = host.realpath(library.path)
-    facts: dict[str, FactValue] = {"real_path": real} if real != library.path else {}
-    if not library.reasons and (name := implementation_of(host, library)):
-        facts["implementation"] = name
-    return replace(library, facts=facts) if facts else library
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -84,25 +84,17 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Compute with whichever of the three interfaces the file has."""
-    if hasattr(opened, "dgemm_"):
+    if hasattr(opened, "dgemm_") or hasattr(opened, "cblas_dgemm"):
         require_product(opened)
-    elif hasattr(opened, "cblas_dgemm"):
-        require_cblas_product(opened)
-    elif hasattr(opened, "dgesv_"):
-        _solve(opened)
+    elif hasattr(opened, "dgesv_"):  # solve 2x = 2 and 4y = 8
+        integer = fortran_integer()
+        matrix, right = (ctypes.c_double * 4)(2, 0, 0, 4), (ctypes.c_double * 2)(2, 8)
+        pivots, info = (integer * 2)(), integer()
+        two, one = ctypes.byref(integer(2)), ctypes.byref(integer(1))
+        opened.dgesv_(two, one, matrix, two, pivots, right, two, ctypes.byref(info))
+        if info.value:
+            raise NotUsable("call-failed", f"dgesv returned info {info.value}")
+        require_equal("dgesv", list(right), [1.0, 2.0])
     else:
         raise NotUsable("no-use-check", "it has none of dgemm_, cblas_dgemm and dgesv_")
     return Answer(library)
-
-
-def _solve(opened: CDLL) -> None:
-    """Solve 2x = 2 and 4y = 8."""
-    integer = fortran_integer()
-    matrix, right = (ctypes.c_double * 4)(2, 0, 0, 4), (ctypes.c_double * 2)(2, 8)
-    pivots, info = (integer * 2)(), integer()
-    two, one = ctypes.byref(integer(2)), ctypes.byref(integer(1))
-    opened.dgesv_.restype = None
-    opened.dgesv_(two, one, matrix, two, pivots, right, two, ctypes.byref(info))
-    if info.value:
-        raise NotUsable("call-failed", f"dgesv returned info {info.value}")
-    require_equal("dgesv", list(right), [1.0, 2.0])

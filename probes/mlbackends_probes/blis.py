@@ -9,13 +9,11 @@ Source:   BLIS, "BLIS Typed API": bli_info_get_version_str, bli_arch_query_id, b
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, whole
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, FactValue, Library
 
 GROUP = "library"
 FACTS = (
@@ -30,18 +28,11 @@ LIBRARY = SharedLibrary(
     "blis",
     ("libblis", "libblis-mt", "libblis64", "libblis_mt", "AOCL-LibBlis-Win-MT-dll"),
     homes=("BLIS_HOME", "BLIS_ROOT", "AOCL_ROOT"),
-    variables={
-        "BLIS_NUM_THREADS": whole(1),
-        **{f"BLIS_{loop}_NT": whole(1) for loop in ("JC", "PC", "IC", "JR", "IR")},
-        **dict.fromkeys(("BLIS_THREAD_IMPL", "BLIS_ARCH_TYPE", "BLIS_ARCH_DEBUG"), anything),
-    },
+    folders=tuple(
+        f"/usr/lib/{{machine}}-linux-gnu/blis-{kind}" for kind in ("pthread", "openmp", "serial")
+    ),
 )
-
-
-def find(host: Host) -> Finding:
-    """Look for every copy."""
-    near = f"/usr/lib/{host.machine}-linux-gnu/blis"
-    return LIBRARY.find(host, [f"{near}-{kind}" for kind in ("pthread", "openmp", "serial")])
+find = LIBRARY.find
 
 
 def load(opened: CDLL, library: Library) -> Answer:

@@ -15,7 +15,7 @@ from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{versions}",)
@@ -34,10 +34,6 @@ _NAMES = (
     "amdclang++", "icx", "icpx", "ifx", "dpcpp", "armclang",
 )  # fmt: skip
 _CHOICES = ("CC", "CXX", "FC", "CUDACXX", "CUDAHOSTCXX", "HIPCXX", "NVCC_CCBIN")
-VARIABLES = (
-    *(*_CHOICES, "CFLAGS", "CXXFLAGS", "LDFLAGS"),
-    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
-)
 _LINKS_LIMIT = 20
 _SCRIPT_LIMIT = 1024
 _SCRIPT = pattern(r'#!/bin/(?:ba)?sh\s+exec "?(/[^\s"$]+)"? "\$@"\s*')
@@ -50,12 +46,13 @@ def find(host: Host) -> Finding:
     """Look for each compiler's name in the folders of PATH."""
     packages: dict[str, str] = {}
     found: list[Any] = [one for name in _NAMES if (one := _compiler(host, name, packages))]
-    facts: dict[str, FactValue] = {}
-    if found:
-        facts["compilers"] = found
-    if versions := {one["name"]: one["version"] for one in found if "version" in one}:
-        facts["versions"] = dict[str, object](versions)
-    facts |= steering(host, VARIABLES)
+    facts = nonempty(
+        {
+            "compilers": found,
+            "versions": {one["name"]: one["version"] for one in found if "version" in one},
+            **steering(host, "compilers"),
+        }
+    )
     warnings = []
     for name in _CHOICES:
         program = host.env(name).split(" ")[0]
@@ -80,7 +77,7 @@ def _on_path(host: Host, name: str) -> str:
     return next((path for path in paths if host.is_file(path)), "")
 
 
-def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, str]:
+def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, FactValue]:
     """Describe a compiler; {} where PATH has none of that name.
 
     packages: the owner of each target that was looked up before; it is added to.
@@ -88,7 +85,17 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, str]
     path = _on_path(host, name)
     if not path:
         return {}
-    steps = _steps(host, path)
+    # What each link leads to, and what a script of one line starts in its place.
+    steps, step = [], path
+    while step and len(steps) < _LINKS_LIMIT:
+        steps.append(step)
+        target = host.readlink(step)
+        if not target and host.size(step) < _SCRIPT_LIMIT:
+            script = _SCRIPT.fullmatch(host.read(step, _SCRIPT_LIMIT))
+            target = script[1] if script and host.is_file(script[1]) else ""
+        if target and not target.startswith("/"):
+            target = posixpath.normpath(f"{posixpath.dirname(step)}/{target}")
+        step = target
     target = host.realpath(steps[-1])
     if target not in packages:
         # The package of the compiler itself, not that of a link such as gcc -> gcc-12. Debian's
@@ -96,38 +103,16 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, str]
         places = dict.fromkeys(reversed([*steps, target]))
         owners = (owner_of(host, at) for at in sorted(places, key=lambda at: "-linux-" in at))
         packages[target] = next(filter(None, owners), "")
+    # The toolkit, the package, the file's name or its folder tells the version, in that order.
+    file = target.rpartition("/")[2].removesuffix(".exe")
+    version = nvcc_release(host, target.rpartition("/bin/")[0]) if file == "nvcc" else ""
+    match = _DEBIAN.match(packages[target].partition(" ")[2])
+    match = match or _NUMBERED.search(file) or _IN_FOLDER.search(target)
     row = {
         "name": name,
         "path": path,
         "target": target if target != path else "",
         "package": packages[target],
-        "version": _version(host, target, packages[target]),
+        "version": version or (match[1] if match else ""),
     }
-    return {key: value for key, value in row.items() if value}
-
-
-def _steps(host: Host, path: str) -> list[str]:
-    """Return a path, what each link leads to, and what a script of one line starts in its place."""
-    steps: list[str] = []
-    while path and len(steps) < _LINKS_LIMIT:
-        steps.append(path)
-        target = host.readlink(path)
-        if not target and host.size(path) < _SCRIPT_LIMIT:
-            script = _SCRIPT.fullmatch(host.read(path, _SCRIPT_LIMIT))
-            target = script[1] if script and host.is_file(script[1]) else ""
-        if target and not target.startswith("/"):
-            target = posixpath.normpath(f"{posixpath.dirname(path)}/{target}")
-        path = target
-    return steps
-
-
-def _version(host: Host, target: str, package: str) -> str:
-    """Return what the toolkit, the package, the file's name or its folder tells, in that order."""
-    name = target.rpartition("/")[2].removesuffix(".exe")
-    home = target.rpartition("/bin/")[0]
-    if name == "nvcc" and (version := nvcc_release(host, home)):
-        return version
-    if package and (match := _DEBIAN.match(package.partition(" ")[2])):
-        return match[1]
-    match = _NUMBERED.search(name) or _IN_FOLDER.search(target)
-    return match[1] if match else ""
+    return nonempty(row)

@@ -8,8 +8,6 @@ Source:   cuBLAS documentation, cublasGetProperty, cublasSgemm, cublasLtMatmul, 
           the variable CUBLAS_WORKSPACE_CONFIG.
 """
 
-import re
-
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
@@ -22,7 +20,6 @@ from mlbackends.model.records import Answer, Finding, Library
 GROUP = "library"
 FACTS = LIBRARY_FACTS
 
-WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 LIBRARY = CudaLibrary(
     "cublas",
     (
@@ -31,7 +28,6 @@ LIBRARY = CudaLibrary(
     ),
     headers=("cublas_api.h",),
     macros=version_macros("CUBLAS_VER"),
-    variables=(WORKSPACE, "NVIDIA_TF32_OVERRIDE", "CUBLASLT_LOG_LEVEL"),
     property_function="cublasGetProperty",
 )  # fmt: skip
 LT = replace(LIBRARY, property_function="cublasLtGetProperty")
@@ -60,11 +56,6 @@ def find(host: Host) -> Finding:
             message = f"{one.path} is {one.version}, and {other.path} is {other.version}"
             hint = "cuBLAS needs the cuBLASLt of its version"
             warnings.append(Reason("conflict", message, hint))
-    value = host.env(WORKSPACE)
-    if value and not re.fullmatch(r"(?::\d+:\d+)+", value):
-        message = f"{WORKSPACE} is {value!r}; it must be pairs of :SIZE:COUNT"
-        hint = "set :4096:8, the smallest that is deterministic"
-        warnings.append(Reason("override-invalid", message, hint))
     return replace(found, libraries=libraries, warnings=tuple(warnings))
 
 
@@ -79,21 +70,17 @@ def use(opened: CDLL, library: Library) -> Answer:
     device = first_device(int(library.version.split(".")[0]))
     left, right, product = device.floats(*LEFT), device.floats(*RIGHT), device.floats(0, 0, 0, 0)
     one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
-    handle, none = ctypes.c_void_p(), ctypes.c_void_p()
     if library.name == "cublasLt":
-        operation, layout = ctypes.c_void_p(), ctypes.c_void_p()
-        kind, two = ctypes.c_int(REAL_32F), ctypes.c_uint64(2)
-        call("cublasLtCreate", ctypes.byref(handle))
-        compute, stride = ctypes.c_int(COMPUTE_32F), ctypes.c_int64(2)
-        call("cublasLtMatmulDescCreate", ctypes.byref(operation), compute, kind)
-        call("cublasLtMatrixLayoutCreate", ctypes.byref(layout), kind, two, two, stride)
+        handle, two = call.create("cublasLtCreate"), ctypes.c_uint64(2)
+        operation = call.create("cublasLtMatmulDescCreate", COMPUTE_32F, REAL_32F)
+        stride = ctypes.c_int64(2)
+        layout = call.create("cublasLtMatrixLayoutCreate", REAL_32F, two, two, stride)
         factors = (one, left, layout, right, layout, zero, product, layout, product, layout)
-        heuristic, workspace, stream = none, (none, ctypes.c_size_t(0)), none
+        heuristic, workspace, stream = None, (None, ctypes.c_size_t(0)), None
         call("cublasLtMatmul", handle, operation, *factors, heuristic, *workspace, stream)
     else:
-        order, as_is = ctypes.c_int(2), ctypes.c_int(0)
-        call("cublasCreate_v2", ctypes.byref(handle))
-        matrices = (one, left, order, right, order, zero, product, order)
-        call("cublasSgemm_v2", handle, as_is, as_is, order, order, order, *matrices)
+        handle, as_is = call.create("cublasCreate_v2"), 0
+        matrices = (one, left, 2, right, 2, zero, product, 2)
+        call("cublasSgemm_v2", handle, as_is, as_is, 2, 2, 2, *matrices)
     expect("a product of matrices", device.read_floats(product, 4), PRODUCT)
     return Answer(library)

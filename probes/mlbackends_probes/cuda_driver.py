@@ -13,10 +13,11 @@ import time
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.cuda.driver import (
     CUDA_CODES,
     NO_DEVICE,
+    CudaCalls,
     decode,
     driver_libraries,
     driver_release,
@@ -27,7 +28,16 @@ from mlbackends.libraries.cuda.driver import (
 )
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import (
+    Answer,
+    Device,
+    Fact,
+    FactValue,
+    Finding,
+    Library,
+    Presence,
+    nonempty,
+)
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -51,9 +61,7 @@ _LATE = (Reason("no-use-check", f"computing on those before it took {CHECK_SECON
 
 def find(host: Host) -> Finding:
     """Look for libcuda.so.1, and whether it fits the kernel module that is loaded."""
-    facts: dict[str, FactValue] = {}
-    if variables := environment(host):
-        facts["environment"] = dict(variables)
+    facts = nonempty({"environment": environment(host)})
     libraries = driver_libraries(host, "cuda_driver", "libcuda")
     if not libraries:
         return Finding(facts=facts, reasons=(no_library(host, "libcuda.so.1", "compute"),))
@@ -80,57 +88,51 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Initialise the driver, describe each device, and compute on it."""
-    _call(opened, "cuInit", ctypes.c_uint(0))
-    count = ctypes.c_int(0)
-    _call(opened, "cuDeviceGetCount", ctypes.byref(count))
-    if count.value < 1:
+    call = CudaCalls(opened, namer="cuGetErrorName")
+    call("cuInit", 0)
+    (count,) = call.numbers("cuDeviceGetCount", 1)
+    if count < 1:
         raise refused("cuDeviceGetCount", NO_DEVICE)
-    start = time.monotonic()
+    start, handle = time.monotonic(), ctypes.c_int(0)
     devices = []
-    for index in range(count.value):
-        device = _described(opened, index)
-        if device.presence is Presence.LOADABLE:
-            in_time = time.monotonic() - start < CHECK_SECONDS
-            device = _computed(opened, device) if in_time else replace(device, reasons=_LATE)
+    for index in range(count):
+        device = Device("cuda", index)
+        try:
+            call("cuDeviceGet", ctypes.byref(handle), index)
+            device = _described(opened, call, handle, index)
+            if time.monotonic() - start < CHECK_SECONDS:
+                _compute(opened, call, handle, _PATTERN + index)
+                device = replace(device, presence=Presence.USABLE)
+            else:
+                device = replace(device, reasons=_LATE)
+        except NotUsable as stop:
+            device = replace(device, reasons=(stop.reason,))
         devices.append(device)
-    learned = Answer(library, devices=tuple(devices), facts={"device_count": count.value})
+    learned = Answer(library, devices=tuple(devices), facts={"device_count": count})
     if not any(device.presence is Presence.USABLE for device in devices):
         reason = devices[0].reasons[0]
         raise NotUsable(reason.code, f"device 0: {reason.message}", reason.hint, learned)
     return learned
 
 
-def _call(opened: CDLL, function: str, *arguments: object) -> None:
-    """Call a function; raise NotUsable, with code and name, where it returns an error."""
-    if code := getattr(opened, function)(*arguments):
-        name = ctypes.c_char_p()
-        unnamed = opened.cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) or not name.value
-        text = "" if unnamed else (name.value or b"").decode(errors="replace")
-        raise refused(function, code, text)
-
-
-def _described(opened: CDLL, index: int) -> Device:
-    device, value = ctypes.c_int(0), ctypes.c_int(0)
-    try:
-        _call(opened, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(index))
-    except NotUsable as stop:
-        return Device("cuda", index, reasons=(stop.reason,))
+def _described(opened: CDLL, call: Calls, device: "ctypes.c_int", index: int) -> Device:
+    value = ctypes.c_int(0)
 
     def succeeds(function: str, *arguments: object) -> bool:
         """Call a function that an old driver may lack."""
-        return hasattr(opened, function) and getattr(opened, function)(*arguments) == 0
+        return hasattr(opened, function) and call.status(function, *arguments) == 0
 
     def attribute(number: int) -> int | None:
-        code = opened.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(number), device)
-        return None if code else value.value
+        refused = call.status("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+        return None if refused else value.value
 
     # Fact or word -> the number of its CUdevice_attribute, and the factor to the fact's unit.
     attributes = table("libraries/device_attributes")
     name = ctypes.create_string_buffer(256)
     address = ctypes.create_string_buffer(32)
     uuid, memory = (ctypes.c_ubyte * 16)(), ctypes.c_size_t(0)
-    succeeds("cuDeviceGetName", name, ctypes.c_int(255), device)
-    succeeds("cuDeviceGetPCIBusId", address, ctypes.c_int(31), device)
+    succeeds("cuDeviceGetName", name, 255, device)
+    succeeds("cuDeviceGetPCIBusId", address, 31, device)
     has_memory = succeeds("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
     has_uuid = any(
         succeeds(function, ctypes.byref(uuid), device)
@@ -159,30 +161,21 @@ def _described(opened: CDLL, index: int) -> Device:
     )
 
 
-def _computed(opened: CDLL, device: Device) -> Device:
-    """Fill a buffer on the device and read it back; that makes the device usable."""
-    number, context, pointer = ctypes.c_int(0), ctypes.c_void_p(), ctypes.c_uint64(0)
+def _compute(opened: CDLL, call: Calls, device: "ctypes.c_int", pattern: int) -> None:
+    """Fill a buffer on the device and read it back."""
+    context, pointer = ctypes.c_void_p(), ctypes.c_uint64(0)
     result = (ctypes.c_uint32 * _WORDS)()
     size = ctypes.c_size_t(ctypes.sizeof(result))
-    pattern = _PATTERN + device.index
-    fill = (ctypes.c_uint32(pattern), ctypes.c_size_t(_WORDS))
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     try:
-        _call(opened, "cuDeviceGet", ctypes.byref(number), ctypes.c_int(device.index))
-        _call(opened, "cuDevicePrimaryCtxRetain", ctypes.byref(context), number)
-    except NotUsable as stop:
-        return replace(device, reasons=(stop.reason,))
-    try:
-        _call(opened, "cuCtxPushCurrent_v2", context)
-        _call(opened, "cuMemAlloc_v2", ctypes.byref(pointer), size)
-        _call(opened, "cuMemsetD32_v2", pointer, *fill)
-        _call(opened, "cuMemcpyDtoH_v2", ctypes.byref(result), pointer, size)
-        _call(opened, "cuMemFree_v2", pointer)
-        _call(opened, "cuCtxPopCurrent_v2", ctypes.byref(context))
-    except NotUsable as stop:
-        return replace(device, reasons=(stop.reason,))
+        call("cuCtxPushCurrent_v2", context)
+        call("cuMemAlloc_v2", ctypes.byref(pointer), size)
+        call("cuMemsetD32_v2", pointer, ctypes.c_uint32(pattern), ctypes.c_size_t(_WORDS))
+        call("cuMemcpyDtoH_v2", ctypes.byref(result), pointer, size)
+        call("cuMemFree_v2", pointer)
+        call("cuCtxPopCurrent_v2", ctypes.byref(context))
     finally:
-        opened.cuDevicePrimaryCtxRelease_v2(number)
+        opened.cuDevicePrimaryCtxRelease_v2(device)
     if wrong := sum(word != pattern for word in result):
         message = f"of {_WORDS} words that the device filled, {wrong} came back wrong"
-        return replace(device, reasons=(Reason("wrong-result", message),))
-    return replace(device, presence=Presence.USABLE)
+        raise NotUsable("wrong-result", message)

@@ -14,6 +14,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.driver import (
     CUDA_CODES,
     NO_DEVICE,
+    CudaCalls,
     decode,
     driver_release,
     driver_warning,
@@ -21,7 +22,7 @@ from mlbackends.libraries.cuda.driver import (
 )
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -34,10 +35,6 @@ CODES = CUDA_CODES
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")
-
-_BYTES = 1 << 16
-_FILL = 0xA5
-_DEVICE_TO_HOST = 2
 
 
 def find(host: Host) -> Finding:
@@ -59,47 +56,26 @@ def find(host: Host) -> Finding:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, and for the driver's as the runtime sees it."""
-    version = ctypes.c_int(0)
-    _call(opened, "cudaRuntimeGetVersion", ctypes.byref(version))
-    library = replace(library, version=decode(version.value))
-    driver = ctypes.c_int(0)
-    facts: dict[str, FactValue] = {}
-    if opened.cudaDriverGetVersion(ctypes.byref(driver)) == 0 and decode(driver.value):
-        facts["driver_cuda_version"] = decode(driver.value)
-    return Answer(library, facts=facts)
+    (version,) = _calls(opened).numbers("cudaRuntimeGetVersion", 1)
+    library, driver = replace(library, version=decode(version)), ctypes.c_int(0)
+    refused = opened.cudaDriverGetVersion(ctypes.byref(driver))
+    serves = "" if refused else decode(driver.value)
+    return Answer(library, facts=nonempty({"driver_cuda_version": serves}))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Fill a buffer on device 0 and read it back."""
-    driver, count = ctypes.c_int(0), ctypes.c_int(0)
+    call, driver = _calls(opened), ctypes.c_int(0)
     if opened.cudaDriverGetVersion(ctypes.byref(driver)) == 0 and driver.value == 0:
         message = "cudaDriverGetVersion says 0: the runtime finds no driver (libcuda.so.1)"
         raise NotUsable("no-driver", message, "install NVIDIA's driver; in a container, use --gpus")
-    _call(opened, "cudaGetDeviceCount", ctypes.byref(count))
-    if count.value < 1:
+    (count,) = call.numbers("cudaGetDeviceCount", 1)
+    if count < 1:
         raise refused("cudaGetDeviceCount", NO_DEVICE)
-    learned = Answer(library, facts={"device_count": count.value})
-    pointer, size = ctypes.c_void_p(), ctypes.c_size_t(_BYTES)
-    result = (ctypes.c_ubyte * _BYTES)()
-    try:
-        _call(opened, "cudaSetDevice", ctypes.c_int(0))
-        _call(opened, "cudaMalloc", ctypes.byref(pointer), size)
-        _call(opened, "cudaMemset", pointer, ctypes.c_int(_FILL), size)
-        direction = ctypes.c_int(_DEVICE_TO_HOST)
-        _call(opened, "cudaMemcpy", ctypes.byref(result), pointer, size, direction)
-        _call(opened, "cudaFree", pointer)
-    except NotUsable as stop:
-        reason = stop.reason
-        raise NotUsable(reason.code, reason.message, reason.hint, learned) from None
-    if wrong := _BYTES - bytes(result).count(_FILL):
-        message = f"of {_BYTES} bytes that device 0 filled, {wrong} came back wrong"
-        raise NotUsable("wrong-result", message, learned=learned)
+    call.learned = learned = Answer(library, facts={"device_count": count})
+    call.fill_and_read("cuda", "device 0")
     return learned
 
 
-def _call(opened: CDLL, function: str, *arguments: object) -> None:
-    """Call a function; raise NotUsable, with code and name, where it returns an error."""
-    if code := getattr(opened, function)(*arguments):
-        opened.cudaGetErrorName.restype = ctypes.c_char_p
-        name = opened.cudaGetErrorName(ctypes.c_int(code)) or b""
-        raise refused(function, code, name.decode(errors="replace"))
+def _calls(opened: CDLL) -> CudaCalls:
+    return CudaCalls(opened, namer="cudaGetErrorName", unnamed="")

@@ -17,7 +17,7 @@ from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warn
 from mlbackends.libraries.cuda.libraries import component_versions, nvcc_release
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import Fact, Finding, Presence, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -33,7 +33,6 @@ FACTS = (
 )
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
-STEERING = ("CUDACXX", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDAARCHS")
 FOLDERS = (
     *("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/cuda"),
     "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*",
@@ -53,21 +52,37 @@ def find(host: Host) -> Finding:
     """Look for every toolkit, and for what contradicts another."""
     programs = (f"{folder.rstrip('/')}/nvcc" for folder in host.env("PATH").split(":"))
     nvcc = next((path for path in programs if path.startswith("/") and host.is_file(path)), "")
+    # The folders that may be toolkits, the one that build systems take first.
+    places = [(host.env(name).rstrip("/"), name) for name in HOMES]
+    places += [(_root_of(host, nvcc), "PATH")] if nvcc else []
+    places += [(path, "well-known-folder") for folder in FOLDERS for path in host.glob(folder)]
+    places.append((conda_prefix(host), "conda"))
+    for folder in python_folders(host):
+        for part in _IN_WHEELS if host.is_dir(f"{folder}/nvidia") else ():
+            places += [(path, "site-packages") for path in host.glob(f"{folder}/{part}")]
+    if host.is_file("/usr/include/cuda.h"):
+        places.append(("/usr", "system-folder"))
     toolkits: dict[str, Toolkit] = {}
-    for root, step in _places(host, nvcc):
+    for root, step in places:
         real = host.realpath(root)
-        if real not in toolkits and (toolkit := _described(host, root)):
+        is_new = root.startswith("/") and real not in toolkits
+        if is_new and (toolkit := _described(host, root)):
             toolkits[real] = {"path": root, "found_by": step, **toolkit}
-    facts: dict[str, FactValue] = {"nvcc": nvcc} if nvcc else {}
-    everything = distributions(host).items()
-    if wheels := {name: dists[0].version for name, dists in everything if WHEELS.fullmatch(name)}:
-        facts["wheels"] = dict(sorted(wheels.items()))
-    facts |= steering(host, (*HOMES, *STEERING))
+    everything = sorted(distributions(host).items())
+    facts = nonempty(
+        {
+            "nvcc": nvcc,
+            "wheels": {
+                name: dists[0].version for name, dists in everything if WHEELS.fullmatch(name)
+            },
+            **steering(host, "cuda_toolkit"),
+        }
+    )
     wrong = _wrong_names(host)
     if not toolkits:
         homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
-        places = [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
-        message = f"no nvcc on PATH, no toolkit in {', '.join(places)}"
+        usual = [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
+        message = f"no nvcc on PATH, no toolkit in {', '.join(usual)}"
         return Finding(facts=facts, reasons=(Reason("not-found", message),), warnings=tuple(wrong))
     every = list(toolkits.values())
     # The first that has a compiler, in the order of the steps.
@@ -79,22 +94,6 @@ def find(host: Host) -> Finding:
         presence=Presence.FOUND,
         warnings=(*wrong, *_contradictions(host, toolkits, chosen, nvcc)),
     )
-
-
-def _places(host: Host, nvcc: str) -> list[tuple[str, str]]:
-    """Return the folders that may be toolkits with the step that found them, the chosen first."""
-    places = [(host.env(name).rstrip("/"), name) for name in HOMES if host.env(name)]
-    if nvcc:
-        places.append((_root_of(host, nvcc), "PATH"))
-    places += [(path, "well-known-folder") for folder in FOLDERS for path in host.glob(folder)]
-    if prefix := conda_prefix(host):
-        places.append((prefix, "conda"))
-    for folder in python_folders(host):
-        for part in _IN_WHEELS if host.is_dir(f"{folder}/nvidia") else ():
-            places += [(path, "site-packages") for path in host.glob(f"{folder}/{part}")]
-    if host.is_file("/usr/include/cuda.h"):
-        places.append(("/usr", "system-folder"))
-    return [(root, step) for root, step in places if root.startswith("/")]
 
 
 def _root_of(host: Host, nvcc: str) -> str:

@@ -49,12 +49,8 @@ LIBRARY = CudaLibrary(
     headers=("cudnn_version.h", "cudnn.h"),
     macros=("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"),
     homes=("CUDNN_PATH", "CUDNN_HOME"),
-    variables=(
-        "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG", "CUDNN_LOGERR_DBG",
-        "CUDNN_FRONTEND_LOG_INFO", "NVIDIA_TF32_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED",
-    ),
     namer="cudnnGetErrorString",
-)  # fmt: skip
+)
 SUB_LIBRARIES = {
     8: ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
     9: (
@@ -134,7 +130,12 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
                 first = next((one for one in fitting if one.found_by in _AFTER), None)
             if first is None or first in beside:
                 continue
-            version = _version_of(host, first, libraries)
+            real = host.realpath(first.path)
+            at = os.path.dirname(real)
+            around = (one for one in libraries if os.path.dirname(host.realpath(one.path)) == at)
+            # Its file's version, else that of the libcudnn beside it.
+            version = version_in_file_name(os.path.basename(real))
+            version = version or next((one.version for one in around), "")
             if version and winner.version and agree(version, winner.version):
                 continue
             whose = f", which is {version}," if version else ""
@@ -150,22 +151,19 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
     return warnings
 
 
-def _version_of(host: Host, part: Library, libraries: list[Library]) -> str:
-    """Return a sub-library's version: its file's, else that of the libcudnn beside it."""
-    real = host.realpath(part.path)
-    if version := version_in_file_name(os.path.basename(real)):
-        return version
-    folder = os.path.dirname(real)
-    beside = [one for one in libraries if os.path.dirname(host.realpath(one.path)) == folder]
-    return beside[0].version if beside else ""
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask versions, after a look whether the sub-library that returns them is there."""
     major, call = _major(library), LIBRARY.calls(opened)
     needed = NEEDED.get(major)
     if needed in _strings(library, "missing_sub_libraries"):
-        _open_elsewhere(library, f"libcudnn_{needed}.so.{major}")
+        file = f"libcudnn_{needed}.so.{major}"
+        try:  # the loader may find it elsewhere
+            ctypes.CDLL(file)
+        except OSError:
+            message = (
+                f"{library.path} needs {file}, which is not beside it, nor does the loader find it"
+            )
+            raise NotUsable("sub-library-missing", message, "reinstall cuDNN as a whole") from None
     version, facts = decoded(call.number("cudnnGetVersion")), {}
     if runtime := call.number("cudnnGetCudartVersion", 0):
         facts["cuda_version"] = runtime_version(runtime)
@@ -188,31 +186,18 @@ def use(opened: CDLL, library: Library) -> Answer:
     """Create a handle on the device and, if the operations are there, compute a softmax."""
     call = LIBRARY.calls(opened)
     device = first_device(call.number("cudnnGetCudartVersion", 0) // 1000)
-    handle, shape = ctypes.c_void_p(), ctypes.c_void_p()
-    call("cudnnCreate", ctypes.byref(handle))
+    handle = call.create("cudnnCreate")
     if not {"ops", "ops_infer"} & set(_strings(library, "sub_libraries")):
         return Answer(library)
     numbers, result = device.floats(0, 0, 0, 0), device.floats(0, 0, 0, 0)
     one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
-    call("cudnnCreateTensorDescriptor", ctypes.byref(shape))
-    layout = [ctypes.c_int(number) for number in (0, 0, 1, 4, 1, 1)]  # NCHW of floats
-    call("cudnnSetTensor4dDescriptor", shape, *layout)
-    accurate, over_channels = ctypes.c_int(1), ctypes.c_int(1)
+    shape = call.create("cudnnCreateTensorDescriptor")
+    call("cudnnSetTensor4dDescriptor", shape, 0, 0, 1, 4, 1, 1)  # NCHW of floats
+    accurate, over_channels = 1, 1
     operands = (one, shape, numbers, zero, shape, result)
     call("cudnnSoftmaxForward", handle, accurate, over_channels, *operands)
     expect("a softmax of zeros", device.read_floats(result, 4), (0.25, 0.25, 0.25, 0.25))
     return Answer(library)
-
-
-def _open_elsewhere(library: Library, file: str) -> None:
-    """Open a sub-library that is not beside the library where the loader finds it, or give up."""
-    try:
-        ctypes.CDLL(file)
-    except OSError:
-        message = (
-            f"{library.path} needs {file}, which is not beside it, nor does the loader find it"
-        )
-        raise NotUsable("sub-library-missing", message, "reinstall cuDNN as a whole") from None
 
 
 def _major(library: Library) -> int:

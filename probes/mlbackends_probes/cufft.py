@@ -33,9 +33,8 @@ TRANSFORMED = (10, 0, -2, 2, -2, 0, -2, -2)
 def use(opened: CDLL, library: Library) -> Answer:
     """Transform four numbers on the device."""
     call, device = LIBRARY.calls(opened), first_device()
-    numbers, result = device.floats(*NUMBERS), device.floats(*[0] * 8)
-    plan, kind = ctypes.c_int(), ctypes.c_int(COMPLEX_TO_COMPLEX)
-    call("cufftPlan1d", ctypes.byref(plan), ctypes.c_int(4), kind, ctypes.c_int(1))
-    call("cufftExecC2C", plan, numbers, result, ctypes.c_int(FORWARD))
+    numbers, result, plan = device.floats(*NUMBERS), device.floats(*[0] * 8), ctypes.c_int()
+    call("cufftPlan1d", ctypes.byref(plan), 4, COMPLEX_TO_COMPLEX, 1)
+    call("cufftExecC2C", plan, numbers, result, FORWARD)
     expect("the transform of 1, 2, 3, 4", device.read_floats(result, 8), TRANSFORMED)
     return Answer(library)

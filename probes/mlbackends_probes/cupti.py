@@ -8,7 +8,7 @@ Source:   CUPTI documentation, cuptiGetVersion, cuptiActivityEnable.
 """
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda.device import first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.model.records import Answer, Finding, Library
@@ -44,8 +44,8 @@ def find(host: Host) -> Finding:
 def use(opened: CDLL, library: Library) -> Answer:
     """Start to record kernels."""
     first_device()
-    call, number = LIBRARY.calls(opened), ctypes.c_uint32()
-    call("cuptiGetVersion", ctypes.byref(number))
-    call("cuptiActivityEnable", ctypes.c_int(KERNELS))
-    version = decoded(str(number.value))
+    call = LIBRARY.calls(opened)
+    (number,) = call.numbers("cuptiGetVersion", 1)
+    call("cuptiActivityEnable", KERNELS)
+    version = decoded(str(number))
     return answered(library, version) if version else Answer(library)

@@ -9,7 +9,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
 SUMMARY = ("cupy {version}",)
@@ -20,10 +20,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer CuPy and are set."),
 )
 
-VARIABLES = (
-    "CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY", "CUPY_ACCELERATORS", "CUPY_TF32",
-    "CUPY_GPU_MEMORY_LIMIT", "CUPY_COMPILE_WITH_PTX", "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM",
-)  # fmt: skip
 _CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")
 _ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")
 
@@ -31,14 +27,12 @@ _ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")
 def find(host: Host) -> Finding:
     """Read what the package says of itself."""
     cupy = package(host, ("cupy", "cupy-cuda*", "cupy-rocm*"), "cupy", "_version.py")
-    if cupy is None:
-        return found(host, None, "cupy")
-    facts: dict[str, FactValue] = {}
+    name, facts = cupy.name if cupy else "", {}
     warning = None
-    if match := _CUDA.fullmatch(cupy.name):
+    if cupy and (match := _CUDA.fullmatch(name)):
         facts["cuda_version"] = f"{match[1]}.{match[2]}"
         least = f"{match[1]}.{match[2] if match[2] != 'x' else 0}"
-        warning = driver_warning(driver_release(host), least, f"{cupy.name} {cupy.version}")
-    elif match := _ROCM.fullmatch(cupy.name):
+        warning = driver_warning(driver_release(host), least, f"{name} {cupy.version}")
+    elif match := _ROCM.fullmatch(name):
         facts["rocm_version"] = f"{match[1]}.{match[2]}"
-    return found(host, cupy, "cupy", facts=facts, variables=VARIABLES, warnings=(warning,))
+    return found(host, cupy, "cupy", facts, (warning,))

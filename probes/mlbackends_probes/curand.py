@@ -8,7 +8,7 @@ Caveats:  the generator on the host needs no driver: without a device, usable sa
 Source:   cuRAND documentation, curandGetProperty, curandCreateGeneratorHost, curandGenerateUniform.
 """
 
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
 from mlbackends.model.reasons import NotUsable
@@ -36,9 +36,10 @@ SEQUENCE = (0, 0.5, 0.75, 0.25, 0.375, 0.875, 0.625, 0.125)
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Draw numbers of a known sequence, on the host and then on the device."""
-    call, count = LIBRARY.calls(opened), len(SEQUENCE)
-    numbers = (ctypes.c_float * count)()
-    _draw(call, "curandCreateGeneratorHost", numbers)
+    call, count = LIBRARY.calls(opened), ctypes.c_size_t(len(SEQUENCE))
+    numbers = (ctypes.c_float * len(SEQUENCE))()
+    on_host = call.create("curandCreateGeneratorHost", SOBOL32)
+    call("curandGenerateUniform", on_host, numbers, count)
     expect("Sobol's sequence on the host", list(numbers), SEQUENCE)
     try:
         device = first_device()
@@ -46,13 +47,8 @@ def use(opened: CDLL, library: Library) -> Answer:
         if stop.reason.code not in ("no-driver", "no-device"):
             raise
         return Answer(library, facts={"checked_on": "host"})
-    result = device.floats(*[0] * count)
-    _draw(call, "curandCreateGenerator", result)
-    expect("Sobol's sequence on the device", device.read_floats(result, count), SEQUENCE)
+    result = device.floats(*[0] * len(SEQUENCE))
+    call("curandGenerateUniform", call.create("curandCreateGenerator", SOBOL32), result, count)
+    numbers_there = device.read_floats(result, len(SEQUENCE))
+    expect("Sobol's sequence on the device", numbers_there, SEQUENCE)
     return Answer(library, facts={"checked_on": "host and device"})
-
-
-def _draw(call: Calls, create: str, numbers: object) -> None:
-    generator = ctypes.c_void_p()
-    call(create, ctypes.byref(generator), ctypes.c_int(SOBOL32))
-    call("curandGenerateUniform", generator, numbers, ctypes.c_size_t(len(SEQUENCE)))

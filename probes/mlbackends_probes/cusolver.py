@@ -30,11 +30,8 @@ LOWER = 0
 def use(opened: CDLL, library: Library) -> Answer:
     """Factor [[4, 2], [2, 5]] on the device; the factor is [[2, 0], [1, 2]]."""
     call, device = LIBRARY.calls(opened), first_device()
-    matrix, info = device.floats(4, 2, 2, 5), device.integers(0)
-    handle, size = ctypes.c_void_p(), ctypes.c_int()
-    two, lower = ctypes.c_int(2), ctypes.c_int(LOWER)
-    call("cusolverDnCreate", ctypes.byref(handle))
-    operand = (handle, lower, two, matrix, two)
+    matrix, info, size = device.floats(4, 2, 2, 5), device.integers(0), ctypes.c_int()
+    operand = (call.create("cusolverDnCreate"), LOWER, 2, matrix, 2)
     call("cusolverDnSpotrf_bufferSize", *operand, ctypes.byref(size))
     workspace = device.memory(size.value * ctypes.sizeof(ctypes.c_float))
     call("cusolverDnSpotrf", *operand, workspace, size, info)

@@ -22,7 +22,6 @@ LIBRARY = CudaLibrary(
     macros=version_macros("CUSPARSELT_VER"),
     homes=("CUSPARSELT_PATH", "CUSPARSELT_ROOT"),
     wheels=("cusparselt/lib",),  # before 0.7 the wheel lay beside nvidia's folder
-    variables=("CUSPARSELT_LOG_LEVEL", "CUSPARSELT_LOG_MASK"),
     property_function="cusparseLtGetProperty",
     namer="cusparseLtGetErrorName",
 )

@@ -7,7 +7,7 @@ Caveats:  it needs cuBLASLt where the loader finds it.
 Source:   cuTENSOR documentation, cutensorGetVersion, cutensorGetCudartVersion, cutensorCreate.
 """
 
-from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
+from mlbackends.libraries.c_calls import CDLL, decimal_version
 from mlbackends.libraries.cuda.device import first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered, runtime_version
 from mlbackends.model.records import Answer, Fact, Library
@@ -40,5 +40,5 @@ def use(opened: CDLL, library: Library) -> Answer:
     call = LIBRARY.calls(opened)
     first_device(call.number("cutensorGetCudartVersion") // 1000)
     # cuTENSOR 1 had cutensorInit, which filled a struct that the caller brought.
-    call("cutensorCreate", ctypes.byref(ctypes.c_void_p()))
+    call.create("cutensorCreate")
     return Answer(library)

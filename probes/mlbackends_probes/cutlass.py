@@ -7,7 +7,7 @@ Source:   CUTLASS documentation, "CuTe DSL quick start"; cuda-tile documentation
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import SET_FACTS, found_set, named, package
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)
@@ -17,22 +17,15 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer them and are set."),
 )
 
-VARIABLES = (
-    "CUTE_DSL_ARCH", "CUTE_DSL_LIBS", "CUTE_DSL_CACHE_DIR", "CUTE_DSL_DISABLE_FILE_CACHING",
-    "CUTE_DSL_KEEP_PTX", "CUTE_DSL_PRINT_IR", "CUDA_TILE_CACHE_DIR", "CUDA_TILE_ENABLE_CRASH_DUMP",
-    "CUTLASS_PATH",
-)  # fmt: skip
-
 
 def find(host: Host) -> Finding:
     """Read what the packages say of themselves."""
-    facts: dict[str, FactValue] = {}
-    if libraries := named(host, ("nvidia-cutlass-dsl-libs-*",)):
-        facts["dsl_libraries"] = {one.name: one.version for one in libraries}
+    libraries = {one.name: one.version for one in named(host, ("nvidia-cutlass-dsl-libs-*",))}
     packages = (
         package(host, ("nvidia-cutlass-dsl",), "nvidia_cutlass_dsl"),
         package(host, ("nvidia-cutlass",), "cutlass_library"),
         package(host, ("cuda-tile",), "cuda/tile"),
     )
     looked_for = "nvidia-cutlass-dsl, nvidia-cutlass or cuda-tile"
-    return found_set(host, packages, looked_for, facts=facts, variables=VARIABLES)
+    facts = nonempty({"dsl_libraries": libraries})
+    return found_set(host, packages, looked_for, "cutlass", facts)

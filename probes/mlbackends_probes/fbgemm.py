@@ -30,9 +30,7 @@ find = LIBRARY.find
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Ask whether the processor is good enough, and round numbers to bfloat16."""
-    for name in (_SUPPORTED, _CONVERT):
-        if not hasattr(opened, name):
-            raise NotUsable("missing-symbol", f"{library.path} has no function {name}")
+    convert = opened[_CONVERT]
     supported = getattr(opened, _SUPPORTED)
     supported.restype = ctypes.c_bool
     if not supported():
@@ -40,7 +38,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         raise NotUsable("unsupported-hardware", message)
     numbers = (ctypes.c_float * 4)(1.0, -2.5, 0.0, 3.0)
     rounded = (ctypes.c_uint16 * 4)()
-    getattr(opened, _CONVERT)(numbers, rounded, ctypes.c_size_t(4))
+    convert(numbers, rounded, ctypes.c_size_t(4))
     right = [0x3F80, 0xC020, 0.0, 0x4040]
     require_equal("FloatToBfloat16_simd", [float(one) for one in rounded], right)
     return Answer(library)

@@ -18,7 +18,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -37,22 +37,24 @@ _PRECISIONS = {
     "libfftw3-3": ("fftw", "double"),
     "libfftw3f-3": ("fftwf", "float"),
 }
-LIBRARY = SharedLibrary("fftw", tuple(_PRECISIONS), homes=("FFTW_ROOT", "FFTW_DIR", "FFTWDIR"))
-
-
-def find(host: Host) -> Finding:
-    """Look for every copy in every precision."""
-    return LIBRARY.find(host, describe=_described)
 
 
 def _described(host: Host, library: Library) -> Library:
     folder, name = os.path.split(library.path)
     stem = stem_of(name)
     beside = {stem_of(other) for other in host.listdir(folder) if other.startswith("libfftw3")}
-    facts: dict[str, FactValue] = {"precision": _PRECISIONS[stem][1]}
-    if threads := [kind for kind in ("threads", "omp") if f"{stem}_{kind}" in beside]:
-        facts["threads"] = threads
-    return replace(library, facts=facts)
+    threads = [kind for kind in ("threads", "omp") if f"{stem}_{kind}" in beside]
+    facts = {"precision": _PRECISIONS[stem][1], "threads": threads}
+    return replace(library, facts=nonempty(facts))
+
+
+LIBRARY = SharedLibrary(
+    "fftw",
+    tuple(_PRECISIONS),
+    homes=("FFTW_ROOT", "FFTW_DIR", "FFTWDIR"),
+    describe=_described,
+)
+find = LIBRARY.find
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -66,9 +68,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     # An array of unknown length that ends in NUL.
     text = ctypes.string_at(ctypes.addressof(variable)).decode(errors="replace")
     version, *rest = text.removeprefix(f"{prefix}-").removeprefix("fftw-").split("-")
-    facts: dict[str, FactValue] = {**library.facts}
-    if rest:
-        facts["instruction_sets"] = rest
+    facts = nonempty({**library.facts, "instruction_sets": rest})
     if re.fullmatch(r"\d+(\.\d+)*\w*", version):
         library = replace(library, version=version)
     return Answer(library, facts=facts)
@@ -90,7 +90,6 @@ def use(opened: CDLL, library: Library) -> Answer:
     if not plan:
         raise NotUsable("call-failed", f"{prefix}_plan_dft_1d returned no plan")
     execute = getattr(opened, f"{prefix}_execute")
-    execute.restype = None
     execute(ctypes.c_void_p(plan))
     require_equal(f"{prefix}_execute", [float(one) for one in spectrum], [1.0, 0.0] * 4)
     return Answer(library)

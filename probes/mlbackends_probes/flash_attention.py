@@ -14,7 +14,7 @@ from mlbackends.host.python.requirements import same_public_version
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)
@@ -29,12 +29,6 @@ FACTS = (
 
 _LOCAL = pattern(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _PARTS = ("flashinfer-cubin", "flashinfer-jit-cache")
-VARIABLES = (
-    "FLASH_ATTENTION_TRITON_AMD_ENABLE", "FLASH_ATTENTION_FORCE_BUILD",
-    "FLASH_ATTENTION_DISABLE_BACKWARD", "FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_WORKSPACE_BASE",
-    "FLASHINFER_CUBIN_DIR", "FLASHINFER_DISABLE_VERSION_CHECK", "FLASHINFER_LOGLEVEL",
-    "FLASHINFER_NVCC",
-)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -47,22 +41,20 @@ def find(host: Host) -> Finding:
         package(host, ("flash-attn-4", "flash-attn-cute"), "flash_attn/cute"),
         flashinfer,
     )
-    facts: dict[str, FactValue] = {}
-    warnings: list[Reason | None] = []
     local = flash.metadata_version.partition("+")[2] if flash else ""
-    if flash and (match := _LOCAL.search(local)):
-        digits = match[1]
-        facts["built_for_cuda"] = digits if len(digits) < 3 else f"{digits[:2]}.{digits[2:]}"
-        facts["built_for_torch"] = match[2]
-        warnings.append(built_for_torch(host, flash.name, match[2]))
+    built = _LOCAL.search(local)
+    cuda, torch = (built[1], built[2]) if built else ("", "")
     folder = flash.location.rpartition("/")[0] if flash else ""
-    names = (
-        [name for name in host.listdir(folder) if name.startswith("flash_attn")] if folder else []
-    )
-    if modules := {stem.partition(".")[0] for name in names if (stem := stem_of(name))}:
-        facts["extension_modules"] = list[object](sorted(modules))
-    if parts := {name: one.version for name in _PARTS if (one := distribution(host, name))}:
-        facts["flashinfer_parts"] = dict[str, object](parts)
+    names = host.listdir(folder) if folder else []
+    stems = {stem_of(name).partition(".")[0] for name in names if name.startswith("flash_attn")}
+    parts = {name: one.version for name in _PARTS if (one := distribution(host, name))}
+    facts = {
+        "built_for_cuda": cuda if len(cuda) < 3 else f"{cuda[:2]}.{cuda[2:]}",
+        "built_for_torch": torch,
+        "extension_modules": sorted(stems - {""}),
+        "flashinfer_parts": parts,
+    }
+    warnings = [built_for_torch(host, flash.name, torch)] if flash and torch else []
     # FlashInfer refuses to start beside kernels of another release.
     if flashinfer and "FLASHINFER_DISABLE_VERSION_CHECK" not in host.environment:
         warnings += [
@@ -75,6 +67,4 @@ def find(host: Host) -> Finding:
             if not same_public_version(version, flashinfer.version)
         ]
     looked_for = "flash-attn or flashinfer-python"
-    return found_set(
-        host, packages, looked_for, facts=facts, variables=VARIABLES, warnings=warnings
-    )
+    return found_set(host, packages, looked_for, "flash_attention", nonempty(facts), warnings)

@@ -14,7 +14,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -30,7 +30,6 @@ LIBRARY = SharedLibrary(
     "flexiblas",
     ("libflexiblas", "libflexiblas64"),
     homes=("FLEXIBLAS_ROOT",),
-    variables=("FLEXIBLAS", "FLEXIBLAS_CONFIG", "FLEXIBLAS_HOOK", "FLEXIBLAS_VERBOSE"),
 )
 BACKENDS_LIMIT = 64
 
@@ -49,14 +48,13 @@ def find(host: Host) -> Finding:
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, and for the backend that it chose."""
     numbers = [ctypes.c_int(-1) for _ in range(3)]
-    opened.flexiblas_get_version.restype = None
     opened.flexiblas_get_version(*map(ctypes.byref, numbers))
     if all(number.value >= 0 for number in numbers):
         library = replace(library, version=".".join(str(number.value) for number in numbers))
-    facts: dict[str, FactValue] = {}
     name = ctypes.create_string_buffer(1024)
     size = ctypes.c_size_t(len(name))
-    if opened.flexiblas_current_backend(name, size) > 0 and name.value:
+    facts = {}
+    if opened.flexiblas_current_backend(name, size) > 0:
         facts["backend"] = name.value.decode(errors="replace")
     if hasattr(opened, "flexiblas_list"):
         backends = []
@@ -65,9 +63,8 @@ def load(opened: CDLL, library: Library) -> Answer:
             opened.flexiblas_list(name, size, ctypes.c_ssize_t(i))
             backends.append(name.value.decode(errors="replace"))
         # __FALLBACK__ is its own, and left out by its command line tool too.
-        if backends := [one for one in backends if one and one != "__FALLBACK__"]:
-            facts["backends"] = backends
-    return Answer(library, facts=facts)
+        facts["backends"] = [one for one in backends if one and one != "__FALLBACK__"]
+    return Answer(library, facts=nonempty(facts))
 
 
 def use(opened: CDLL, library: Library) -> Answer:

@@ -7,14 +7,14 @@ Source:   Linux Documentation/ABI/testing/sysfs-driver-habanalabs; habanalabs_dr
           Intel Gaudi documentation, "Runtime environment variables".
 """
 
-from mlbackends.host.device_nodes import accel_nodes, denied
+from mlbackends.host.device_nodes import accel_nodes, unusable
 from mlbackends.host.host import Host
-from mlbackends.host.pci import PciDevice, link_facts, of_vendor, pci_record
+from mlbackends.host.pci import link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, Fact, FactValue, Finding
+from mlbackends.model.records import Fact, FactValue, Finding, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -25,10 +25,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer Gaudi and are set."),
 )
 
-VARIABLES = (
-    "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID", "HABANA_LOGS",
-    "HABANA_PROFILE", "PT_HPU_LAZY_MODE", "PT_HPU_RECIPE_CACHE_CONFIG", "GC_KERNEL_PATH",
-)  # fmt: skip
 _FOLDERS = ("/usr/lib/habanalabs", "/opt/habanalabs/lib")
 # Below the card's folder in sysfs: the fact, and the files that may hold it.
 _FILES = {
@@ -44,14 +40,26 @@ def find(host: Host) -> Finding:
     cards = [card for card in of_vendor(host, "1da3") if not card.is_virtual_function]
     if not libraries and not cards:
         return Finding(reasons=(absent(host, "Gaudi on PCI and no libSynapse.so"),))
-    facts: dict[str, FactValue] = {"card_count": len(cards)}
-    if version := host.read("/sys/module/habanalabs/version", 256).strip():
-        facts["driver_version"] = version
-    if plugin := distribution(host, "habana-torch-plugin"):
-        facts["torch_plugin"] = plugin.version
-    facts |= steering(host, VARIABLES)
+    plugin = distribution(host, "habana-torch-plugin")
+    facts = {
+        "card_count": len(cards),
+        "driver_version": host.read("/sys/module/habanalabs/version", 256).strip(),
+        "torch_plugin": plugin and plugin.version,
+        **steering(host, "gaudi"),
+    }
     places = _places(host) if cards else {}
-    devices = tuple(_device(host, i, card, places) for i, card in enumerate(cards))
+    devices = []
+    for i, card in enumerate(cards):
+        node, folder = places.get(card.address, ("", ""))
+        files: dict[str, FactValue] = {**link_facts(card)}
+        for fact, names in _FILES.items() if folder else ():
+            text = next(filter(None, (host.read(f"{folder}/{name}", 512) for name in names)), "")
+            line = text.split("\n")[0].strip()
+            if line and line.isprintable():
+                files[fact] = line
+        name = table("host/pci_names")["habana"].get(card.device, "Habana accelerator")
+        lacking = unusable(host, "Gaudi", card, ("habanalabs",), node)
+        devices.append(pci_record(card, "hpu", i, name, files, lacking))
     reasons: tuple[Reason, ...] = ()
     if not cards:
         reasons = (Reason("no-device", "SynapseAI is here, and no Gaudi is on PCI"),)
@@ -59,7 +67,7 @@ def find(host: Host) -> Finding:
         reasons = devices[0].reasons
     if not libraries:
         reasons += (absent(host, "libSynapse.so", folders=_FOLDERS),)
-    return Finding(tuple(libraries), devices, facts, reasons=reasons)
+    return Finding(tuple(libraries), tuple(devices), nonempty(facts), reasons=reasons)
 
 
 def _places(host: Host) -> dict[str, tuple[str, str]]:
@@ -73,21 +81,3 @@ def _places(host: Host) -> dict[str, tuple[str, str]]:
             address = host.read(f"/sys/class/habanalabs/{name}/pci_addr", 64).strip().lower()
             found.setdefault(address, (f"/dev/{name}", f"/sys/class/habanalabs/{name}"))
     return found
-
-
-def _device(host: Host, index: int, card: PciDevice, places: dict[str, tuple[str, str]]) -> Device:
-    node, folder = places.get(card.address, ("", ""))
-    facts: dict[str, FactValue] = dict(link_facts(card))
-    for fact, names in _FILES.items() if folder else ():
-        text = next(filter(None, (host.read(f"{folder}/{name}", 512) for name in names)), "")
-        line = text.split("\n")[0].strip()
-        if line and line.isprintable():
-            facts[fact] = line
-    reasons: tuple[Reason, ...] = ()
-    if not card.driver:
-        message = f"the Gaudi at {card.address} has no kernel driver; computing needs habanalabs"
-        reasons = (Reason("no-driver", message, "load it: sudo modprobe habanalabs"),)
-    elif node and (reason := denied(host, node)):
-        reasons = (reason,)
-    name = table("host/pci_names")["habana"].get(card.device, "Habana accelerator")
-    return pci_record(card, "hpu", index, name, facts, reasons)

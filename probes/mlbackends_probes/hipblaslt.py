@@ -19,22 +19,16 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer hipBLASLt and are set."),
 )
 
-VARIABLES = (
-    "HIPBLASLT_TENSILE_LIBPATH", "HIPBLASLT_LOG_LEVEL", "HIPBLASLT_LOG_MASK",
-    "TORCH_BLAS_PREFER_HIPBLASLT",
-)  # fmt: skip
-
 
 def find(host: Host) -> Finding:
     """Look for every copy of hipBLASLt and the GPU code beside the first."""
-    return library_finding(host, "hipBLASLt", "libhipblaslt", VARIABLES, "hipblaslt/library")
+    return library_finding(host, "hipBLASLt", "libhipblaslt", "hipblaslt/library")
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Make a handle on the first GPU, ask it for the version, and give it back."""
-    call = rocm_calls(opened)
-    handle, version = ctypes.c_void_p(), ctypes.c_int()
-    call("hipblasLtCreate", ctypes.byref(handle))
+    call, version = rocm_calls(opened), ctypes.c_int()
+    handle = call.create("hipblasLtCreate")
     if not handle.value:
         raise call.failed("hipblasLtCreate", 0)
     call("hipblasLtGetVersion", handle, ctypes.byref(version))

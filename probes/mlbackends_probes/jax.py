@@ -18,12 +18,11 @@ from mlbackends.host.python.frameworks import (
     package,
     range_warnings,
 )
-from mlbackends.host.python.packages import Distribution, distribution
-from mlbackends.host.variables import anything, one_of
+from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("jax {version}",)
@@ -44,28 +43,6 @@ _PLUGINS = (
     "libtpu-nightly", "intel-extension-for-openxla",
 )  # fmt: skip
 _CUDA = pattern(r"jax-cuda(\d+)-plugin")
-_TRUTH = one_of("0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f")
-_ALLOCATORS = one_of("default", "platform", "bfc", "cuda_async", "address_space", "vmm")
-VARIABLES = {
-    "JAX_PLATFORMS": anything,
-    "JAX_PLATFORM_NAME": anything,
-    "JAX_ENABLE_X64": _TRUTH,
-    "JAX_DISABLE_JIT": _TRUTH,
-    "JAX_DEBUG_NANS": _TRUTH,
-    **dict.fromkeys(
-        (
-            "JAX_TRACEBACK_FILTERING", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_COMPILATION_CACHE_DIR",
-            "JAX_NUM_CPU_DEVICES", "JAX_CUDA_VISIBLE_DEVICES", "JAX_ROCM_VISIBLE_DEVICES",
-            "XLA_FLAGS",
-        ),
-        anything,
-    ),
-    "XLA_PYTHON_CLIENT_PREALLOCATE": one_of("0", "1", "true", "false"),
-    "XLA_PYTHON_CLIENT_MEM_FRACTION": anything,
-    "XLA_PYTHON_CLIENT_ALLOCATOR": _ALLOCATORS,
-    "LIBTPU_INIT_ARGS": anything,
-    "TPU_LIBRARY_PATH": anything,
-}  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -76,35 +53,16 @@ def find(host: Host) -> Finding:
     jaxlib = distribution(host, "jaxlib") or distribution(host, "jaxlib-nightly")
     plugins = named(host, _PLUGINS)
     registered = entry_points(host, "jax_plugins")
-    facts: dict[str, FactValue] = {}
-    if jaxlib:
-        facts["jaxlib_version"] = jaxlib.version
-    if plugins:
-        facts["plugins"] = {plugin.name: plugin.version for plugin in reversed(plugins)}
-    if registered:
-        facts["plugin_entry_points"] = dict[str, object](registered)
+    facts = {
+        "jaxlib_version": jaxlib and jaxlib.version,
+        "plugins": {plugin.name: plugin.version for plugin in reversed(plugins)},
+        "plugin_entry_points": registered,
+    }
     why = "jax refuses to start with another jaxlib, or misses functions"
     warnings: list[Reason | None] = [*range_warnings(host, jax, ("jaxlib",), why)]
     if not jaxlib:
         message = "jax is installed without jaxlib, and cannot start"
         warnings.append(Reason("conflict", message, "install jaxlib"))
-    warnings += _plugin_warnings(host, plugins, jaxlib)
-    release = driver_release(host)
-    warnings += [
-        driver_warning(release, f"{match[1]}.0", plugin.name)
-        for plugin in plugins
-        if (match := _CUDA.fullmatch(plugin.name))
-    ]
-    if not plugins and not registered:
-        warnings.append(gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
-    return found(host, jax, "jax", facts=facts, variables=VARIABLES, warnings=warnings)
-
-
-def _plugin_warnings(
-    host: Host, plugins: list[Distribution], jaxlib: Distribution | None
-) -> list[Reason]:
-    """Hold each plugin to the version of jaxlib and to that of its other half, -pjrt."""
-    warnings = []
     for plugin in plugins:
         pair = re.fullmatch(r"(jax-(?:cuda|rocm)\d+)-plugin", plugin.name)
         if pair is None:
@@ -118,13 +76,17 @@ def _plugin_warnings(
         if partner is None:
             message = f"{plugin.name} is installed without {pair[1]}-pjrt, and cannot start"
             warnings.append(Reason("conflict", message, hint))
-    majors = sorted({match[1] for one in plugins if (match := _CUDA.fullmatch(one.name))})
-    if len(majors) > 1:
+    cuda = {one.name: match[1] for one in plugins if (match := _CUDA.fullmatch(one.name))}
+    if len(majors := sorted(set(cuda.values()))) > 1:
         message = (
             f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
         )
         warnings.append(Reason("conflict", message, "uninstall those for one of them"))
-    return warnings
+    release = driver_release(host)
+    warnings += [driver_warning(release, f"{major}.0", name) for name, major in cuda.items()]
+    if not plugins and not registered:
+        warnings.append(gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
+    return found(host, jax, "jax", nonempty(facts), warnings)
 
 
 def _minor(version: str) -> str:

@@ -13,9 +13,9 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.amd import HINT, library_finding
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.model.records import Answer, Fact, Finding, Library
+from mlbackends.libraries.amd import library_finding, rocm_calls
+from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -23,40 +23,33 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer MIOpen and are set."),
 )
 
-VARIABLES = (
-    "MIOPEN_FIND_MODE", "MIOPEN_FIND_ENFORCE", "MIOPEN_USER_DB_PATH", "MIOPEN_SYSTEM_DB_PATH",
-    "MIOPEN_CUSTOM_CACHE_DIR", "MIOPEN_DISABLE_CACHE", "MIOPEN_ENABLE_LOGGING",
-    "MIOPEN_ENABLE_LOGGING_CMD", "MIOPEN_LOG_LEVEL", "MIOPEN_CHECK_NUMERICS",
-)  # fmt: skip
 DATABASES_LIMIT = 100
 
 
 def find(host: Host) -> Finding:
     """Look for every copy of MIOpen and its databases."""
-    finding = library_finding(host, "MIOpen", "libMIOpen", VARIABLES)
+    finding = library_finding(host, "MIOpen", "libMIOpen")
     if not finding.libraries:
         return finding
     prefix = host.realpath(finding.libraries[0].path).rsplit("/", 2)[0]
     names = host.listdir(host.env("MIOPEN_SYSTEM_DB_PATH") or f"{prefix}/share/miopen/db")
     databases = [name for name in names if re.search(r"\.(kdb|db|db\.txt|fdb\.txt)$", name)]
-    if not databases:
-        return finding
-    return replace(finding, facts={"databases": databases[:DATABASES_LIMIT], **finding.facts})
+    facts = nonempty({"databases": databases[:DATABASES_LIMIT], **finding.facts})
+    return replace(finding, facts=facts)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, which needs no GPU."""
     parts = (ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_size_t())
-    call = Calls(opened, "miopenGetErrorString", unnamed="no name")
+    call = rocm_calls(opened, "miopenGetErrorString")
     call("miopenGetVersion", *map(ctypes.byref, parts))
     return Answer(replace(library, version=".".join(str(part.value) for part in parts)))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Make a handle on the first GPU, and give it back."""
-    call = Calls(opened, "miopenGetErrorString", unnamed="no name", hint=HINT)
-    handle = ctypes.c_void_p()
-    call("miopenCreate", ctypes.byref(handle))
+    call = rocm_calls(opened, "miopenGetErrorString")
+    handle = call.create("miopenCreate")
     if not handle.value:
         raise call.failed("miopenCreate", 0)
     call("miopenDestroy", handle)

@@ -13,17 +13,18 @@ Source:   oneMKL developer reference, MKL_Get_Version_String, MKL_Get_Max_Thread
 import os
 import re
 import sys
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, cpu_flags, matching, one_of, whole
-from mlbackends.libraries.blas_symbols import require_cblas_product, require_product
+from mlbackends.host.variables import cpu_flags
+from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -36,45 +37,35 @@ FACTS = (
 )
 
 _KERNEL = pattern(r"libmkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|\d+\.dylib|dylib)")
-_INTERFACES = r"(gnu *, *)?i?lp64|gnu"
-_BRANCHES = (
-    r"(branch=)?\s*(auto|compatible|sse2|sse3|ssse3|sse4_1|sse4_2|avx|avx2|avx512\w*|avx10\w*|off|\d+)"
-    r"\s*(,.*)?"
-)
+
+
+def _kernels(names: Iterable[str]) -> list[str]:
+    return sorted({match[1] for name in names if (match := _KERNEL.match(name))})
+
+
+def _described(host: Host, library: Library) -> Library:
+    kernels = _kernels(host.listdir(os.path.dirname(host.realpath(library.path))))
+    return replace(library, facts=nonempty({"kernel_libraries": kernels}))
+
+
 LIBRARY = SharedLibrary(
     "mkl",
     ("libmkl_rt", "mkl_rt", "mkl_rt.1", "mkl_rt.2", "mkl_rt.3", "libmklml_intel"),
     homes=("MKLROOT",),
     folders=(
+        "$MKLROOT/lib/intel64",
         "/opt/intel/oneapi/mkl/latest/lib",
         "/opt/intel/oneapi/mkl/latest/lib/intel64",
         "/opt/intel/mkl/lib/intel64",
     ),
-    variables={
-        "MKL_THREADING_LAYER": one_of("INTEL", "SEQUENTIAL", "GNU", "TBB"),
-        "MKL_INTERFACE_LAYER": matching(_INTERFACES, "LP64 or ILP64, after GNU, if need be"),
-        "MKL_ENABLE_INSTRUCTIONS": matching(
-            r"sse4_2|avx|avx2\w*|avx512\w*|avx10\w*|\d+",
-            "SSE4_2, AVX, AVX2, AVX512 or one of their extensions",
-        ),
-        "MKL_CBWR": matching(_BRANCHES, "a branch such as COMPATIBLE, AVX2 or AVX512, or AUTO"),
-        "MKL_NUM_THREADS": whole(1),
-        "MKL_DOMAIN_NUM_THREADS": anything,
-        "MKL_DYNAMIC": one_of("0", "1", "true", "false", "yes", "no", "on", "off"),
-        "MKL_VERBOSE": one_of("0", "1", "2"),
-        **dict.fromkeys(
-            ("MKL_DISABLE_FAST_MM", "MKL_DEBUG_CPU_TYPE", "MKL_SERVICE_FORCE_INTEL"), anything
-        ),
-    },
     symbols=("MKL_Get_Version_String",),
+    describe=_described,
 )
 
 
 def find(host: Host) -> Finding:
     """Look for every copy, and what the variables ask of it."""
-    root = host.env("MKLROOT").rstrip("/")
-    folders = [f"{root}/lib/intel64"] if root else []
-    found = LIBRARY.find(host, folders, (*folders, *LIBRARY.folders), _with_kernels)
+    found = LIBRARY.find(host)
     if not found.libraries:
         return found
     warnings = [*found.warnings]
@@ -90,24 +81,13 @@ def find(host: Host) -> Finding:
     return replace(found, warnings=tuple(warnings))
 
 
-def _with_kernels(host: Host, library: Library) -> Library:
-    kernels = _kernels(host.listdir(os.path.dirname(host.realpath(library.path))))
-    return replace(library, facts={"kernel_libraries": kernels}) if kernels else library
-
-
-def _kernels(names: list[str]) -> list[str]:
-    return sorted({match[1] for name in names if (match := _KERNEL.match(name))})
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version."""
     buffer = ctypes.create_string_buffer(512)
-    opened.MKL_Get_Version_String.restype = None
-    opened.MKL_Get_Version_String(buffer, ctypes.c_int(len(buffer) - 1))
+    opened.MKL_Get_Version_String(buffer, len(buffer) - 1)
     text = buffer.value.decode(errors="replace").strip()
-    facts: dict[str, FactValue] = {"version_text": text} if text else {}
-    if build := re.search(r"Build (\d{8})", text):
-        facts["build"] = build[1]
+    build = re.search(r"Build (\d{8})", text)
+    facts = nonempty({"version_text": text, "build": build and build[1]})
     version = re.search(r"Version (\d+(?:\.\d+)*(?: Update \d+)?)", text)
     return Answer(replace(library, version=version[1]) if version else library, facts=facts)
 
@@ -115,11 +95,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 def use(opened: CDLL, library: Library) -> Answer:
     """Multiply, and see which kernels that took."""
     # mkl_rt takes GNU's or Intel's names for Fortran; Windows has them without the underscore.
-    function = "dgemm" if sys.platform == "win32" else "dgemm_"
-    if hasattr(opened, function):
-        require_product(opened, function)
-    else:
-        require_cblas_product(opened)
+    require_product(opened, "dgemm" if sys.platform == "win32" else "dgemm_")
     facts: dict[str, FactValue] = {}
     for name in ("MKL_Get_Max_Threads", "mkl_get_max_threads"):
         if hasattr(opened, name):
@@ -130,6 +106,4 @@ def use(opened: CDLL, library: Library) -> Answer:
             names = [os.path.basename(line.rstrip()) for line in file if "libmkl_" in line]
     except OSError:
         names = []
-    if kernels := _kernels(names):
-        facts["kernels_used"] = kernels
-    return Answer(library, facts=facts)
+    return Answer(library, facts=nonempty({**facts, "kernels_used": _kernels(names)}))

@@ -20,9 +20,18 @@ from mlbackends.host.host import Host, to_int
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.system.kernel import system_controls
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import (
+    Answer,
+    Device,
+    Fact,
+    FactValue,
+    Finding,
+    Library,
+    Presence,
+    nonempty,
+)
 
 GROUP = "accelerator"
 FACTS = (
@@ -49,11 +58,6 @@ _VERSION_FILE = "/System/Library/CoreServices/SystemVersion.plist"
 _TRUE_VERSION_FILE = "/System/Library/CoreServices/.SystemVersionPlatform.plist"
 _METAL = "/System/Library/Frameworks/Metal.framework/Metal"
 _CORE_GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
-VARIABLES = (
-    "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
-    "PYTORCH_MPS_LOW_WATERMARK_RATIO", "PYTORCH_MPS_FAST_MATH", "PYTORCH_MPS_PREFER_METAL",
-    "PYTORCH_DEBUG_MPS_ALLOCATOR", "MTL_DEBUG_LAYER", "MTL_SHADER_VALIDATION", "MTL_CAPTURE_ENABLED",
-)  # fmt: skip
 _SONOMA = (14, 0)
 # From which torch which macOS is needed. When 13.0 came in between is not documented: the older
 # bound holds there in any case.
@@ -63,7 +67,6 @@ _NO_FAMILY = 1000
 _APPLE_FAMILIES = range(_NO_FAMILY + 20, _NO_FAMILY, -1)
 _OTHER_FAMILIES = {2002: "Mac2", 5001: "Metal3", 5002: "Metal4"}
 _CHECK_BYTES = 4096
-_FILL = 0x5A
 
 
 def find(host: Host) -> Finding:
@@ -77,50 +80,38 @@ def find(host: Host) -> Finding:
     is_translated = host.machine == "x86_64" and (
         is_apple or controls.get("sysctl.proc_translated") == "1"
     )
-    version, build = _macos(host)
-    facts: dict[str, FactValue] = {"is_apple_silicon": is_apple or is_translated}
-    facts["is_translated"] = is_translated
-    if version:
-        newer = [] if version >= _SONOMA else ["bfloat16", "complex64"]
-        facts["macos_version"] = ".".join(map(str, version))
-        facts["unsupported_types"] = ["float64", "complex128", *newer]
-    if build:
-        facts["macos_build"] = build
-    if chip:
-        facts["chip"] = chip
-    if (flag := controls.get("kern.hv_vmm_present", "")) in ("0", "1"):
-        facts["is_virtual_machine"] = flag == "1"
+    text = host.read(_VERSION_FILE, 1 << 16)
+    name, build = _plist(text, "ProductVersion"), _plist(text, "ProductBuildVersion")
+    if name == "10.16":
+        name = _plist(host.read(_TRUE_VERSION_FILE, 1 << 16), "ProductVersion")
+    has_name = re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", name)
+    version = tuple(map(int, name.split("."))) if has_name else ()
+    newer = [] if version >= _SONOMA else ["bfloat16", "complex64"]
     # Only the device tree tells the number of GPU cores.
     tree = host.run("ioreg", "-rc", "AGXAccelerator", "-d1", timeout=1.0)
     cores = re.search(r'"gpu-core-count" = (\d{1,4})', tree)
-    if cores and int(cores[1]):
-        facts["gpu_core_count"] = int(cores[1])
-    facts |= steering(host, VARIABLES)
-    warnings, needed = _torch_warnings(host, version, is_apple=is_apple)
-    if needed:
-        facts["torch_needs_macos"] = ".".join(map(str, needed))
+    needed, warnings = _of_torch(host, version, is_apple=is_apple)
+    facts = {
+        "is_apple_silicon": is_apple or is_translated,
+        "is_translated": is_translated,
+        "macos_version": ".".join(map(str, version)),
+        "unsupported_types": ["float64", "complex128", *newer] if version else [],
+        "macos_build": build if version and re.fullmatch(r"\w{1,20}", build) else "",
+        "chip": chip,
+        "is_virtual_machine": {"0": False, "1": True}.get(controls.get("kern.hv_vmm_present", "")),
+        "gpu_core_count": (int(cores[1]) or None) if cores else None,
+        **steering(host, "mps"),
+        "torch_needs_macos": ".".join(map(str, needed)),
+    }
     if is_translated:
         message = f"this Python is for x86_64 and runs through Rosetta on {chip or 'Apple silicon'}"
         hint = "install an arm64 Python; PyTorch's MPS needs one"
-        warnings = (Reason("translated", message, hint), *warnings)
+        warnings.insert(0, Reason("translated", message, hint))
     memory = to_int(controls.get("hw.memsize", ""))
     memory = memory if is_apple and memory and memory > 0 else None
     device = Device(kind="mps", index=0, name=chip, memory_bytes=memory)
     metal = Library("Metal", _METAL, found_by="system-framework", wins=True)
-    return Finding((metal,), (device,), facts, warnings=warnings)
-
-
-def _macos(host: Host) -> tuple[tuple[int, ...], str]:
-    """Return version and build, () and "" where they are not told."""
-    text = host.read(_VERSION_FILE, 1 << 16)
-    version = _plist(text, "ProductVersion")
-    if version == "10.16":
-        version = _plist(host.read(_TRUE_VERSION_FILE, 1 << 16), "ProductVersion")
-    if not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", version):
-        return (), ""
-    numbers = tuple(int(part) for part in version.split("."))
-    build = _plist(text, "ProductBuildVersion")
-    return numbers, build if re.fullmatch(r"\w{1,20}", build) else ""
+    return Finding((metal,), (device,), nonempty(facts), warnings=tuple(warnings))
 
 
 def _plist(text: str, key: str) -> str:
@@ -128,16 +119,19 @@ def _plist(text: str, key: str) -> str:
     return match[1].strip() if match else ""
 
 
-def _torch_warnings(
+def _of_torch(
     host: Host, version: tuple[int, ...], *, is_apple: bool
-) -> tuple[tuple[Reason, ...], tuple[int, int] | None]:
-    """Compare the installed torch with the system: it says "not available" without a reason."""
+) -> tuple[tuple[int, ...], list[Reason]]:
+    """Return the macOS that the installed torch needs, and why this one will not do.
+
+    torch itself says "not available" without a reason.
+    """
     torch = distribution(host, "torch")
     match = re.match(r"(\d{1,4})\.(\d{1,4})", torch.version) if torch else None
     if torch is None or match is None:
-        return (), None
+        return (), []
     release = (int(match[1]), int(match[2]))
-    needed = next((macos for since, macos in _NEEDS if release >= since), None)
+    needed = next((macos for since, macos in _NEEDS if release >= since), ())
     warnings = []
     if needed and version and version < needed:
         have, want = ".".join(map(str, version)), ".".join(map(str, needed))
@@ -146,7 +140,7 @@ def _torch_warnings(
     if not is_apple and release > _LAST_INTEL_TORCH:
         message = f"torch {torch.version} has no MPS on an Intel Mac; 2.2 was the last for them"
         warnings.append(Reason("unsupported-hardware", message))
-    return tuple(warnings), needed
+    return needed, warnings
 
 
 # ---- in the child ------------------------------------------------------------------------------
@@ -171,8 +165,24 @@ def use(opened: CDLL, library: Library) -> Answer:
             "run it in a login session of a Mac with a GPU; some virtual machines have none",
         )
     metal = _Metal(opened)
-    facts, device = _described(metal, handle)
-    _fill_and_read(metal, handle, Answer(library, (device,), facts))
+
+    def supports(family: int) -> bool:
+        return bool(metal.send(handle, "supportsFamily:", ctypes.c_bool, (ctypes.c_long, family)))
+
+    apple = next((f"Apple{at - _NO_FAMILY}" for at in _APPLE_FAMILIES if supports(at)), "")
+    others = [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
+    memory = int(metal.send(handle, "recommendedMaxWorkingSetSize", ctypes.c_uint64))
+    string = metal.send(handle, "name", ctypes.c_void_p)
+    text = metal.send(string, "UTF8String", ctypes.c_char_p) if string else None
+    facts: dict[str, FactValue] = {"families": [apple, *others] if apple else others}
+    facts["is_memory_shared"] = bool(metal.send(handle, "hasUnifiedMemory", ctypes.c_bool))
+    if memory:
+        facts["recommended_memory_bytes"] = memory
+    name = text.decode(errors="replace") if text else ""
+    device = Device("mps", 0, name, Presence.LOADABLE, capability=apple)
+    call = Calls(opened)
+    call.learned = Answer(library, (device,), facts)
+    _fill_and_read(metal, handle, call)
     return Answer(library, (replace(device, presence=Presence.USABLE),), facts)
 
 
@@ -193,25 +203,7 @@ class _Metal:
         return call(target, selector, *(value for _, value in arguments))
 
 
-def _described(metal: _Metal, handle: int) -> tuple[dict[str, FactValue], Device]:
-    def supports(family: int) -> bool:
-        return bool(metal.send(handle, "supportsFamily:", ctypes.c_bool, (ctypes.c_long, family)))
-
-    apple = next((f"Apple{at - _NO_FAMILY}" for at in _APPLE_FAMILIES if supports(at)), "")
-    families = [apple] if apple else []
-    families += [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
-    memory = int(metal.send(handle, "recommendedMaxWorkingSetSize", ctypes.c_uint64))
-    facts: dict[str, FactValue] = {"families": list(families)}
-    facts["is_memory_shared"] = bool(metal.send(handle, "hasUnifiedMemory", ctypes.c_bool))
-    if memory:
-        facts["recommended_memory_bytes"] = memory
-    string = metal.send(handle, "name", ctypes.c_void_p)
-    text = metal.send(string, "UTF8String", ctypes.c_char_p) if string else None
-    name = text.decode(errors="replace") if text else ""
-    return facts, Device("mps", 0, name, Presence.LOADABLE, capability=apple)
-
-
-def _fill_and_read(metal: _Metal, handle: int, learned: Answer) -> None:
+def _fill_and_read(metal: _Metal, handle: int, call: Calls) -> None:
     class Range(ctypes.Structure):
         _fields_ = (("location", ctypes.c_ulong), ("length", ctypes.c_ulong))
 
@@ -219,19 +211,17 @@ def _fill_and_read(metal: _Metal, handle: int, learned: Answer) -> None:
         result = metal.send(target, message, ctypes.c_void_p, *arguments)
         if not result:
             text = f"Metal answers {message} with nothing"
-            raise NotUsable("call-failed", text, learned=learned)
+            raise NotUsable("call-failed", text, learned=call.learned)
         return int(result)
 
     size, options = (ctypes.c_ulong, _CHECK_BYTES), (ctypes.c_ulong, 0)
     buffer = made(handle, "newBufferWithLength:options:", size, options)
     commands = made(made(handle, "newCommandQueue"), "commandBuffer")
     encoder = made(commands, "blitCommandEncoder")
-    fill = ((ctypes.c_void_p, buffer), (Range, Range(0, _CHECK_BYTES)), (ctypes.c_ubyte, _FILL))
+    fill = ((ctypes.c_void_p, buffer), (Range, Range(0, _CHECK_BYTES)), (ctypes.c_ubyte, 0x5A))
     metal.send(encoder, "fillBuffer:range:value:", None, *fill)
     metal.send(encoder, "endEncoding", None)
     metal.send(commands, "commit", None)
     metal.send(commands, "waitUntilCompleted", None)
     back = ctypes.string_at(made(buffer, "contents"), _CHECK_BYTES)
-    if back != bytes([_FILL]) * _CHECK_BYTES:
-        message = "the GPU filled a buffer with one byte, and other bytes are read there"
-        raise NotUsable("wrong-result", message, learned=learned)
+    call.require_filled("the GPU", back, b"\x5a")

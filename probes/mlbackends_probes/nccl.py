@@ -25,15 +25,8 @@ LIBRARY = CudaLibrary(
     headers=("nccl.h",),
     macros=("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"),
     homes=("NCCL_HOME", "NCCL_ROOT"),
-    variables=(
-        "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_NET",
-        "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_TIMEOUT", "NCCL_NET_GDR_LEVEL", "NCCL_NET_PLUGIN",
-        "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_ALGO",
-        "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
-        "NCCL_CUMEM_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_CROSS_NIC", "NCCL_LAUNCH_MODE",
-    ),
     namer="ncclGetErrorString",
-)  # fmt: skip
+)
 
 FLOAT_32 = 7
 SUM = 0
@@ -56,10 +49,9 @@ def load(opened: CDLL, library: Library) -> Answer:
 def use(opened: CDLL, library: Library) -> Answer:
     """Sum numbers over the one device."""
     call, device = LIBRARY.calls(opened), first_device()
-    numbers, result = device.floats(1, 2, 3), device.floats(0, 0, 0)
-    communicator, devices, stream = ctypes.c_void_p(), (ctypes.c_int * 1)(0), ctypes.c_void_p()
-    call("ncclCommInitAll", ctypes.byref(communicator), ctypes.c_int(1), devices)
-    kind = (ctypes.c_size_t(3), ctypes.c_int(FLOAT_32), ctypes.c_int(SUM))
+    numbers, result, stream = device.floats(1, 2, 3), device.floats(0, 0, 0), None
+    communicator = call.create("ncclCommInitAll", 1, (ctypes.c_int * 1)(0))
+    kind = (ctypes.c_size_t(3), FLOAT_32, SUM)
     call("ncclAllReduce", numbers, result, *kind, communicator, stream)
     expect("a sum over one device", device.read_floats(result, 3), (1, 2, 3))
     return Answer(library)

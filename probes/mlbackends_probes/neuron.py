@@ -14,7 +14,7 @@ from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -26,10 +26,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer Neuron and are set."),
 )
 
-VARIABLES = (
-    "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_RT_VIRTUAL_CORE_SIZE",
-    "NEURON_LOGICAL_NC_CONFIG", "NEURON_CC_FLAGS", "NEURON_RT_LOG_LEVEL", "NEURON_COMPILE_CACHE_URL",
-)  # fmt: skip
 _WHEELS = ("neuronx-cc", "libneuronxla", "torch-neuronx", "jax-neuronx", "neuron-cc")
 _FOLDERS = ("/opt/aws/neuron/lib",)
 
@@ -43,26 +39,24 @@ def find(host: Host) -> Finding:
         return Finding(reasons=(absent(host, "Neuron device on PCI and no libnrt.so"),))
     nodes = device_nodes(host, r"neuron\d+")
     wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
-    optional: dict[str, FactValue] = {
-        "nodes": list(nodes),
+    facts = {
+        "device_count": len(cards),
+        "nodes": nodes,
         "driver_version": host.read("/sys/module/neuron/version", 256).strip(),
         "wheels": [f"{dist.name} {dist.version}" for dist in wheels],
+        **steering(host, "neuron"),
     }
-    facts: dict[str, FactValue] = {"device_count": len(cards)}
-    facts |= {name: value for name, value in optional.items() if value}
-    facts |= steering(host, VARIABLES)
     devices = tuple(
         pci_record(card, "neuron", index, names[card.device]) for index, card in enumerate(cards)
     )
+    reasons = all_denied(host, nodes)
     if not cards:
         message = "the Neuron runtime is here, and no device is on PCI"
-        reasons: tuple[Reason, ...] = (Reason("no-device", message),)
+        reasons = (Reason("no-device", message),)
     elif not nodes and host.listdir("/dev"):
         message = "Neuron devices are on PCI, but no /dev/neuron* is there"
         hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
         reasons = (Reason("no-driver", message, hint),)
-    else:
-        reasons = all_denied(host, nodes)
     if not libraries:
         reasons += (absent(host, "libnrt.so", folders=_FOLDERS),)
-    return Finding(tuple(libraries), devices, facts, reasons=reasons)
+    return Finding(tuple(libraries), devices, nonempty(facts), reasons=reasons)

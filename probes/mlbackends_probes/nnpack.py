@@ -8,7 +8,7 @@ Source:   NNPACK's nnpack.h, enum nnp_status and nnp_convolution_inference.
 """
 
 from mlbackends.libraries.blas_symbols import require_equal
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
@@ -30,7 +30,7 @@ _UNSUPPORTED_HARDWARE = 51
 def use(opened: CDLL, library: Library) -> Answer:
     """Initialise it, and convolve a 3x3 image with a 2x2 kernel of ones, on the calling thread."""
     unnamed = "an invalid or unsupported parameter"
-    call = Calls(opened, names=status_names("nnpack"), unnamed=unnamed)
+    call = Calls(opened, "nnpack", unnamed=unnamed)
     if (status := call.status("nnp_initialize")) == _UNSUPPORTED_HARDWARE:
         raise NotUsable(
             "unsupported-hardware",

@@ -8,12 +8,12 @@ Source:   Linux drivers/accel/ivpu/ivpu_drv.h and drivers/accel/amdxdna (PCI nam
           Linux Documentation/accel/introduction.
 """
 
-from mlbackends.host.device_nodes import accel_nodes, denied
+from mlbackends.host.device_nodes import accel_nodes, unusable
 from mlbackends.host.host import Host
-from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
+from mlbackends.host.pci import FOLDER, of_vendor
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, Fact, FactValue, Finding
+from mlbackends.model.records import Device, Fact, Finding, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -35,35 +35,26 @@ def find(host: Host) -> Finding:
         code = "no-device" if libraries else "not-found"
         reason = Reason(code, "no NPU of Intel or AMD is on PCI")
         return Finding(tuple(libraries), reasons=(reason,))
-    nodes = {address: name for name, address in accel_nodes(host).items()}
-    devices = tuple(_device(host, i, card, nodes) for i, card in enumerate(cards))
-    facts: dict[str, FactValue] = {}
-    if drivers := sorted({card.driver for card in cards if card.driver}):
-        facts["driver"] = " ".join(drivers)
+    nodes = {address: f"/dev/accel/{name}" for name, address in accel_nodes(host).items()}
+    devices = []
+    for i, card in enumerate(cards):
+        number = f"{card.vendor}:{card.device}"
+        firmware = host.read(f"{FOLDER}/{card.address}/fw_version", 256).split("\n")[0].strip()
+        device = Device(
+            kind="npu",
+            index=i,
+            name=names.get(number, "NPU"),
+            driver=card.driver,
+            pci_address=card.address,
+            facts={"pci_id": number},
+            reasons=unusable(
+                host, "NPU", card, (_DRIVERS[card.vendor],), nodes.get(card.address, "")
+            ),
+        )
+        if firmware and firmware.isprintable():
+            device.facts["firmware_version"] = firmware
+        devices.append(device)
+    drivers = " ".join(sorted({card.driver for card in cards} - {""}))
     reasons = devices[0].reasons if all(device.reasons for device in devices) else ()
-    return Finding(tuple(libraries), devices, facts, reasons=reasons)
-
-
-def _device(host: Host, index: int, card: PciDevice, nodes: dict[str, str]) -> Device:
-    number = f"{card.vendor}:{card.device}"
-    facts: dict[str, FactValue] = {"pci_id": number}
-    firmware = host.read(f"{FOLDER}/{card.address}/fw_version", 256).split("\n")[0].strip()
-    if firmware and firmware.isprintable():
-        facts["firmware_version"] = firmware
-    reasons: tuple[Reason, ...] = ()
-    name = nodes.get(card.address, "")
-    if card.driver != (wanted := _DRIVERS[card.vendor]):
-        bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
-        message = f"the NPU at {card.address} {bound}; computing needs {wanted}"
-        reasons = (Reason("no-driver", message, f"load it: sudo modprobe {wanted}"),)
-    elif name and (reason := denied(host, f"/dev/accel/{name}")):
-        reasons = (reason,)
-    return Device(
-        kind="npu",
-        index=index,
-        name=table("host/pci_names")["npu"].get(number, "NPU"),
-        driver=card.driver,
-        pci_address=card.address,
-        facts=facts,
-        reasons=reasons,
-    )
+    facts = nonempty({"driver": drivers})
+    return Finding(tuple(libraries), tuple(devices), facts, reasons=reasons)

@@ -28,7 +28,7 @@ from mlbackends.libraries.cuda.driver import (
 )
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
 from mlbackends.model.registry import read_facts
 from mlbackends.model.tables import table
 
@@ -56,13 +56,27 @@ def find(host: Host) -> Finding:
     libraries = driver_libraries(host, "nvidia", "libnvidia-ml")
     module = kernel_module(host)
     nodes = device_nodes(host)
-    facts = {**module, **_surroundings(host, on_bus)}
-    if nodes:
-        facts["device_nodes"] = list(nodes)
-    if instances := mig_instances(host):
-        facts["mig_instances"] = list(instances)
-    if gpus:
-        facts["pci_gpu_count"] = len(gpus)
+    switches = sum(device.class_code.startswith("0680") for device in on_bus)
+    fabric_manager, persistence = (
+        "nvidia-fabricmanager/nv-fabricmanager.pid",
+        "nvidia-persistenced/socket",
+    )
+    is_jetson = "nvidia,tegra" in host.read("/proc/device-tree/compatible", 4096)
+    facts = nonempty(
+        {
+            **module,
+            "nvswitches": switches or None,
+            "fabric_manager": host.exists(f"/run/{fabric_manager}") if switches else None,
+            "persistence_daemon": host.exists(f"/run/{persistence}") if on_bus else None,
+            "wsl": on_wsl(host) or None,
+            "environment": environment(host),
+            "device_nodes": nodes,
+            "mig_instances": mig_instances(host),
+            "pci_gpu_count": len(gpus) or None,
+        }
+    )
+    if is_jetson:
+        facts["jetson_model"] = host.read("/proc/device-tree/model", 256)
     devices = tuple(_device(host, index, gpu) for index, gpu in enumerate(gpus))
     warnings = library_warnings(host, libraries)
     if devices or libraries:
@@ -148,42 +162,21 @@ def use(opened: CDLL, library: Library) -> Answer:
     return learned
 
 
-def _surroundings(host: Host, on_bus: tuple[PciDevice, ...]) -> dict[str, FactValue]:
-    """Return what stands around the GPUs: switches, daemons, WSL, Tegra, variables."""
-    facts: dict[str, FactValue] = {}
-    switches = sum(device.class_code.startswith("0680") for device in on_bus)
-    if switches:
-        facts["nvswitches"] = switches
-        facts["fabric_manager"] = host.exists("/run/nvidia-fabricmanager/nv-fabricmanager.pid")
-    if on_bus:
-        facts["persistence_daemon"] = host.exists("/run/nvidia-persistenced/socket")
-    if on_wsl(host):
-        facts["wsl"] = True
-    if "nvidia,tegra" in host.read("/proc/device-tree/compatible", 4096):
-        facts["jetson_model"] = host.read("/proc/device-tree/model", 256)
-    if variables := environment(host):
-        facts["environment"] = dict(variables)
-    return facts
-
-
 def _device(host: Host, index: int, gpu: PciDevice) -> Device:
     """Return a GPU as the kernel shows it."""
     text = host.read(f"/proc/driver/nvidia/gpus/{gpu.address}/information", 4096)
     pairs = (line.partition(":") for line in text.splitlines())
     information = {name.strip(): value.strip() for name, _, value in pairs}
-    facts: dict[str, FactValue] = {"pci_id": f"{gpu.vendor}:{gpu.device}", **link_facts(gpu)}
-    if gpu.driver:
-        facts["kernel_driver"] = gpu.driver
-    if gpu.iommu_domain:
-        facts["iommu_domain"] = gpu.iommu_domain
-    redirected = is_redirected(host, gpu)
-    if redirected is not None:
-        facts["peers_redirected"] = redirected
-    if information.get("GPU Excluded", "").lower() == "yes":
-        facts["excluded"] = True
     firmware = information.get("GPU Firmware", "")
-    if firmware and firmware != "N/A":
-        facts["gsp_firmware"] = firmware
+    facts = {
+        "pci_id": f"{gpu.vendor}:{gpu.device}",
+        **link_facts(gpu),
+        "kernel_driver": gpu.driver,
+        "iommu_domain": gpu.iommu_domain,
+        "peers_redirected": is_redirected(host, gpu),
+        "excluded": information.get("GPU Excluded", "").lower() == "yes" or None,
+        "gsp_firmware": firmware if firmware != "N/A" else "",
+    }
     uuid, name = information.get("GPU UUID", ""), information.get("Model", "")
     return Device(
         "cuda",
@@ -193,7 +186,7 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
         pci_address=gpu.address,
         uuid="" if "?" in uuid else uuid,
         numa_node=gpu.numa_node,
-        facts=facts,
+        facts=nonempty(facts),
         volatile=dict(link_now(gpu)),
         reasons=_unbound(gpu),
     )
@@ -206,9 +199,8 @@ def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
         return ()
     if gpu.driver == "nouveau":
         message = f"{name} is driven by nouveau, with which CUDA does not work"
-        return (
-            Reason("nouveau-bound", message, "install NVIDIA's driver, which disables nouveau"),
-        )
+        hint = "install NVIDIA's driver, which disables nouveau"
+        return (Reason("nouveau-bound", message, hint),)
     if gpu.driver.startswith(("vfio", "pci-stub", "xen-pciback")):
         message = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
         return (Reason("bound-elsewhere", message),)

@@ -31,13 +31,9 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Link PTX and look whether an ELF file comes of it."""
-    call = LIBRARY.calls(opened)
-    linker, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = (ctypes.c_char_p * 1)(b"-arch=sm_90")
-    call("nvJitLinkCreate", ctypes.byref(linker), ctypes.c_uint32(1), options)
-    text, name = ctypes.create_string_buffer(PTX), ctypes.c_char_p(b"nothing")
-    length = ctypes.c_size_t(len(PTX) + 1)
-    call("nvJitLinkAddData", linker, ctypes.c_int(INPUT_PTX), text, length, name)
+    call, options = LIBRARY.calls(opened), (ctypes.c_char_p * 1)(b"-arch=sm_90")
+    linker, size = call.create("nvJitLinkCreate", 1, options), ctypes.c_size_t()
+    call("nvJitLinkAddData", linker, INPUT_PTX, PTX, ctypes.c_size_t(len(PTX) + 1), b"nothing")
     call("nvJitLinkComplete", linker)
     call("nvJitLinkGetLinkedCubinSize", linker, ctypes.byref(size))
     cubin = ctypes.create_string_buffer(size.value + 1)

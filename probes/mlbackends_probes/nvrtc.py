@@ -46,17 +46,15 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Compile a kernel and look for its entry in the PTX."""
-    call = LIBRARY.calls(opened)
-    program, size, none = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
-    source, name = ctypes.c_char_p(KERNEL), ctypes.c_char_p(b"seven.cu")
-    call("nvrtcCreateProgram", ctypes.byref(program), source, name, ctypes.c_int(0), none, none)
-    if status := call.status("nvrtcCompileProgram", program, ctypes.c_int(0), none):
+    call, size = LIBRARY.calls(opened), ctypes.c_size_t()
+    program = call.create("nvrtcCreateProgram", KERNEL, b"seven.cu", 0, None, None)
+    if status := call.status("nvrtcCompileProgram", program, 0, None):
         call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
         log = ctypes.create_string_buffer(max(size.value, 1))
         call("nvrtcGetProgramLog", program, log)
         code = "missing-dependency" if status == NO_BUILTINS else "call-failed"
         about = " ".join(log.value.decode(errors="replace").split())
-        raise call.failed("nvrtcCompileProgram", status, code, about=about)
+        raise call.failed("nvrtcCompileProgram", status, code, about)
     call("nvrtcGetPTXSize", program, ctypes.byref(size))
     ptx = ctypes.create_string_buffer(size.value)
     call("nvrtcGetPTX", program, ptx)

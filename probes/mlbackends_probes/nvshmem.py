@@ -20,11 +20,7 @@ LIBRARY = CudaLibrary(
     headers=("non_abi/nvshmem_version.h", "common/nvshmem_version.h"),
     macros=tuple(f"NVSHMEM_VENDOR_{part}_VERSION" for part in ("MAJOR", "MINOR", "PATCH")),
     homes=("NVSHMEM_HOME", "NVSHMEM_PREFIX"),
-    variables=(
-        "NVSHMEM_SYMMETRIC_SIZE", "NVSHMEM_BOOTSTRAP", "NVSHMEM_REMOTE_TRANSPORT", "NVSHMEM_DEBUG",
-        "NVSHMEM_IB_ENABLE_IBGDA", "NVSHMEM_DISABLE_P2P", "NVSHMEM_DISABLE_CUDA_VMM",
-    ),
-)  # fmt: skip
+)
 find = LIBRARY.find
 
 

@@ -14,14 +14,12 @@ import re
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
-from mlbackends.host.variables import Rule, anything, one_of, whole
 from mlbackends.libraries.blas_symbols import require_equal
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -64,44 +62,18 @@ _ISA_BITS = {
 }
 
 
-def _isa(value: str) -> str:
-    # Newer releases know more levels than any list of ours, all of them AVX10.
-    word = value.upper()
-    is_level = word in (*_ISA_BITS, "ALL", "DEFAULT") or word.startswith("AVX10_")
-    return "" if is_level else "DEFAULT or one of " + ", ".join(_ISA_BITS)
-
-
-_ISA_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-_RULES: dict[str, Rule] = {
-    "CPU_ISA_HINTS": one_of("NO_HINTS", "PREFER_YMM"),
-    "DEFAULT_FPMATH_MODE": one_of("STRICT", "BF16", "F16", "TF32", "ANY"),
-    "PRIMITIVE_CACHE_CAPACITY": whole(),
-    **dict.fromkeys(("VERBOSE", "JIT_DUMP", "JIT_PROFILE"), anything),
-}
 LIBRARY = SharedLibrary(
     "onednn",
     ("libdnnl", "libmkldnn", "dnnl", "mkldnn"),
     homes=("DNNLROOT", "ONEDNN_ROOT"),
-    folders=("/opt/intel/oneapi/dnnl/latest/lib",),
+    folders=(
+        *("$DNNLROOT/cpu_gomp/lib", "$DNNLROOT/cpu_iomp/lib", "$DNNLROOT/cpu_tbb/lib"),
+        "/opt/intel/oneapi/dnnl/latest/lib",
+    ),
     wheels=("paddle/libs",),
-    variables={
-        **dict.fromkeys(_ISA_VARIABLES, _isa),
-        **{
-            f"{prefix}_{name}": rule
-            for name, rule in _RULES.items()
-            for prefix in ("ONEDNN", "DNNL")
-        },
-    },
     symbols=(f"{_IN_TORCH}B5cxx11Ev", f"{_IN_TORCH}Ev"),
 )
-
-
-def find(host: Host) -> Finding:
-    """Look for every copy, and what the variables ask of it."""
-    root = host.env("DNNLROOT").rstrip("/")
-    kinds = ("cpu_gomp", "cpu_iomp", "cpu_tbb")
-    folders = [f"{root}/{kind}/lib" for kind in kinds] if root else []
-    return LIBRARY.find(host, folders, searched=(*folders, *LIBRARY.folders))
+find = LIBRARY.find
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -114,7 +86,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     if version is None:
         return Answer(library)
     commit = re.search(r"Git Hash ([0-9a-f]{7,40})", text)
-    facts: dict[str, FactValue] = {"commit": commit[1]} if commit else {}
+    facts = nonempty({"commit": commit and commit[1]})
     return Answer(replace(library, version=version[1]), facts=facts)
 
 
@@ -134,31 +106,27 @@ def _described(opened: CDLL, library: Library, prefix: str) -> Answer:
         raise NotUsable("call-failed", f"{prefix}_version returned no address")
     version = address.contents
     library = replace(library, version=f"{version.major}.{version.minor}.{version.patch}")
-    facts: dict[str, FactValue] = {}
+    facts = {}
     if version.hash and re.fullmatch(rb"[0-9a-f]{7,40}", version.hash):
         facts["commit"] = version.hash.decode()
     for name in ("cpu_runtime", "gpu_runtime") if version.major > 1 else ():
-        if getattr(version, name) in _RUNTIMES:  # version 1 ended with the hash
-            facts[name] = _RUNTIMES[getattr(version, name)]
+        facts[name] = _RUNTIMES.get(getattr(version, name), "")  # version 1 ended with the hash
     warnings: tuple[Reason, ...] = ()
     if hasattr(opened, f"{prefix}_get_effective_cpu_isa"):
         bits = int(getattr(opened, f"{prefix}_get_effective_cpu_isa")())
-        if name := _isa_name(opened, prefix, bits):
-            facts["instruction_set"] = name
-            warnings = _other_isa(bits, name)
-    return Answer(library, facts=facts, warnings=warnings)
-
-
-def _isa_name(opened: CDLL, prefix: str, bits: int) -> str:
-    if not hasattr(opened, f"{prefix}_cpu_isa2str"):
-        return next((word.lower() for word, level in _ISA_BITS.items() if level == bits), "")
-    name = Calls(opened).text(f"{prefix}_cpu_isa2str", bits).removeprefix("cpu_isa_")
-    return "" if name.startswith("unknown") else name
+        name = next((word.lower() for word, level in _ISA_BITS.items() if level == bits), "")
+        if hasattr(opened, f"{prefix}_cpu_isa2str"):
+            own = Calls(opened).text(f"{prefix}_cpu_isa2str", bits).removeprefix("cpu_isa_")
+            name = "" if own.startswith("unknown") else own
+        facts["instruction_set"] = name
+        warnings = _other_isa(bits, name) if name else ()
+    return Answer(library, facts=nonempty(facts), warnings=warnings)
 
 
 def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
     """Warn where a variable asks for another instruction set than the one that is in effect."""
-    variable = next((one for one in _ISA_VARIABLES if os.environ.get(one)), "")
+    names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+    variable = next((one for one in names if os.environ.get(one)), "")
     value = os.environ.get(variable, "")
     wanted = _ISA_BITS.get(value.upper())
     if wanted is None:
@@ -185,50 +153,46 @@ def use(opened: CDLL, library: Library) -> Answer:
     if _described(opened, library, "dnnl").facts.get("cpu_runtime") == "sycl":
         message = "its CPU runtime is SYCL, which needs an OpenCL device; nothing was computed"
         raise NotUsable("no-use-check", message)
-    _compute(opened)
-    return Answer(library)
-
-
-def _compute(opened: CDLL) -> None:
-    """Multiply 2x3 by 3x2; before version 3, whose descriptors are structures, transpose 2x3."""
-    call = Calls(opened, names=status_names("onednn"), unnamed="unknown")
-
-    def made(function: str, *arguments: object) -> "ctypes.c_void_p":
-        handle = ctypes.c_void_p()
-        call(function, ctypes.byref(handle), *arguments)
-        return handle
+    call = Calls(opened, "onednn", unnamed="unknown")
 
     def described(shape: tuple[int, int], strides: tuple[int, int]) -> object:
         pair = ctypes.c_int64 * 12
         rest = (2, pair(*shape), 3, pair(*strides))  # two dimensions, 32-bit floats
         if hasattr(opened, "dnnl_memory_desc_create_with_strides"):
-            return made("dnnl_memory_desc_create_with_strides", *rest)
+            return call.create("dnnl_memory_desc_create_with_strides", *rest)
         structure = ctypes.create_string_buffer(16384)
         call("dnnl_memory_desc_init_by_strides", structure, *rest)
         return structure
 
-    engine = made("dnnl_engine_create", 1, ctypes.c_size_t(0))
-    stream = made("dnnl_stream_create", engine, ctypes.c_uint(1))
+    engine = call.create("dnnl_engine_create", 1, ctypes.c_size_t(0))
+    stream = call.create("dnnl_stream_create", engine, ctypes.c_uint(1))
     left = (ctypes.c_float * 6)(1, 2, 3, 4, 5, 6)
     right = (ctypes.c_float * 6)(7, 8, 9, 10, 11, 12)
     rows = described((2, 3), (3, 1))
-    if hasattr(opened, "dnnl_matmul_primitive_desc_create"):
+    if hasattr(opened, "dnnl_matmul_primitive_desc_create"):  # multiply 2x3 by 3x2
         other, into = described((3, 2), (2, 1)), described((2, 2), (2, 1))
-        operation = made("dnnl_matmul_primitive_desc_create", engine, rows, other, None, into, None)
+        operation = call.create(
+            "dnnl_matmul_primitive_desc_create", engine, rows, other, None, into, None
+        )
         result, expected = (ctypes.c_float * 4)(), [58.0, 64.0, 139.0, 154.0]
         operands = [(1, rows, left), (33, other, right), (17, into, result)]
-    else:
+    else:  # before version 3, whose descriptors are structures, transpose 2x3
         into = described((2, 3), (1, 2))
-        operation = made("dnnl_reorder_primitive_desc_create", rows, engine, into, engine, None)
+        operation = call.create(
+            "dnnl_reorder_primitive_desc_create", rows, engine, into, engine, None
+        )
         result, expected = (ctypes.c_float * 6)(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
         operands = [(1, rows, left), (17, into, result)]
 
     class Operand(ctypes.Structure):
         _fields_ = (("which", ctypes.c_int), ("memory", ctypes.c_void_p))
 
-    memories = [(which, made("dnnl_memory_create", md, engine, at)) for which, md, at in operands]
+    memories = [
+        (which, call.create("dnnl_memory_create", md, engine, at)) for which, md, at in operands
+    ]
     arguments = (Operand * len(memories))(*[Operand(*memory) for memory in memories])
-    primitive = made("dnnl_primitive_create", operation)
+    primitive = call.create("dnnl_primitive_create", operation)
     call("dnnl_primitive_execute", primitive, stream, len(memories), arguments)
     call("dnnl_stream_wait", stream)
     require_equal("a primitive", list(result), expected)
+    return Answer(library)

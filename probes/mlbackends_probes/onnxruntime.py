@@ -7,12 +7,14 @@ Caveats:  a provider's file says that it was built, not that it starts: onnxrunt
 Source:   ONNX Runtime documentation, "Install", "Execution Providers".
 """
 
+from typing import Any
+
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("onnxruntime {version}",)
@@ -35,11 +37,6 @@ _NAMES = (
     *("ort-nightly", "ort-nightly-gpu", "ort-nightly-directml"),
 )
 _PROVIDER = pattern(r"(?:lib)?onnxruntime_providers_(\w+)")
-VARIABLES = (
-    "ORT_TENSORRT_ENGINE_CACHE_ENABLE", "ORT_TENSORRT_CACHE_PATH", "ORT_TENSORRT_FP16_ENABLE",
-    "ORT_TENSORRT_MAX_WORKSPACE_SIZE", "ORT_CUDA_UNAVAILABLE", "ORT_DISABLE_TELEMETRY",
-    "OPENVINO_LIB_PATHS",
-)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -47,18 +44,15 @@ def find(host: Host) -> Finding:
     runtime = package(host, _NAMES, "onnxruntime", "capi/build_and_package_info.py")
     if runtime is None:
         return found(host, None, "onnxruntime")
-    facts: dict[str, FactValue] = {}
+    facts: dict[str, Any] = {}
     if at := runtime.location:
         text = host.read(f"{at}/capi/build_and_package_info.py", 1 << 16)
         for name in ("built_as", "cuda_version", "cudnn_version", "rocm_version"):
-            if value := assigned_text(text, "package_name" if name == "built_as" else name):
-                facts[name] = value
+            facts[name] = assigned_text(text, "package_name" if name == "built_as" else name)
         stems = (_PROVIDER.fullmatch(stem_of(name)) for name in host.listdir(f"{at}/capi"))
-        if providers := {match[1] for match in stems if match and match[1] != "shared"}:
-            facts["providers"] = list[object](sorted(providers))
+        providers = {match[1] for match in stems if match} - {"shared"}
+        facts["providers"] = sorted(providers)
     cuda = str(facts.get("cuda_version", ""))
     what = f"onnxruntime {runtime.version}, built for CUDA {cuda},"
     warning = driver_warning(driver_release(host), cuda, what)
-    return found(
-        host, runtime, "onnxruntime", facts=facts, variables=VARIABLES, warnings=(warning,)
-    )
+    return found(host, runtime, "onnxruntime", nonempty(facts), (warning,))

@@ -13,13 +13,11 @@ import re
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, one_of, whole
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -42,28 +40,16 @@ LIBRARY = SharedLibrary(
         "libopenblaso64", "libopenblaso64_", "libopenblasp-r0", "libopenblas64_p-r0", "openblas",
     ),
     homes=("OPENBLAS_HOME", "OPENBLAS_ROOT"),
-    folders=("/opt/OpenBLAS/lib",),
+    folders=(
+        *(
+            f"/usr/lib/{{machine}}-linux-gnu/openblas{wide}-{kind}"
+            for wide in ("", "64") for kind in ("pthread", "openmp", "serial")
+        ),
+        "/opt/OpenBLAS/lib",
+    ),
     wheels=("scipy_openblas64/lib", "scipy_openblas32/lib"),
-    variables={
-        **dict.fromkeys(
-            ("OPENBLAS_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", "GOTO_NUM_THREADS"), whole(1)
-        ),
-        "OPENBLAS_CORETYPE": anything,
-        "OPENBLAS_VERBOSE": one_of("0", "1", "2", "3"),
-        "OPENBLAS_MAIN_FREE": anything,
-        **dict.fromkeys(
-            ("OPENBLAS_THREAD_TIMEOUT", "OPENBLAS_LOOPS", "OPENBLAS_BLOCK_FACTOR"), whole()
-        ),
-    },
 )  # fmt: skip
-
-
-def find(host: Host) -> Finding:
-    """Look for every copy, under all the names that it goes by."""
-    near = f"/usr/lib/{host.machine}-linux-gnu/openblas"
-    kinds = ("pthread", "openmp", "serial")
-    folders = [f"{near}{wide}-{kind}" for wide in ("", "64") for kind in kinds]
-    return LIBRARY.find(host, folders, searched=LIBRARY.folders)
+find = LIBRARY.find
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -72,43 +58,36 @@ def load(opened: CDLL, library: Library) -> Answer:
     if affixes is None:
         raise NotUsable("missing-symbol", f"{library.path} has no function openblas_get_config")
     before, after = affixes
+    call = Calls(opened)
 
-    def ask(name: str, kind: object) -> object:
-        call = getattr(opened, f"{before}openblas_{name}{after}", None)
-        if call is None:
-            return None
-        call.restype = kind
-        return call()
+    def has(name: str) -> bool:
+        return hasattr(opened, f"{before}openblas_{name}{after}")
 
-    facts: dict[str, FactValue] = {}
-    config, core = ask("get_config", ctypes.c_char_p), ask("get_corename", ctypes.c_char_p)
-    text = " ".join(config.decode(errors="replace").split()) if isinstance(config, bytes) else ""
-    architecture = core.decode(errors="replace") if isinstance(core, bytes) else ""
-    if isinstance(config, bytes):
-        facts["config"] = text
-    if isinstance(core, bytes):
-        facts["architecture"] = architecture
-    threading = {0: "serial", 1: "pthreads", 2: "openmp"}.get(ask("get_parallel", ctypes.c_int))  # type: ignore[call-overload]
-    if threading:
-        facts["threading"] = threading
-    threads = ask("get_num_threads", ctypes.c_int)
-    if isinstance(threads, int) and threads > 0:
-        facts["threads"] = threads
-    if limit := re.search(r"MAX_THREADS=(\d+)", text):
-        facts["built_for_threads"] = int(limit[1])
-    facts["integer_bits"] = 64 if "USE64BITINT" in text or after == "64_" else 32
-    if before:
-        facts["symbol_prefix"] = before
-    if after:
-        facts["symbol_suffix"] = after
+    def number(name: str) -> int:
+        return call.status(f"{before}openblas_{name}{after}") if has(name) else -1
+
+    text = " ".join(call.text(f"{before}openblas_get_config{after}").split())
+    core = call.text(f"{before}openblas_get_corename{after}") if has("get_corename") else ""
+    threads, limit = number("get_num_threads"), re.search(r"MAX_THREADS=(\d+)", text)
+    facts = {
+        "config": text,
+        "architecture": core,
+        "threading": {0: "serial", 1: "pthreads", 2: "openmp"}.get(number("get_parallel")),
+        "threads": threads if threads > 0 else None,
+        "built_for_threads": int(limit[1]) if limit else None,
+        "integer_bits": 64 if "USE64BITINT" in text or after == "64_" else 32,
+        "symbol_prefix": before,
+        "symbol_suffix": after,
+    }
     if version := re.match(r"OpenBLAS (\S+)", text):
         library = replace(library, version=version[1])
     wanted = os.environ.get("OPENBLAS_CORETYPE", "")
-    if not wanted or not architecture or wanted.lower() == architecture.lower():
-        return Answer(library, facts=facts)
-    message = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {architecture}"
+    if not wanted or not core or wanted.lower() == core.lower():
+        return Answer(library, facts=nonempty(facts))
+    message = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {core}"
     hint = "the build has no kernels of that name, or this processor cannot run them"
-    return Answer(library, facts=facts, warnings=(Reason("override-invalid", message, hint),))
+    warning = Reason("override-invalid", message, hint)
+    return Answer(library, facts=nonempty(facts), warnings=(warning,))
 
 
 def use(opened: CDLL, library: Library) -> Answer:

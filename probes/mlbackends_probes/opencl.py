@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 FACTS = (
@@ -26,10 +26,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer OpenCL and are set."),
 )
 
-VARIABLES = (
-    "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS", "POCL_DEVICES",
-    "POCL_MAX_PTHREAD_COUNT", "GPU_DEVICE_ORDINAL",
-)  # fmt: skip
 _FRAMEWORK = "/System/Library/Frameworks/OpenCL.framework/OpenCL"
 _FILES_LIMIT = 64
 
@@ -55,11 +51,16 @@ def find(host: Host) -> Finding:
     # A variable replaces the usual folder of ICD files.
     named = host.env("OCL_ICD_VENDORS") or host.env("OPENCL_VENDOR_PATH")
     place = named.rstrip("/") if named.startswith("/") else "/etc/OpenCL/vendors"
-    drivers = _drivers(host, place)
+    files = [f"{place}/{name}" for name in host.listdir(place) if name.endswith(".icd")]
+    drivers = []
+    for file in ([place] if place.endswith(".icd") else files)[:_FILES_LIMIT]:
+        library = host.read(file, 4096).split("\n")[0].strip()
+        if library and library.isprintable():
+            drivers.append({"file": file, "library": library})
+    more = host.env("OCL_ICD_FILENAMES").split(":")[:_FILES_LIMIT]
+    drivers += [{"file": "OCL_ICD_FILENAMES", "library": name} for name in more if name]
     if not libraries and not drivers:
         return Finding(reasons=(absent(host, "libOpenCL.so"),))
-    facts: dict[str, FactValue] = {"drivers": [{**row} for row in drivers]} if drivers else {}
-    facts |= steering(host, VARIABLES)
     warnings = tuple(
         Reason(
             "dangling-link",
@@ -76,44 +77,28 @@ def find(host: Host) -> Finding:
     elif not drivers and host.platform == "linux":
         message = f"the loader is here, and no driver is registered in {place}"
         reasons = (Reason("no-driver", message),)
+    facts = nonempty({"drivers": drivers}) | steering(host, "opencl")
     presence = None if libraries else Presence.FOUND
     return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
-
-
-def _drivers(host: Host, place: str) -> list[dict[str, str]]:
-    files = [f"{place}/{name}" for name in host.listdir(place) if name.endswith(".icd")]
-    if place.endswith(".icd"):
-        files = [place]
-    rows = []
-    for file in files[:_FILES_LIMIT]:
-        library = host.read(file, 4096).split("\n")[0].strip()
-        if library and library.isprintable():
-            rows.append({"file": file, "library": library})
-    named = host.env("OCL_ICD_FILENAMES").split(":")[:_FILES_LIMIT]
-    return rows + [{"file": "OCL_ICD_FILENAMES", "library": name} for name in named if name]
 
 
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def _calls(opened: CDLL) -> Calls:
-    return Calls(opened, names=status_names("opencl"), unnamed="see cl.h")
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """List the platforms."""
-    call = _calls(opened)
+    call = Calls(opened, "opencl", unnamed="see cl.h")
     fields = {"name": _PLATFORM_NAME, "vendor": _PLATFORM_VENDOR, "version": _PLATFORM_VERSION}
-    rows: list[FactValue] = [
+    rows = [
         {name: _text(call, _PLATFORM_INFO, platform, what) for name, what in fields.items()}
         for platform in _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     ]
-    return Answer(library, facts={"platforms": rows} if rows else {})
+    return Answer(library, facts=nonempty({"platforms": rows}))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices, and fill a buffer on each that says it is available."""
-    call = _calls(opened)
+    call = Calls(opened, "opencl", unnamed="see cl.h")
     platforms = _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     if not platforms:
         raise NotUsable("no-driver", "the OpenCL loader opens, and knows no platform")
@@ -122,8 +107,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         name = _text(call, _PLATFORM_INFO, platform, _PLATFORM_NAME)
         every = (ctypes.c_void_p(platform), ctypes.c_uint64(_ALL_TYPES))
         for handle in _handles(call, "clGetDeviceIDs", every, _NO_DEVICE):
-            device = _described(call, handle, len(devices), name)
-            devices.append(_checked(opened, call, handle, device))
+            devices.append(_described(opened, call, handle, len(devices), name))
     learned = Answer(library, tuple(devices))
     if not devices:
         message = f"{len(platforms)} OpenCL platforms are here, and none has a device"
@@ -147,36 +131,30 @@ def _handles(call: Calls, function: str, of: tuple[object, ...], none: int) -> l
     return [handle for handle in handles if handle]
 
 
-def _described(call: Calls, handle: int, index: int, platform: str) -> Device:
-    def text(what: int) -> str:
-        return _text(call, _DEVICE_INFO, handle, what)
-
+def _described(opened: CDLL, call: Calls, handle: int, index: int, platform: str) -> Device:
+    """Describe a device, and compute on it."""
     kind = _number(call, handle, _TYPE) or 0
-    facts: dict[str, FactValue] = {"platform": platform}
-    facts["device_type"] = next((name for bit, name in _TYPES.items() if kind & bit), "other")
-    if units := _number(call, handle, _UNITS):
-        facts["compute_units"] = units
-    if clock := _number(call, handle, _CLOCK_MEGAHERTZ):
-        facts["max_clock_hertz"] = clock * 1_000_000
     float64 = _number(call, handle, _FLOAT64)
-    if float64 is not None:
-        facts["float64"] = bool(float64)
+    facts = {
+        "platform": platform,
+        "device_type": next((name for bit, name in _TYPES.items() if kind & bit), "other"),
+        "compute_units": _number(call, handle, _UNITS) or None,
+        "max_clock_hertz": (_number(call, handle, _CLOCK_MEGAHERTZ) or 0) * 1_000_000 or None,
+        "float64": None if float64 is None else bool(float64),
+    }
     pci = _raw(call, _DEVICE_INFO, handle, _PCI)
     address = struct.unpack("4I", pci) if len(pci) == struct.calcsize("4I") else None
-    return Device(
+    device = Device(
         kind="opencl",
         index=index,
-        name=text(_NAME),
+        name=_text(call, _DEVICE_INFO, handle, _NAME),
         presence=Presence.LOADABLE,
         memory_bytes=_number(call, handle, _MEMORY) or None,
-        capability=text(_VERSION),
-        driver=text(_DRIVER),
+        capability=_text(call, _DEVICE_INFO, handle, _VERSION),
+        driver=_text(call, _DEVICE_INFO, handle, _DRIVER),
         pci_address="{:04x}:{:02x}:{:02x}.{:x}".format(*address) if address else "",
-        facts=facts,
+        facts=nonempty(facts),
     )
-
-
-def _checked(opened: CDLL, call: Calls, handle: int, device: Device) -> Device:
     if not _number(call, handle, _AVAILABLE):
         message = f"{device.name} says that it is not available"
         return replace(device, reasons=(Reason("no-device", message),))
@@ -199,17 +177,15 @@ def _fill_and_read(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: s
             raise call.failed(function, status.value)
         return ctypes.c_void_p(handle)
 
-    size, start, length = ctypes.c_size_t(_CHECK_BYTES), ctypes.c_size_t(0), len(_PATTERN)
+    size, start = ctypes.c_size_t(_CHECK_BYTES), ctypes.c_size_t(0)
     context = made("clCreateContext", None, 1, ctypes.byref(device), None, None)
     queue = made("clCreateCommandQueue", context, device, ctypes.c_uint64(0))
     buffer = made("clCreateBuffer", context, ctypes.c_uint64(_READ_WRITE), size, None)
-    pattern = (_PATTERN, ctypes.c_size_t(length))
+    pattern = (_PATTERN, ctypes.c_size_t(len(_PATTERN)))
     call("clEnqueueFillBuffer", queue, buffer, *pattern, start, size, 0, None, None)
     back = ctypes.create_string_buffer(_CHECK_BYTES)
     call("clEnqueueReadBuffer", queue, buffer, _BLOCKING, start, size, back, 0, None, None)
-    if back.raw != _PATTERN * (_CHECK_BYTES // length):
-        message = f"{name} filled a buffer with a pattern, and other bytes came back"
-        raise NotUsable("wrong-result", message)
+    call.require_filled(name, back.raw, _PATTERN)
     opened.clReleaseMemObject(buffer)
     opened.clReleaseCommandQueue(queue)
     opened.clReleaseContext(context)

@@ -9,6 +9,7 @@ Caveats:  two runtimes, or two copies of one, in a process have each their own t
 Source:   OpenMP API 5.2; GNU libgomp manual, "The libgomp ABI"; LLVM OpenMP runtime, kmp.h.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -17,14 +18,14 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import anything, matching, one_of, whole, whole_list
+from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.dependents import needed_of_the_system
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf, version_definitions
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -58,90 +59,61 @@ _GCC = {
 _MAKERS = {"vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm"}
 """Beginning of a file's name -> whose runtime it is."""
 
-_TRUTH = one_of("true", "false", "1", "0", "yes", "no", "on", "off")
-_BINDING = r"true|false|(primary|master|close|spread)(\s*,\s*(primary|master|close|spread))*"
-_PLACES = r"(threads|cores|sockets|ll_caches|numa_domains)(\s*\(\s*\d+.*\))?|!?\s*\{.*"
-_SCHEDULE = r"((non)?monotonic\s*:\s*)?(static|dynamic|guided|auto)(\s*,\s*\d+)?"
-_BLOCK_TIME = r"\d+\s*(us|ms|s)?|infinite|infinity|inf"
+
+def _described(host: Host, library: Library) -> Library:
+    """Add whose runtime a copy is: by its functions, since one maker's may bear another's name."""
+    stem = stem_of(os.path.basename(library.soname)) or stem_of(os.path.basename(library.path))
+    maker = next((maker for begin, maker in _MAKERS.items() if stem.startswith(begin)), "")
+    facts = {"runtime": maker}
+    if host.platform == "linux" and not library.reasons:
+        with contextlib.suppress(NotElf, OSError):
+            names = ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier")
+            defined = extract_symbols(host, library.path, names)
+            if defined and "__kmpc_fork_call" not in defined:
+                facts["runtime"] = "gnu"
+                definitions = extract(host, library.path, version_definitions)
+                versions = [name for name in definitions if re.fullmatch(r"GOMP_\d+(\.\d+)*", name)]
+                numbered = {tuple(map(int, name[5:].split("."))): name for name in versions}
+                highest = numbered[max(numbered)] if numbered else ""
+                facts["symbol_version"] = highest
+                facts["gcc_interface"] = _GCC.get(highest, "")
+    return replace(library, facts=nonempty(facts))
+
+
 LIBRARY = SharedLibrary(
     "openmp",
     ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp"),
     folders=("/opt/homebrew/opt/libomp/lib", "/usr/local/opt/libomp/lib"),
-    variables={
-        "OMP_NUM_THREADS": whole_list(1),
-        "OMP_PROC_BIND": matching(_BINDING, "true, false, or primary, close, spread in a list"),
-        "OMP_PLACES": matching(
-            _PLACES, "threads, cores, sockets, ll_caches, numa_domains or {...}"
-        ),
-        "OMP_SCHEDULE": matching(
-            _SCHEDULE, "static, dynamic, guided or auto, and a chunk after a comma"
-        ),
-        "OMP_DYNAMIC": matching("true|false|1|0|yes|no|on|off", "true or false"),
-        "OMP_THREAD_LIMIT": whole(1),
-        "OMP_MAX_ACTIVE_LEVELS": whole(),
-        "OMP_WAIT_POLICY": one_of("active", "passive"),
-        "OMP_STACKSIZE": matching(r"\d+\s*[bkmgt]?", "a number, and B, K, M or G after it"),
-        "OMP_DISPLAY_ENV": one_of("true", "false", "verbose", "1", "0", "yes", "no", "on", "off"),
-        "OMP_TARGET_OFFLOAD": one_of("mandatory", "disabled", "default"),
-        **dict.fromkeys(
-            ("GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "GOMP_STACKSIZE", "KMP_AFFINITY"), anything
-        ),
-        "KMP_BLOCKTIME": matching(_BLOCK_TIME, "milliseconds, or infinite"),
-        "KMP_DUPLICATE_LIB_OK": _TRUTH,
-        "KMP_HW_SUBSET": anything,
-        "KMP_INIT_AT_FORK": _TRUTH,
-        "KMP_LIBRARY": one_of("throughput", "turnaround", "serial"),
-        "KMP_SETTINGS": _TRUTH,
-        "KMP_STACKSIZE": anything,
-    },
     missing="libgomp, libiomp5 or libomp",
+    describe=_described,
 )
 
 
 def find(host: Host) -> Finding:
     """Look for every runtime, and for those that would meet in one process."""
-    found = LIBRARY.find(host, describe=_recognised)
+    found = LIBRARY.find(host)
     if not found.libraries:
         return found
     facts, warnings = {**found.facts}, [*found.warnings]
     first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
     allowed = host.affinity()
-    if not whole(1)(first) and allowed and int(first) > len(allowed):
+    if allowed and not valid_instead(first, {"minimum": len(allowed) + 1}):
         message = (
             f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
         )
         warnings.append(Reason("override-exceeds-hardware", message))
     meeting, seen = _meeting(host, found.libraries)
     if meeting:
-        facts["meeting"] = list[object](library.path for library in meeting)
-        warnings.append(_conflict(meeting, seen))
+        facts["meeting"] = [library.path for library in meeting]
+        kinds = {str(library.facts.get("runtime", "")) for library in meeting}
+        why = f"these runtimes are of different makers ({', '.join(sorted(kinds))})"
+        if len(kinds) == 1:
+            why = "each copy has threads of its own, and a limit set in one is not the other's"
+        hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
+        if kinds == {"intel", "llvm"}:
+            hint = "install both packages from one source, so that they share a runtime"
+        warnings.append(Reason("conflict", f"{seen}: {why}", hint))
     return replace(found, facts=facts, warnings=tuple(warnings))
-
-
-def _recognised(host: Host, library: Library) -> Library:
-    """Add whose runtime a copy is: by its functions, since one maker's may bear another's name."""
-    stem = stem_of(os.path.basename(library.soname)) or stem_of(os.path.basename(library.path))
-    maker = next((maker for begin, maker in _MAKERS.items() if stem.startswith(begin)), "")
-    facts: dict[str, FactValue] = {"runtime": maker} if maker else {}
-    if host.platform == "linux" and not library.reasons:
-        try:
-            names = ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier")
-            defined = extract_symbols(host, library.path, names)
-            if defined and "__kmpc_fork_call" not in defined:
-                facts["runtime"] = "gnu"
-                facts.update(_gnu_version(extract(host, library.path, version_definitions)))
-        except (NotElf, OSError):
-            pass
-    return replace(library, facts=facts) if facts else library
-
-
-def _gnu_version(definitions: tuple[str, ...]) -> dict[str, FactValue]:
-    versions = [name for name in definitions if re.fullmatch(r"GOMP_\d+(\.\d+)*", name)]
-    if not versions:
-        return {}
-    highest = max(versions, key=lambda name: [int(part) for part in name[5:].split(".")])
-    gcc = {"gcc_interface": _GCC[highest]} if highest in _GCC else {}
-    return {"symbol_version": highest, **gcc}
 
 
 def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library], str]:
@@ -154,8 +126,16 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
         return mapped, f"process {host.pid} has mapped {which}"
     brought: dict[str, Library] = {}
     for library in libraries:
-        in_a_wheel = library.found_by == "site-packages" and library.owner and not library.reasons
-        if in_a_wheel and _is_needed(host, library):
+        folder, name = os.path.split(library.path)
+        if library.found_by != "site-packages" or not library.owner or library.reasons:
+            continue
+        # auditwheel puts into NAME.libs what an extension module needs, and only that. torch/lib is
+        # filled by hand, so its main library is asked.
+        is_needed = folder.endswith(".libs")
+        with contextlib.suppress(NotElf, OSError):
+            beside = f"{folder}/libtorch_cpu.so"
+            is_needed = is_needed or name in extract(host, beside, read_elf).needed
+        if is_needed:
             # The loader takes a second file of the same soname for the first one.
             brought.setdefault(library.soname, library)
     copies, packages, seen = [], [], []
@@ -180,55 +160,25 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
     return copies, f"{' and '.join(seen)}; both are in a process that imports both"
 
 
-def _is_needed(host: Host, library: Library) -> bool:
-    """Tell whether the package's own libraries ask for the copy that it brings.
-
-    auditwheel puts into NAME.libs what an extension module needs, and only that. torch/lib is
-    filled by hand, so its main library is asked.
-    """
-    folder, name = os.path.split(library.path)
-    if folder.endswith(".libs"):
-        return True
-    try:
-        return name in extract(host, f"{folder}/libtorch_cpu.so", read_elf).needed
-    except (NotElf, OSError):
-        return False
-
-
-def _conflict(copies: list[Library], seen: str) -> Reason:
-    kinds = {str(library.facts.get("runtime", "")) for library in copies}
-    if len(kinds) == 1:
-        message = (
-            f"{seen}: each copy has threads of its own, and a limit set in one is not the other's"
-        )
-    else:
-        message = f"{seen}: these runtimes are of different makers ({', '.join(sorted(kinds))})"
-    hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
-    if kinds == {"intel", "llvm"}:
-        hint = "install both packages from one source, so that they share a runtime"
-    return Reason("conflict", message, hint)
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for its version and what it sees of the machine."""
-    facts: dict[str, FactValue] = {**library.facts}
     if hasattr(opened, "__kmpc_fork_call"):  # LLVM's or Intel's
         os.environ["KMP_VERSION"] = "1"  # read, and answered on stderr, at the first call
     printed = _printed(opened.omp_get_max_threads)
-    for fact, function in (
-        ("max_threads", opened.omp_get_max_threads),
-        ("processors", opened.omp_get_num_procs),
-    ):
-        if (number := int(function())) > 0:
-            facts[fact] = number
+    threads, processors = int(opened.omp_get_max_threads()), int(opened.omp_get_num_procs())
     if hasattr(opened, "omp_display_env"):
         printed += _printed(lambda: opened.omp_display_env(0))
-    if date := re.search(r"_OPENMP\s*=\s*'(\d{6})'|API version:.*\((\d{6})\)", printed):
-        facts["specification_date"] = int(date[1] or date[2])
+    date = re.search(r"_OPENMP\s*=\s*'(\d{6})'|API version:.*\((\d{6})\)", printed)
     version = re.search(r"Intel\(R\) OMP version: (\d+\.\d+\.\d{8})", printed)
     if version and not version[1].endswith("20140926"):
         library = replace(library, version=version[1])
-    return Answer(library, facts=facts)
+    facts = {
+        **library.facts,
+        "max_threads": threads if threads > 0 else None,
+        "processors": processors if processors > 0 else None,
+        "specification_date": int(date[1] or date[2]) if date else None,
+    }
+    return Answer(library, facts=nonempty(facts))
 
 
 def _printed(call: Callable[[], object]) -> str:

@@ -21,7 +21,7 @@ from mlbackends.host.python.wheel_files import (
 )
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import Fact, Finding, Presence, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{count} packages",)
@@ -76,51 +76,76 @@ _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
 
 def find(host: Host) -> Finding:
     """List what is installed, and compare what each says that it owns."""
-    everything = {name: all_of for name, all_of in distributions(host).items() if name}
+    everything = {name: all_of for name, all_of in sorted(distributions(host).items()) if name}
+    folders = python_folders(host)
     if not everything:
-        folders = ", ".join(python_folders(host))
-        message = f"no distribution in {folders}" if folders else "there is no Python to look in"
-        return Finding(reasons=(Reason("not-found", message),))
+        where = (
+            f"no distribution in {', '.join(folders)}"
+            if folders
+            else "there is no Python to look in"
+        )
+        return Finding(reasons=(Reason("not-found", where),))
     twice = [all_of for all_of in everything.values() if len(all_of) > 1]
     shared = shared_files(host, [dist for all_of in everything.values() for dist in all_of])
     first = [all_of[0] for all_of in everything.values()]
     majors = _cuda_majors(first)
-    optional: dict[str, list[Any] | dict[str, Any]] = {
+    facts = {
+        "count": len(everything),
+        "distributions": {dist.name: dist.version for dist in first},
         "installed_twice": [
             {"name": dist.name, "version": dist.version, "folder": dist.folder}
             for all_of in twice
             for dist in all_of
         ],
         "owned_twice": [
-            {
-                "first": pair.first.name,
-                "second": pair.second.name,
-                "files": pair.shared,
-                "differing": pair.differing,
-                "example": pair.example,
-                **({"on_disk": pair.on_disk} if pair.on_disk else {}),
-            }
+            nonempty(
+                {
+                    "first": pair.first.name,
+                    "second": pair.second.name,
+                    "files": pair.shared,
+                    "differing": pair.differing,
+                    "example": pair.example,
+                    "on_disk": pair.on_disk,
+                }
+            )
             for pair in shared
         ],
-        "cuda_majors": dict[str, Any](majors),
-        "missing_files": list[Any](missing_files(host, first)),
-        "glibc_needed": dict[str, Any](glibc_needed(host, first)),
+        "cuda_majors": majors,
+        "missing_files": missing_files(host, first),
+        "glibc_needed": glibc_needed(host, first),
         # What a broken uninstall left.
         "leftovers": [
             f"{folder}/{name}"
-            for folder in python_folders(host)
+            for folder in folders
             for name in host.listdir(folder)
             if name.startswith("~")
         ],
     }
-    versions: dict[str, Any] = {name: everything[name][0].version for name in sorted(everything)}
-    facts: dict[str, FactValue] = {"count": len(everything), "distributions": versions}
-    facts |= {name: value for name, value in optional.items() if value}
     warnings = [_overwritten(pair) for pair in shared]
-    warnings += _same_folder(twice)
+    for all_of in twice:
+        # One name with two versions in one folder; across folders one only hides the other.
+        versions: dict[str, list[str]] = {}
+        for dist in all_of:
+            versions.setdefault(dist.folder, []).append(dist.version or "without a version")
+        name = all_of[0].name
+        warnings += [
+            Reason(
+                "installed-twice",
+                f"{folder} has metadata of {name} {' and '.join(there)}",
+                f"reinstall {name}: an upgrade left the old metadata behind",
+            )
+            for folder, there in versions.items()
+            if len(there) > 1 and name not in _WITH_PROBES
+        ]
     if len(majors) > 1:
-        warnings.append(_mixed(majors))
-    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
+        groups = []
+        for major, names in majors.items():
+            more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+            groups.append(f"CUDA {major} ({', '.join(names[:2])}{more})")
+        message = f"NVIDIA's packages are here for {' beside '.join(groups)}"
+        hint = "keep those that your framework was built for; see its pins"
+        warnings.append(Reason("cuda-majors-mixed", message, hint))
+    return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))
 
 
 def _overwritten(pair: SharedFiles) -> Reason:
@@ -133,25 +158,6 @@ def _overwritten(pair: SharedFiles) -> Reason:
         message += f", which is {pair.on_disk}'s now"
     hint = f"uninstall {pair.first.name} and {pair.second.name}, and install the one you want"
     return Reason("file-owned-twice", message, hint)
-
-
-def _same_folder(twice: list[list[Distribution]]) -> list[Reason]:
-    """Warn of one name with two versions in one folder; across folders one only hides the other."""
-    warnings = []
-    for all_of in twice:
-        if all_of[0].name in _WITH_PROBES:
-            continue
-        folders: dict[str, list[str]] = {}
-        for dist in all_of:
-            version = dist.version or "without a version"
-            folders.setdefault(dist.folder, []).append(version)
-        for folder, versions in folders.items():
-            if len(versions) > 1:
-                name = all_of[0].name
-                message = f"{folder} has metadata of {name} {' and '.join(versions)}"
-                hint = f"reinstall {name}: an upgrade left the old metadata behind"
-                warnings.append(Reason("installed-twice", message, hint))
-    return warnings
 
 
 def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:
@@ -167,13 +173,3 @@ def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:
         if major.isdecimal() and int(major) > 0:
             majors.setdefault(major, []).append(dist.name)
     return {major: sorted(majors[major]) for major in sorted(majors, key=int)}
-
-
-def _mixed(majors: dict[str, list[str]]) -> Reason:
-    groups = []
-    for major, names in majors.items():
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-        groups.append(f"CUDA {major} ({', '.join(names[:2])}{more})")
-    message = f"NVIDIA's packages are here for {' beside '.join(groups)}"
-    hint = "keep those that your framework was built for; see its pins"
-    return Reason("cuda-majors-mixed", message, hint)

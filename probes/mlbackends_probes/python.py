@@ -13,9 +13,10 @@ import sys
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, is_user_site, python_folders
+from mlbackends.host.variables import steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import Fact, Finding, Presence, nonempty
 
 GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
@@ -44,10 +45,6 @@ CODES = {
     "other-python": "A variable brings in packages of another Python version.",
 }
 
-VARIABLES = (
-    "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONPLATLIBDIR",
-    "PYTHONSAFEPATH", "PYTHON_GIL", "VIRTUAL_ENV", "CONDA_PREFIX",
-)  # fmt: skip
 _PLACES = {
     "/pipx/venvs/": "pipx",
     "/pypoetry/virtualenvs/": "poetry",
@@ -84,39 +81,34 @@ def find(host: Host) -> Finding:
     lines = host.read(f"{prefix}/pyvenv.cfg", 65536).splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     settings = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    names = ("implementation", "executable", "prefix", "base_prefix")
-    facts: dict[str, FactValue] = {name: python[name] for name in names if python.get(name)}
-    facts["is_virtual_environment"] = prefix != base
     manager, manager_version = _manager(host, prefix, base, settings)
-    if manager:
-        facts["manager"] = manager
-    if manager_version:
-        facts["manager_version"] = manager_version
-    if prefix != base and "include-system-site-packages" in settings:
-        shared = settings["include-system-site-packages"].lower() == "true"
-        facts["sees_system_packages"] = shared
+    shared = settings.get("include-system-site-packages") if prefix != base else None
+    site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
+    library = [one for one in folders if re.search(r"/python\d\.\d{1,2}t?$", one)]
+    is_marked = any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
+    # Folders carry the letter of the build without the GIL.
+    marks = {match[2] for one in folders if (match := _VERSIONED.search(one))}
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    is_old = bool(numbers) and numbers < _FREE_THREADING
+    names = ("implementation", "executable", "prefix", "base_prefix")
+    facts = {
+        **{name: python.get(name) for name in names},
+        "is_virtual_environment": prefix != base,
+        "manager": manager,
+        "manager_version": manager_version,
+        "sees_system_packages": shared and shared.lower() == "true",
+        "free_threaded": "t" in marks and not is_old if marks or is_old else None,
+        **steering(host, "python"),
+    }
     if folders:
-        site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
-        library = (one for one in folders if re.search(r"/python\d\.\d{1,2}t?$", one))
-        is_marked = any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
         facts["site_folders"] = site
         facts["user_site_on_path"] = any(is_user_site(host, one) for one in site)
         facts["externally_managed"] = prefix == base and is_marked
         facts["distribution_count"] = len(distributions(host))
-    # Folders carry the letter of the build without the GIL.
-    marks = {match[2] for one in folders if (match := _VERSIONED.search(one))}
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    if numbers and numbers < _FREE_THREADING:
-        facts["free_threaded"] = False
-    elif marks:
-        facts["free_threaded"] = "t" in marks
-    variables = {name: host.environment[name] for name in VARIABLES if name in host.environment}
-    if variables:
-        facts["environment"] = variables
     return Finding(
         presence=Presence.FOUND,
         version=version,
-        facts=facts,
+        facts=nonempty(facts),
         warnings=(*_other_environment(host, prefix, base), *_other_version(host, version)),
     )
 

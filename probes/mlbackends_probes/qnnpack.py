@@ -7,9 +7,8 @@ Source:   pytorch_qnnpack.h and qnnpack.h: the status and the clamp operator.
 """
 
 from mlbackends.libraries.blas_symbols import require_equal
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
@@ -23,17 +22,13 @@ LIBRARY = SharedLibrary(
 )
 find = LIBRARY.find
 
-_PREFIXES = ("pytorch_qnnp", "qnnp")
 _UNSUPPORTED_HARDWARE = 4
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Clamp numbers to a range, on the calling thread."""
-    prefix = next((one for one in _PREFIXES if hasattr(opened, f"{one}_initialize")), "")
-    if not prefix:
-        message = f"{library.path} has no function {_PREFIXES[0]}_initialize"
-        raise NotUsable("missing-symbol", message)
-    calls = Calls(opened, names=status_names("qnnpack"), unnamed="unknown")
+    prefix = "qnnp" if hasattr(opened, "qnnp_initialize") else "pytorch_qnnp"
+    calls = Calls(opened, "qnnpack", unnamed="unknown")
 
     def call(name: str, *arguments: object) -> None:
         if status := calls.status(f"{prefix}_{name}", *arguments):

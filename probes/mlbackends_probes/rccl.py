@@ -9,28 +9,21 @@ Source:   RCCL API reference, ncclGetVersion; the NCCL_* variables hold for RCCL
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.amd import library_finding
-from mlbackends.libraries.c_calls import CDLL, Calls, decimal_version
+from mlbackends.libraries.amd import library_finding, rocm_calls
+from mlbackends.libraries.c_calls import CDLL, decimal_version
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (Fact("environment", dict[str, str], "The variables that steer RCCL and are set."),)
 
-VARIABLES = (
-    "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA",
-    "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_MIN_NCHANNELS",
-    "NCCL_MAX_NCHANNELS", "NCCL_NET_GDR_LEVEL", "RCCL_MSCCL_ENABLE", "RCCL_MSCCLPP_ENABLE",
-)  # fmt: skip
-
 
 def find(host: Host) -> Finding:
     """Look for every copy of RCCL."""
-    return library_finding(host, "RCCL", "librccl", VARIABLES)
+    return library_finding(host, "RCCL", "librccl")
 
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version, which needs no GPU: 2708 is 2.7.8; since 2.9 it is 20900."""
-    call = Calls(opened, "ncclGetErrorString", unnamed="no name")
-    (number,) = call.numbers("ncclGetVersion", 1)
+    (number,) = rocm_calls(opened, "ncclGetErrorString").numbers("ncclGetVersion", 1)
     version = decimal_version(number, 1000 if number < 10_000 else 10_000)
     return Answer(replace(library, version=version))

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding, rocm_calls
+from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
@@ -21,7 +21,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer rocBLAS and are set."),
 )
 
-VARIABLES = ("ROCBLAS_TENSILE_LIBPATH", "ROCBLAS_LAYER", "ROCBLAS_USE_HIPBLASLT")
 NO_TRANSPOSE = 111
 TO_DEVICE, TO_HOST = 1, 2
 LEFT = (1.0, 3.0, 2.0, 4.0)  # [[1, 2], [3, 4]] by columns
@@ -32,7 +31,7 @@ SIZE = 16
 
 def find(host: Host) -> Finding:
     """Look for every copy of rocBLAS and the GPU code beside the first."""
-    return library_finding(host, "rocBLAS", "librocblas", VARIABLES, "rocblas/library")
+    return library_finding(host, "rocBLAS", "librocblas", "rocblas/library")
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -45,10 +44,9 @@ def load(opened: CDLL, library: Library) -> Answer:
 def use(opened: CDLL, library: Library) -> Answer:
     """Multiply two small matrices on the first GPU; HIP comes with rocBLAS, which links to it."""
     call = rocm_calls(opened)
-    handle, memory = ctypes.c_void_p(), ctypes.c_void_p()
     operands, product = (ctypes.c_float * 8)(*LEFT, *RIGHT), (ctypes.c_float * 4)()
-    call("rocblas_create_handle", ctypes.byref(handle))
-    call("hipMalloc", ctypes.byref(memory), ctypes.c_size_t(3 * SIZE))
+    handle = call.create("rocblas_create_handle")
+    memory = call.create("hipMalloc", ctypes.c_size_t(3 * SIZE))
     call("hipMemcpy", memory, operands, ctypes.c_size_t(2 * SIZE), TO_DEVICE)
     left, right, out = (ctypes.c_void_p((memory.value or 0) + part * SIZE) for part in range(3))
     one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
@@ -57,7 +55,5 @@ def use(opened: CDLL, library: Library) -> Answer:
     call("hipMemcpy", product, out, ctypes.c_size_t(SIZE), TO_HOST)
     call("hipFree", memory)
     call("rocblas_destroy_handle", handle)
-    if list(product) != PRODUCT:
-        message = f"the product of two matrices is {list(product)}; right is {PRODUCT}"
-        raise NotUsable("wrong-result", message)
+    require_equal("rocblas_sgemm", list(product), PRODUCT)
     return Answer(library)

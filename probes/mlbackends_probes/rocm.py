@@ -11,10 +11,11 @@ Source:   Linux uapi kfd_sysfs.h; HIP runtime API, hipRuntimeGetVersion, hipMall
 """
 
 import re
+from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.host.device_nodes import denied, render_node
+from mlbackends.host.device_nodes import all_denied, render_node, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, link_now
 from mlbackends.host.python.packages import distributions
@@ -26,14 +27,24 @@ from mlbackends.libraries.amd import (
     frequency_hertz,
     gpus,
     links,
+    rocm_calls,
     unreadable_nodes,
     wheels,
 )
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, decimal_version
+from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import (
+    Answer,
+    Device,
+    Fact,
+    FactValue,
+    Finding,
+    Library,
+    Presence,
+    nonempty,
+)
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -55,18 +66,10 @@ CODES = {
     "target-overridden": "A variable makes ROCm take a GPU for another one than it is.",
 }
 
-VARIABLES = (
-    "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "HIP_PLATFORM", "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HSA_OVERRIDE_GFX_VERSION",
-    "HSA_ENABLE_SDMA", "HSA_XNACK", "HSA_NO_SCRATCH_RECLAIM", "HIP_LAUNCH_BLOCKING",
-    "AMD_LOG_LEVEL", "GPU_MAX_HW_QUEUES", "PYTORCH_ROCM_ARCH",
-)  # fmt: skip
 _STEMS = ("libamdhip64", "amdhip64", "amdhip64_6", "amdhip64_7")
 _TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
 _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions say "none"
 _DEVICES_LIMIT = 64
-_CHECK_BYTES = 4096
-_DEVICE_TO_HOST = 2
 _NUMBERED_SINCE = 5
 """The HIP since which the numbers of hipDeviceAttribute_t are as they are."""
 _NAMES_FILES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
@@ -78,78 +81,66 @@ def find(host: Host) -> Finding:
         host, "HIP", *_STEMS, homes=HOMES, folders=FOLDERS, wheels=wheels(host)
     )
     cards = gpus(host)
-    installations = _installations(host)
+    # The folders that say their version; the one that ROCM_PATH names goes first.
+    rooted: dict[str, dict[str, str]] = {}
+    named = filter(None, (host.env(name).rstrip("/") for name in HOMES))
+    for folder in (*named, "/opt/rocm", *host.glob("/opt/rocm-*")):
+        version = host.read(f"{folder}/.info/version", 256).split("\n")[0].strip()
+        if re.fullmatch(r"\d+\.\d+[\w.+~-]*", version):
+            rooted.setdefault(host.realpath(folder), {"path": folder, "version": version})
+    installations = list(rooted.values())
     if not libraries and not cards and not installations:
         if host.platform == "darwin":
             message = "ROCm exists for Linux and Windows; this is macOS"
             return Finding(reasons=(Reason("not-this-platform", message),))
         missing = "AMD GPU on PCI and no libamdhip64.so"
         return Finding(reasons=(absent(host, missing, HOMES, ("/opt/rocm/lib",)),))
-    facts: dict[str, FactValue] = {"gpu_count": len(cards)}
     drivers = sorted({card.pci.driver for card in cards if card.pci and card.pci.driver})
-    if drivers or any(card.node is not None for card in cards):
-        facts["driver"] = " ".join(drivers) or "amdgpu"
-    sdk = [
-        f"{name} {dists[0].version}"
-        for name, dists in sorted(distributions(host).items())
-        if name in ("rocm", "amdsmi") or name.startswith("rocm-sdk")
-    ]
-    optional: dict[str, FactValue] = {
+    computing = [card for card in cards if card.node is not None]
+    facts = {
+        "gpu_count": len(cards),
+        "driver": " ".join(drivers) or ("amdgpu" if computing else ""),
         "driver_version": host.read("/sys/module/amdgpu/version", 256),
         "targets": sorted({card.target for card in cards if card.target}),
         "installations": installations,
-        "wheels": sdk,
+        "wheels": [
+            f"{name} {dists[0].version}"
+            for name, dists in sorted(distributions(host).items())
+            if name in ("rocm", "amdsmi") or name.startswith("rocm-sdk")
+        ],
         "links": links(host),
-        "unreadable_node_count": unreadable_nodes(host),
+        "unreadable_node_count": unreadable_nodes(host) or None,
+        **steering(host, "rocm"),
+        "visible_gpu_count": _visible(host, computing) if computing else None,
     }
-    facts |= {name: value for name, value in optional.items() if value}
-    facts |= steering(host, VARIABLES)
-    computing = [card for card in cards if card.node is not None]
-    if computing:
-        facts["visible_gpu_count"] = _visible(host, computing)
     reasons = _reasons(host, cards)
     if not libraries:
         reasons += (absent(host, "libamdhip64.so", HOMES, ("/opt/rocm/lib",)),)
     return Finding(
         libraries=tuple(libraries),
         devices=tuple(_device(host, index, card) for index, card in enumerate(cards)),
-        facts=facts,
+        facts=nonempty(facts),
         version=installations[0]["version"] if installations else "",
         presence=Presence.FOUND if installations and not libraries else None,
         reasons=reasons,
-        warnings=_override_warnings(host, computing) + _visibility_warnings(host, computing),
+        warnings=_warnings(host, computing),
     )
 
 
-def _installations(host: Host) -> list[dict[str, str]]:
-    """Return the ROCm folders that say their version; the one that ROCM_PATH names goes first."""
-    named = [host.env(name).rstrip("/") for name in HOMES]
-    found: dict[str, dict[str, str]] = {}
-    for folder in (*filter(None, named), "/opt/rocm", *host.glob("/opt/rocm-*")):
-        version = host.read(f"{folder}/.info/version", 256).split("\n")[0].strip()
-        if re.fullmatch(r"\d+\.\d+[\w.+~-]*", version):
-            found.setdefault(host.realpath(folder), {"path": folder, "version": version})
-    return list(found.values())
-
-
 def _device(host: Host, index: int, card: AmdGpu) -> Device:
-    at = f"{FOLDER}/{card.address}"
-    properties = card.properties
-    facts: dict[str, FactValue] = dict(link_facts(card.pci)) if card.pci else {}
+    at, properties, pci = f"{FOLDER}/{card.address}", card.properties, card.pci
+    facts: dict[str, Any] = {**link_facts(pci)} if pci else {}
     if properties.get("simd_per_cu", 0) > 0:
         facts["compute_units"] = properties["simd_count"] // properties["simd_per_cu"]
     for fact, name in (("wavefront_size", "wave_front_size"), ("chiplets", "num_xcc")):
         if 0 < properties.get(name, 0) <= 1 << 16:
             facts[fact] = properties[name]
-    if hertz := frequency_hertz(card):
-        facts["max_clock_hertz"] = hertz
+    facts["max_clock_hertz"] = frequency_hertz(card)
     for fact in ("compute_partition", "memory_partition") if card.address else ():
         mode = host.read(f"{at}/current_{fact}", 64)
-        if re.fullmatch(r"[A-Z]{2,4}\d?", mode):
-            facts[fact] = mode
-    if card.partition:
-        facts["partition"] = card.partition
-    volatile: dict[str, FactValue] = dict(link_now(card.pci)) if card.pci else {}
+        facts[fact] = mode if re.fullmatch(r"[A-Z]{2,4}\d?", mode) else ""
+    facts["partition"] = card.partition or None
+    volatile: dict[str, FactValue] = {**link_now(pci)} if pci else {}
     used = host.read_int(f"{at}/mem_info_vram_used") if card.address else None
     if used is not None and 0 <= used < 1 << 60:
         volatile["memory_used_bytes"] = used
@@ -160,11 +151,11 @@ def _device(host: Host, index: int, card: AmdGpu) -> Device:
         name=_name(host, card),
         memory_bytes=card.memory_bytes,
         capability=card.target,
-        driver=card.pci.driver if card.pci else "amdgpu",
+        driver=pci.driver if pci else "amdgpu",
         pci_address=card.address,
         uuid=f"GPU-{unique:016x}" if unique else "",
-        numa_node=card.pci.numa_node if card.pci else None,
-        facts=facts,
+        numa_node=pci.numa_node if pci else None,
+        facts=nonempty(facts),
         volatile=volatile,
         reasons=_device_reasons(host, card),
     )
@@ -190,51 +181,26 @@ def _name(host: Host, card: AmdGpu) -> str:
 def _device_reasons(host: Host, card: AmdGpu) -> tuple[Reason, ...]:
     if card.node is not None:
         node = render_node(host, card.address) if card.address else ""
-        reason = denied(host, node) if node else None
-        return (reason,) if reason else ()
-    driver = card.pci.driver if card.pci else ""
-    where = f"the AMD GPU at {card.address}"
-    if not driver:
-        message = f"{where} has no kernel driver; computing needs amdgpu"
-        return (Reason("no-driver", message, "load it (sudo modprobe amdgpu) or install it"),)
-    if driver == "amdgpu":
-        message = f"{where} is driven by amdgpu, which lists no compute node (KFD) for it"
+        return all_denied(host, [node] if node else [])
+    if card.pci and card.pci.driver == "amdgpu":
+        where = f"the AMD GPU at {card.address} is driven by amdgpu"
+        message = f"{where}, which lists no compute node (KFD) for it"
         return (Reason("unsupported-hardware", message),)
-    return (Reason("no-driver", f"{where} is bound to {driver}; computing needs amdgpu"),)
+    return unusable(host, "AMD GPU", card.pci, ("amdgpu",), "") if card.pci else ()
 
 
 def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
     if not cards:
-        if host.exists("/dev/dxg"):  # below WSL the GPU is behind that, not on PCI
-            return ()
         message = "no AMD GPU is on PCI or in the KFD topology; HIP needs one"
-        return (Reason("no-device", message),)
+        # Below WSL the GPU is behind /dev/dxg, not on PCI.
+        return () if host.exists("/dev/dxg") else (Reason("no-device", message),)
     if all(card.node is None for card in cards):
         return _device_reasons(host, cards[0])
-    if reason := denied(host, "/dev/kfd"):
-        return (reason,)
     if not host.listdir("/dev") or host.exists("/dev/kfd"):
-        return ()
+        return all_denied(host, ["/dev/kfd"])
     message = "the kernel lists AMD GPUs, but /dev/kfd is not here, through which they compute"
     hint = "give the container the nodes: --device=/dev/kfd --device=/dev/dri"
     return (Reason("no-device", message, hint),)
-
-
-def _override_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
-    value = host.env("HSA_OVERRIDE_GFX_VERSION")
-    if not value:
-        return ()
-    match = _TARGET.fullmatch(value)
-    if not match:
-        message = f"HSA_OVERRIDE_GFX_VERSION is {value!r}; ROCm wants MAJOR.MINOR.STEPPING"
-        return (Reason("override-invalid", message, "write it like 11.0.0, or unset it"),)
-    wanted = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}"
-    others = sorted({card.target for card in cards if card.target not in ("", wanted)})
-    if not others:
-        return ()
-    message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {wanted}"
-    hint = "code for another target may fail or compute wrongly; unset it where it is not needed"
-    return (Reason("target-overridden", message, hint),)
 
 
 def _visible(host: Host, cards: list[AmdGpu]) -> int:
@@ -261,8 +227,25 @@ def _chosen(listed: str, count: int, uuids: list[str]) -> list[str]:
     return chosen
 
 
-def _visibility_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
+def _warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
+    """Return what the variables do to the GPUs: take them for others, contradict, hide all."""
     warnings = []
+    value = host.env("HSA_OVERRIDE_GFX_VERSION")
+    match = _TARGET.fullmatch(value)
+    wanted = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}" if match else ""
+    others = sorted({card.target for card in cards if card.target not in ("", wanted)})
+    if value and not match:
+        message = f"HSA_OVERRIDE_GFX_VERSION is {value!r}; ROCm wants MAJOR.MINOR.STEPPING"
+        hint = "write it like 11.0.0, or unset it"
+        warnings.append(Reason("override-invalid", message, hint))
+    elif value and others:
+        message = (
+            f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {wanted}"
+        )
+        hint = (
+            "code for another target may fail or compute wrongly; unset it where it is not needed"
+        )
+        warnings.append(Reason("target-overridden", message, hint))
     hip, cuda = host.env("HIP_VISIBLE_DEVICES"), host.env("CUDA_VISIBLE_DEVICES")
     if cards and hip and cuda and hip != cuda:
         message = (
@@ -280,13 +263,9 @@ def _visibility_warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def _calls(opened: CDLL) -> Calls:
-    return Calls(opened, "hipGetErrorName", unnamed="no name")
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, which needs no GPU."""
-    call, number = _calls(opened), ctypes.c_int()
+    call, number = rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
     status = call.status("hipRuntimeGetVersion", ctypes.byref(number))
     if status in _NO_DEVICE:  # it opens; older ones refuse even this without a GPU
         return Answer(library)
@@ -298,55 +277,41 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List HIP's devices, then fill memory on the first and read it back."""
-    call, count, version = _calls(opened), ctypes.c_int(), ctypes.c_int()
+    call, count = rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
     status = call.status("hipGetDeviceCount", ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
         message = f"hipGetDeviceCount returned {status} and {count.value} devices: HIP sees no GPU"
         raise NotUsable("no-device", message)
     if status:
         raise call.failed("hipGetDeviceCount", status)
+    version, value, size = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     refused = call.status("hipRuntimeGetVersion", ctypes.byref(version))
     is_numbered = not refused and version.value // 10_000_000 >= _NUMBERED_SINCE
     attributes = table("libraries/device_attributes")["hip_features"] if is_numbered else {}
-    indices = range(min(count.value, _DEVICES_LIMIT))
-    devices = [_described(call, index, attributes) for index in indices]
-    _fill_and_read(call, Answer(library, tuple(devices)))
+    devices = []
+    for index in range(min(count.value, _DEVICES_LIMIT)):
+        name, address = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+        is_named = call.status("hipDeviceGetName", name, 256, index) == 0
+        is_placed = call.status("hipDeviceGetPCIBusId", address, 64, index) == 0
+        is_sized = call.status("hipDeviceTotalMem", ctypes.byref(size), index) == 0
+        # An old runtime refuses the attributes that it does not know.
+        features = [
+            word
+            for word, number in attributes.items()
+            if not call.status("hipDeviceGetAttribute", ctypes.byref(value), number, index)
+            and value.value > 0
+        ]
+        device = Device(
+            kind="rocm",
+            index=index,
+            name=name.value.decode(errors="replace") if is_named else "",
+            presence=Presence.LOADABLE,
+            memory_bytes=size.value if is_sized and size.value else None,
+            pci_address=address.value.decode(errors="replace").lower() if is_placed else "",
+            features=tuple(features),
+        )
+        devices.append(device)
+    call.learned = Answer(library, tuple(devices))
+    call.fill_and_read("hip", "HIP device 0")
     devices[0] = replace(devices[0], presence=Presence.USABLE)
     return Answer(library, tuple(devices), {"checked_device": 0})
-
-
-def _described(call: Calls, index: int, attributes: dict[str, int]) -> Device:
-    name, address = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
-    size, value = ctypes.c_size_t(), ctypes.c_int()
-    is_named = call.status("hipDeviceGetName", name, 256, index) == 0
-    is_placed = call.status("hipDeviceGetPCIBusId", address, 64, index) == 0
-    is_sized = call.status("hipDeviceTotalMem", ctypes.byref(size), index) == 0
-    # An old runtime refuses the attributes that it does not know.
-    features = [
-        word
-        for word, number in attributes.items()
-        if not call.status("hipDeviceGetAttribute", ctypes.byref(value), number, index)
-        and value.value > 0
-    ]
-    return Device(
-        kind="rocm",
-        index=index,
-        name=name.value.decode(errors="replace") if is_named else "",
-        presence=Presence.LOADABLE,
-        memory_bytes=size.value if is_sized and size.value else None,
-        pci_address=address.value.decode(errors="replace").lower() if is_placed else "",
-        features=tuple(features),
-    )
-
-
-def _fill_and_read(call: Calls, learned: Answer) -> None:
-    memory, size = ctypes.c_void_p(), ctypes.c_size_t(_CHECK_BYTES)
-    back = ctypes.create_string_buffer(_CHECK_BYTES)
-    call("hipSetDevice", 0, learned=learned)
-    call("hipMalloc", ctypes.byref(memory), size, learned=learned)
-    call("hipMemset", memory, 0x5A, size, learned=learned)
-    call("hipMemcpy", back, memory, size, _DEVICE_TO_HOST, learned=learned)
-    call("hipFree", memory, learned=learned)
-    if back.raw != b"\x5a" * _CHECK_BYTES:
-        message = f"HIP device 0 filled {_CHECK_BYTES} bytes with 0x5a, and other bytes came back"
-        raise NotUsable("wrong-result", message, learned=learned)

@@ -18,8 +18,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer SciPy and are set."),
 )
 
-VARIABLES = ("SCIPY_ARRAY_API", "SCIPY_USE_PROPACK")
-
 
 def find(host: Host) -> Finding:
     """Read what the package says of itself and of its build."""
@@ -28,4 +26,4 @@ def find(host: Host) -> Finding:
         return found(host, None, "scipy")
     facts = config_facts(host, scipy.location, "scipy") if scipy.location else {}
     warnings = range_warnings(host, scipy, ("numpy",), "it was not tried with that")
-    return found(host, scipy, "scipy", facts=facts, variables=VARIABLES, warnings=warnings)
+    return found(host, scipy, "scipy", facts, warnings)

@@ -9,10 +9,9 @@ Source:   oneAPI DPC++ documentation, "Environment variables".
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import steering
 from mlbackends.libraries.shared_library import SharedLibrary, with_file_version
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -26,21 +25,17 @@ LIBRARY = SharedLibrary(
     homes=("ONEAPI_ROOT", "CMPLR_ROOT"),
     folders=("/opt/intel/oneapi/compiler/*/lib",),
     missing="libsycl.so",
+    describe=with_file_version,
 )
-VARIABLES = (
-    "ONEAPI_DEVICE_SELECTOR", "SYCL_CACHE_PERSISTENT", "SYCL_CACHE_DIR", "SYCL_UR_TRACE",
-    "SYCL_PI_TRACE", "SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS", "SYCL_ENABLE_DEFAULT_CONTEXTS",
-)  # fmt: skip
 _ADAPTER = pattern(r"lib(?:ur_adapter|pi)_(\w+)\.so")
 
 
 def find(host: Host) -> Finding:
     """Look for every copy of the runtime and the adapters beside the first."""
-    found = LIBRARY.find(host, describe=with_file_version)
+    found = LIBRARY.find(host)
     if not found.libraries:
         return found
     beside = host.realpath(found.libraries[0].path).rsplit("/", 1)[0]
     names = (_ADAPTER.match(name) for name in host.listdir(beside))
     adapters = sorted({match[1] for match in names if match})
-    facts: dict[str, FactValue] = {"adapters": adapters} if adapters else {}
-    return replace(found, facts=facts | steering(host, VARIABLES))
+    return replace(found, facts=nonempty({"adapters": adapters, **found.facts}))

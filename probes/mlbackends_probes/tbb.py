@@ -8,10 +8,9 @@ Source:   oneTBB specification: TBB_runtime_version, TBB_runtime_interface_versi
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, FactValue, Library
 
 GROUP = "library"
 FACTS = (
@@ -25,16 +24,12 @@ LIBRARY = SharedLibrary(
     "tbb",
     ("libtbb", "tbb12", "tbb"),
     homes=("TBBROOT", "TBB_ROOT"),
-    variables=("TBB_VERSION", "TBB_MALLOC_USE_HUGE_PAGES"),
+    folders=(
+        *("/opt/intel/oneapi/tbb/latest/lib", "/opt/intel/oneapi/tbb/latest/lib/intel64/gcc4.8"),
+        "$TBBROOT/lib/intel64/gcc4.8",
+    ),
 )
-
-
-def find(host: Host) -> Finding:
-    """Look for every copy."""
-    usual = "/opt/intel/oneapi/tbb/latest/lib"
-    root = host.env("TBBROOT").rstrip("/")
-    homes = [usual, f"{usual}/intel64/gcc4.8", *([f"{root}/lib/intel64/gcc4.8"] if root else [])]
-    return LIBRARY.find(host, homes, searched=[usual])
+find = LIBRARY.find
 
 
 def load(opened: CDLL, library: Library) -> Answer:

@@ -9,6 +9,7 @@ Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch do
           "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
 """
 
+import contextlib
 import os
 import re
 
@@ -27,13 +28,13 @@ from mlbackends.host.python.frameworks import (
     package,
 )
 from mlbackends.host.python.requirements import required
-from mlbackends.host.variables import anything, one_of, steering
+from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
 from mlbackends.libraries.search import libraries_named, stem_of
-from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 from mlbackends.model.registry import read_facts
 
 GROUP = "framework"
@@ -47,38 +48,19 @@ _PARTNERS = (
 )  # fmt: skip
 _OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
 _FIRST_WITH_MPS = (1, 12)
-_FLAGS = frozenset({
-    "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_JIT", "TORCH_BLAS_PREFER_CUBLASLT",
-    "TORCH_BLAS_PREFER_HIPBLASLT", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "TORCH_DEVICE_BACKEND_AUTOLOAD",
-})  # fmt: skip
-"""The variables that are 0 or 1."""
-_VARIABLES = (
-    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NVML_BASED_CUDA_CHECK", "PYTORCH_ENABLE_MPS_FALLBACK",
-    "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_JIT", "TORCH_BLAS_PREFER_CUBLASLT",
-    "TORCH_BLAS_PREFER_HIPBLASLT", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_CUDNN_V8_API_DISABLED",
-    "TORCH_CUDNN_V8_API_LRU_CACHE_LIMIT", "TORCH_CUDNN_SDPA_ENABLED",
-    "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "TORCH_CUDA_ARCH_LIST",
-    "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE",
-    "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FREEZING", "TORCHINDUCTOR_MAX_AUTOTUNE",
-    "TORCH_EXTENSIONS_DIR", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_BLOCKING_WAIT",
-    "TORCH_SHOW_CPP_STACKTRACES", "NVIDIA_TF32_OVERRIDE",
-)  # fmt: skip
-VARIABLES = {name: one_of("0", "1") if name in _FLAGS else anything for name in _VARIABLES}
 
 
 def find(host: Host) -> Finding:
     """Read what the package says of itself, and look for libtorch_cpu."""
     torch = package(host, _NAMES, "torch", "version.py")
     libraries = [
-        _with_version(host, library)
+        _described(host, library)
         for library in libraries_named(host, "torch", "libtorch_cpu", "torch_cpu")
     ]
-    if torch is None and not libraries:
-        return found(host, None, "torch")
     if torch is None:
-        return Finding(libraries=tuple(libraries), facts=steering(host, VARIABLES))
+        if not libraries:
+            return found(host, None, "torch")
+        return Finding(tuple(libraries), facts=steering(host, "torch"))
     facts = _build(host, torch)
     what = f"torch {torch.version}".rstrip()
     warning = None
@@ -87,19 +69,17 @@ def find(host: Host) -> Finding:
         warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
     elif facts.get("built_for") == "cpu" and host.platform != "darwin":
         warning = gpu_unused(host, what, "install a build of torch for CUDA")
-    facts |= steering(host, VARIABLES) | _cuda_libraries(host, torch)
-    # The packages that are compiled against one version of torch.
-    partners: list[object] = [
-        {"package": dist.name, "version": dist.version, "wanted": one.pinned}
-        for dist in named(host, _PARTNERS)
-        for one in required(host, dist)
-        if one.name == "torch" and one.pinned
-    ]
-    if partners:
-        facts["partners"] = partners
-    if plugins := entry_points(host, "torch.backends"):
-        facts["backend_plugins"] = dict[str, object](plugins)
-    finding = found(host, torch, "torch", facts=facts, variables=VARIABLES, warnings=(warning,))
+    partners = {
+        # The packages that are compiled against one version of torch.
+        "partners": [
+            {"package": dist.name, "version": dist.version, "wanted": one.pinned}
+            for dist in named(host, _PARTNERS)
+            for one in required(host, dist)
+            if one.name == "torch" and one.pinned
+        ],
+        "backend_plugins": entry_points(host, "torch.backends"),
+    }
+    finding = found(host, torch, "torch", facts | nonempty(partners), (warning,))
     # With libraries, how far they go is how far torch goes.
     presence = None if libraries else Presence.FOUND
     return replace(finding, libraries=tuple(libraries), presence=presence)
@@ -113,46 +93,42 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def _build(host: Host, torch: Package) -> dict[str, FactValue]:
     """Return what version.py and the library folder tell."""
-    facts: dict[str, FactValue] = {}
-    if not torch.location:
-        return facts
-    text = host.read(f"{torch.location}/version.py", 1 << 16)
-    for name in ("cuda", "hip", "rocm", "xpu"):
-        if version := assigned_text(text, name):
-            facts[f"{name}_version"] = version
-    # Without a version.py that makes sense, nothing is known, not even that it is for the CPU.
-    if assigned_text(text, "__version__"):
-        kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
-        facts["built_for"] = next(
-            (kind for kind, name in kinds if f"{name}_version" in facts),
-            "mps" if _has_mps(host, torch) else "cpu",
-        )
-    if (debug := assigned_flag(text, "debug")) is not None:
-        facts["debug"] = debug
-    if commit := assigned_text(text, "git_version"):
-        facts["git_version"] = commit
-    present = [
-        name
-        for name in host.listdir(f"{torch.location}/lib")
-        if (stem := stem_of(name)).startswith(_OWN) and "test" not in stem
-    ]
-    if present:
-        facts["libraries_present"] = list[object](present)
-    return facts
+    at = torch.location
+    if not at:
+        return {}
+    text = host.read(f"{at}/version.py", 1 << 16)
+    versions = {name: assigned_text(text, name) for name in ("cuda", "hip", "rocm", "xpu")}
+    kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
+    built_for = next((kind for kind, name in kinds if versions[name]), "cpu")
+    if built_for == "cpu" and host.platform == "darwin":
+        # As torch.backends.mps.is_built() would have it.
+        release = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", torch.version)
+        is_new = release and (int(release[1]), int(release[2])) >= _FIRST_WITH_MPS
+        has_header = host.exists(f"{at}/include/ATen/MPSFunctions.h")
+        built_for = "mps" if has_header or (host.machine == "arm64" and is_new) else "cpu"
+    facts = {
+        **{f"{name}_version": version for name, version in versions.items()},
+        # Without a version.py that makes sense, nothing is known, not even that it is for the CPU.
+        "built_for": built_for if assigned_text(text, "__version__") else "",
+        "debug": assigned_flag(text, "debug"),
+        "git_version": assigned_text(text, "git_version"),
+        "libraries_present": [
+            name
+            for name in host.listdir(f"{at}/lib")
+            if (stem := stem_of(name)).startswith(_OWN) and "test" not in stem
+        ],
+    }
+    path = f"{at}/lib/libtorch_cuda.so"
+    if host.platform == "linux" and host.is_file(path):
+        with contextlib.suppress(NotElf, OSError):
+            elf = extract(host, path, read_elf)
+            # With a RUNPATH the loader takes no notice of an RPATH.
+            facts["own_folders_first"] = bool(elf.rpath) and not elf.runpath
+            facts["cuda_libraries"] = list(elf.needed)
+    return nonempty(facts)
 
 
-def _has_mps(host: Host, torch: Package) -> bool:
-    """Tell whether a build computes on Apple's GPUs, as torch.backends.mps.is_built() would."""
-    if host.platform != "darwin":
-        return False
-    if host.exists(f"{torch.location}/include/ATen/MPSFunctions.h"):
-        return True
-    release = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", torch.version)
-    numbers = (int(release[1]), int(release[2])) if release else (0, 0)
-    return host.machine == "arm64" and numbers >= _FIRST_WITH_MPS
-
-
-def _with_version(host: Host, library: Library) -> Library:
+def _described(host: Host, library: Library) -> Library:
     """Add the version: a package's beside its lib folder, or that of libtorch without Python.
 
     With the newest symbols of glibc and libstdc++ that the copy needs.
@@ -169,30 +145,10 @@ def _with_version(host: Host, library: Library) -> Library:
         needs = extract(host, library.path, version_needs)
     except (NotElf, OSError):
         return library
-    facts: dict[str, FactValue] = {}
+    names = [name for versions in needs.values() for name in versions]
+    facts = {}
     for fact, prefix in (("glibc_needed", "GLIBC_"), ("libstdcxx_needed", "GLIBCXX_")):
-        numbers = [
-            name.removeprefix(prefix)
-            for versions in needs.values()
-            for name in versions
-            if re.fullmatch(prefix + r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", name)
-        ]
-        if numbers:
-            facts[fact] = max(numbers, key=lambda text: [int(part) for part in text.split(".")])
-    return replace(library, facts=facts) if facts else library
-
-
-def _cuda_libraries(host: Host, torch: Package) -> dict[str, FactValue]:
-    """Return what libtorch_cuda needs, and whether its own folders come first; {} without one."""
-    path = f"{torch.location}/lib/libtorch_cuda.so"
-    if host.platform != "linux" or not torch.location or not host.is_file(path):
-        return {}
-    try:
-        elf = extract(host, path, read_elf)
-    except (NotElf, OSError):
-        return {}
-    # With a RUNPATH the loader takes no notice of an RPATH.
-    facts: dict[str, FactValue] = {"own_folders_first": bool(elf.rpath) and not elf.runpath}
-    if elf.needed:
-        facts["cuda_libraries"] = list[object](elf.needed)
-    return facts
+        numbered = re.compile(prefix + r"([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
+        numbers = (match[1] for name in names if (match := numbered.fullmatch(name)))
+        facts[fact] = max(numbers, key=lambda text: [*map(int, text.split("."))], default="")
+    return replace(library, facts=nonempty(facts))

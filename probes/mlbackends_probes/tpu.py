@@ -18,7 +18,7 @@ from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -30,12 +30,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer libtpu and are set."),
 )
 
-VARIABLES = (
-    "TPU_LIBRARY_PATH", "TPU_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS", "TPU_CHIPS_PER_PROCESS_BOUNDS",
-    "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_ACCELERATOR_TYPE",
-    "TPU_SKIP_MDS_QUERY", "TPU_WORKER_ID", "TPU_TOPOLOGY", "LIBTPU_INIT_ARGS", "PJRT_DEVICE",
-    "JAX_PLATFORMS",
-)  # fmt: skip
 _OWN_VARIABLES = ("TPU_", "LIBTPU_")
 _PATH = "TPU_LIBRARY_PATH"
 _VERSION_AT = 4  # PJRT_Api: two words of its own and two of its version come first
@@ -58,32 +52,32 @@ def find(host: Host) -> Finding:
     chips = [card for card in of_vendor(host, "1ae0") if card.device in generations]
     if not libraries and not chips:
         return Finding(reasons=(absent(host, "TPU on PCI and no libtpu.so", (_PATH,)),))
-    facts: dict[str, FactValue] = {"chip_count": len(chips)}
-    if chips:
-        facts["generation"] = ", ".join(sorted({generations[chip.device] for chip in chips}))
     nodes = device_nodes(host, r"accel\d+") if chips else []
     nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
-    if chips and nodes:
-        facts["nodes"] = list(nodes)
-    if chips or any(host.env(name) for name in VARIABLES if name.startswith(_OWN_VARIABLES)):
-        facts |= steering(host, VARIABLES)
+    environment = steering(host, "tpu")
+    names = environment.get("environment")
+    is_own = isinstance(names, dict) and any(name.startswith(_OWN_VARIABLES) for name in names)
+    facts = {
+        "chip_count": len(chips),
+        "generation": ", ".join(sorted({generations[chip.device] for chip in chips})),
+        "nodes": nodes if chips else [],
+        **(environment if chips or is_own else {}),
+    }
     devices = tuple(
         pci_record(chip, "tpu", index, f"TPU {generations[chip.device]}")
         for index, chip in enumerate(chips)
     )
+    reasons = all_denied(host, nodes)
     if not chips:
-        message = "libtpu is here, and no TPU is on PCI"
-        reasons: tuple[Reason, ...] = (Reason("no-device", message),)
+        reasons = (Reason("no-device", "libtpu is here, and no TPU is on PCI"),)
     elif not nodes and host.listdir("/dev"):
         message = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
         hint = "a container needs --privileged, or the nodes themselves"
         reasons = (Reason("no-driver", message, hint),)
-    else:
-        reasons = all_denied(host, nodes)
     if not libraries:
         reasons += (absent(host, "libtpu.so", (_PATH,)),)
     version = wheel.version if wheel else ""
-    return Finding(tuple(libraries), devices, facts, version=version, reasons=reasons)
+    return Finding(tuple(libraries), devices, nonempty(facts), version=version, reasons=reasons)
 
 
 def load(opened: CDLL, library: Library) -> Answer:

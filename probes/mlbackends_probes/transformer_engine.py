@@ -6,12 +6,18 @@ Source:   Transformer Engine documentation, "Installation"; transformer_engine/c
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, named, package
-from mlbackends.host.python.packages import module_location
+from mlbackends.host.python.frameworks import (
+    PACKAGE_FACTS,
+    assigned_text,
+    found,
+    named,
+    package,
+    torch_version_file,
+)
 from mlbackends.host.python.requirements import same_public_version
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("transformer-engine {version}",)
@@ -27,11 +33,6 @@ _PARTS = (
     "transformer-engine-paddle",
 )  # fmt: skip
 _CUDA = pattern(r"transformer-engine-cu(\d+)")
-VARIABLES = (
-    "NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN", "NVTE_FUSED_ATTN_BACKEND",
-    "NVTE_ALLOW_NONDETERMINISTIC_ALGO", "NVTE_DEBUG", "NVTE_DEBUG_LEVEL", "NVTE_CUDA_INCLUDE_DIR",
-    "NVTE_FRAMEWORK",
-)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -40,12 +41,11 @@ def find(host: Host) -> Finding:
     if engine is None:
         return found(host, None, "transformer-engine")
     parts = named(host, _PARTS)
-    facts: dict[str, FactValue] = {}
-    if parts:
-        facts["parts"] = {part.name: part.version for part in reversed(parts)}
     majors = sorted({match[1] for part in parts if (match := _CUDA.fullmatch(part.name))})
-    if len(majors) == 1:
-        facts["cuda_major"] = majors[0]
+    facts = {
+        "parts": {part.name: part.version for part in reversed(parts)},
+        "cuda_major": majors[0] if len(majors) == 1 else "",
+    }
     version = engine.metadata_version
     warnings = [
         Reason(
@@ -56,21 +56,13 @@ def find(host: Host) -> Finding:
         for part in parts
         if version and not same_public_version(part.version, version)
     ]
-    warnings += _cuda_warnings(host, majors)
-    name = "transformer-engine"
-    return found(host, engine, name, facts=facts, variables=VARIABLES, warnings=warnings)
-
-
-def _cuda_warnings(host: Host, majors: list[str]) -> list[Reason]:
-    """Return what is wrong with the CUDA of the compiled part: two of them, or not torch's."""
+    cuda = assigned_text(torch_version_file(host), "cuda")
+    of_torch = cuda.partition(".")[0]
     if len(majors) > 1:
         message = f"transformer-engine is installed for CUDA {' and '.join(majors)}"
-        return [Reason("conflict", message, "uninstall the parts for one of them")]
-    torch = module_location(host, "torch")
-    text = host.read(f"{torch}/version.py", 1 << 16) if torch else ""
-    cuda = assigned_text(text, "cuda")
-    if not majors or not cuda or cuda.partition(".")[0] == majors[0]:
-        return []
-    message = f"transformer-engine is for CUDA {majors[0]}, and torch is built for CUDA {cuda}"
-    hint = f"install transformer-engine[core-cu{cuda.partition('.')[0]}]"
-    return [Reason("conflict", message, hint)]
+        warnings.append(Reason("conflict", message, "uninstall the parts for one of them"))
+    elif majors and cuda and of_torch != majors[0]:
+        message = f"transformer-engine is for CUDA {majors[0]}, and torch is built for CUDA {cuda}"
+        hint = f"install transformer-engine[core-cu{of_torch}]"
+        warnings.append(Reason("conflict", message, hint))
+    return found(host, engine, "transformer-engine", nonempty(facts), warnings)

@@ -8,7 +8,7 @@ Source:   Triton, triton/backends and triton/knobs.py.
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, entry_points, found, package
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("triton {version}",)
@@ -29,11 +29,6 @@ _PROGRAMS = (
     "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_CUOBJDUMP_PATH",
     "TRITON_NVDISASM_PATH", "TRITON_LIBCUDA_PATH", "TRITON_LIBHIP_PATH",
 )  # fmt: skip
-VARIABLES = (
-    *_PROGRAMS, "TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE",
-    "TRITON_DEBUG", "TRITON_PRINT_AUTOTUNING", "TRITON_DEFAULT_FP_FUSION", "TRITON_DEFAULT_BACKEND",
-    "TRITON_OVERRIDE_ARCH", "MLIR_ENABLE_DUMP", "LLVM_IR_ENABLE_DUMP", "DISABLE_PTXAS_OPT",
-)  # fmt: skip
 
 
 def find(host: Host) -> Finding:
@@ -41,8 +36,7 @@ def find(host: Host) -> Finding:
     triton = package(host, _NAMES, "triton", "__init__.py")
     if triton is None:
         return found(host, None, "triton")
-    facts: dict[str, FactValue] = {}
-    backends = set(entry_points(host, "triton.backends"))
+    backends, tools = set(entry_points(host, "triton.backends")), []
     if at := triton.location:
         names = host.listdir(f"{at}/backends")
         backends |= {name for name in names if host.is_file(f"{at}/backends/{name}/compiler.py")}
@@ -51,14 +45,11 @@ def find(host: Host) -> Finding:
             for tool in _TOOLS
             if any(host.is_file(f"{at}/{folder}/{tool}") for folder in _TOOL_FOLDERS)
         ]
-        if tools:
-            facts["bundled_tools"] = list[object](tools)
-    if backends:
-        facts["backends"] = list[object](sorted(backends))
     paths = {name: host.env(name) for name in _PROGRAMS}
     warnings = [
         Reason("override-invalid", f"{name} is {path}, and nothing is there", f"unset {name}")
         for name, path in paths.items()
         if path.startswith("/") and not host.exists(path)
     ]
-    return found(host, triton, "triton", facts=facts, variables=VARIABLES, warnings=warnings)
+    facts = {"bundled_tools": tools, "backends": sorted(backends)}
+    return found(host, triton, "triton", nonempty(facts), warnings)

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 FACTS = (
@@ -25,10 +25,6 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer Vulkan and are set."),
 )
 
-VARIABLES = (
-    "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT",
-    "VK_LOADER_DRIVERS_DISABLE", "VK_INSTANCE_LAYERS", "VK_LOADER_DEBUG",
-)  # fmt: skip
 _STEMS = ("libvulkan", "vulkan-1", "libMoltenVK")
 _LIMIT = 64
 _INSTANCE_CREATE_INFO = 1
@@ -45,57 +41,44 @@ _DEVICE_LOCAL = 1
 def find(host: Host) -> Finding:
     """Look for the loader's copies and the drivers that are registered."""
     libraries = libraries_named(host, "Vulkan", *_STEMS, homes=("VULKAN_SDK",))
-    drivers, warnings = _drivers(host)
-    if not libraries and not drivers:
-        return Finding(reasons=(absent(host, "libvulkan.so", ("VULKAN_SDK",)),))
-    facts: dict[str, FactValue] = {"drivers": [{**row} for row in drivers]} if drivers else {}
-    facts |= steering(host, VARIABLES)
-    reasons: tuple[Reason, ...] = ()
-    if not libraries:
-        message = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
-        reasons = (Reason("not-found", message, "install the Vulkan loader (libvulkan1)"),)
-    elif not drivers and host.platform == "linux":
-        message = f"the loader is here, and no driver is registered in {', '.join(_folders(host))}"
-        reasons = (Reason("no-driver", message),)
-    presence = None if libraries else Presence.FOUND
-    return Finding(tuple(libraries), (), facts, "", presence, reasons, tuple(warnings))
-
-
-def _folders(host: Host) -> list[str]:
-    """Return the folders in which the loader looks for manifests, in its order."""
     home = host.env("HOME")
     config = host.env("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
     data = host.env("XDG_DATA_HOME") or (f"{home}/.local/share" if home else "")
     shared = (host.env("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(":")
     parents = [config, "/etc/xdg", "/usr/local/etc", "/etc", data, *shared]
-    return [f"{parent.rstrip('/')}/vulkan/icd.d" for parent in parents if parent.startswith("/")]
+    folders = [f"{parent.rstrip('/')}/vulkan/icd.d" for parent in parents if parent.startswith("/")]
+    drivers, warnings = _drivers(host, folders)
+    if not libraries and not drivers:
+        return Finding(reasons=(absent(host, "libvulkan.so", ("VULKAN_SDK",)),))
+    reasons: tuple[Reason, ...] = ()
+    if not libraries:
+        message = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
+        reasons = (Reason("not-found", message, "install the Vulkan loader (libvulkan1)"),)
+    elif not drivers and host.platform == "linux":
+        message = f"the loader is here, and no driver is registered in {', '.join(folders)}"
+        reasons = (Reason("no-driver", message),)
+    facts = nonempty({"drivers": drivers}) | steering(host, "vulkan")
+    presence = None if libraries else Presence.FOUND
+    return Finding(tuple(libraries), (), facts, "", presence, reasons, tuple(warnings))
 
 
-def _manifests(host: Host) -> list[str]:
-    """Return the manifests that the loader reads; a variable replaces the folders."""
+def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list[Reason]]:
+    """Return what the loader's manifests name, with a warning for each library that is not there.
+
+    folders: where the loader looks, in its order; a variable replaces them. A bare name of a library is
+    left to the dynamic loader.
+    """
     only = host.env("VK_DRIVER_FILES") or host.env("VK_ICD_FILENAMES")
-    if only:
-        found = only.split(":")
-    else:
-        found = host.env("VK_ADD_DRIVER_FILES").split(":")
-        for folder in dict.fromkeys(_folders(host)):
-            found += [f"{folder}/{name}" for name in host.listdir(folder)]
+    found = (only or host.env("VK_ADD_DRIVER_FILES")).split(":")
+    for folder in () if only else dict.fromkeys(folders):
+        found += [f"{folder}/{name}" for name in host.listdir(folder)]
     files: list[str] = []
     for path in found:
-        if path.endswith(".json"):
-            files.append(path)
-        elif only and path.startswith("/"):
-            files += [f"{path}/{name}" for name in host.listdir(path) if name.endswith(".json")]
-    return list(dict.fromkeys(files))[:_LIMIT]
-
-
-def _drivers(host: Host) -> tuple[list[dict[str, str]], list[Reason]]:
-    """Return what the manifests name, with a warning for each library that is not there.
-
-    A bare name is left to the dynamic loader.
-    """
+        is_folder = only and path.startswith("/") and not path.endswith(".json")
+        files += [f"{path}/{name}" for name in host.listdir(path)] if is_folder else [path]
+    manifests = dict.fromkeys(path for path in files if path.endswith(".json"))
     rows, warnings = [], []
-    for file in _manifests(host):
+    for file in list(manifests)[:_LIMIT]:
         try:
             decoded = msgspec.json.decode(host.read_bytes(file, 1 << 16))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -120,26 +103,22 @@ def _drivers(host: Host) -> tuple[list[dict[str, str]], list[Reason]]:
 # ---- in the child ------------------------------------------------------------------------------
 
 
-def _calls(opened: CDLL) -> Calls:
-    return Calls(opened, names=status_names("vulkan"), unnamed="see VkResult")
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
-    version = ctypes.c_uint32()
-    _calls(opened)("vkEnumerateInstanceVersion", ctypes.byref(version))
+    version, call = ctypes.c_uint32(), Calls(opened, "vulkan", unnamed="see VkResult")
+    call("vkEnumerateInstanceVersion", ctypes.byref(version))
     return Answer(replace(library, version=_version(version.value)))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance; there the check ends."""
-    call, listing = _calls(opened), "vkEnumeratePhysicalDevices"
+    call, listing = Calls(opened, "vulkan", unnamed="see VkResult"), "vkEnumeratePhysicalDevices"
     # VkInstanceCreateInfo with its type and nothing else: the rest of the 64 bytes is zero.
     wanted = ctypes.create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
     instance, count = ctypes.c_void_p(), ctypes.c_uint32()
     status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
     if status == _INCOMPATIBLE_DRIVER:
-        raise call.failed("vkCreateInstance", status, "no-driver", about="no driver loads")
+        raise call.failed("vkCreateInstance", status, "no-driver", "no driver loads")
     if status or not instance.value:
         raise call.failed("vkCreateInstance", status)
     call(listing, instance, ctypes.byref(count), None)
@@ -173,8 +152,10 @@ def _described(opened: CDLL, handle: int, index: int) -> Device:
         size, flags = struct.unpack_from("QI", memory.raw, _HEAPS_AT + heap * _HEAP_BYTES)
         local += size if flags & _DEVICE_LOCAL else 0
     name = raw[_NAME_AT : _NAME_AT + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
-    facts: dict[str, FactValue] = {"vendor_id": f"{vendor & 0xFFFF:04x}"}
-    facts["device_type"] = _TYPES[kind] if kind < len(_TYPES) else "other"
+    facts = {
+        "vendor_id": f"{vendor & 0xFFFF:04x}",
+        "device_type": _TYPES[kind] if kind < len(_TYPES) else "other",
+    }
     # NVIDIA packs the version of its driver in its own way.
     packed = f"{driver >> 22}.{driver >> 14 & 0xFF:02}.{driver >> 6 & 0xFF:02}"
     return Device(
@@ -185,7 +166,7 @@ def _described(opened: CDLL, handle: int, index: int) -> Device:
         memory_bytes=local or None,
         capability=_version(api),
         driver=packed if vendor == _NVIDIA else _version(driver),
-        facts=facts,
+        facts=nonempty(facts),
         reasons=(Reason("no-use-check", f"{name} answers; no shader is run on it here"),),
     )
 

@@ -5,6 +5,7 @@ Caveats:  xformers is not imported. Built for one torch, its operators may not l
 Source:   xFormers, xformers/_cpp_lib.py and setup.py (what cpp_lib.json holds).
 """
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, built_for_torch, found, package
 from mlbackends.libraries.cuda.driver import decode
-from mlbackends.model.records import Fact, FactValue, Finding
+from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("xformers {version}",)
@@ -27,44 +28,33 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that steer xFormers and are set."),
 )
 
-VARIABLES = (
-    "XFORMERS_DISABLED", "XFORMERS_FORCE_DISABLE_TRITON", "XFORMERS_ENABLE_TRITON",
-    "XFORMERS_MORE_DETAILS", "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
-)  # fmt: skip
-
 
 def find(host: Host) -> Finding:
     """Read what the package says of itself and of its build."""
     xformers = package(host, ("xformers",), "xformers", "version.py")
-    facts = _build(host, xformers.location) if xformers and xformers.location else {}
-    torch = facts.get("built_for_torch")
-    warning = built_for_torch(host, "xformers", torch) if isinstance(torch, str) else None
-    return found(host, xformers, "xformers", facts=facts, variables=VARIABLES, warnings=(warning,))
-
-
-def _build(host: Host, location: str) -> dict[str, FactValue]:
-    """Return what cpp_lib.json tells; every item may be missing or of another type."""
-    try:
-        data = host.read_bytes(f"{location}/cpp_lib.json")
-        build = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return {}
+    # Every item of what the build wrote may be missing, or of another type.
+    build: dict[str, Any] = {}
+    if xformers and xformers.location:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            data = host.read_bytes(f"{xformers.location}/cpp_lib.json")
+            build = msgspec.json.decode(data, type=dict[str, Any])
     version, environment = (
         part if isinstance(part, dict) else {} for part in (build.get("version"), build.get("env"))
     )
+    cuda, own = version.get("cuda"), version.get("use_torch_flash")
     texts = {
         "built_for_torch": version.get("torch"),
+        # 1208 here is 12.8; the CUDA runtime would write 12080.
+        "built_for_cuda": decode(cuda // 100 * 1000 + cuda % 100 * 10)
+        if isinstance(cuda, int)
+        else "",
         "built_for_python": version.get("python"),
-        "flash_attention_version": version.get("flash"),
         "built_for_architectures": environment.get("TORCH_CUDA_ARCH_LIST"),
+        "flash_attention_version": version.get("flash"),
     }
-    facts: dict[str, FactValue] = {
-        name: value for name, value in texts.items() if isinstance(value, str) and value
-    }
-    # 1208 here is 12.8; the CUDA runtime would write 12080.
-    cuda = version.get("cuda")
-    if isinstance(cuda, int) and (release := decode(cuda // 100 * 1000 + cuda % 100 * 10)):
-        facts["built_for_cuda"] = release
-    if isinstance(version.get("use_torch_flash"), bool):
-        facts["uses_flash_attention_of_torch"] = version["use_torch_flash"]
-    return facts
+    facts = nonempty({name: text for name, text in texts.items() if isinstance(text, str)})
+    if isinstance(own, bool):
+        facts["uses_flash_attention_of_torch"] = own
+    torch = facts.get("built_for_torch")
+    warning = built_for_torch(host, "xformers", torch) if isinstance(torch, str) else None
+    return found(host, xformers, "xformers", facts, (warning,))

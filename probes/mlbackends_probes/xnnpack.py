@@ -6,7 +6,7 @@ Caveats:  it has no version. torch's wheels for x86 are built without it.
 Source:   XNNPACK's xnnpack.h, enum xnn_status.
 """
 
-from mlbackends.libraries.c_calls import CDLL, Calls, status_names
+from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
@@ -26,7 +26,7 @@ _UNSUPPORTED_HARDWARE = 5
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Initialise it, which looks at the processor and chooses kernels."""
-    call = Calls(opened, names=status_names("xnnpack"), unnamed="unknown")
+    call = Calls(opened, "xnnpack", unnamed="unknown")
     if status := call.status("xnn_initialize", None):
         code = "unsupported-hardware" if status == _UNSUPPORTED_HARDWARE else "call-failed"
         raise call.failed("xnn_initialize", status, code)

@@ -14,16 +14,15 @@ import struct
 
 from msgspec.structs import replace
 
-from mlbackends.host.device_nodes import denied, render_node
+from mlbackends.host.device_nodes import render_node, unusable
 from mlbackends.host.host import Host
-from mlbackends.host.pci import FOLDER, PciDevice, link_facts, of_vendor, pci_record, product_name
-from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.host.pci import FOLDER, link_facts, of_vendor, pci_record, product_name
+from mlbackends.host.variables import not_valid, steering
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.libraries.shared_library import with_file_version
-from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, FactValue, Finding, Library, Presence
+from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 FACTS = (
@@ -34,16 +33,8 @@ FACTS = (
     Fact("checked_device", int, "The device on which memory was filled and read."),
 )
 
-VARIABLES = (
-    "ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY",
-    "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "ZE_ENABLE_VALIDATION_LAYER", "ZE_ENABLE_TRACING_LAYER",
-    "ZE_ENABLE_ALT_DRIVERS", "ONEAPI_ROOT", "UR_L0_USE_IMMEDIATE_COMMANDLISTS", "NEOReadDebugKeys",
-)  # fmt: skip
 _HOMES = ("LEVEL_ZERO_ROOT",)
-_HIERARCHIES = ("FLAT", "COMPOSITE", "COMBINED")
-_SELECTOR = pattern(r"!?[A-Za-z_*]+:[^:;]+(;!?[A-Za-z_*]+:[^:;]+)*;?")
-_MASK = pattern(r"\d+(\.\d+)*(,\d+(\.\d+)*)*")
-_COMPUTE_DRIVERS = ("i915", "xe")
+_COMPUTE_DRIVERS = ("xe", "i915")
 _LIMIT = 64
 
 _UNINITIALIZED, _DEPENDENCY, _PERMISSION = 0x78000001, 0x70020000, 0x70010000
@@ -84,16 +75,24 @@ def find(host: Host) -> Finding:
             message = "Level Zero exists for Linux and Windows, not macOS"
             return Finding(reasons=(Reason("not-this-platform", message),))
         return Finding(reasons=(absent(host, "Intel GPU on PCI and no libze_loader.so.1", _HOMES),))
-    facts: dict[str, FactValue] = {"gpu_count": len(cards)}
-    if drivers := sorted({card.driver for card in cards if card.driver}):
-        facts["driver"] = " ".join(drivers)
-    if libraries:
-        found = libraries_named(host, "Level Zero driver", "libze_intel_gpu")
-        if paths := [library.path for library in found]:
-            facts["level_zero_drivers"] = list(paths)
-    facts |= steering(host, VARIABLES)
-    devices = tuple(_device(host, index, card) for index, card in enumerate(cards))
-    reasons: tuple[Reason, ...] = ()
+    named = libraries_named(host, "Level Zero driver", "libze_intel_gpu") if libraries else ()
+    facts = {
+        "gpu_count": len(cards),
+        "driver": " ".join(sorted({card.driver for card in cards} - {""})),
+        "level_zero_drivers": [library.path for library in named],
+        **steering(host, "xpu"),
+    }
+    devices = []
+    for index, card in enumerate(cards):
+        node = render_node(host, card.address)
+        reasons = unusable(host, "Intel GPU", card, _COMPUTE_DRIVERS, node)
+        name = product_name(host, card)
+        # Only a driver of a GPU with memory of its own shows how much.
+        paths = host.glob(f"{FOLDER}/{card.address}/drm/card*/lmem_total_bytes")
+        sizes = (size for path in paths if (size := host.read_int(path)) and 0 < size < 1 << 60)
+        device = pci_record(card, "xpu", index, name, link_facts(card), reasons)
+        devices.append(replace(device, memory_bytes=next(sizes, None)))
+    reasons = ()
     if not cards and not host.exists("/dev/dxg"):  # below WSL the GPU is behind that, not on PCI
         reasons = (Reason("no-device", "no Intel GPU is on PCI; Level Zero needs one"),)
     elif cards and all(device.reasons for device in devices):
@@ -102,44 +101,13 @@ def find(host: Host) -> Finding:
         missing = absent(host, "libze_loader.so.1", _HOMES).message
         message = f"computing needs the Level Zero loader: {missing}"
         reasons += (Reason("no-driver", message, "install Level Zero (libze1, libze-intel-gpu1)"),)
-    return Finding(tuple(libraries), devices, facts, reasons=reasons, warnings=_warnings(host))
-
-
-def _device(host: Host, index: int, card: PciDevice) -> Device:
-    node = render_node(host, card.address)
-    reasons: tuple[Reason, ...] = ()
-    where = f"the Intel GPU at {card.address}"
-    if not card.driver:
-        message = f"{where} has no kernel driver; computing needs xe or i915"
-        hint = "load it (sudo modprobe xe) or take a newer kernel"
-        reasons = (Reason("no-driver", message, hint),)
-    elif card.driver not in _COMPUTE_DRIVERS:
-        message = f"{where} is bound to {card.driver}; computing needs xe or i915"
-        reasons = (Reason("no-driver", message),)
-    elif node and (reason := denied(host, node)):
-        reasons = (reason,)
-    # Only a driver of a GPU with memory of its own shows how much.
-    paths = host.glob(f"{FOLDER}/{card.address}/drm/card*/lmem_total_bytes")
-    sizes = (size for path in paths if (size := host.read_int(path)) and 0 < size < 1 << 60)
-    device = pci_record(card, "xpu", index, product_name(host, card), link_facts(card), reasons)
-    return replace(device, memory_bytes=next(sizes, None))
-
-
-def _warnings(host: Host) -> tuple[Reason, ...]:
-    warnings = []
-    hierarchy = host.env("ZE_FLAT_DEVICE_HIERARCHY")
-    if hierarchy and hierarchy not in _HIERARCHIES:
-        message = f"ZE_FLAT_DEVICE_HIERARCHY is {hierarchy!r}; known are {', '.join(_HIERARCHIES)}"
-        warnings.append(Reason("override-invalid", message))
-    mask = host.env("ZE_AFFINITY_MASK")
-    if mask and not _MASK.fullmatch(mask.replace(" ", "")):
-        message = f"ZE_AFFINITY_MASK is {mask!r}; Level Zero wants a list like 0,1 or 0.0,0.1"
-        warnings.append(Reason("override-invalid", message))
-    selector = host.env("ONEAPI_DEVICE_SELECTOR")
-    if selector and not _SELECTOR.fullmatch(selector):
-        message = f"ONEAPI_DEVICE_SELECTOR is {selector!r}; SYCL wants BACKEND:DEVICES, joined by ;"
-        warnings.append(Reason("override-invalid", message, "such as level_zero:gpu"))
-    return tuple(warnings)
+    return Finding(
+        tuple(libraries),
+        tuple(devices),
+        nonempty(facts),
+        reasons=reasons,
+        warnings=not_valid(host, "xpu"),
+    )
 
 
 # ---- in the child ------------------------------------------------------------------------------
@@ -165,7 +133,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     status = call.status("zeInit", 0)
     if status in (_UNINITIALIZED, _DEPENDENCY):
         about, hint = "no Level Zero driver starts", "install the GPU driver (libze-intel-gpu1)"
-        raise call.failed("zeInit", status, "no-driver", about=about, hint=hint)
+        raise call.failed("zeInit", status, "no-driver", about, hint)
     if status:
         code = "permission-denied" if status == _PERMISSION else "call-failed"
         raise call.failed("zeInit", status, code)
@@ -182,14 +150,14 @@ def use(opened: CDLL, library: Library) -> Answer:
                 devices.append(device)
     if first is None:
         raise NotUsable("no-device", "zeInit succeeds, and no Level Zero driver has a GPU")
-    _fill_and_read(call, *first, Answer(library, tuple(devices)))
+    call.learned = Answer(library, tuple(devices))
+    _fill_and_read(call, *first)
     devices[0] = replace(devices[0], presence=Presence.USABLE)
     return Answer(library, tuple(devices), {"checked_device": 0})
 
 
 def _calls(opened: CDLL) -> Calls:
-    names = status_names("level_zero")
-    return Calls(opened, names=names, unnamed="see ze_result_t", hexadecimal=True)
+    return Calls(opened, "level_zero", unnamed="see ze_result_t", hexadecimal=True)
 
 
 def _handles(call: Calls, function: str, *of: int) -> list[int]:
@@ -222,85 +190,65 @@ def _described(call: Calls, handle: int, index: int, version: str) -> Device | N
     kind, _, product, flags, _, clock = struct.unpack_from("6I", raw, _KIND_AT)
     if kind != _GPU:
         return None
-    facts: dict[str, FactValue] = {"is_integrated": bool(flags & _INTEGRATED)}
-    facts["pci_id"] = f"8086:{product & 0xFFFF:04x}"
-    if clock:
-        facts["max_clock_hertz"] = clock * 1_000_000
-    if version:
-        facts["level_zero_driver_version"] = version
     pci = _read(call, "zeDevicePciGetPropertiesExt", handle, _PCI_TYPE, _PCI_BYTES)
     address = struct.unpack_from("4I", pci, _PCI_AT) if pci else None
     name = raw[_NAME_AT : _NAME_AT + _NAME_BYTES].split(b"\0")[0]
-    return Device(
-        kind="xpu",
-        index=index,
-        name=name.decode(errors="replace"),
-        presence=Presence.LOADABLE,
-        memory_bytes=_memory(call, handle),
-        pci_address="{:04x}:{:02x}:{:02x}.{:x}".format(*address) if address else "",
-        features=_features(call, handle, flags),
-        facts=facts,
-    )
-
-
-def _features(call: Calls, handle: int, flags: int) -> tuple[str, ...]:
-    """Return what the GPU computes in and which memory it reaches; () where not all of it is told."""
+    # What it computes in and which memory it reaches, where it tells all of that.
     computes = _read(call, "zeDeviceGetModuleProperties", handle, _MODULE_TYPE, _MODULE_BYTES)
     reaches = _read(call, "zeDeviceGetMemoryAccessProperties", handle, _ACCESS_TYPE, _ACCESS_BYTES)
-    if not computes or not reaches:
-        return ()
-    (module,) = struct.unpack_from("I", computes, _MODULE_FLAGS_AT)
-    reached = struct.unpack_from(f"{len(_ACCESS)}I", reaches, _ACCESS_AT)
-    return (
-        *(word for flag, word in _DEVICE_FLAGS.items() if flags & flag),
-        *(word for flag, word in _MODULE_FLAGS.items() if module & flag),
-        *(word for word, access in zip(_ACCESS, reached, strict=True) if access),
-    )
-
-
-def _memory(call: Calls, handle: int) -> int | None:
+    features: list[str] = []
+    if computes and reaches:
+        (module,) = struct.unpack_from("I", computes, _MODULE_FLAGS_AT)
+        reached = struct.unpack_from(f"{len(_ACCESS)}I", reaches, _ACCESS_AT)
+        features += [word for flag, word in _DEVICE_FLAGS.items() if flags & flag]
+        features += [word for flag, word in _MODULE_FLAGS.items() if module & flag]
+        features += [word for word, access in zip(_ACCESS, reached, strict=True) if access]
     function, device, count = (
         "zeDeviceGetMemoryProperties",
         ctypes.c_void_p(handle),
         ctypes.c_uint32(),
     )
-    if call.status(function, device, ctypes.byref(count), None) or not 0 < count.value <= _LIMIT:
-        return None
-    buffer = _structure(_MEMORY_TYPE, _MEMORY_BYTES, count.value)
-    if call.status(function, device, ctypes.byref(count), buffer):
-        return None
-    places = range(_TOTAL_AT, count.value * _MEMORY_BYTES, _MEMORY_BYTES)
-    return sum(struct.unpack_from("Q", buffer.raw, at)[0] for at in places) or None
+    call.status(function, device, ctypes.byref(count), None)
+    count.value = min(count.value, _LIMIT)
+    memories = _structure(_MEMORY_TYPE, _MEMORY_BYTES, count.value)
+    has_memories = count.value and not call.status(function, device, ctypes.byref(count), memories)
+    places = range(_TOTAL_AT, count.value * _MEMORY_BYTES if has_memories else 0, _MEMORY_BYTES)
+    facts = {
+        "is_integrated": bool(flags & _INTEGRATED),
+        "pci_id": f"8086:{product & 0xFFFF:04x}",
+        "max_clock_hertz": clock * 1_000_000 or None,
+        "level_zero_driver_version": version,
+    }
+    return Device(
+        kind="xpu",
+        index=index,
+        name=name.decode(errors="replace"),
+        presence=Presence.LOADABLE,
+        memory_bytes=sum(struct.unpack_from("Q", memories.raw, at)[0] for at in places) or None,
+        pci_address="{:04x}:{:02x}:{:02x}.{:x}".format(*address) if address else "",
+        features=tuple(features),
+        facts=nonempty(facts),
+    )
 
 
-def _fill_and_read(call: Calls, driver: int, device: int, learned: Answer) -> None:
+def _fill_and_read(call: Calls, driver: int, device: int) -> None:
     """Let the GPU fill memory that the host can read; the list runs at once and waits."""
     context, commands, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     queue = _structure(_QUEUE_TYPE, _QUEUE_BYTES)
     struct.pack_into("I", queue, _QUEUE_MODE_AT, _SYNCHRONOUS)
-    plain, host_memory = (
-        _structure(_CONTEXT_TYPE, _CONTEXT_BYTES),
-        _structure(_HOST_MEMORY_TYPE, _HOST_MEMORY_BYTES),
-    )
+    plain = _structure(_CONTEXT_TYPE, _CONTEXT_BYTES)
+    call("zeContextCreate", ctypes.c_void_p(driver), plain, ctypes.byref(context))
+    target = (context, ctypes.c_void_p(device))
+    call("zeCommandListCreateImmediate", *target, queue, ctypes.byref(commands))
     size, alignment = ctypes.c_size_t(_CHECK_BYTES), ctypes.c_size_t(64)
-    fill = (memory, _PATTERN, ctypes.c_size_t(len(_PATTERN)), size)
-    steps: tuple[tuple[str, tuple[object, ...]], ...] = (
-        ("zeContextCreate", (ctypes.c_void_p(driver), plain, ctypes.byref(context))),
-        (
-            "zeCommandListCreateImmediate",
-            (context, ctypes.c_void_p(device), queue, ctypes.byref(commands)),
-        ),
-        ("zeMemAllocHost", (context, host_memory, size, alignment, ctypes.byref(memory))),
-        ("zeCommandListAppendMemoryFill", (commands, *fill, None, 0, None)),
-    )
-    for function, arguments in steps:
-        call(function, *arguments, learned=learned)
+    host_memory = _structure(_HOST_MEMORY_TYPE, _HOST_MEMORY_BYTES)
+    call("zeMemAllocHost", context, host_memory, size, alignment, ctypes.byref(memory))
     if not memory.value:
-        raise NotUsable("call-failed", "zeMemAllocHost gave no memory", learned=learned)
+        raise call.failed("zeMemAllocHost", 0, about="no memory")
+    fill = (memory, _PATTERN, ctypes.c_size_t(len(_PATTERN)), size)
+    call("zeCommandListAppendMemoryFill", commands, *fill, None, 0, None)
     back = ctypes.string_at(memory.value, _CHECK_BYTES)
     call.status("zeMemFree", context, memory)
     call.status("zeCommandListDestroy", commands)
     call.status("zeContextDestroy", context)
-    if back != _PATTERN * (_CHECK_BYTES // len(_PATTERN)):
-        message = "the first GPU filled memory with a pattern, and the host reads other bytes there"
-        raise NotUsable("wrong-result", message, learned=learned)
+    call.require_filled("the first GPU", back, _PATTERN)

@@ -61,7 +61,7 @@ def test_a_runtime_without_a_driver_still_tells_its_version(asked: Asked) -> Non
         ({"FAKE_COUNT": "100"}, "no-device", "cudaGetDeviceCount returned 100 (cudaErrorNoDevice)"),
         ({"FAKE_COUNT": "804"}, "compat-unsupported", "cudaGetDeviceCount returned 804: forward"),
         ({"FAKE_GPUS": "0"}, "no-device", "cudaGetDeviceCount returned 100"),
-        ({"FAKE_RESULT": "1"}, "wrong-result", "of 65536 bytes that device 0 filled, 1 came back"),
+        ({"FAKE_RESULT": "1"}, "wrong-result", "device 0 filled 4096 bytes with 0x5a, and other"),
         ({"FAKE_BEHAVIOUR": "abort"}, "crashed", ""),
     ],
 )

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.pci import FOLDER
+from mlbackends.host.pci import FOLDER, PciDevice
 from mlbackends.model.reasons import Reason
 
 
@@ -58,6 +58,20 @@ def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:
     """Return why this user cannot open the first of some device nodes, () if it can open any."""
     reasons = [reason for path in paths if (reason := denied(host, path))]
     return (reasons[0],) if paths and len(reasons) == len(paths) else ()
+
+
+def unusable(
+    host: Host, what: str, card: PciDevice, drivers: Sequence[str], node: str
+) -> tuple[Reason, ...]:
+    """Return why nothing can compute on a card: another kernel driver than those, or a node that is shut.
+
+    node: through which programs reach it, "" where that is not known.
+    """
+    if card.driver not in drivers:
+        bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
+        message = f"the {what} at {card.address} {bound}; computing needs {' or '.join(drivers)}"
+        return (Reason("no-driver", message, f"load it: sudo modprobe {drivers[0]}"),)
+    return all_denied(host, [node] if node else [])
 
 
 def _group_of(host: Host, path: str) -> str:

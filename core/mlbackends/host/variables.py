@@ -1,80 +1,57 @@
-"""Environment variables that steer a library: which are set, and which hold what it cannot take."""
+"""Environment variables that steer a library: which are set, and which hold what it cannot take.
+
+variables.json has them by probe, each with the values that the library takes. That is null for any, or an
+object: `minimum` for a whole number (for several with commas between them where `list` is true), `one_of` for
+words (in these letters alone where `case` is true), `pattern` for a regular expression and `meaning` for what
+it stands for; the value is compared in lower case.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.host import Host
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from mlbackends.model.redaction import Names
 
-Rule = Callable[[str], str]
-"""Takes a variable's value; returns in words what would be valid where it is not, else ""."""
 
-
-def anything(value: str) -> str:  # noqa: ARG001  a rule like the others
-    """Rule: every value is taken."""
-    return ""
-
-
-def whole(minimum: int = 0) -> Rule:
-    """Return the rule for a whole number that is not below `minimum`."""
-
-    def rule(value: str) -> str:
-        return "" if _at_least(value, minimum) else f"a whole number from {minimum} on"
-
-    return rule
-
-
-def whole_list(minimum: int = 0) -> Rule:
-    """Return the rule for whole numbers with commas between them."""
-
-    def rule(value: str) -> str:
-        fine = all(_at_least(part, minimum) for part in value.split(","))
-        return "" if fine else f"whole numbers from {minimum} on, with commas between them"
-
-    return rule
-
-
-def one_of(*words: str, case: bool = False) -> Rule:
-    """Return the rule for one of some words, in any letter case unless `case`."""
-    known = words if case else tuple(word.lower() for word in words)
-
-    def rule(value: str) -> str:
-        word = value.strip() if case else value.strip().lower()
-        return "" if word in known else "one of " + ", ".join(words)
-
-    return rule
-
-
-def matching(expression: str, words: str) -> Rule:
-    """Return the rule for what matches a regular expression, in lower case; words: what it means."""
-
-    def rule(value: str) -> str:
-        return "" if re.fullmatch(expression, value.strip().lower()) else words
-
-    return rule
-
-
-def steering(host: Host, names: Iterable[str]) -> dict[str, FactValue]:
-    """Return the fact `environment`: those of the variables that are set; {} where none is.
-
-    names: also a mapping from them, such as that of their rules.
-    """
+def steering(host: Host, probe: str) -> dict[str, FactValue]:
+    """Return the fact `environment`: the variables of a probe that are set; {} where none is."""
+    names = table("host/variables").get(probe, ())
     variables = {name: host.env(name) for name in names if host.env(name)}
     return {"environment": variables} if variables else {}
 
 
-def not_valid(host: Host, rules: Mapping[str, Rule]) -> tuple[Reason, ...]:
-    """Return a warning for each variable that holds what its rule does not take."""
+def not_valid(host: Host, probe: str) -> tuple[Reason, ...]:
+    """Return a warning for each variable of a probe that holds what the library does not take."""
     return tuple(
         Reason("override-invalid", f"{name} is {host.env(name)!r}; it takes {valid}")
-        for name, rule in rules.items()
-        if host.env(name) and (valid := rule(host.env(name)))
+        for name, rule in table("host/variables").get(probe, {}).items()
+        if rule and host.env(name) and (valid := valid_instead(host.env(name), rule))
     )
+
+
+def valid_instead(value: str, rule: dict[str, Any]) -> str:
+    """Return in words what a rule of variables.json takes instead of a value, "" where it takes that."""
+    if "minimum" in rule:
+        least, is_list = rule["minimum"], "list" in rule
+        # C reads no other digits than these, and no more of them than fit.
+        numbers = [
+            re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", part)
+            for part in (value.split(",") if is_list else [value])
+        ]
+        if all(number and int(number[0]) >= least for number in numbers):
+            return ""
+        several = f"whole numbers from {least} on, with commas between them"
+        return several if is_list else f"a whole number from {least} on"
+    if "one_of" in rule:
+        words = rule["one_of"]
+        fold = str.strip if "case" in rule else lambda word: word.strip().lower()
+        return "" if fold(value) in map(fold, words) else "one of " + ", ".join(words)
+    return "" if re.fullmatch(rule["pattern"], value.strip().lower()) else str(rule["meaning"])
 
 
 def cpu_flags(host: Host) -> frozenset[str]:
@@ -84,12 +61,6 @@ def cpu_flags(host: Host) -> frozenset[str]:
         if name.strip() in ("flags", "Features"):
             return frozenset(value.split())
     return frozenset()
-
-
-def _at_least(value: str, minimum: int) -> bool:
-    # C reads no other digits than these, and no more of them than fit.
-    fits = re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value)
-    return fits is not None and int(value) >= minimum
 
 
 def names_of(host: Host) -> "Names":

@@ -4,8 +4,6 @@ Source: Linux include/uapi/linux/kfd_sysfs.h and drivers/gpu/drm/amd/amdkfd/kfd_
 Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 """
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from mlbackends.host.host import Host, once_per_host, to_int
@@ -16,7 +14,7 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Finding
+from mlbackends.model.records import Finding, nonempty
 
 HOMES = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")
 FOLDERS = ("/opt/rocm*/lib", "/opt/rocm/core*/lib")
@@ -52,9 +50,7 @@ def wheels(host: Host) -> tuple[str, ...]:
     return ("_rocm_sdk_*/lib",) if "rocm-sdk-core" in distributions(host) else ()
 
 
-def library_finding(
-    host: Host, name: str, stem: str, variables: Sequence[str], code: str = ""
-) -> Finding:
+def library_finding(host: Host, name: str, stem: str, code: str = "") -> Finding:
     """Return the finding of a library of ROCm: its copies, the variables that steer it, its code.
 
     stem: the file's name without its ending. code: the folder with its GPU code, relative to the
@@ -63,17 +59,14 @@ def library_finding(
     libraries = libraries_named(host, name, stem, homes=HOMES, folders=FOLDERS, wheels=wheels(host))
     if not libraries:
         return Finding(reasons=(absent(host, f"{stem}.so", HOMES, ("/opt/rocm/lib",)),))
-    facts: dict[str, FactValue] = {}
-    missing: list[str] = []
+    targets: list[str] = []
     if code:
         beside = host.realpath(libraries[0].path).rsplit("/", 1)[0]
-        names = " ".join(host.listdir(f"{beside}/{code}"))
-        if targets := sorted(set(_TARGET.findall(names))):
-            facts["targets"] = list(targets)
-            missing = sorted({gpu.target for gpu in gpus(host)} - {*targets, ""})
+        targets = sorted(set(_TARGET.findall(" ".join(host.listdir(f"{beside}/{code}")))))
+    missing = sorted({gpu.target for gpu in gpus(host)} - {*targets, ""}) if targets else []
     return Finding(
         libraries=tuple(libraries),
-        facts=facts | steering(host, variables),
+        facts=nonempty({"targets": targets}) | steering(host, name.lower()),
         warnings=tuple(
             Reason(
                 "unsupported-hardware",
@@ -84,12 +77,10 @@ def library_finding(
     )
 
 
-HINT = "see `backends info rocm` for the GPU"
-
-
-def rocm_calls(opened: CDLL) -> Calls:
-    """Return what calls the functions of a library of ROCm that has no names for its statuses."""
-    return Calls(opened, unnamed="", hint=HINT)
+def rocm_calls(opened: CDLL, namer: str = "") -> Calls:
+    """Return what calls the functions of a library of ROCm; most have no names for their statuses."""
+    unnamed = "no name" if namer else ""
+    return Calls(opened, namer=namer, unnamed=unnamed, hint="see `backends info rocm` for the GPU")
 
 
 @once_per_host

@@ -1,21 +1,14 @@
 """Which BLAS a file is, by the functions that it defines, and a product that it must get right."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.reasons import NotUsable
+from mlbackends.model.records import Library
 from mlbackends.model.tables import table
-
-if TYPE_CHECKING:
-    import ctypes
-    from typing import Any
-
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Library
 
 OPENBLAS_AFFIXES = (("", ""), ("scipy_", ""), ("", "64_"), ("scipy_", "64_"))
 """What builds of OpenBLAS put before and after each of its function names."""
@@ -42,7 +35,7 @@ def implementation_of(host: Host, library: Library) -> str:
     return next(filter(None, by_need), "netlib" if found else "")
 
 
-def openblas_affixes(opened: ctypes.CDLL) -> tuple[str, str] | None:
+def openblas_affixes(opened: CDLL) -> tuple[str, str] | None:
     """Return what stands before and after the function names of an opened OpenBLAS."""
     for before, after in OPENBLAS_AFFIXES:
         if hasattr(opened, f"{before}openblas_get_config{after}"):
@@ -50,62 +43,38 @@ def openblas_affixes(opened: ctypes.CDLL) -> tuple[str, str] | None:
     return None
 
 
-def fortran_integer(bits: int = 32) -> type[ctypes.c_int64 | ctypes.c_int32]:
+def fortran_integer(bits: int = 32) -> "type[ctypes.c_int64 | ctypes.c_int32]":
     """Return the type with which to pass integers to Fortran, which takes all by their address.
 
     bits: what the library was built for, as far as that is known. The low half of a 64-bit integer
     lies where a 32-bit one is read on little-endian machines, so there the wide one serves both.
     """
-    import ctypes
-
     narrow = bits == 32 and sys.byteorder == "big"
     return ctypes.c_int32 if narrow else ctypes.c_int64
 
 
-def require_product(opened: ctypes.CDLL, function: str = "dgemm_", integer_bits: int = 32) -> None:
-    """Multiply two small matrices with the Fortran function `dgemm`, and compare exactly.
+def require_product(opened: CDLL, function: str = "dgemm_", integer_bits: int = 32) -> None:
+    """Multiply two small matrices, and compare exactly.
 
+    function: `dgemm` as Fortran names it there; without it `cblas_dgemm` with 32-bit integers serves.
     Raises NotUsable where the product is wrong.
     """
-    import ctypes
-
-    integer = fortran_integer(integer_bits)
-    left = (ctypes.c_double * 6)(1, 2, 3, 4, 5, 6)  # 2 rows of 3
-    right = (ctypes.c_double * 6)(7, 8, 9, 10, 11, 12)  # 3 rows of 2
-    product = (ctypes.c_double * 4)(*[float("nan")] * 4)
-    as_is = ctypes.c_char(b"N")
-
-    def size(value: int) -> object:
-        return ctypes.byref(integer(value))
-
-    call = getattr(opened, function)
-    call.restype = None
-    # Fortran's columns are our rows: it sees both transposed, and right' left' is (left right)'.
-    call(
-        *(ctypes.byref(as_is), ctypes.byref(as_is), size(2), size(2), size(3)),
-        *(ctypes.byref(ctypes.c_double(1)), right, size(2), left, size(3)),
-        *(ctypes.byref(ctypes.c_double(0)), product, size(2)),
-        *(ctypes.c_size_t(1), ctypes.c_size_t(1)),  # the lengths of the two strings
-    )
+    double = ctypes.c_double
+    left = (double * 6)(1, 2, 3, 4, 5, 6)  # 2 rows of 3
+    right = (double * 6)(7, 8, 9, 10, 11, 12)  # 3 rows of 2
+    product = (double * 4)(*[float("nan")] * 4)
+    if hasattr(opened, function):
+        as_is, one, zero = map(ctypes.byref, (ctypes.c_char(b"N"), double(1), double(0)))
+        two, three = (ctypes.byref(fortran_integer(integer_bits)(size)) for size in (2, 3))
+        # Fortran's columns are our rows: it sees both transposed, and right' left' is (left right)'.
+        operands = (as_is, as_is, two, two, three, one, right, two, left, three, zero, product, two)
+        lengths_of_strings = (ctypes.c_size_t(1), ctypes.c_size_t(1))
+        getattr(opened, function)(*operands, *lengths_of_strings)
+    else:
+        function, rows, straight = "cblas_dgemm", 101, 111
+        sizes = (rows, straight, straight, 2, 2, 3)
+        opened.cblas_dgemm(*sizes, double(1), left, 3, right, 2, double(0), product, 2)
     require_equal(function, list(product), [58.0, 64.0, 139.0, 154.0])
-
-
-def require_cblas_product(opened: ctypes.CDLL) -> None:
-    """Do the same with `cblas_dgemm` and 32-bit integers, for a file without Fortran's names."""
-    import ctypes
-
-    rows, as_is = 101, 111
-    left = (ctypes.c_double * 6)(1, 2, 3, 4, 5, 6)
-    right = (ctypes.c_double * 6)(7, 8, 9, 10, 11, 12)
-    product = (ctypes.c_double * 4)(*[float("nan")] * 4)
-    integer, real = ctypes.c_int, ctypes.c_double
-    matrix = ctypes.POINTER(ctypes.c_double)
-    call = opened.cblas_dgemm
-    call.restype = None
-    operands: list[Any] = [real, matrix, integer, matrix, integer, real, matrix, integer]
-    call.argtypes = [*[integer] * 6, *operands]
-    call(rows, as_is, as_is, 2, 2, 3, 1.0, left, 3, right, 2, 0.0, product, 2)
-    require_equal("cblas_dgemm", list(product), [58.0, 64.0, 139.0, 154.0])
 
 
 def require_equal(function: str, got: list[float], expected: list[float]) -> None:

@@ -4,7 +4,6 @@
 needs neither, and a module can name them at its top.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.reasons import NotUsable
@@ -46,37 +45,39 @@ class Calls:
     """Calls a library's functions that return a status, and stops at the first that is not 0.
 
     No argument types are declared: an argument is a ctypes object, bytes, an int for a C int, or None for
-    no address. namer: the library's function that names a status, used where it is there. names: the
-    names of statuses for those without. unnamed: stands for the others. hint: what the reason advises.
+    no address. namer: the library's function that names a status, used where it is there. library: whose
+    names in statuses.json hold without it. unnamed: stands for the others. hint: what the reason advises.
     hexadecimal: whether statuses are unsigned and written so.
+
+    learned: what is kept where a call fails; None until it is set.
     """
+
+    learned: Answer | None = None
 
     def __init__(
         self,
         opened: CDLL,
+        library: str = "",
         namer: str = "",
-        names: Mapping[int, str] | None = None,
         *,
         unnamed: str = "an unnamed status",
         hint: str = "",
         hexadecimal: bool = False,
     ) -> None:
         self._opened = opened
+        self._library = library
         self._namer = namer
-        self._names = names or {}
         self._unnamed = unnamed
         self._hint = hint
         self._hexadecimal = hexadecimal
 
-    def __call__(
-        self, function: str, *arguments: object, about: str = "", learned: Answer | None = None
-    ) -> None:
-        """Call a function. about: what to add to the message if it fails. learned: what is kept then.
+    def __call__(self, function: str, *arguments: object) -> None:
+        """Call a function.
 
         Raises NotUsable where the status is not 0, AttributeError where the function is missing.
         """
         if status := self.status(function, *arguments):
-            raise self.failed(function, status, about=about, learned=learned)
+            raise self.failed(function, status)
 
     def status(self, function: str, *arguments: object) -> int:
         """Call a function and return its status."""
@@ -84,21 +85,24 @@ class Calls:
         entry.restype = ctypes.c_uint32 if self._hexadecimal else ctypes.c_int
         return int(entry(*arguments))
 
+    def create(self, function: str, *arguments: object) -> "ctypes.c_void_p":
+        """Return the handle that a function writes to its first argument, given the others."""
+        handle = ctypes.c_void_p()
+        self(function, ctypes.byref(handle), *arguments)
+        return handle
+
     def failed(
-        self,
-        function: str,
-        status: int,
-        code: str = "call-failed",
-        *,
-        about: str = "",
-        hint: str = "",
-        learned: Answer | None = None,
+        self, function: str, status: int, code: str = "call-failed", about: str = "", hint: str = ""
     ) -> NotUsable:
-        """Return what to raise where a function returned a status that is an error."""
-        name = self.name_of(status)
+        """Return what to raise where a function returned a status that is an error.
+
+        about: what to add to the message.
+        """
         number = f"{status:#x}" if self._hexadecimal else status
+        name = self.name_of(status)
         message = f"{function} returned {number}{f' ({name})' if name else ''}"
-        return NotUsable(code, f"{message}{about and ': '}{about}", hint or self._hint, learned)
+        message += f": {about}" if about else ""
+        return NotUsable(code, message, hint or self._hint, self.learned)
 
     def name_of(self, status: int) -> str:
         """Return the name of a status, `unnamed` where nothing tells."""
@@ -107,7 +111,7 @@ class Calls:
             namer.restype = ctypes.c_char_p
             if name := namer(ctypes.c_int(status)):
                 return str(name.decode(errors="replace"))
-        return self._names.get(status, self._unnamed)
+        return status_names(self._library).get(status, self._unnamed)
 
     def number(self, function: str, missing: int | None = None) -> int:
         """Return the size that a function without arguments returns.
@@ -131,3 +135,25 @@ class Calls:
         values = [ctypes.c_int(-1) for _ in range(count)]
         self(function, *map(ctypes.byref, values))
         return [value.value for value in values]
+
+    def fill_and_read(self, prefix: str, device: str) -> None:
+        """Let device 0 fill memory and copy it back; CUDA's runtime and HIP have the functions for it.
+
+        prefix: of their names, such as "hip". device: what a reason calls it.
+        """
+        size, back, to_host = ctypes.c_size_t(4096), ctypes.create_string_buffer(4096), 2
+        self(f"{prefix}SetDevice", 0)
+        memory = self.create(f"{prefix}Malloc", size)
+        self(f"{prefix}Memset", memory, 0x5A, size)
+        self(f"{prefix}Memcpy", back, memory, size, to_host)
+        self(f"{prefix}Free", memory)
+        self.require_filled(device, back.raw, b"\x5a")
+
+    def require_filled(self, device: str, memory: bytes, pattern: bytes) -> None:
+        """Raise NotUsable unless memory that a device filled holds the pattern throughout."""
+        if memory != pattern * (len(memory) // len(pattern)):
+            message = (
+                f"{device} filled {len(memory)} bytes with 0x{pattern.hex()}, "
+                "and other bytes came back"
+            )
+            raise NotUsable("wrong-result", message, learned=self.learned)

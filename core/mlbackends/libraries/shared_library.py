@@ -1,13 +1,13 @@
-"""A shared library as its probe declares it: its names, where it lies, and what steers it."""
+"""A shared library as its probe declares it: its names, where it lies, and what it is built into."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.variables import Rule, not_valid, steering
+from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.records import Finding, Library
 
@@ -15,10 +15,12 @@ from mlbackends.model.records import Finding, Library
 class SharedLibrary(Struct, frozen=True):
     """Finds every copy of a library, with the variables that steer it and warnings of invalid ones.
 
-    stems, homes, folders, wheels: as in `mlbackends.libraries.search.libraries_named`.
-    variables: with the rule of each, as in `mlbackends.host.variables`, or their names alone.
+    stems, homes, wheels: as in `mlbackends.libraries.search.libraries_named`.
+    folders: as there; "$MKLROOT" at the beginning of one is the value of that variable, without which the
+    folder is left out, and "{machine}" the processor as the kernel spells it.
     symbols: functions of which one shows that torch has the library built in.
     missing: what the reason of an absence names; the first stem by default.
+    describe: adds to a copy what its surroundings tell.
     """
 
     name: str
@@ -26,40 +28,31 @@ class SharedLibrary(Struct, frozen=True):
     homes: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     wheels: tuple[str, ...] = ()
-    variables: Mapping[str, Rule] | tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
     missing: str = ""
+    describe: Callable[[Host, Library], Library] | None = None
 
-    def find(
-        self,
-        host: Host,
-        folders: Sequence[str] = (),
-        searched: Sequence[str] = (),
-        describe: Callable[[Host, Library], Library] | None = None,
-    ) -> Finding:
-        """Find every copy.
-
-        folders: searched before those that are declared. searched: the folders that the reason of
-        an absence names. describe: adds to a copy what its surroundings tell.
-        """
+    def find(self, host: Host) -> Finding:
+        """Find every copy."""
+        folders = []
+        for folder in self.folders:
+            variable, slash, below = folder.partition("/")
+            home = host.env(variable[1:]).rstrip("/")
+            if home or not variable:
+                folders.append(f"{home}{slash}{below}".replace("{machine}", host.machine))
         libraries = libraries_named(
-            host,
-            self.name,
-            *self.stems,
-            homes=self.homes,
-            folders=(*folders, *self.folders),
-            wheels=self.wheels,
+            host, self.name, *self.stems, homes=self.homes, folders=folders, wheels=self.wheels
         )
-        if describe:
-            libraries = [describe(host, library) for library in libraries]
+        if self.describe:
+            libraries = [self.describe(host, library) for library in libraries]
         if self.symbols:
             libraries += inside(host, self.name, "libtorch_cpu", self.symbols)
-        facts = steering(host, self.variables)
+        facts = steering(host, self.name.lower())
         if not libraries:
-            reason = absent(host, self.missing or self.stems[0], self.homes, searched)
+            reason = absent(host, self.missing or self.stems[0], self.homes, folders)
             return Finding(facts=facts, reasons=(reason,))
-        rules = self.variables if isinstance(self.variables, Mapping) else {}
-        return Finding(tuple(libraries), facts=facts, warnings=not_valid(host, rules))
+        warnings = not_valid(host, self.name.lower())
+        return Finding(tuple(libraries), facts=facts, warnings=warnings)
 
 
 def with_file_version(host: Host, library: Library) -> Library:

@@ -12,6 +12,7 @@ JSON Schema as `x-role`:
     volatile  differs between two runs; never compared
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -22,6 +23,11 @@ from mlbackends.model.reasons import Reason
 SCHEMA = "backends.report/1"
 
 FactValue = bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def nonempty(facts: Mapping[str, Any]) -> dict[str, FactValue]:
+    """Return the facts that have a value: neither None nor an empty text, list or table."""
+    return {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
 
 
 class Presence(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from mlbackends.libraries.c_calls import Calls, decimal_version, status_names
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
+from mlbackends.model.records import Answer, Library
 from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
@@ -32,9 +34,13 @@ def opened(fake_library: Callable[..., Path]) -> ctypes.CDLL:
     ("options", "status", "message"),
     [
         ({}, 7, "fails returned 7 (an unnamed status)"),
-        ({"names": {7: "SEVEN"}}, 7, "fails returned 7 (SEVEN)"),
-        ({"namer": "name_of", "names": {7: "SEVEN"}}, 5, "fails returned 5 (FIVE)"),
-        ({"namer": "name_of", "names": {7: "SEVEN"}}, 7, "fails returned 7 (SEVEN)"),
+        ({"library": "cublas"}, 7, "fails returned 7 (CUBLAS_STATUS_INVALID_VALUE)"),
+        ({"namer": "name_of"}, 5, "fails returned 5 (FIVE)"),
+        (
+            {"library": "cublas", "namer": "name_of"},
+            7,
+            "fails returned 7 (CUBLAS_STATUS_INVALID_VALUE)",
+        ),
         ({"namer": "is_not_there", "unnamed": "see cl.h"}, -3, "fails returned -3 (see cl.h)"),
         ({"unnamed": ""}, 7, "fails returned 7"),
         ({"hexadecimal": True, "unnamed": ""}, -1, "fails returned 0xffffffff"),
@@ -50,10 +56,13 @@ def test_a_status_that_is_an_error_is_named(
 
 
 def test_what_went_before_and_the_hint_are_kept(opened: ctypes.CDLL) -> None:
-    stop = Calls(opened, hint="see the log").failed("fails", 7, "no-device", about="no device")
+    call = Calls(opened, hint="see the log")
+    call.learned = Answer(Library("ours", "/libours.so"), facts={"build": "1"})
+    stop = call.failed("fails", 7, "no-device", "no device")
 
     assert stop.reason.message == "fails returned 7 (an unnamed status): no device"
     assert (stop.reason.code, stop.reason.hint) == ("no-device", "see the log")
+    assert stop.learned is call.learned
 
 
 def test_a_function_that_is_missing_is_an_error_unless_something_stands_for_it(
@@ -92,15 +101,33 @@ def test_a_library_without_a_table_has_no_names() -> None:
     assert status_names("is_not_there") == {}
 
 
+def test_a_folder_may_begin_with_a_variable_and_name_the_processor(tmp_path: Path) -> None:
+    from mlbackends.host.host import Host
+
+    library = SharedLibrary("x", ("libx",), folders=("$X/{machine}/lib", "$Y/lib", "/opt/x"))
+    for folder in ("home/riscv64/lib", "opt/x"):
+        (tmp_path / "root" / folder).mkdir(parents=True)
+        (tmp_path / "root" / folder / "libx.dylib").touch()
+    about = {"environment": {"X": "/home/"}, "platform": "darwin", "uname": {"machine": "riscv64"}}
+    (tmp_path / "host.json").write_text(json.dumps(about))
+
+    found = library.find(Host(str(tmp_path)))
+
+    assert [one.path for one in found.libraries] == [
+        "/home/riscv64/lib/libx.dylib",
+        "/opt/x/libx.dylib",
+    ]
+
+
 def test_the_absence_of_a_library_names_its_first_stem(tmp_path: Path) -> None:
     from mlbackends.host.host import Host
 
-    library = SharedLibrary("ours", ("libours", "ours"), variables=("OURS_LOG",))
-    (tmp_path / "host.json").write_text('{"environment": {"OURS_LOG": "1"}}')
+    library = SharedLibrary("tbb", ("libours", "ours"), folders=("/opt/ours/lib", "$OURS/lib"))
+    (tmp_path / "host.json").write_text('{"environment": {"TBB_VERSION": "1"}}')
 
-    found = library.find(Host(str(tmp_path)), searched=("/opt/ours/lib",))
+    found = library.find(Host(str(tmp_path)))
 
     assert [reason.code for reason in found.reasons] == ["not-found"]
     assert found.reasons[0].message.startswith("no libours in ")
     assert "/opt/ours/lib" in found.reasons[0].message
-    assert found.facts == {"environment": {"OURS_LOG": "1"}}
+    assert found.facts == {"environment": {"TBB_VERSION": "1"}}

@@ -8,7 +8,6 @@ Source: PyPA, "Recording installed projects", "Entry points specification".
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -24,10 +23,10 @@ from mlbackends.host.python.packages import (
     python_folders,
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
-from mlbackends.host.variables import Rule, not_valid, steering
+from mlbackends.host.variables import not_valid, steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
 PACKAGE_FACTS = (
     Fact("distribution", str, "The distribution that brings it, by its normalised name."),
@@ -133,69 +132,17 @@ def found(
     host: Host,
     package: Package | None,
     looked_for: str,
-    *,
-    facts: dict[str, FactValue] | None = None,
-    variables: Mapping[str, Rule] | Sequence[str] = (),
+    facts: Mapping[str, FactValue] | None = None,
     warnings: Iterable[Reason | None] = (),
 ) -> Finding:
     """Return the finding of a probe whose thing is a package: what all of them tell, and its own.
 
-    looked_for: what is not there where `package` is None, as in "no cupy in ...". variables: those
-    that steer it, with their rules where an invalid value is worth a warning.
+    looked_for: the name of the package and of its variables; it is not there where `package` is None.
     """
     if package is None:
         return Finding(reasons=(not_installed(host, looked_for),))
     requirements = required(host, package.installed[0]) if package.installed else []
-    invalid = not_valid(host, variables) if isinstance(variables, Mapping) else ()
-    problems = (*package_warnings(host, package, requirements), *warnings, *invalid)
-    return Finding(
-        presence=Presence.FOUND,
-        version=package.version,
-        facts=package_facts(package, requirements) | (facts or {}) | steering(host, variables),
-        reasons=lacks_files(package),
-        warnings=tuple(each for each in problems if each is not None),
-    )
-
-
-def found_set(
-    host: Host,
-    packages: Sequence[Package | None],
-    looked_for: str,
-    *,
-    facts: dict[str, FactValue] | None = None,
-    variables: Sequence[str] = (),
-    warnings: Iterable[Reason | None] = (),
-) -> Finding:
-    """Return the finding of a probe whose thing comes as several packages, or one of several.
-
-    Its version is that of the first package that is there.
-    """
-    here = [package for package in packages if package is not None]
-    if not here:
-        return Finding(reasons=(not_installed(host, looked_for),))
-    common: dict[str, FactValue] = {"packages": {one.name: one.version for one in here}}
-    if locations := {one.name: one.location for one in here if one.location}:
-        common["locations"] = locations
-    pins: list[Any] = []
-    problems: list[Reason | None] = []
-    for one in here:
-        requirements = required(host, one.installed[0]) if one.installed else []
-        pins += [{**pin, "by": one.name} for pin in _pins(requirements)]
-        problems += package_warnings(host, one, requirements)
-    if pins:
-        common["pins"] = pins
-    return Finding(
-        presence=Presence.FOUND,
-        version=here[0].version,
-        facts=common | (facts or {}) | steering(host, variables),
-        reasons=tuple(reason for one in here for reason in lacks_files(one)),
-        warnings=tuple(each for each in (*problems, *warnings) if each is not None),
-    )
-
-
-def package_facts(package: Package, requirements: Sequence[Requirement]) -> dict[str, FactValue]:
-    """Return the facts that `PACKAGE_FACTS` declares."""
-    facts: dict[str, FactValue] = {
+    common = {
         "distribution": package.name if package.installed else "",
         "location": package.location,
         "installations": [
@@ -203,14 +150,56 @@ def package_facts(package: Package, requirements: Sequence[Requirement]) -> dict
             for dist in package.installed
             if len(package.installed) > 1
         ],
-        "editable": package.is_editable,
+        "editable": package.is_editable or None,
         "source": package.source,
         "pins": _pins(requirements),
     }
-    return {name: value for name, value in facts.items() if value}
+    problems = (*_package_warnings(host, package, requirements), *warnings)
+    return Finding(
+        presence=Presence.FOUND,
+        version=package.version,
+        facts=nonempty(common) | dict(facts or {}) | steering(host, looked_for),
+        reasons=_lacks_files(package),
+        warnings=(*filter(None, problems), *not_valid(host, looked_for)),
+    )
 
 
-def _pins(requirements: Sequence[Requirement]) -> list[Any]:
+def found_set(
+    host: Host,
+    packages: Sequence[Package | None],
+    looked_for: str,
+    probe: str,
+    facts: Mapping[str, FactValue] | None = None,
+    warnings: Iterable[Reason | None] = (),
+) -> Finding:
+    """Return the finding of a probe whose thing comes as several packages, or one of several.
+
+    probe: whose variables steer them. Its version is that of the first package that is there.
+    """
+    here = [package for package in packages if package is not None]
+    if not here:
+        return Finding(reasons=(not_installed(host, looked_for),))
+    pins: list[dict[str, str]] = []
+    problems: list[Reason | None] = []
+    for one in here:
+        requirements = required(host, one.installed[0]) if one.installed else []
+        pins += [{**pin, "by": one.name} for pin in _pins(requirements)]
+        problems += _package_warnings(host, one, requirements)
+    common = {
+        "packages": {one.name: one.version for one in here},
+        "locations": {one.name: one.location for one in here if one.location},
+        "pins": pins,
+    }
+    return Finding(
+        presence=Presence.FOUND,
+        version=here[0].version,
+        facts=nonempty(common) | dict(facts or {}) | steering(host, probe),
+        reasons=tuple(reason for one in here for reason in _lacks_files(one)),
+        warnings=tuple(filter(None, (*problems, *warnings))),
+    )
+
+
+def _pins(requirements: Sequence[Requirement]) -> list[dict[str, str]]:
     return [
         {"package": one.name, "wanted": one.pinned, "installed": one.installed}
         for one in requirements
@@ -218,26 +207,49 @@ def _pins(requirements: Sequence[Requirement]) -> list[Any]:
     ]
 
 
-def package_warnings(
+def _package_warnings(
     host: Host, package: Package, requirements: Sequence[Requirement]
-) -> tuple[Reason, ...]:
+) -> list[Reason]:
     """Return what does not go together: installations, versions, pins."""
-    warnings = _installed_twice(host, package)
+    warnings = []
+    first, *others = package.installed or (None,)
+    # One of two distributions may be but the way to install the other.
+    needs = {
+        (dist.name, need.name)
+        for dist in (package.installed if others else ())
+        for need in required(host, dist)
+    }
+    for other in others:
+        assert first is not None
+        names = (first.name, other.name)
+        if first.name != other.name and not needs.isdisjoint({names, names[::-1]}):
+            continue
+        one, two = (_with_version(dist.name, dist.version) for dist in (first, other))
+        if first.folder == other.folder:
+            code = "installed-twice"
+            message = f"{one} and {two} are both in {first.folder}: one wrote over the other"
+            hint = "uninstall both, then install the one that you want"
+        else:
+            from_user = is_user_site(host, first.folder) and not is_user_site(host, other.folder)
+            code = "hidden-by-user-site" if from_user else "installation-hidden"
+            message = f"{one} in {first.folder} is imported, and hides {two} in {other.folder}"
+            hint = "uninstall one of them"
+        warnings.append(Reason(code, message, hint))
     name, version, metadata = package.name, package.version, package.metadata_version
     if metadata and version != metadata and not same_public_version(version, metadata):
         message = f"the metadata of {name} says {metadata}, and its files say {version}"
         hint = f"reinstall {name}: something wrote over its files"
         warnings.append(Reason("metadata-mismatch", message, hint))
-    for one in requirements:
-        if one.pinned and one.is_met is False:
-            here = f"{one.installed} is installed" if one.installed else "it is not installed"
-            message = f"{_with_version(name, metadata)} needs {one.name} {one.pinned}, and {here}"
-            hint = f"install {one.name}=={one.pinned}, or a {name} that goes with it"
+    for need in requirements:
+        if need.pinned and need.is_met is False:
+            here = f"{need.installed} is installed" if need.installed else "it is not installed"
+            message = f"{_with_version(name, metadata)} needs {need.name} {need.pinned}, and {here}"
+            hint = f"install {need.name}=={need.pinned}, or a {name} that goes with it"
             warnings.append(Reason("pin-mismatch", message, hint))
-    return tuple(warnings)
+    return warnings
 
 
-def lacks_files(package: Package) -> tuple[Reason, ...]:
+def _lacks_files(package: Package) -> tuple[Reason, ...]:
     """Return the reason for a package of which there is nothing but metadata."""
     if package.location or package.is_editable:
         return ()
@@ -313,6 +325,12 @@ def _entry_point_files(host: Host) -> list[str]:
     return [text for path in paths if (text := host.read(path, 1 << 16))]
 
 
+def torch_version_file(host: Host) -> str:
+    """Return the text of torch/version.py, "" without torch."""
+    location = module_location(host, "torch")
+    return host.read(f"{location}/version.py", 1 << 16) if location else ""
+
+
 def gpu_unused(host: Host, what: str, hint: str) -> Reason | None:
     """Return the warning that a build for the CPU alone runs beside an NVIDIA GPU, or None."""
     from mlbackends.host.pci import of_vendor
@@ -330,9 +348,7 @@ def built_for_torch(host: Host, what: str, wanted: str) -> Reason | None:
 
     wanted: "2.10.0+cu128", or as much of it as is known: "2.8".
     """
-    location = module_location(host, "torch")
-    text = host.read(f"{location}/version.py", 1 << 16) if location else ""
-    torch = assigned_text(text, "__version__")
+    torch = assigned_text(torch_version_file(host), "__version__")
     if not torch:
         return None
     public, _, local = wanted.partition("+")
@@ -349,34 +365,3 @@ def built_for_torch(host: Host, what: str, wanted: str) -> Reason | None:
 def _with_version(name: str, version: str) -> str:
     """Return "torch 2.9.0", or the name alone where metadata tells no version."""
     return f"{name} {version}" if version else name
-
-
-def _installed_twice(host: Host, package: Package) -> list[Reason]:
-    """Warn of installations that write over each other or hide each other."""
-    warnings: list[Reason] = []
-    if not package.installed:
-        return warnings
-    first, *others = package.installed
-    one = _with_version(first.name, first.version)
-    # One of two distributions may be but the way to install the other.
-    needs = {
-        (dist.name, need.name)
-        for dist in (package.installed if others else ())
-        for need in required(host, dist)
-    }
-    for other in others:
-        names = (first.name, other.name)
-        if first.name != other.name and not needs.isdisjoint({names, names[::-1]}):
-            continue
-        two = _with_version(other.name, other.version)
-        if first.folder == other.folder:
-            code = "installed-twice"
-            message = f"{one} and {two} are both in {first.folder}: one wrote over the other"
-            hint = "uninstall both, then install the one that you want"
-        else:
-            from_user = is_user_site(host, first.folder) and not is_user_site(host, other.folder)
-            code = "hidden-by-user-site" if from_user else "installation-hidden"
-            message = f"{one} in {first.folder} is imported, and hides {two} in {other.folder}"
-            hint = "uninstall one of them"
-        warnings.append(Reason(code, message, hint))
-    return warnings

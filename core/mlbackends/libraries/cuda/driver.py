@@ -17,6 +17,7 @@ import os
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import Calls, ctypes
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, hides_everything, lacks_capability
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
@@ -258,3 +259,22 @@ def refused(function: str, code: int, name: str = "", learned: Answer | None = N
         hint = f'{VARIABLE} is "{value}", which hides every GPU: unset it'
     message = f"{function} returned {code}" + (f" ({name})" if name else "")
     return NotUsable(reason, f"{message}: {meaning}" if meaning else message, hint, learned)
+
+
+class CudaCalls(Calls):
+    """Calls the driver's or the runtime's functions; a reason says what the number means for a user."""
+
+    def failed(
+        self, function: str, status: int, code: str = "", about: str = "", hint: str = ""
+    ) -> NotUsable:
+        """Return what to raise where a function returned something else than 0."""
+        del code, about, hint
+        return refused(function, status, self.name_of(status), self.learned)
+
+    def name_of(self, status: int) -> str:
+        """Return the name of a status, "" where nothing tells; the driver writes it to an address."""
+        if self._namer != "cuGetErrorName":
+            return super().name_of(status)
+        name = ctypes.c_char_p()
+        self.status(self._namer, status, ctypes.byref(name))
+        return (name.value or b"").decode(errors="replace")

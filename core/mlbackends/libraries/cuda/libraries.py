@@ -20,11 +20,12 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distributions
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes, status_names
+from mlbackends.host.variables import not_valid, steering
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
@@ -63,8 +64,8 @@ class CudaLibrary(Struct, frozen=True):
     folder, beyond those of every CUDA toolkit. headers: files of an include folder that define `macros`
     as the parts of the version; the first that does counts. decode: makes a version of what they
     define, where that is one number. parts: how many numbers the library itself returns.
-    variables: those that steer it. property_function: returns each number of the version, without a
-    handle. namer: the function that names a status; without one the names stand in statuses.json.
+    property_function: returns each number of the version, without a handle. namer: the function that
+    names a status; without one the names stand in statuses.json.
     """
 
     name: str
@@ -75,7 +76,6 @@ class CudaLibrary(Struct, frozen=True):
     parts: int = 3
     homes: tuple[str, ...] = ()
     wheels: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
     property_function: str = ""
     namer: str = ""
 
@@ -89,18 +89,25 @@ class CudaLibrary(Struct, frozen=True):
         found = libraries_named(
             host, self.name, *self.stems, homes=homes, folders=here, wheels=self.wheels
         )
-        set_here = {
-            name: host.environment[name] for name in self.variables if name in host.environment
-        }
-        facts: dict[str, FactValue] = {"environment": set_here} if set_here else {}
+        facts, invalid = steering(host, self.name), not_valid(host, self.name)
         if not found:
+            # Each installed wheel of the library lacks its file.
+            lacking = (
+                Reason(
+                    "metadata-only",
+                    f"{dists[0].name} {dists[0].version} is installed, and {self.stems[0]} is not"
+                    " where it puts it",
+                    f"reinstall {dists[0].name}",
+                )
+                for name, dists in distributions(host).items()
+                if self.name in name
+                and re.fullmatch(rf"(nvidia-)?(cuda-)?{self.name}(-jit)?(-cu\d+)?", name)
+            )
             reason = absent(host, f"{self.stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
-            reasons = (*_without_files(host, self.name, self.stems[0]), reason)
-            return Finding(facts=facts, reasons=reasons)
-        libraries, warnings = [], []
+            return Finding(facts=facts, reasons=(*lacking, reason), warnings=invalid)
+        libraries, warnings = [], [*invalid]
         for library in found:
-            header = self.decode(_version_beside(host, library, self.headers, self.macros))
-            described, doubts = _versioned(host, library, self.name, header, self.parts)
+            described, doubts = self._versioned(host, library)
             libraries.append(described)
             warnings += doubts
         winner = next((library for library in libraries if library.wins), libraries[0])
@@ -108,17 +115,58 @@ class CudaLibrary(Struct, frozen=True):
 
     def calls(self, opened: CDLL) -> Calls:
         """Return what calls the library's functions and checks their statuses."""
-        return Calls(opened, self.namer, status_names(self.name))
+        return Calls(opened, self.name, self.namer)
 
     def load(self, opened: CDLL, library: Library) -> Answer:
         """Ask for the version, which needs neither a handle nor a device."""
-        call, function = self.calls(opened), self.property_function
-        value = ctypes.c_int(-1)
+        call, number = self.calls(opened), ctypes.c_int(-1)
         numbers = []
         for kind in range(3):  # libraryPropertyType: major, minor, patch
-            call(function, ctypes.c_int(kind), ctypes.byref(value))
-            numbers.append(str(value.value))
+            call(self.property_function, kind, ctypes.byref(number))
+            numbers.append(str(number.value))
         return answered(library, ".".join(numbers))
+
+    def _versioned(self, host: Host, library: Library) -> tuple[Library, list[Reason]]:
+        """Add the version that a copy's surroundings tell, with a warning where they do not agree."""
+        if library.reasons:
+            return library, []
+        real = host.realpath(library.path)
+        above, last = os.path.split(os.path.dirname(real))
+        includes = [f"{above}/include"]
+        if "-linux-" in last:  # Debian's /usr/lib/x86_64-linux-gnu
+            parent = os.path.dirname(above)
+            includes = [f"{parent}/include/{last}", f"{parent}/include"]
+        paths = (f"{include}/{header}" for header in self.headers for include in includes)
+        in_headers = (version_in_header(host, path, self.macros) for path in paths)
+        versions = {
+            "file name": version_in_file_name(os.path.basename(real)),
+            "header": self.decode(next(filter(None, in_headers), "")),
+            "package": package_version(library, self.name),
+        }
+        # A header or a package of another major version is there for another copy.
+        major = library.soname.rpartition(".so.")[2].split(".")[0]
+        versions = {
+            source: version
+            for source, version in versions.items()
+            if version and (not major.isdecimal() or version.split(".")[0] == major)
+        }
+        if not versions:
+            return library, []
+        source, version = next(iter(versions.items()))
+        facts = {**library.facts, "version_source": source}
+        if "package" in versions:
+            facts["package_version"] = versions["package"]
+        doubts = [
+            Reason(
+                "conflict",
+                f"{library.path} is {version} by its {source}, and {other} by its {of}",
+                _CONFLICT_HINT,
+            )
+            for of, other in versions.items()
+            if not agree(version, other, of)
+        ]
+        short = ".".join(version.split(".")[: self.parts])
+        return replace(library, version=short, facts=facts), doubts
 
 
 def version_macros(prefix: str) -> tuple[str, ...]:
@@ -201,79 +249,6 @@ def agree(one: str, other: str, source: str = "") -> bool:
     return all(int(a) == int(b) for a, b in pairs)
 
 
-def _versioned(
-    host: Host, library: Library, word: str, header: str, parts: int
-) -> tuple[Library, list[Reason]]:
-    if library.reasons:
-        return library, []
-    versions = {
-        "file name": version_in_file_name(os.path.basename(host.realpath(library.path))),
-        "header": header,
-        "package": package_version(library, word),
-    }
-    # A header or a package of another major version is there for another copy.
-    major = library.soname.rpartition(".so.")[2].split(".")[0]
-    versions = {
-        source: version
-        for source, version in versions.items()
-        if version and (not major.isdecimal() or version.split(".")[0] == major)
-    }
-    if not versions:
-        return library, []
-    source, version = next(iter(versions.items()))
-    facts = {**library.facts, "version_source": source}
-    if "package" in versions:
-        facts["package_version"] = versions["package"]
-    doubts = [
-        Reason(
-            "conflict",
-            f"{library.path} is {version} by its {source}, and {other} by its {of}",
-            _CONFLICT_HINT,
-        )
-        for of, other in versions.items()
-        if not agree(version, other, of)
-    ]
-    short = ".".join(version.split(".")[:parts])
-    return replace(library, version=short, facts=facts), doubts
-
-
-def _version_beside(
-    host: Host, library: Library, headers: Sequence[str], macros: Sequence[str]
-) -> str:
-    """Return what the first header says that lies in an include folder beside the library's."""
-    folder = os.path.dirname(host.realpath(library.path))
-    above, last = os.path.split(folder)
-    includes = [f"{above}/include"]
-    if "-linux-" in last:  # Debian's /usr/lib/x86_64-linux-gnu
-        includes = [f"{os.path.dirname(above)}/include/{last}", f"{os.path.dirname(above)}/include"]
-    for path in (f"{include}/{header}" for header in headers for include in includes):
-        if version := version_in_header(host, path, macros):
-            return version
-    return ""
-
-
-def _without_files(host: Host, word: str, stem: str) -> list[Reason]:
-    """Return a reason for each installed wheel of the library that lacks its file."""
-    return [
-        Reason(
-            "metadata-only",
-            f"{dist.name} {dist.version} is installed, and {stem} is not where it puts it",
-            f"reinstall {dist.name}",
-        )
-        for name, all_of in distributions(host).items()
-        if word in name and _is_wheel_of(name, word)
-        for dist in all_of[:1]
-    ]
-
-
-def _is_wheel_of(name: str, word: str) -> bool:
-    """Tell whether a distribution is a library's: nvidia-cudnn-jit-cu13, cutensor-cu12."""
-    stem = name.removeprefix("nvidia-").removeprefix("cuda-")
-    head, _, cuda = stem.rpartition("-cu")
-    stem = head if head and cuda.isdecimal() else stem
-    return stem.removesuffix("-jit") == word
-
-
 def runtime_version(number: int) -> str:
     """Return the CUDA release that a library was built with: 12090 is 12.9."""
     return f"{number // 1000}.{number % 1000 // 10}"
@@ -312,24 +287,19 @@ def component_versions(host: Host, root: str) -> dict[str, str]:
 
 def nvcc_release(host: Host, root: str) -> str:
     """Return the release of the nvcc in a toolkit, "" where nothing tells it."""
-    return component_versions(host, root).get("cuda_nvcc", "") or _of_wheel(host, root)
-
-
-def _of_wheel(host: Host, root: str) -> str:
+    if version := component_versions(host, root).get("cuda_nvcc"):
+        return version
     # A toolkit that was put together from wheels outside of an environment may keep their metadata.
     for entry in host.listdir(f"{root}/dist-info"):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
         if _WHEEL.fullmatch(name) and _VERSION.fullmatch(version):
             return version
     site, slash, part = root.rpartition("/nvidia/")
-    if not slash or "/" in part:
-        return ""
-    for name, dists in distributions(host).items():
-        if not (match := _WHEEL.fullmatch(name)):
-            continue
-        for dist in dists:
+    for name, dists in distributions(host).items() if slash and "/" not in part else ():
+        match = _WHEEL.fullmatch(name)
+        for dist in dists if match else ():
             # Since CUDA 13 the wheels of all components share the folder nvidia/cu13.
-            home = "cuda_nvcc" if match[1] else f"cu{dist.version.partition('.')[0]}"
+            home = "cuda_nvcc" if match and match[1] else f"cu{dist.version.partition('.')[0]}"
             same = os.path.normpath(dist.folder) == os.path.normpath(site)
             if same and part == home and _VERSION.fullmatch(dist.version):
                 return dist.version

@@ -9,18 +9,9 @@ Source: CUDA C++ Programming Guide, CUDA environment variables; NVIDIA Container
 from mlbackends.host.host import Host
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
+from mlbackends.model.tables import table
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-VARIABLES = (
-    VARIABLE,
-    "CUDA_DEVICE_ORDER",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_DISABLE_REQUIRE",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-)
-
 _ENTRY = pattern(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")
 
 
@@ -48,7 +39,8 @@ def hides_everything(value: str) -> bool:
 
 def environment(host: Host) -> dict[str, str]:
     """Return the variables that decide which GPUs a program sees, those that are set."""
-    return {name: host.environment[name] for name in VARIABLES if name in host.environment}
+    names = table("host/variables")["cuda"]
+    return {name: host.environment[name] for name in names if name in host.environment}
 
 
 def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> tuple[Reason, ...]:

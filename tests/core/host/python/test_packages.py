@@ -405,9 +405,8 @@ def test_a_set_has_the_version_of_the_first_that_is_there(tmp_path: Path) -> Non
     }
     host = machine(tmp_path, files)
 
-    finding = found_set(
-        host, [package(host, (name,), name) for name in ("one", "two", "three")], "one or two"
-    )
+    packages = [package(host, (name,), name) for name in ("one", "two", "three")]
+    finding = found_set(host, packages, "one or two", "thing")
 
     assert (finding.presence, finding.version) == (Presence.FOUND, "2.0")
     assert finding.facts == {
@@ -420,7 +419,7 @@ def test_a_set_has_the_version_of_the_first_that_is_there(tmp_path: Path) -> Non
 
 
 def test_a_set_of_nothing_is_not_found(tmp_path: Path) -> None:
-    finding = found_set(machine(tmp_path, {}), [None, None], "one or two")
+    finding = found_set(machine(tmp_path, {}), [None, None], "one or two", "thing")
 
     assert finding.presence is None
     assert finding.reasons[0].code == "not-found"
