@@ -86,7 +86,8 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, Fact
     if not path:
         return {}
     # What each link leads to, and what a script of one line starts in its place.
-    steps, step = [], path
+    steps: list[str] = []
+    step = path
     while step and len(steps) < _LINKS_LIMIT:
         steps.append(step)
         target = host.readlink(step)

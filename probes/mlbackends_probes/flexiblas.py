@@ -14,7 +14,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
+from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 GROUP = "library"
 FACTS = (
@@ -53,7 +53,7 @@ def load(opened: CDLL, library: Library) -> Answer:
         library = replace(library, version=".".join(str(number.value) for number in numbers))
     name = ctypes.create_string_buffer(1024)
     size = ctypes.c_size_t(len(name))
-    facts = {}
+    facts: dict[str, FactValue] = {}
     if opened.flexiblas_current_backend(name, size) > 0:
         facts["backend"] = name.value.decode(errors="replace")
     if hasattr(opened, "flexiblas_list"):

@@ -83,7 +83,7 @@ def _described(host: Host, library: Library) -> Library:
 LIBRARY = SharedLibrary(
     "openmp",
     ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp"),
-    folders=("/opt/homebrew/opt/libomp/lib", "/usr/local/opt/libomp/lib"),
+    folders=("/opt/homebrew/opt/libomp*/lib", "/usr/local/opt/libomp*/lib"),
     missing="libgomp, libiomp5 or libomp",
     describe=_described,
 )

@@ -97,14 +97,13 @@ def find(host: Host) -> Finding:
         "manager": manager,
         "manager_version": manager_version,
         "sees_system_packages": shared and shared.lower() == "true",
+        "site_folders": site if folders else None,
+        "user_site_on_path": any(is_user_site(host, one) for one in site) if folders else None,
+        "externally_managed": prefix == base and is_marked if folders else None,
+        "distribution_count": len(distributions(host)) if folders else None,
         "free_threaded": "t" in marks and not is_old if marks or is_old else None,
         **steering(host, "python"),
     }
-    if folders:
-        facts["site_folders"] = site
-        facts["user_site_on_path"] = any(is_user_site(host, one) for one in site)
-        facts["externally_managed"] = prefix == base and is_marked
-        facts["distribution_count"] = len(distributions(host))
     return Finding(
         presence=Presence.FOUND,
         version=version,

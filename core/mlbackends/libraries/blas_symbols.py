@@ -64,7 +64,8 @@ def require_product(opened: CDLL, function: str = "dgemm_", integer_bits: int = 
     right = (double * 6)(7, 8, 9, 10, 11, 12)  # 3 rows of 2
     product = (double * 4)(*[float("nan")] * 4)
     if hasattr(opened, function):
-        as_is, one, zero = map(ctypes.byref, (ctypes.c_char(b"N"), double(1), double(0)))
+        constants = (ctypes.c_char(b"N"), double(1), double(0))
+        as_is, one, zero = (ctypes.byref(constant) for constant in constants)
         two, three = (ctypes.byref(fortran_integer(integer_bits)(size)) for size in (2, 3))
         # Fortran's columns are our rows: it sees both transposed, and right' left' is (left right)'.
         operands = (as_is, as_is, two, two, three, one, right, two, left, three, zero, product, two)

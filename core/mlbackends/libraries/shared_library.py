@@ -49,7 +49,9 @@ class SharedLibrary(Struct, frozen=True):
             libraries += inside(host, self.name, "libtorch_cpu", self.symbols)
         facts = steering(host, self.name.lower())
         if not libraries:
-            reason = absent(host, self.missing or self.stems[0], self.homes, folders)
+            # The system's own are among the loader's folders, which the reason names anyway.
+            others = [folder for folder in folders if not folder.startswith("/usr/")]
+            reason = absent(host, self.missing or self.stems[0], self.homes, others)
             return Finding(facts=facts, reasons=(reason,))
         warnings = not_valid(host, self.name.lower())
         return Finding(tuple(libraries), facts=facts, warnings=warnings)
