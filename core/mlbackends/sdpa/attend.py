@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mlbackends.model import registry
-from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.sdpa.bias import CausalBias
@@ -17,14 +17,11 @@ from mlbackends.switches.dynamo import untraced
 
 _FORWARD = Operation(
     "scaled_dot_product_attention",
-    ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+    "query key value attn_mask dropout_p is_causal",
 )
 _BACKWARD = Operation(
     "scaled_dot_product_attention_backward",
-    (
-        *("grad_out", "query", "key", "value", "out", "logsumexp"),
-        *("dropout_p", "is_causal"),
-    ),
+    "grad_out query key value out logsumexp dropout_p is_causal",
 )
 
 
@@ -76,13 +73,17 @@ def scaled_dot_product_attention(
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
     request = requested(_FORWARD, query, key, value, attn_mask, options)
-    if request.problem is None:
-        out, logsumexp = _empty(request, query, key, value)
-        return (out, logsumexp) if return_logsumexp else out
     problem = request.problem
+    tensors = query, key, value, request.mask
+    if problem is None:
+        out = _zeros_like(query, request.output_shape)
+        logsumexp = _zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
+        wanting = any(getattr(each, "requires_grad", False) for each in tensors[:3])
+        if wanting and not without_gradients():
+            out = _torch_graph().connected(out, *tensors[:3])
+        return (out, logsumexp) if return_logsumexp else out
     if problem.wants_gradient and without_gradients():
         problem = _requiring(problem, False, mask=False)
-    tensors = query, key, value, request.mask
     from mlbackends.sdpa.dispatch import chosen_backend
 
     if problem.wants_gradient:
@@ -164,7 +165,17 @@ def scaled_dot_product_attention_backward(
                     " call it under torch.no_grad(), or give it tensor.detach()"
                 )
     if request.problem is None:
-        return _empty_gradients(query, key, value, request.mask if attn_mask_gradient else None)
+        specs = {
+            name: _BACKWARD.described(name, each)
+            for name, each in named.items()
+            if each is not None
+        }
+        zeros = {name: _zeros_like(named[name], spec.shape) for name, spec in specs.items()}
+        for_mask = zeros.pop("attn_mask", None)
+        has_gradient = (
+            attn_mask_gradient and for_mask is not None and specs["attn_mask"].dtype != "bool"
+        )
+        return Gradients(**zeros, mask=for_mask if has_gradient else None)
     problem = _requiring(request.problem, True, mask=attn_mask_gradient)
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
@@ -180,6 +191,12 @@ def scaled_dot_product_attention_backward(
 def _torch_graph() -> Any:
     """Return the module that joins results to torch's graph."""
     return registry.load("mlbackends_kernels.bridges", "torch_gradients")
+
+
+def _zeros_like(tensor: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
+    return registry.load("mlbackends_kernels.tensors", "interchange").zeros_like(
+        tensor, shape, dtype
+    )
 
 
 def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
@@ -204,41 +221,14 @@ def _prepare_backward(problem: AttentionProblem, *tensors: Any) -> Prepared | No
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:
     """Return a problem of which query, key and value, and a mask of numbers, require gradients or none."""
-
-    def required(spec: TensorSpec, wanted: bool) -> TensorSpec:
-        return spec if spec.requires_grad is wanted else replace(spec, requires_grad=wanted)
-
-    spec = problem.mask
-    return replace(
-        problem,
-        query=required(problem.query, gradients),
-        key=required(problem.key, gradients),
-        value=required(problem.value, gradients),
-        mask=spec and required(spec, mask and spec.dtype != "bool"),
-    )
-
-
-def _empty(request: Request, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """Return the result of an empty problem, in torch's graph where an input requires a gradient."""
-    zeros_like = registry.load("mlbackends_kernels.tensors", "interchange").zeros_like
-    out = zeros_like(query, request.output_shape)
-    logsumexp = zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
-    inputs = (query, key, value)
-    if without_gradients() or not any(getattr(each, "requires_grad", False) for each in inputs):
-        return out, logsumexp
-    return _torch_graph().connected(out, *inputs), logsumexp
-
-
-def _empty_gradients(query: Any, key: Any, value: Any, mask: Any) -> Gradients:
-    zeros_like = registry.load("mlbackends_kernels.tensors", "interchange").zeros_like
-    if mask is not None and _BACKWARD.described("attn_mask", mask).dtype == "bool":
-        mask = None
-    return Gradients(
-        *(
-            None if each is None else zeros_like(each, _BACKWARD.described("", each).shape)
-            for each in (query, key, value, mask)
-        )
-    )
+    required = dict.fromkeys(("query", "key", "value"), gradients)
+    if problem.mask is not None:
+        required["mask"] = mask and problem.mask.dtype != "bool"
+    specs = {
+        name: replace(getattr(problem, name), requires_grad=wanted)
+        for name, wanted in required.items()
+    }
+    return replace(problem, **specs)
 
 
 def _refuse_results(request: Request, results: dict[str, Any], place: str) -> None:

@@ -47,8 +47,10 @@ class AttentionBackend:
     none. tolerance: by element type, how many times the error of the plain computation in the same type
     its result may have, against float64.
 
-    Every backend must honour `is_causal` (from the upper left), `scale` (None is 1 / sqrt(E)), values of
-    another width than the query's, and two dimensions or more, or have a constraint that refuses them.
+    `is_causal` (from the upper left), `scale` (None is 1 / sqrt(E)), values of another width than the
+    query's, and two dimensions or more belong to the plain product, not to OPTIONAL: every kernel that
+    is known has the first two, and most have the others. A backend without one of them must have a
+    constraint that refuses it, since silence promises it.
     """
 
     name: ClassVar[str]
@@ -63,9 +65,8 @@ class AttentionBackend:
 
     def __init_subclass__(cls) -> None:
         """Refuse a backend that switches could not reach, or an unknown word in `takes`."""
-        if getattr(cls, "answers_to", SDPBackend.ERROR) is SDPBackend.ERROR or not hasattr(
-            cls, "name"
-        ):
+        kind = getattr(cls, "answers_to", SDPBackend.ERROR)
+        if kind is SDPBackend.ERROR or not hasattr(cls, "name"):
             raise TypeError(f"{cls.__name__} needs a name, and an SDPBackend that it answers to")
         if unknown := cls.takes - OPTIONAL.keys():
             known = ", ".join(OPTIONAL)
@@ -98,8 +99,7 @@ class AttentionBackend:
     @final
     def require(self, problem: AttentionProblem) -> None:
         """Raise NoBackend, with all reasons, unless the problem is supported. `run` begins with it."""
-        reasons = self.unsupported_reasons(problem)
-        if reasons:
+        if reasons := self.unsupported_reasons(problem):
             messages = "; ".join(reason.message for reason in reasons)
             raise NoBackend(f"{self.name} cannot do this: {messages}", reasons)
 
@@ -118,7 +118,7 @@ class AttentionBackend:
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
         """Compute it. The tensors are the caller's own; the result is of the same kind as query."""
-        raise NotImplementedError
+        return self.run_with_logsumexp(problem, query, key, value, mask)[0]
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
@@ -130,60 +130,33 @@ class AttentionBackend:
         """
         raise NotImplementedError
 
-    def run_backward(
-        self,
-        problem: AttentionProblem,
-        grad_out: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        out: Any,
-        logsumexp: Any,
-    ) -> Gradients:
-        """Return the gradients, given that of the result and what `run_with_logsumexp` returned.
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+        """Return the gradients, given that of the result.
 
-        The mask has one where its record requires it. A backend that takes "gradient" has it.
+        tensors: query, key, value, mask, and what `run_with_logsumexp` returned for them. The mask has a
+        gradient where its record requires it. A backend that takes "gradient" has it.
         """
         raise NotImplementedError
 
-    def prepared(
-        self,
-        problem: AttentionProblem,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        out: Any,
-        logsumexp: Any = None,
-    ) -> Prepared | None:
+    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
         """Return what computes calls like this one, None where each must be looked at.
 
-        out: what `run` returned for these tensors; or out and logsumexp what `run_with_logsumexp` did.
-        What is returned is called with tensors of exactly the types of these and of the same element
-        types, a query of the same width, and the call's seed: None to draw one, or what is called for one
-        when it is certain to be needed; all other options are the problem's. It returns what `run` would,
-        with logsumexp a pair; or None, with nothing done, where it does not know, and where sizes or
-        strides are such as this backend or the operation itself refuses. It must not depend on what may
-        change, but for the switches.
+        tensors: query, key, value, mask, and what `run` returned for them with None, or the two results of
+        `run_with_logsumexp`. What is returned is called with tensors of exactly the types of these and of
+        the same element types, a query of the same width, and the call's seed: None to draw one, or what
+        is called for one when it is certain to be needed; all other options are the problem's. It returns
+        what `run` would, with logsumexp a pair; or None, with nothing done, where it does not know, and
+        where sizes or strides are such as this backend or the operation itself refuses. It must not depend
+        on what may change, but for the switches.
         """
-        del problem, query, key, value, mask, out, logsumexp
+        del problem, tensors
         return None
 
-    def prepared_backward(
-        self,
-        problem: AttentionProblem,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        out: Any,
-        logsumexp: Any,
-    ) -> Prepared | None:
+    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
         """Return what computes the gradients of calls like this one, None where each must be looked at.
 
-        As `prepared`; what is returned is called with the gradient of the output, then these and the
-        seed, and returns Gradients or None. No mask has a gradient.
+        tensors: as of `run_backward`. What is returned is called with the gradient of the output, then
+        these and the seed, and returns Gradients or None, as `prepared` says. No mask has a gradient.
         """
-        del problem, query, key, value, mask, out, logsumexp
+        del problem, tensors
         return None

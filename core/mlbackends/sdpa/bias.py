@@ -63,12 +63,14 @@ class CausalBias:
 
 def causal_upper_left(*size: int) -> CausalBias:
     """Return a causal mask whose diagonal starts in the upper left corner."""
-    return _bias(CausalVariant.UPPER_LEFT, size)
+    assert len(size) == 2, f"a causal mask has 2 sizes, not {len(size)}"
+    return CausalBias(CausalVariant.UPPER_LEFT, *size)
 
 
 def causal_lower_right(*size: int) -> CausalBias:
     """Return a causal mask whose diagonal ends in the lower right corner."""
-    return _bias(CausalVariant.LOWER_RIGHT, size)
+    assert len(size) == 2, f"a causal mask has 2 sizes, not {len(size)}"
+    return CausalBias(CausalVariant.LOWER_RIGHT, *size)
 
 
 def as_bias(mask: Any) -> CausalBias | None:
@@ -78,8 +80,3 @@ def as_bias(mask: Any) -> CausalBias | None:
     if type(mask).__name__ != "CausalBias" or not hasattr(mask, "variant"):
         return None
     return CausalBias(CausalVariant[mask.variant.name], mask.seq_len_q, mask.seq_len_kv)
-
-
-def _bias(variant: CausalVariant, size: tuple[int, ...]) -> CausalBias:
-    assert len(size) == 2, f"a causal mask has 2 sizes, not {len(size)}"
-    return CausalBias(variant, *size)

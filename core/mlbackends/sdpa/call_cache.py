@@ -51,12 +51,18 @@ def kind_of_call(
     if home == "torch" and (query.requires_grad or key.requires_grad or value.requires_grad):
         records = is_recorded(query, key, value)
     # A prepared call checks the rest itself.
+    of_mask: object = None
     try:
         width = query.shape[-1]
-        of_mask = None if mask is None else _of_mask(mask, tensors, query, key)
+        if type(mask) is CausalBias:
+            if mask.shape != (query.shape[-2], key.shape[-2]):
+                return None
+            of_mask = mask.variant
+        elif mask is not None:
+            if type(mask) is not tensors or (home == "torch" and is_recorded(mask)):
+                return None
+            of_mask = mask.dtype
     except (IndexError, RuntimeError):  # no dimension; a torch tensor that is nested
-        return None
-    if of_mask is None and mask is not None:
         return None
     return store.state, tensors, width, query.dtype, of_mask, options, records
 
@@ -64,10 +70,9 @@ def kind_of_call(
 def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
     """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
     tensors, records = kind[1], kind[-1]
-    is_torch = _home(tensors) == "torch"
     if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
         return None
-    if is_torch and is_recorded(grad_out, out, logsumexp):
+    if _home(tensors) == "torch" and is_recorded(grad_out, out, logsumexp):
         return None
     return *kind, "backward"
 
@@ -99,16 +104,6 @@ def is_recorded(*tensors: Any) -> bool:
         if tensor.requires_grad:
             return bool(sys.modules["torch"].is_grad_enabled())
     return False
-
-
-def _of_mask(mask: Any, tensors: Any, query: Any, key: Any) -> object:
-    """Return what masks of calls of a kind have in common, None for one that is never prepared."""
-    if type(mask) is CausalBias:
-        return mask.variant if mask.shape == (query.shape[-2], key.shape[-2]) else None
-    is_torch = _home(tensors) == "torch"
-    if type(mask) is not tensors or (is_torch and is_recorded(mask)):
-        return None
-    return mask.dtype
 
 
 def _nothing(*call: Any) -> None:

@@ -20,7 +20,6 @@ from mlbackends.switches import store
 ORDER = ("flash_cpu", "flash_triton", "math")
 """The order of backends of one kind; those of other distributions follow, by name."""
 
-OPERATION = "scaled_dot_product_attention"
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 _TITLES = {
     SDPBackend.FLASH_ATTENTION: "flash attention",
@@ -88,19 +87,15 @@ def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
     python_native.
     """
     for backend in in_order(problem, backends()):
-        if switch_reasons(backend.answers_to) or backend.refuses_every_size(problem):
-            continue
-        return None if _reasons(backend, problem, here=True) else backend
+        if allowed(backend.answers_to) and not backend.refuses_every_size(problem):
+            return None if _reasons(backend, problem, here=True) else backend
     return None
 
 
 def no_backend(decision: Decision) -> NoBackend:
     """Return the exception of a problem without a backend; in torch's words and ours."""
-    codes = [
-        {reason.code for reason in verdict.reasons}
-        for verdict in decision.verdicts
-        if not any(reason.code == "wrong-device" for reason in verdict.reasons)
-    ]
+    codes = [{reason.code for reason in verdict.reasons} for verdict in decision.verdicts]
+    codes = [each for each in codes if "wrong-device" not in each]
     message = "No available kernel. Aborting execution."
     if codes and all("switched-off" in each for each in codes):
         message = (
@@ -123,15 +118,12 @@ def in_order(
     kinds = priority_order()
     if any(backend.answers_to is SDPBackend.CUDNN_ATTENTION for backend in among):
         kinds = torch_order(problem, environment)
-    others = len(ORDER)
-    return sorted(
-        among,
-        key=lambda backend: (
-            kinds.index(backend.answers_to),
-            _PLACES.get(backend.name, others),
-            backend.name,
-        ),
-    )
+
+    def place(backend: AttentionBackend) -> tuple[int, int, str]:
+        kind = kinds.index(backend.answers_to)
+        return kind, _PLACES.get(backend.name, len(ORDER)), backend.name
+
+    return sorted(among, key=place)
 
 
 def torch_order(
@@ -150,11 +142,8 @@ def torch_order(
         or problem.capability[0] not in (9, 10)
         or store.origin(PRIORITY_ORDER) != "default"
         or store.read("cuda.cudnn_sdp_deprioritized")
+        or (environment or environment_here(problem)).cudnn_version <= 91500
     ):
-        return order
-    if environment is None:
-        environment = environment_here(problem)
-    if environment.cudnn_version <= 91500:
         return order
     return (cudnn, *(kind for kind in order if kind is not cudnn))
 
@@ -177,7 +166,7 @@ def _reasons(
         from mlbackends.python_native import filters
 
         key = filters.key_of_platform(problem.platform)
-        if why := filters.why_disabled(backend.dsl, OPERATION, key):
+        if why := filters.why_disabled(backend.dsl, "scaled_dot_product_attention", key):
             message = f"{backend.name} is switched off: {why}"
             reasons = (*reasons, Reason("switched-off", message))
     reasons = (*reasons, *backend.unsupported_reasons(problem))
@@ -188,13 +177,16 @@ def _load(name: str) -> AttentionBackend | Verdict:
     """Return the backend of an entry of kernels/, or a verdict that says why there is none."""
     entry: object = registry.load("mlbackends_kernels", name)
     error = registry.import_error(entry)
-    if error is None:
-        try:
-            if found := backend_class(entry):
-                return found()
-        except Exception as raised:  # noqa: BLE001  foreign code; what it raises is the reason
-            error = raised
     why = f"{type(error).__name__}: {error}" if error else "it holds no AttentionBackend of its own"
+    if error is None and (found := backend_class(entry)):
+        try:
+            if found.name == name:
+                return found()
+            why = (
+                f"its backend is named {found.name!r}; it must be named as the file or entry point"
+            )
+        except Exception as raised:  # noqa: BLE001  foreign code; what it raises is the reason
+            why = f"{type(raised).__name__}: {raised}"
     reason = Reason(
         "probe-error",
         f"the addition {name} cannot be used: {why}",

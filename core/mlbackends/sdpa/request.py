@@ -17,21 +17,16 @@ class Operation(NamedTuple):
     """What was called. positional: its arguments that have a place, in order."""
 
     name: str
-    positional: tuple[str, ...]
+    positional: str
 
     def wrong(self, argument: str, wanted: str, seen: object) -> TypeError:
         """Return what to raise for an argument of the wrong kind."""
-        kind = type(seen)
+        kind, positional = type(seen), self.positional.split()
         home = "" if kind.__module__ in ("builtins", "torch") else f"{kind.__module__}."
-        place = (
-            f" (position {self.positional.index(argument) + 1})"
-            if argument in self.positional
-            else ""
-        )
-        return TypeError(
-            f"{self.name}(): argument '{argument}'{place} must be {wanted},"
-            f" not {home}{kind.__qualname__}"
-        )
+        has_place = argument in positional
+        place = f" (position {positional.index(argument) + 1})" if has_place else ""
+        message = f"argument '{argument}'{place} must be {wanted}, not {home}{kind.__qualname__}"
+        return TypeError(f"{self.name}(): {message}")
 
     def described(self, argument: str, tensor: Any) -> TensorSpec:
         """Return the record of an argument. Raises TypeError that names it."""
@@ -84,58 +79,9 @@ def requested(
 
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
     """
-    _refuse_arguments(operation, query, key, value, attn_mask, options)
-    is_causal, seed = options.is_causal, _seed(operation, options.seed)
-    bias = as_bias(attn_mask)
-    named = {"query": query, "key": key, "value": value}
-    masked = named if bias else {**named, "attn_mask": attn_mask}
-    refuse_unreadable(masked, f"{operation.name}(): ", meta=True)
-    if bias is not None:
-        if is_causal:
-            raise ValueError("CausalBias should not be used with causal=True")
-        attn_mask, is_causal = None, True
-    specs = [operation.described(name, tensor) for name, tensor in named.items()]
-    mask = None if attn_mask is None else operation.described("attn_mask", attn_mask)
-    _refuse_tensors(specs[0], specs[1], specs[2], mask)
-    nested = any(spec.nested for spec in specs)  # without sizes to check
-    if not nested and not (specs[0].shape[-2] and specs[2].elements):
-        shape = (*specs[0].shape[:-1], specs[2].shape[-1])
-        return Request(None, attn_mask, specs[0].dtype, shape)
-    _refuse_what_has_no_meaning(specs[0], mask, is_causal, options.enable_gqa)
-    if bias is not None and bias.shape != (specs[0].shape[-2], specs[1].shape[-2]):
-        scores = (specs[0].shape[-2], specs[1].shape[-2])
-        raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
-    from mlbackends.switches import store
-
-    reduced = specs[0].dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
-    try:
-        problem = AttentionProblem(
-            query=specs[0],
-            key=specs[1],
-            value=specs[2],
-            mask=mask,
-            dropout=float(options.dropout_p),
-            is_causal=is_causal,
-            lower_right=bias is not None and bias.variant is CausalVariant.LOWER_RIGHT,
-            enable_gqa=options.enable_gqa,
-            scale=None if options.scale is None else float(options.scale),
-            seed=seed,
-            inner_dtype=specs[0].dtype if reduced else "",
-            device=device_of(query, specs[0]),
-        )
-    except InvalidProblem as error:
-        # torch's type: callers of this function catch RuntimeError.
-        reason = Reason("invalid-problem", str(error), error.hint)
-        raise NoBackend(str(error), (reason,), error.hint) from None
-    return Request(problem, attn_mask, problem.dtype)
-
-
-def _refuse_arguments(
-    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, options: Options
-) -> None:
-    """Raise TypeError for an argument of the wrong type."""
     dropout_p, is_causal, scale, enable_gqa, _ = options
-    mask_fits = attn_mask is None or as_bias(attn_mask) is not None or is_tensor(attn_mask)
+    bias = as_bias(attn_mask)
+    mask_fits = attn_mask is None or bias is not None or is_tensor(attn_mask)
     for name, argument, fits, wanted in (
         ("query", query, is_tensor(query), "Tensor"),
         ("key", key, is_tensor(key), "Tensor"),
@@ -148,6 +94,57 @@ def _refuse_arguments(
     ):
         if not fits:
             raise operation.wrong(name, wanted, argument)
+    seed = _seed(operation, options.seed)
+    named = {"query": query, "key": key, "value": value}
+    masked = named if bias else {**named, "attn_mask": attn_mask}
+    refuse_unreadable(masked, f"{operation.name}(): ", meta=True)
+    if bias is not None:
+        if is_causal:
+            raise ValueError("CausalBias should not be used with causal=True")
+        attn_mask, is_causal = None, True
+    specs = [operation.described(name, tensor) for name, tensor in named.items()]
+    mask = None if attn_mask is None else operation.described("attn_mask", attn_mask)
+    _refuse_tensors(specs, mask)
+    of_query, of_key, of_value = specs
+    dtype = of_query.dtype
+    nested = any(spec.nested for spec in specs)  # without sizes to check
+    if not nested and not (of_query.shape[-2] and of_value.elements):
+        return Request(None, attn_mask, dtype, (*of_query.shape[:-1], of_value.shape[-1]))
+    # What torch's formula stumbles over, with its exceptions.
+    if mask is not None and is_causal:
+        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+    if mask is not None and len(mask.shape) < 2:
+        raise IndexError(f"attn_mask needs 2 dimensions or more; it has {len(mask.shape)}")
+    if enable_gqa and len(of_query.shape) < 3:
+        raise IndexError("enable_gqa needs a dimension of heads; query has 2 dimensions")
+    if dtype.startswith("complex"):
+        raise NotImplementedError(f"attention of {dtype} has no definition")
+    scores = of_query.shape[-2], of_key.shape[-2]
+    if bias is not None and bias.shape != scores:
+        raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
+    from mlbackends.switches import store
+
+    reduced = dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
+    try:
+        problem = AttentionProblem(
+            query=of_query,
+            key=of_key,
+            value=of_value,
+            mask=mask,
+            dropout=float(dropout_p),
+            is_causal=is_causal,
+            lower_right=bias is not None and bias.variant is CausalVariant.LOWER_RIGHT,
+            enable_gqa=enable_gqa,
+            scale=None if scale is None else float(scale),
+            seed=seed,
+            inner_dtype=dtype if reduced else "",
+            device=device_of(query, of_query),
+        )
+    except InvalidProblem as error:
+        # torch's type: callers of this function catch RuntimeError.
+        reason = Reason("invalid-problem", str(error), error.hint)
+        raise NoBackend(str(error), (reason,), error.hint) from None
+    return Request(problem, attn_mask, dtype)
 
 
 def _seed(operation: Operation, seed: Any) -> int | None:
@@ -162,51 +159,28 @@ def _seed(operation: Operation, seed: Any) -> int | None:
     raise operation.wrong("seed", "int", seed) from None
 
 
-def _refuse_tensors(
-    query: TensorSpec, key: TensorSpec, value: TensorSpec, mask: TensorSpec | None
-) -> None:
+def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:
     """Raise RuntimeError for what torch refuses before it looks whether there is anything to do."""
-    if not query.dtype == key.dtype == value.dtype:
-        seen = _listed("dtype", query.dtype, key.dtype, value.dtype)
-        raise RuntimeError(f"Expected query, key, and value to have the same dtype, but got {seen}")
-    if not query.device == key.device == value.device:
-        seen = _listed("device", query.device, key.device, value.device)
-        raise RuntimeError(
-            f"Expected query, key, and value to have the same device type, but got {seen}"
-        )
-    ranks = len(query.shape), len(key.shape), len(value.shape)
-    if min(ranks) < 2:
-        seen = _listed("dim", *ranks)
-        raise RuntimeError(
-            f"Expected query, key, and value to all be at least 2 dimensional, but got {seen}"
-        )
+    dtypes, devices = [spec.dtype for spec in specs], [spec.device for spec in specs]
+    ranks = [len(spec.shape) for spec in specs]
+    for fact, facts, fits, wanted in (
+        ("dtype", dtypes, len(set(dtypes)) == 1, "have the same dtype"),
+        ("device", devices, len(set(devices)) == 1, "have the same device type"),
+        ("dim", ranks, min(ranks) >= 2, "all be at least 2 dimensional"),
+    ):
+        if not fits:
+            named = zip(("query", "key", "value"), facts, strict=True)
+            seen = " and ".join(f"{name}.{fact}: {each}" for name, each in named)
+            raise RuntimeError(f"Expected query, key, and value to {wanted}, but got {seen}")
     if mask is None:
         return
-    if mask.dtype not in ("bool", "float32", query.dtype):
+    dtype, device = dtypes[0], devices[0]
+    if mask.dtype not in ("bool", "float32", dtype):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got"
-            f" attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}"
+            f" attn_mask.dtype: {mask.dtype} and query.dtype: {dtype}"
         )
-    if mask.device != query.device:
+    if mask.device != device:
         raise RuntimeError(
-            f"Expected attn_mask to be on the query's device, {query.device}, but got {mask.device}"
+            f"Expected attn_mask to be on the query's device, {device}, but got {mask.device}"
         )
-
-
-def _listed(fact: str, *facts: object) -> str:
-    named = zip(("query", "key", "value"), facts, strict=True)
-    return " and ".join(f"{name}.{fact}: {each}" for name, each in named)
-
-
-def _refuse_what_has_no_meaning(
-    query: TensorSpec, mask: TensorSpec | None, is_causal: bool, enable_gqa: bool
-) -> None:
-    """Raise for what torch's formula stumbles over, with its exception."""
-    if mask is not None and is_causal:
-        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
-    if mask is not None and len(mask.shape) < 2:
-        raise IndexError(f"attn_mask needs 2 dimensions or more; it has {len(mask.shape)}")
-    if enable_gqa and len(query.shape) < 3:
-        raise IndexError("enable_gqa needs a dimension of heads; query has 2 dimensions")
-    if query.dtype.startswith("complex"):
-        raise NotImplementedError(f"attention of {query.dtype} has no definition")

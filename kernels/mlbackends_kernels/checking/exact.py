@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mlbackends.model.problem import TensorSpec
+from mlbackends.model.problem import ITEM_BYTES, TensorSpec
 from mlbackends_kernels.attention_cpu.formula import attend, gradients, summed
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
@@ -63,27 +64,24 @@ def _largest_terms(
     """
     np = numpy()
     specs = {name: getattr(problem, name) for name in inputs if name != "grad_out"}
-    arrays = {
-        name: interchange.widened(
-            each, specs[name].dtype if name in specs else problem.dtype, "float64"
-        )
-        for name, each in inputs.items()
-        if name not in specs or specs[name].dtype != "bool"
-    }
-    arrays = {**inputs, **arrays}
+    arrays = dict(inputs)
+    for name, each in inputs.items():
+        dtype = specs[name].dtype if name in specs else problem.dtype
+        if dtype != "bool":
+            arrays[name] = interchange.widened(each, dtype, "float64")
+            if name in specs:
+                specs[name] = replace(specs[name], dtype="float64")
     mask, shape = arrays.get("mask"), None
-    wide = {name: _widened(spec) for name, spec in specs.items()}
     if mask is not None and mask.shape[-1] == 1:
         # Each row by itself: their terms may cancel by chance, but not what rounding leaves of them, which
         # grows with the magnitudes of all, in whatever order they are added.
         shape, rows = mask.shape, (*problem.leading_shape, problem.query_length, 1)
         mask = np.broadcast_to(mask, rows)
-        wide["mask"] = TensorSpec(
-            rows, wide["mask"].dtype, requires_grad=specs["mask"].requires_grad
-        )
+        of_mask = specs["mask"]
+        specs["mask"] = TensorSpec(rows, of_mask.dtype, requires_grad=of_mask.requires_grad)
     query, key, value, grad_out = (arrays[name] for name in ("query", "key", "value", "grad_out"))
-    enlarged = replace(problem, **wide)
-    found = gradients(enlarged, grad_out, query, key, value, mask, np.zeros_like(out), sums + 0.01)
+    wide = replace(problem, **specs)
+    found = gradients(wide, grad_out, query, key, value, mask, np.zeros_like(out), sums + 0.01)
     terms = {name: each for name, each in found._asdict().items() if each is not None}
     if shape is not None and "mask" in terms:
         terms["mask"] = summed(np.abs(terms["mask"]), shape)
@@ -94,10 +92,6 @@ def _largest(array: Any) -> float:
     """Return the largest magnitude among finite numbers."""
     np = numpy()
     return float(np.abs(np.where(np.isfinite(array), array, 0.0)).max(initial=0.0))
-
-
-def _widened(spec: TensorSpec) -> TensorSpec:
-    return spec if spec.dtype == "bool" else replace(spec, dtype="float64")
 
 
 class Exact:
@@ -156,11 +150,10 @@ class Exact:
 
     def judge_file(self, path: str, tolerance: float) -> dict[str, Any]:
         """Judge a tensor that a backend has written."""
-        result = numpy().fromfile(path, _stored(self.dtype))
-        if result.size != self.exact.size:
-            raise ValueError(f"has {result.size} elements; it must have {self.exact.size}")
+        item, count = ITEM_BYTES[self.dtype], self.exact.size
+        size = os.path.getsize(path)
+        if size != count * item:
+            needed = f"{count * item}: {count} elements of {self.dtype}, {item} bytes each"
+            raise ValueError(f"has {size} bytes; it must have {needed}")
+        result = numpy().fromfile(path, "uint16" if self.dtype == "bfloat16" else self.dtype)
         return self.judge(result.reshape(self.exact.shape), tolerance)
-
-
-def _stored(dtype: str) -> str:
-    return "uint16" if dtype == "bfloat16" else dtype

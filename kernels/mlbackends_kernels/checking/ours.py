@@ -13,91 +13,67 @@ from mlbackends_kernels.checking import serving
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 _SMALL = 8
+_INPUTS = ("query", "key", "value")
 
 
 class Ours(serving.Prepared):
-    """One backend and one problem."""
+    """One backend and one problem: its forward pass, or its backward pass where a gradient is required."""
 
-    def __init__(
-        self, backend: AttentionBackend, problem: AttentionProblem, files: dict[str, str]
-    ) -> None:
-        self.backend, self.problem = backend, problem
-        query, key, value = (
-            _read(files[name], getattr(problem, name)) for name in ("query", "key", "value")
-        )
-        mask = _read(files["mask"], problem.mask) if problem.mask else None
-        self.tensors = query, key, value, mask
+    def __init__(self, backend: AttentionBackend, request: dict[str, Any]) -> None:
+        problem = msgspec.convert(request["problem"], AttentionProblem)
+        files = request["files"]
+        self.backend, self.problem, self.details = backend, problem, backend.details()
+        inputs = [_read(files[name], getattr(problem, name)) for name in _INPUTS]
+        self.tensors = *inputs, _read(files["mask"], problem.mask) if problem.mask else None
         self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
-        self.details = backend.details()
+        self.grad_out: Any = None
+        self.results: tuple[Any, Any] = (None, None)
+        if problem.wants_gradient:
+            spec = msgspec.convert(request["grad_out"], TensorSpec)
+            self.grad_out = _read(files["grad_out"], spec)
+            self.output_bytes = gradient_bytes(problem)
 
     def warm(self) -> None:
         """Compute a problem of a few rows, without a mask."""
+        specs = {name: getattr(self.problem, name) for name in _INPUTS}
+        shapes = {
+            name: (*each.shape[:-2], min(each.shape[-2], _SMALL), each.shape[-1])
+            for name, each in specs.items()
+        }
         small = replace(
             self.problem,
-            query=_first_rows(self.problem.query),
-            key=_first_rows(self.problem.key),
-            value=_first_rows(self.problem.value),
             mask=None,
             is_causal=False,
             lower_right=False,
+            **{name: replace(each, shape=shapes[name]) for name, each in specs.items()},
         )
-        if not self.backend.unsupported_reasons(small):
-            self.run_small(small, *(each[..., :_SMALL, :] for each in self.tensors[:3]))
-
-    def run_small(self, problem: AttentionProblem, query: Any, key: Any, value: Any) -> None:
-        """Compute a problem of a few rows."""
-        self.backend.run(problem, query, key, value)
-
-    def call(self) -> Any:
-        """Compute once."""
-        return self.backend.run(self.problem, *self.tensors)
-
-    def save(self, result: Any, path: str) -> None:
-        """Write the elements row by row."""
-        numpy().ascontiguousarray(result).tofile(path)
-
-
-class OursBackward(Ours):
-    """One backend and the backward pass of one problem."""
-
-    def __init__(
-        self,
-        backend: AttentionBackend,
-        problem: AttentionProblem,
-        files: dict[str, str],
-        grad_out: TensorSpec,
-    ) -> None:
-        super().__init__(backend, problem, files)
-        self.grad_out = _read(files["grad_out"], grad_out)
-        self.output_bytes = gradient_bytes(problem)
-        self.out, self.logsumexp = None, None
-
-    def run_small(self, problem: AttentionProblem, query: Any, key: Any, value: Any) -> None:
-        """Compute the gradients of a problem of a few rows."""
-        out, logsumexp = self.backend.run_with_logsumexp(problem, query, key, value)
-        grad_out = self.grad_out[..., :_SMALL, :]
-        self.backend.run_backward(problem, grad_out, query, key, value, None, out, logsumexp)
+        if self.backend.unsupported_reasons(small):
+            return
+        inputs = [each[..., :_SMALL, :] for each in self.tensors[:3]]
+        if self.grad_out is None:
+            self.backend.run(small, *inputs)
+            return
+        results = self.backend.run_with_logsumexp(small, *inputs)
+        self.backend.run_backward(small, self.grad_out[..., :_SMALL, :], *inputs, None, *results)
 
     def before(self) -> None:
-        """Compute the result."""
-        self.out, self.logsumexp = self.backend.run_with_logsumexp(self.problem, *self.tensors)
+        """Compute the result, where gradients are wanted."""
+        if self.grad_out is not None:
+            self.results = self.backend.run_with_logsumexp(self.problem, *self.tensors)
 
     def call(self) -> Any:
-        """Compute the gradients once."""
-        return self.backend.run_backward(
-            self.problem, self.grad_out, *self.tensors, self.out, self.logsumexp
-        )
+        """Compute the result or the gradients once."""
+        if self.grad_out is None:
+            return self.backend.run(self.problem, *self.tensors)
+        return self.backend.run_backward(self.problem, self.grad_out, *self.tensors, *self.results)
 
     def save(self, result: Any, path: str) -> None:
-        """Write the result, and each gradient."""
-        super().save(self.out, path)
-        for name, gradient in zip(result._fields, result, strict=True):
-            if gradient is not None:
-                super().save(gradient, f"{path}.{name}")
-
-
-def _first_rows(spec: TensorSpec) -> TensorSpec:
-    return replace(spec, shape=(*spec.shape[:-2], min(spec.shape[-2], _SMALL), spec.shape[-1]))
+        """Write the elements of the result row by row, and those of each gradient."""
+        gradients = {} if self.grad_out is None else result._asdict()
+        files = {path: self.results[0] if gradients else result}
+        files |= {f"{path}.{name}": each for name, each in gradients.items() if each is not None}
+        for file, array in files.items():
+            numpy().ascontiguousarray(array).tofile(file)
 
 
 def _read(path: str, spec: TensorSpec) -> Any:
@@ -121,12 +97,4 @@ def answering(name: str) -> serving.Answering:
     from mlbackends.sdpa.dispatch import backends
 
     (backend,) = [each for each in backends() if each.name == name]
-
-    def prepare(request: dict[str, Any]) -> Ours:
-        problem = msgspec.convert(request["problem"], AttentionProblem)
-        if problem.wants_gradient:
-            grad_out = msgspec.convert(request["grad_out"], TensorSpec)
-            return OursBackward(backend, problem, request["files"], grad_out)
-        return Ours(backend, problem, request["files"])
-
-    return serving.answering(prepare)
+    return serving.answering(lambda request: Ours(backend, request))

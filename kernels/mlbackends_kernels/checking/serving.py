@@ -6,6 +6,8 @@ It imports the standard library alone, since other interpreters run it too, from
     {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
     {"do": "time", "seconds": 0.05, "calls": 100}                        {"seconds": [0.1, ...]}
 
+The last one computes as often as fits into a time, up to so many times, once at least.
+
 grad_out is the record of the gradient of the result, for tensors that require gradients; then what is
 measured and timed is the backward pass alone.
 
@@ -74,8 +76,17 @@ def answering(prepare: Callable[[dict[str, Any]], Prepared]) -> Answering:
             ready = prepare(request)
             return {"details": ready.details}
         if request["do"] == "compute":
-            return _computed(ready, request["into"])
-        return {"seconds": _timed(ready.call, request["seconds"], request["calls"])}
+            return _compute(ready, request["into"])
+        seconds: list[float] = []
+        clock = time.perf_counter
+        end = clock() + request["seconds"]
+        stop = 0.0
+        while stop < end and len(seconds) < request["calls"]:
+            start = clock()
+            ready.call()
+            stop = clock()
+            seconds.append(stop - start)
+        return {"seconds": seconds}
 
     return answer
 
@@ -103,7 +114,7 @@ def answer_all(answer: Answering) -> None:
         answers.flush()
 
 
-def _computed(ready: Prepared, path: str) -> dict[str, Any]:
+def _compute(ready: Prepared, path: str) -> dict[str, Any]:
     """Compute once, save the result, and return the memory that was used beside it."""
     ready.warm()
     ready.before()
@@ -123,20 +134,6 @@ def _computed(ready: Prepared, path: str) -> dict[str, Any]:
         answer["measured_by"] = _MEASURED_BY
     ready.save(result, path)
     return answer
-
-
-def _timed(call: Callable[[], Any], seconds: float, most: int) -> list[float]:
-    """Return the seconds of each call, as many as fit into a time, one at least."""
-    found: list[float] = []
-    clock = time.perf_counter
-    end = clock() + seconds
-    stop = 0.0
-    while stop < end and len(found) < most:
-        start = clock()
-        call()
-        stop = clock()
-        found.append(stop - start)
-    return found
 
 
 def _status(name: str) -> int:

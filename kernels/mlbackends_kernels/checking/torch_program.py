@@ -23,41 +23,59 @@ assert _spec.loader is not None
 serving: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(serving)
 _SMALL = 8
-_TENSORS = ("query", "key", "value", "mask")
+_INPUTS = ("query", "key", "value")
 
 
 class Torch(serving.Prepared):  # type: ignore[misc]
-    """One of torch's kernels and one problem, as `mlbackends.model.problem` writes it in JSON."""
+    """One of torch's kernels and one problem, as `mlbackends.model.problem` writes it in JSON.
 
-    def __init__(self, kind: str, problem: dict[str, Any], files: dict[str, str]) -> None:
+    Where a tensor requires a gradient, the backward pass through autograd is what is computed.
+    """
+
+    def __init__(self, kind: str, request: dict[str, Any]) -> None:
         from torch.nn.attention import SDPBackend
 
-        self.kind = getattr(SDPBackend, kind)
-        names = ("query", "key", "value")
-        self.tensors = [_read(files[name], problem[name]) for name in names]
-        mask = problem.get("mask")
-        self.mask = _read(files["mask"], mask) if mask else None
-        self.options = {
-            "dropout_p": problem["dropout"],
-            "is_causal": problem["is_causal"],
-            "scale": problem["scale"],
-            "enable_gqa": problem["enable_gqa"],
-        }
-        self.seed = problem["seed"]
+        problem, files = request["problem"], request["files"]
+        self.kind, self.seed = getattr(SDPBackend, kind), problem["seed"]
+        named = {name: _read(files[name], problem[name]) for name in _INPUTS}
+        if problem.get("mask"):
+            named["mask"] = _read(files["mask"], problem["mask"])
+        self.tensors, self.mask = [named[name] for name in _INPUTS], named.get("mask")
+        self.options = {name: problem[name] for name in ("is_causal", "scale", "enable_gqa")}
+        self.options["dropout_p"] = problem["dropout"]
         self.details = {"version": torch.__version__, "threads": str(torch.get_num_threads())}
+        # Whatever the mask requires, a backward pass gives the gradients of the inputs.
+        required = [name for name in named if problem[name]["requires_grad"]]
+        self.wanted = {
+            name: named[name] for name in named if required and name in (*_INPUTS, *required)
+        }
+        self.grad_out: Any = None
+        self.result: Any = None
+        if self.wanted:
+            self.grad_out = _read(files["grad_out"], request["grad_out"])
+            for tensor in self.wanted.values():
+                tensor.requires_grad_()
+            sizes = [each.numel() * each.element_size() for each in self.wanted.values()]
+            self.output_bytes = sum(sizes)
 
     def warm(self) -> None:
-        """Compute a problem of a few rows, which also starts the threads."""
-        with torch.no_grad():
-            self.few()
-
-    def few(self) -> Any:
-        """Return attention of the first rows, without a mask."""
+        """Compute a problem of a few rows without a mask, which also starts the threads."""
         options = {**self.options, "is_causal": False}
-        return self.attend([tensor[..., :_SMALL, :] for tensor in self.tensors], None, options)
+        with torch.set_grad_enabled(bool(self.wanted)):
+            few = self.attend([each[..., :_SMALL, :] for each in self.tensors], None, options)
+            if self.wanted:
+                torch.autograd.grad(few, self.tensors, torch.ones_like(few))
+
+    def before(self) -> None:
+        """Compute the result, where gradients are wanted."""
+        if self.wanted:
+            self.result = self.attend(self.tensors, self.mask, self.options)
 
     def call(self) -> Any:
-        """Compute once."""
+        """Compute once: the result, or the gradients from what the forward pass has kept."""
+        if self.wanted:
+            wanted = list(self.wanted.values())
+            return torch.autograd.grad(self.result, wanted, self.grad_out, retain_graph=True)
         with torch.no_grad():
             result = self.attend(self.tensors, self.mask, self.options)
         self.output_bytes = result.numel() * result.element_size()
@@ -74,48 +92,17 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             return scaled_dot_product_attention(*tensors, mask, **options)
 
     def save(self, result: Any, path: str) -> None:
-        """Write the elements row by row."""
-        flat = result.detach().contiguous().reshape(-1)
-        with open(path, "wb") as file:
-            if flat.numel():
-                file.write(ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()))
-
-
-class TorchBackward(Torch):
-    """The backward pass of one of torch's kernels, through autograd."""
-
-    def __init__(
-        self, kind: str, problem: dict[str, Any], files: dict[str, str], grad_out: dict[str, Any]
-    ) -> None:
-        super().__init__(kind, problem, files)
-        self.grad_out = _read(files["grad_out"], grad_out)
-        self.wanted = dict(zip(("query", "key", "value"), self.tensors))  # noqa: B905  Python 3.8
-        if problem["mask"] and problem["mask"]["requires_grad"]:
-            self.wanted["mask"] = self.mask
-        for tensor in self.wanted.values():
-            tensor.requires_grad_()
-        self.output_bytes = sum(each.numel() * each.element_size() for each in self.wanted.values())
-        self.result: Any = None
-
-    def warm(self) -> None:
-        """Compute the gradients of a problem of a few rows."""
-        few = self.few()
-        torch.autograd.grad(few, self.tensors, torch.ones_like(few))
-
-    def before(self) -> None:
-        """Compute the result."""
-        self.result = self.attend(self.tensors, self.mask, self.options)
-
-    def call(self) -> Any:
-        """Compute the gradients once, from what the forward pass has kept."""
-        wanted = list(self.wanted.values())
-        return torch.autograd.grad(self.result, wanted, self.grad_out, retain_graph=True)
-
-    def save(self, result: Any, path: str) -> None:
-        """Write the result, and each gradient."""
-        super().save(self.result, path)
-        for name, gradient in zip(self.wanted, result):  # noqa: B905
-            super().save(gradient, f"{path}.{name}")
+        """Write the elements of the result row by row, and those of each gradient."""
+        files = {path: self.result if self.wanted else result}
+        for name, gradient in zip(self.wanted, result):  # noqa: B905  Python 3.8
+            files[f"{path}.{name}"] = gradient
+        for name, tensor in files.items():
+            flat = tensor.detach().contiguous().reshape(-1)
+            with open(name, "wb") as file:
+                if flat.numel():
+                    file.write(
+                        ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
+                    )
 
 
 def _read(path: str, spec: dict[str, Any]) -> Any:
@@ -128,17 +115,5 @@ def _read(path: str, spec: dict[str, Any]) -> Any:
     return flat.as_strided(spec["shape"], spec["strides"])
 
 
-def main(kind: str) -> None:
-    """Answer requests for one of torch's kernels until standard input ends."""
-
-    def prepare(request: dict[str, Any]) -> Torch:
-        problem, files = request["problem"], request["files"]
-        if any((problem[name] or {}).get("requires_grad") for name in _TENSORS):
-            return TorchBackward(kind, problem, files, request["grad_out"])
-        return Torch(kind, problem, files)
-
-    serving.serve(prepare)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serving.serve(lambda request: Torch(sys.argv[1], request))

@@ -19,30 +19,45 @@ from mlbackends_kernels.checking.exact import right
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
-_SEEN = 0.75
+_SHOWN = 0.75
 """The share of the keys that a mask shows."""
-_TENSORS = ("query", "key", "value", "mask")
 
 
 class Values:
     """The inputs of one problem on disk, and what is right: the result, and gradients if required.
 
-    grad_out: the record of the gradient that the backward pass begins with.
+    grad_out: the record of the gradient that the backward pass begins with; it lies in memory as the query,
+    whose layout the result has.
     """
 
     def __init__(self, problem: AttentionProblem, folder: str, seed: int) -> None:
-        self.problem, self.grad_out = problem, _like_the_query(problem)
+        shape, strides = problem.output_shape, problem.query.strides
+        self.grad_out = TensorSpec(shape, problem.dtype)
+        if len(shape) == len(strides):
+            order = _by_falling_stride(problem.query)
+            lain = dict(
+                zip(order, contiguous_strides(tuple(shape[at] for at in order)), strict=True)
+            )
+            strides = tuple(lain[at] for at in range(len(shape)))
+            self.grad_out = TensorSpec(shape, problem.dtype, strides)
         random = numpy().random.default_rng(seed)
-        inputs = {name: _numbers(getattr(problem, name), random) for name in _TENSORS[:3]}
+        specs = {"query": problem.query, "key": problem.key, "value": problem.value}
+        inputs = {name: _numbers(spec, random) for name, spec in specs.items()}
         if problem.mask is not None:
-            inputs["mask"] = _mask(problem.mask, random)
-        specs = {name: getattr(problem, name) for name in inputs}
+            specs["mask"] = problem.mask
+            shown = random.random(problem.mask.shape, "float32") < _SHOWN
+            inputs["mask"] = shown
+            if problem.mask.dtype != "bool":
+                numbers = random.standard_normal(problem.mask.shape, "float32")
+                numbers = numpy().where(shown, numbers, -numpy().inf)
+                inputs["mask"] = interchange.narrowed(numbers, problem.mask.dtype)
         if problem.wants_gradient:
-            inputs["grad_out"] = _numbers(self.grad_out, random)
             specs["grad_out"] = self.grad_out
+            inputs["grad_out"] = _numbers(self.grad_out, random)
         self.files = {name: os.path.join(folder, f"{name}.bin") for name in inputs}
         for name, array in inputs.items():
-            _in_memory_order(array, specs[name]).tofile(self.files[name])
+            array = array.transpose(_by_falling_stride(specs[name]))
+            numpy().ascontiguousarray(array).tofile(self.files[name])
         self.right = right(problem, inputs)
 
     def judge_files(self, path: str, tolerance: float) -> dict[str, dict[str, Any]]:
@@ -58,38 +73,15 @@ class Values:
         return found
 
 
+def _by_falling_stride(spec: TensorSpec) -> list[int]:
+    """Return the dimensions of a tensor in the order in which they lie in memory."""
+    return sorted(range(len(spec.shape)), key=lambda at: -spec.strides[at])
+
+
 def _numbers(spec: TensorSpec, random: Any) -> Any:
     """Return standard normal numbers as `interchange.as_array` would give them."""
     kind = "float64" if spec.dtype == "float64" else "float32"
     return interchange.narrowed(random.standard_normal(spec.shape, kind), spec.dtype)
-
-
-def _mask(spec: TensorSpec, random: Any) -> Any:
-    """Return a mask that shows three keys of four, and weighs them where it is one of numbers."""
-    seen = random.random(spec.shape, "float32") < _SEEN
-    if spec.dtype == "bool":
-        return seen
-    numbers = random.standard_normal(spec.shape, "float32")
-    return interchange.narrowed(numpy().where(seen, numbers, -numpy().inf), spec.dtype)
-
-
-def _in_memory_order(array: Any, spec: TensorSpec) -> Any:
-    """Return the array with its dimensions in the order of falling strides."""
-    order = sorted(range(len(spec.shape)), key=lambda at: -spec.strides[at])
-    return numpy().ascontiguousarray(array.transpose(order))
-
-
-def _like_the_query(problem: AttentionProblem) -> TensorSpec:
-    """Return the record of the result's gradient; it lies in memory as the query, whose result it follows."""
-    shape, strides = problem.output_shape, problem.query.strides
-    if len(shape) != len(strides):
-        return TensorSpec(shape, problem.dtype)
-    order = sorted(range(len(shape)), key=lambda at: -strides[at])
-    lain = contiguous_strides(tuple(shape[at] for at in order))
-    found = [0] * len(shape)
-    for at, stride in zip(order, lain, strict=True):
-        found[at] = stride
-    return TensorSpec(shape, problem.dtype, tuple(found))
 
 
 def answering() -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -99,10 +91,10 @@ def answering() -> Callable[[dict[str, Any]], dict[str, Any]]:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "judge":
             return values[0].judge_files(request["path"], request["tolerance"])
-        values.clear()
+        values.clear()  # so that the last one's memory is given back
         problem = msgspec.convert(request["problem"], AttentionProblem)
-        values.append(Values(problem, request["folder"], request["seed"]))
-        (made,) = values
+        made = Values(problem, request["folder"], request["seed"])
+        values.append(made)
         return {
             "files": made.files,
             "grad_out": msgspec.to_builtins(made.grad_out),

@@ -108,7 +108,20 @@ def test_a_result_of_another_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "result.bin"
     rounded(made)[..., :-1].tofile(path)
 
-    with pytest.raises(ValueError, match="it must have 432"):
+    with pytest.raises(
+        ValueError, match="has 1512 bytes; it must have 1728: 432 elements of float32"
+    ):
+        made.judge_file(str(path), 2.0)
+
+
+def test_a_result_of_another_element_type_is_refused_by_its_name(tmp_path: Path) -> None:
+    made = right(f"{SHAPE}--dtype float16", tmp_path)
+    path = tmp_path / "result.bin"
+    made.exact.astype("float32").tofile(path)
+
+    with pytest.raises(
+        ValueError, match="has 1728 bytes; it must have 864: 432 elements of float16"
+    ):
         made.judge_file(str(path), 2.0)
 
 
@@ -163,7 +176,7 @@ def test_a_gradient_that_is_missing_or_short_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the gradient of query is missing"):
         made.judge_files(str(path), 2.0)
     np.zeros(3, "float32").tofile(f"{path}.query")
-    with pytest.raises(ValueError, match="the gradient of query has 3 elements; it must have 432"):
+    with pytest.raises(ValueError, match="the gradient of query has 12 bytes; it must have 1728"):
         made.judge_files(str(path), 2.0)
 
 
