@@ -3,11 +3,7 @@
 What every other backend is measured by, and what runs where no other can.
 """
 
-import importlib.util
-import sys
 from typing import Any
-
-from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
@@ -16,7 +12,7 @@ from mlbackends.sdpa.constraints import dtype_in, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends_kernels.attention_cpu.formula import attend, gradients
 from mlbackends_kernels.tensors import interchange
-from mlbackends_kernels.tensors.arithmetic import INSTALL
+from mlbackends_kernels.tensors.arithmetic import without_numpy
 
 
 class Math(AttentionBackend):
@@ -41,29 +37,20 @@ class Math(AttentionBackend):
 
     def missing_parts(self) -> tuple[Reason, ...]:
         """Return that numpy is not installed, if so."""
-        if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
-            return ()
-        return (
-            Reason("missing-part", "it computes with numpy, and numpy is not installed", INSTALL),
-        )
-
-    def run(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-    ) -> Any:
-        """Compute it. Raises NoBackend where a constraint is not met."""
-        return self.run_with_logsumexp(problem, query, key, value, mask)[0]
+        return without_numpy()
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Compute it, and the logarithm of the sum of each row's exponentials."""
+        """Compute it, and the logarithm of the sum of each row's exponentials.
+
+        Raises NoBackend where a constraint is not met.
+        """
         self.require(problem)
         wide = "float64" if problem.dtype == "float64" else "float32"
         if problem.platform == "meta":
             zeros, shape = interchange.zeros_like, problem.output_shape
             return zeros(query, shape), zeros(query, shape[:-1], wide)
-        if 0 < problem.dropout < 1 and problem.seed is None:
-            problem = replace(problem, seed=interchange.drawn_seed(query))
         out, logsumexp = attend(problem, *map(_array, (query, key, value, mask)))
         narrowed, like = interchange.narrowed, interchange.like
         return (
@@ -71,40 +58,28 @@ class Math(AttentionBackend):
             like(query, narrowed(logsumexp, wide), wide),
         )
 
-    def run_backward(
-        self,
-        problem: AttentionProblem,
-        grad_out: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        out: Any,
-        logsumexp: Any,
-    ) -> Gradients:
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
         """Return the gradients. With an inner type of float64, out and logsumexp do not matter."""
         self.require(problem)
-        tensors = (query, key, value, mask)
         specs = (problem.query, problem.key, problem.value, problem.mask)
         if problem.platform == "meta":
-            if not (problem.mask and problem.mask.requires_grad):
-                tensors = (query, key, value, None)
-            return Gradients(*(each if each is None else _empty(each) for each in tensors))
-        arrays = map(_array, (grad_out, *tensors, out, logsumexp))
-        found = gradients(problem, *arrays)
+            pairs = zip(tensors, specs, strict=False)
+            wanted = [each if spec and spec.requires_grad else None for each, spec in pairs]
+            wanted[:3] = tensors[:3]
+            zeros = interchange.zeros_like
+            return Gradients(
+                *(None if each is None else zeros(each, tuple(each.shape)) for each in wanted)
+            )
+        found = gradients(problem, *map(_array, (grad_out, *tensors)))
         return Gradients(
             *(
                 None
                 if each is None or spec is None
                 else interchange.like(tensor, interchange.narrowed(each, spec.dtype))
-                for tensor, each, spec in zip(tensors, found, specs, strict=True)
+                for tensor, each, spec in zip(tensors, found, specs, strict=False)
             )
         )
 
 
 def _array(tensor: Any) -> Any:
     return None if tensor is None else interchange.as_array(tensor)
-
-
-def _empty(tensor: Any) -> Any:
-    return interchange.zeros_like(tensor, tuple(tensor.shape))

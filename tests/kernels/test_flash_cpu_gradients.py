@@ -437,7 +437,7 @@ def any_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """As many threads as a test wants, however many CPUs there are and small the work is."""
 
     def use(count: int) -> None:
-        monkeypatch.setattr(gradients, "worth", lambda operations, moved: count)
+        monkeypatch.setattr(forward, "worth", lambda operations, moved: count)
 
     return use
 

@@ -76,24 +76,29 @@ def scaled_dot_product_attention(
     problem = request.problem
     tensors = query, key, value, request.mask
     if problem is None:
-        out = _zeros_like(query, request.output_shape)
-        logsumexp = _zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
+        zeros_like = _interchange().zeros_like
+        out = zeros_like(query, request.output_shape)
+        logsumexp = zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
         wanting = any(getattr(each, "requires_grad", False) for each in tensors[:3])
         if wanting and not without_gradients():
             out = _torch_graph().connected(out, *tensors[:3])
         return (out, logsumexp) if return_logsumexp else out
     if problem.wants_gradient and without_gradients():
         problem = _requiring(problem, False, mask=False)
+    if return_logsumexp and not problem.wants_gradient:
+        problem = replace(problem, logsumexp=True)
     from mlbackends.sdpa.dispatch import chosen_backend
 
+    backend = chosen_backend(problem)
+    if 0 < problem.dropout < 1 and problem.seed is None:
+        problem = replace(problem, seed=_interchange().drawn_seed(query))
     if problem.wants_gradient:
         # A backend that takes "gradient" returns the logarithms too: the backward pass needs them.
-        out, logsumexp = _torch_graph().attended(chosen_backend(problem), problem, *tensors)
+        out, logsumexp = _torch_graph().attended(backend, problem, *tensors)
     elif return_logsumexp:
-        problem = replace(problem, logsumexp=True)
-        out, logsumexp = chosen_backend(problem).run_with_logsumexp(problem, *tensors)
+        out, logsumexp = backend.run_with_logsumexp(problem, *tensors)
     else:
-        out, logsumexp = chosen_backend(problem).run(problem, *tensors), None
+        out, logsumexp = backend.run(problem, *tensors), None
     if kind is not None:
         results = out, logsumexp
         # No lambda: its cells would cost every call.
@@ -170,7 +175,9 @@ def scaled_dot_product_attention_backward(
             for name, each in named.items()
             if each is not None
         }
-        zeros = {name: _zeros_like(named[name], spec.shape) for name, spec in specs.items()}
+        zeros = {
+            name: _interchange().zeros_like(named[name], spec.shape) for name, spec in specs.items()
+        }
         for_mask = zeros.pop("attn_mask", None)
         has_gradient = (
             attn_mask_gradient and for_mask is not None and specs["attn_mask"].dtype != "bool"
@@ -193,10 +200,8 @@ def _torch_graph() -> Any:
     return registry.load("mlbackends_kernels.bridges", "torch_gradients")
 
 
-def _zeros_like(tensor: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
-    return registry.load("mlbackends_kernels.tensors", "interchange").zeros_like(
-        tensor, shape, dtype
-    )
+def _interchange() -> Any:
+    return registry.load("mlbackends_kernels.tensors", "interchange")
 
 
 def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:

@@ -34,20 +34,42 @@ def attend(
 ) -> tuple[Any, Any]:
     """Return attention, and with `logsumexp` the logarithm of the sum of each row's exponentials (..., H, L).
 
-    Takes tensors of any kind; the first result is of the query's kind, the second an array (float64 for
-    float64, else float32), 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt and
-    MemoryError.
+    Takes tensors of any kind; the results are of the query's kind, the second of float64 for float64, else
+    float32, 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt and MemoryError.
     """
     np = numpy()
-    arrays = tuple(aligned(interchange.as_array(each)) for each in (query, key, value))
-    mask = None if mask is None else aligned(interchange.as_array(mask))
+    arrays = read_inputs(problem, query, key, value, mask)
     out = room(arrays[0], problem.output_shape)
     wide = "float64" if problem.dtype == "float64" else "float32"
     sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
     columns = None if sums is None else sums[..., None]
-    for before, parts in parts_of_four((*arrays, mask, out, columns), problem.leading_shape):
-        _call(problem, before, parts)
-    return interchange.like(query, out), sums
+    for before, parts in parts_of_four((*arrays, out, columns), problem.leading_shape):
+        given = packed(problem, parts, before)
+        functions = library()
+        if needed := functions.mlbackends_attention_workspace(ctypes.byref(given)):
+            workspace = np.empty(needed, "uint8")
+            given.workspace = workspace.ctypes.data
+        if parts[-2].size:
+            call_until_done(functions.mlbackends_attention_forward, given)
+    return interchange.like(query, out), sums if sums is None else interchange.like(
+        query, sums, wide
+    )
+
+
+def is_mask_narrow(problem: AttentionProblem) -> bool:
+    """Tell whether the mask is of float32 beside float64, which the library does not read."""
+    mask = problem.mask
+    return mask is not None and mask.dtype == "float32" and problem.dtype == "float64"
+
+
+def read_inputs(problem: AttentionProblem, *tensors: Any) -> tuple[Any, ...]:
+    """Return query, key, value and mask as arrays that the library reads; copied where they must be."""
+    arrays = [None if each is None else aligned(interchange.as_array(each)) for each in tensors]
+    mask = arrays[3]
+    if mask is not None and is_mask_narrow(problem):
+        once = tuple(slice(None) if stride else slice(1) for stride in mask.strides)
+        arrays[3] = numpy().broadcast_to(mask[once].astype("float64"), mask.shape)
+    return tuple(arrays)
 
 
 def aligned(array: Any) -> Any:
@@ -94,26 +116,6 @@ def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[t
             yield index * each + before, found
 
 
-def _call(problem: AttentionProblem, before: int, arrays: tuple[Any, ...]) -> None:
-    _, key, value, _, out, _ = arrays
-    if not out.size:
-        return
-    batch_and_heads = prod(out.shape[:-2])
-    operations = 2 * batch_and_heads * out.shape[-2] * key.shape[-2]
-    moved = (key.size + value.size) * out.itemsize
-    threads = worth(operations * (key.shape[-1] + out.shape[-1]), moved)
-    compute(packed(problem, arrays, before, threads))
-
-
-def compute(given: Any) -> None:
-    """Compute a problem as the library takes it, in the workspace that it needs."""
-    functions = library()
-    if needed := functions.mlbackends_attention_workspace(ctypes.byref(given)):
-        workspace = numpy().empty(needed, "uint8")
-        given.workspace = workspace.ctypes.data
-    call_until_done(functions.mlbackends_attention_forward, given)
-
-
 def call_until_done(function: Any, given: Any) -> None:
     """Call the library until all is computed; Python handles signals in between."""
     reached = function(ctypes.byref(given), 0, _MILLISECONDS)
@@ -123,16 +125,21 @@ def call_until_done(function: Any, given: Any) -> None:
         raise MemoryError("attention needs under 1 MB for each thread, and there is none")
 
 
-def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, threads: int) -> Any:
+def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, passes: int = 1) -> Any:
     """Return a problem as the library takes it, without a workspace.
 
     arrays: query, key, value, mask, output and log-sum-exp, of at most four dimensions; there may be no
-    mask and no log-sum-exp. before: the batches before these.
+    mask and no log-sum-exp. before: the batches before these. passes: how many times the work of a forward
+    pass there is.
     """
     query, key, value, mask, out, logsumexp = arrays
-    rows, keys, width = out.shape[-2], key.shape[-2], key.shape[-1]
+    rows, keys, width, value_dim = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
     heads = out.shape[-3] if out.ndim > 2 else 1
+    groups = [heads // each.shape[-3] if each.ndim > 2 else heads for each in (key, value)]
+    operations = 2 * prod(out.shape[:-1]) * keys * (width + value_dim)
+    moved = (key.size + value.size) * out.itemsize
     elements = abi().elements
+    of_mask = problem.mask.dtype if problem.mask else "none"
     return abi().structures["problem"](
         query=query.ctypes.data,
         key=key.ctypes.data,
@@ -145,9 +152,9 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, thre
         query_length=rows,
         key_length=keys,
         head_dim=width,
-        value_dim=out.shape[-1],
-        key_group=_group(key, heads),
-        value_group=_group(value, heads),
+        value_dim=value_dim,
+        key_group=groups[0],
+        value_group=groups[1],
         query_strides=strides(query, 3),
         key_strides=strides(key, 3),
         value_strides=strides(value, 3),
@@ -159,16 +166,11 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, thre
         seed=(problem.seed or 0) & SEEDS,
         first_batch=before,
         element=elements[problem.dtype],
-        mask_element=elements[problem.mask.dtype if problem.mask else "none"],
+        mask_element=elements["float64" if is_mask_narrow(problem) else of_mask],
         causal=problem.is_causal,
         level=level(),
-        threads=threads,
+        threads=worth(passes * operations, passes * moved),
     )
-
-
-def _group(array: Any, heads: int) -> int:
-    """Return how many heads of the query share one of key or value."""
-    return heads // array.shape[-3] if array.ndim > 2 else heads
 
 
 def strides(array: Any, count: int) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.reasons import Reason
 from mlbackends.switches import store
 
 if TYPE_CHECKING:
@@ -33,8 +35,19 @@ _LEFT = {
 _chosen: int | None = None
 
 
-class NotBuilt(Exception):
-    """There is no library to load; its text says why."""
+_BUILD = (
+    "install a C++ compiler, then: pip install --force-reinstall --no-cache-dir"
+    " --no-binary mlbackends mlbackends (MLBACKENDS_NATIVE=require says why it fails)"
+)
+_NOT_THERE = "its library is not there: it was installed without a C++ compiler"
+
+
+class NotBuilt(NoBackend):
+    """There is no library to load; its reason says why."""
+
+    def __init__(self, why: str) -> None:
+        reason = Reason("missing-part", why, _BUILD)
+        super().__init__(f"flash_cpu cannot run here: {why}", (reason,), _BUILD)
 
 
 class Abi(NamedTuple):
@@ -85,9 +98,7 @@ def abi() -> Abi:
         with open(path(HEADER), encoding="utf-8") as file:
             return read_abi(file.read())
     except OSError:
-        raise NotBuilt(
-            "its library is not there: it was installed without a C++ compiler"
-        ) from None
+        raise NotBuilt(_NOT_THERE) from None
 
 
 @cache
@@ -95,16 +106,15 @@ def library() -> ctypes.CDLL:
     """Return the library, open. Raises NotBuilt."""
     file, needed = path(), abi().version
     if not os.path.isfile(file):
-        raise NotBuilt("its library is not there: it was installed without a C++ compiler")
+        raise NotBuilt(_NOT_THERE)
     try:
         found = ctypes.CDLL(file)
         version = int(found.mlbackends_attention_abi())
     except (OSError, AttributeError) as error:
         raise NotBuilt(f"its library cannot be opened: {error}") from None
     if version != needed:
-        raise NotBuilt(
-            f"its library is another version's: it has the number {version}, {needed} is needed"
-        )
+        why = f"it has the number {version}, {needed} is needed"
+        raise NotBuilt(f"its library is another version's: {why}")
     found.mlbackends_attention_level_name.restype = ctypes.c_char_p
     found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
@@ -146,6 +156,12 @@ def level() -> int:
     return _default_level() if _chosen is None else _chosen
 
 
+@cache
+def _default_level() -> int:
+    left = left_by(os.environ.get("ATEN_CPU_CAPABILITY", ""), usable_levels())
+    return compiled_levels().index(left[-1])
+
+
 @contextlib.contextmanager
 def lowered(name: str) -> Iterator[None]:
     """Use another instruction set that this CPU can run, in this process. Raises ValueError."""
@@ -160,9 +176,3 @@ def lowered(name: str) -> Iterator[None]:
     finally:
         _chosen = before
         store.changed()
-
-
-@cache
-def _default_level() -> int:
-    left = left_by(os.environ.get("ATEN_CPU_CAPABILITY", ""), usable_levels())
-    return compiled_levels().index(left[-1])

@@ -27,10 +27,6 @@ def attended(
     then the result is none either. A backward pass drops the weights that were dropped here.
     """
     tensors = tuple(map(_torch_s, _queried(*tensors)))
-    if 0 < problem.dropout < 1 and problem.seed is None:
-        from mlbackends_kernels.tensors.interchange import drawn_seed
-
-        problem = replace(problem, seed=drawn_seed(tensors[0]))
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
         return backend.run_backward(problem, grad_out, *saved)

@@ -107,6 +107,16 @@ def test_ours_are_asked_in_the_order_of_the_list_and_others_behind_by_name() -> 
     assert {each.name for each in dispatch.backends()} >= set(dispatch.ORDER)
 
 
+def test_silence_promises_the_plain_product_and_nothing_beside_it() -> None:
+    bare = Bare()
+    wide = TensorSpec((2, 4, 16, 32), "float16")
+
+    for plain in ({"is_causal": True}, {"scale": 0.5}, {"value": wide}):
+        assert not bare.unsupported_reasons(problem(**plain))
+    for beside in ({"dropout": 0.5}, {"mask": TensorSpec((16, 16), "bool")}, {"logsumexp": True}):
+        assert bare.unsupported_reasons(problem(**beside))
+
+
 def test_a_constraint_of_its_own_takes_the_place_of_the_usual_one() -> None:
     class Sixteenths(Bare):
         constraints = (Constraint("dropout", "dropout in sixteenths", lambda _: ""),)
@@ -283,7 +293,8 @@ def test_every_file_of_kernels_that_holds_a_backend_is_asked() -> None:
     assert found <= set(registry.names("mlbackends_kernels"))
     for backend in dispatch.backends():
         assert backend.answers_to in SWITCHES
-        assert type(backend).run is not AttentionBackend.run
+        runs = (type(backend).run, type(backend).run_with_logsumexp)
+        assert runs != (AttentionBackend.run, AttentionBackend.run_with_logsumexp)
 
 
 def test_a_module_offers_its_own_backend_and_none_that_it_imports() -> None:
@@ -324,7 +335,7 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
 
     info = tmp_path / "somebody-1.0.dist-info"
     info.mkdir()
-    names = ("absent", "empty", "half", "right")
+    names = ("absent", "empty", "half", "misnamed", "right")
     points = "".join(f"{name} = additions.{name}\n" for name in names)
     (info / "entry_points.txt").write_text(f"[mlbackends.kernels]\n{points}")
     (tmp_path / "additions").mkdir()
@@ -340,6 +351,7 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
         "absent": "import nothing_of_this_name",
         "empty": "",
         "half": backend.format("half", "raise OSError('no driver')"),
+        "misnamed": backend.format("another", "pass"),
         "right": backend.format("right", "pass"),
     }
     for name, source in sources.items():
@@ -360,13 +372,16 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     brought, *told = done.stdout.splitlines()
-    assert brought.split()[-1] == "right" and not {"absent", "empty", "half"} & set(brought.split())
+    assert brought.split()[-1] == "right" and not {*names[:-1], "another"} & set(brought.split())
     start = "the addition {} cannot be used: "
-    assert [line.partition(" | ")[0] for line in told] == ["absent", "empty", "half"]
+    assert [line.partition(" | ")[0] for line in told] == list(names[:-1])
     assert all(line.split(" | ")[1] == "probe-error" for line in told)
     assert start.format("absent") + "ModuleNotFoundError: No module named 'nothing_of" in told[0]
     assert start.format("empty") + "it holds no AttentionBackend of its own" in told[1]
     assert start.format("half") + "OSError: no driver" in told[2]
+    assert (
+        start.format("misnamed") + "its backend is named 'another'; it must be named as" in told[3]
+    )
 
 
 def test_who_wants_a_gradient_reads_what_to_do() -> None:
