@@ -94,29 +94,28 @@ def read_report(path: str) -> Report:
         report = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is no report: {error}", _HINT) from None
-    if _is_too_deep(report):
+    facts: list[Any] = []
+    for probe in report.probes.values():
+        facts += [probe.facts, *(library.facts for library in probe.libraries)]
+        facts += [each for device in probe.devices for each in (device.facts, device.volatile)]
+    if is_deeper(facts, _DEEPEST + 1):
         raise BadInput(
             f"{path} is no report: its facts are nested more than {_DEEPEST} deep", _HINT
         )
     return report
 
 
-def _is_too_deep(report: Report) -> bool:
-    """Tell whether a fact is nested so deeply that whoever walks it would run out of stack."""
-    level: list[Any] = []
-    for probe in report.probes.values():
-        level += [probe.facts, *(library.facts for library in probe.libraries)]
-        level += [facts for device in probe.devices for facts in (device.facts, device.volatile)]
-    for _ in range(_DEEPEST):
+def is_deeper(value: Any, most: int) -> bool:
+    """Tell whether a value is nested so deeply that whoever walks it could run out of stack."""
+    level = [value]
+    for _ in range(most):
         level = [
             inner
-            for value in level
-            for inner in (value.values() if isinstance(value, dict) else value)
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
             if isinstance(inner, dict | list)
         ]
-        if not level:
-            return False
-    return True
+    return bool(level)
 
 
 def bytes_of(path: str, limit: int, kind: str, shown: str = "") -> bytes:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from mlbackends.testing.machine import Machine
 
 _SHAPE = (1, 2, 16, 64)
-_DTYPES = ("float32", "float16")
+_DTYPES = ("float16", "float32")
+"""It is enough to compute in one; what is wrong is that of the last."""
 
 
 class UsableAttention(NamedTuple):
@@ -58,11 +59,6 @@ class AttentionChoice(NamedTuple):
     name: str
     device: str
     why: str = ""
-
-    @property
-    def id(self) -> str:
-        """What the test is called."""
-        return f"{self.name}-{self.device}"
 
 
 def names() -> tuple[str, ...]:
@@ -111,36 +107,32 @@ def verdicts(machine: Machine, name: str) -> dict[str, str]:
 
     Raises LookupError where the device is not usable.
     """
+    from mlbackends.model import registry
+    from mlbackends.model.requirement import Requirement, unmet
     from mlbackends.sdpa.dispatch import backends, choose
 
     device = device_of(machine, name)
     if device is None:
         raise LookupError(why_unusable(machine, name))
-    languages = {backend.name: backend.dsl for backend in backends()}
+    packages = {}
+    if (
+        machine.subject
+    ):  # whether a backend's package is there tells its probe, as far as it has one
+        probes = registry.names("mlbackends_probes")
+        packages = {each.name: each.dsl for each in backends() if each.dsl in probes}
     found: dict[str, str] = {}
-    for dtype in reversed(_DTYPES):
+    for dtype in _DTYPES:
         spec = TensorSpec(_SHAPE, dtype)
         problem = AttentionProblem(query=spec, key=spec, value=spec, device=device)
-        for verdict in choose(problem, here=machine.is_live).verdicts:
-            if found.get(verdict.backend) == "":
-                continue
+        for verdict in choose(problem, here=not machine.subject).verdicts:
             why = "; ".join(reason.message for reason in verdict.reasons)
-            if not why and not machine.is_live:
-                why = _why_unmet(machine, languages.get(verdict.backend, ""))
-            found[verdict.backend] = (
-                f"{verdict.backend} cannot compute on {name}: {why}" if why else ""
-            )
+            package = packages.get(verdict.backend)
+            if package and not why:
+                why = unmet(machine.report((package,)), Requirement.parse(package))
+            if found.get(verdict.backend) != "":
+                why = f"{verdict.backend} cannot compute on {name}: {why}" if why else ""
+                found[verdict.backend] = why
     return found
-
-
-def _why_unmet(machine: Machine, package: str) -> str:
-    """Return why the package that a backend is written in is not there, where a probe finds it."""
-    from mlbackends.model import registry
-    from mlbackends.model.requirement import Requirement, unmet
-
-    if package not in registry.names("mlbackends_probes"):
-        return ""
-    return unmet(machine.report((package,)), Requirement.parse(package))
 
 
 def usable(choice: AttentionChoice) -> UsableAttention:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from mlbackends.model.records import Presence, Report
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
 _ACCELERATORS = ("nvidia", "rocm", "xpu", "mps")
-_FACTS = ("cpu.capability", "limits.effective_cpus", "limits.effective_cpus_because")
+_FACTS = (
+    ("cpu", "capability"),
+    ("limits", "effective_cpus"),
+    ("limits", "effective_cpus_because"),
+)
 
 
 class Machine:
@@ -38,11 +37,6 @@ class Machine:
         self._share = share
         self._report: Report | None = None
 
-    @property
-    def is_live(self) -> bool:
-        """Whether it is the machine of this process."""
-        return not self.subject
-
     def report(self, names: tuple[str, ...]) -> Report:
         """Return a report that has at least the named probes.
 
@@ -50,8 +44,9 @@ class Machine:
         """
         if self.subject:
             return self._saved(names)
-        if self._report is None or _missing(self._report, names):
-            added = self._shared(_missing(self._report, names))
+        missing = _missing(self._report, names)
+        if self._report is None or missing:
+            added = self._shared(missing) if self._share else self._survey(missing, self.depth)
             self._report = _joined(self._report, added)
         return self._report
 
@@ -59,18 +54,19 @@ class Machine:
         """Return what files alone tell of the named probes: quick, and "found" at most."""
         return self._saved(names) if self.subject else self._survey(names, Presence.FOUND)
 
-    def _survey(self, names: tuple[str, ...], depth: Presence) -> Report:
-        from mlbackends.host.host import Host
-        from mlbackends.survey import survey
-
-        return survey(names, Host(), depth)
-
     def _shared(self, names: tuple[str, ...]) -> Report:
         """Return a report of the named probes, from the shared folder as far as they are there."""
-        if not (self._share and _is_folder(self._share)):
-            return self._survey(names, self.depth)
+        import fcntl
+
         path = os.path.join(self._share, f"{self.depth.value}.json")
-        with _locked(self._share):
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._share, 0o700)
+            lock = os.open(os.path.join(self._share, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return self._survey(names, self.depth)
+        with os.fdopen(lock):  # its end frees the lock
+            fcntl.flock(lock, fcntl.LOCK_EX)
             found = None
             # It may not be there yet, or its writer was killed amid it.
             with contextlib.suppress(OSError, msgspec.DecodeError), open(path, "rb") as file:
@@ -82,6 +78,12 @@ class Machine:
                     file.write(msgspec.json.encode(found))
                     os.replace(file.name, path)
             return found
+
+    def _survey(self, names: tuple[str, ...], depth: Presence) -> Report:
+        from mlbackends.host.host import Host
+        from mlbackends.survey import survey
+
+        return survey(names, Host(), depth)
 
     def _saved(self, names: tuple[str, ...]) -> Report:
         from mlbackends.audit.reports import report_of
@@ -106,51 +108,17 @@ def _joined(before: Report | None, added: Report) -> Report:
     return replace(added, probes={**before.probes, **added.probes}) if before else added
 
 
-def _is_folder(path: str) -> bool:
-    """Make a folder for this user alone, unless it is there; tell whether that went well."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Wait until no other process is in the folder; its end frees the lock."""
-    import fcntl
-
-    handle = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 # ---- the current machine -----------------------------------------------------------------------
 
-_CURRENT: list[Machine] = []
+CURRENT: list[Machine] = []
+"""The machines that runs of pytest are judged by; the last one counts."""
 
 
 def current() -> Machine:
     """Return the machine that the run of pytest is judged by; without a run, this one."""
-    if not _CURRENT:
-        _CURRENT.append(Machine())
-    return _CURRENT[-1]
-
-
-def make_current(machine: Machine) -> None:
-    """Let a machine be the current one until `forget`."""
-    _CURRENT.append(machine)
-
-
-def forget(machine: Machine) -> None:
-    """Let a machine be the current one no longer."""
-    if machine in _CURRENT:
-        _CURRENT.remove(machine)
+    if not CURRENT:
+        CURRENT.append(Machine())
+    return CURRENT[-1]
 
 
 # ---- facts in the header of a run --------------------------------------------------------------
@@ -164,10 +132,9 @@ def facts(machine: Machine) -> dict[str, str]:
         devices = [each for each in report.probes[name].devices if each.kind != "mig"]
         for (kind, title), count in Counter((each.kind, each.name) for each in devices).items():
             accelerators.append(f"{count} {kind} ({title})" if title else f"{count} {kind}")
-    values = {}
-    for name in _FACTS:
-        probe, _, fact = name.partition(".")
-        values[name] = str(report.probes[probe].facts.get(fact, ""))
+    values = {
+        f"{probe}.{fact}": str(report.probes[probe].facts.get(fact, "")) for probe, fact in _FACTS
+    }
     values |= {
         "torch.version": report.probes["torch"].version,
         "accelerators": ", ".join(accelerators),

@@ -81,7 +81,7 @@ def is_used(config: pytest.Config) -> bool:
 
 def header(config: pytest.Config) -> str:
     """Return when the facts are shown: of _HEADERS."""
-    return _one_of("backends_header", str(config.getini("backends_header") or "auto"), _HEADERS)
+    return _one_of("backends_header", config.getini("backends_header") or "auto", _HEADERS)
 
 
 class Settings(NamedTuple):
@@ -110,18 +110,54 @@ class Run:
     @cached_property
     def settings(self) -> Settings:
         """The options, read when they are first wanted. Raises UsageError, with what would be right."""
-        from mlbackends.testing.machine import make_current
+        from mlbackends.model.errors import MlBackendsError
+        from mlbackends.model.records import Presence
+        from mlbackends.testing import devices
+        from mlbackends.testing.machine import CURRENT, Machine
+        from mlbackends.testing.requirements import check_strict, sentence
 
-        settings = _settings(self.config)
-        make_current(settings.machine)
-        return settings
+        config = self.config
+        depth = config.getoption("backends_depth") or config.getini("backends_depth") or "usable"
+        subject = config.getoption("backends_report") or ""
+        if subject:
+            subject = os.path.join(config.invocation_params.dir, subject)
+        elif config.getini("backends_report"):
+            subject = os.path.join(config.rootpath, config.getini("backends_report"))
+        share = getattr(config, "workerinput", {}).get(SHARE, "")
+        presence = Presence(_one_of("backends_depth", depth, _DEPTHS))
+        machine = Machine(subject, presence, share)
+        names: dict[str, tuple[str, ...]] = {}
+        for name in _OPTIONS:  # repeated, and parted by commas
+            texts = config.getoption(f"backends_{name}") or ()
+            words = [word.strip() for text in texts for word in text.split(",")]
+            names[name] = tuple(dict.fromkeys(filter(None, words)))
+        names["strict"] += tuple(config.getini("backends_strict"))
+        checks = [("--device", "device", devices.check_name)]
+        checks += [("--backends-strict", "strict", check_strict)]
+        try:
+            if names["attention"]:
+                from mlbackends.testing.attention import check_name
+
+                checks += [("--attention-backend", "attention", check_name)]
+            for option, name, check in checks:
+                for word in names[name]:
+                    try:
+                        check(word)
+                    except MlBackendsError as error:
+                        raise MlBackendsError(f"{option} {word}: {error}", error.hint) from None
+            if subject:
+                machine.report(())
+        except MlBackendsError as error:
+            raise pytest.UsageError(sentence(error)) from None
+        CURRENT.append(machine)
+        return Settings(machine, names["device"], names["attention"], names["strict"])
 
     def end(self) -> None:
         """Leave nothing behind."""
         if "settings" in vars(self):
-            from mlbackends.testing.machine import forget
+            from mlbackends.testing.machine import CURRENT
 
-            forget(self.settings.machine)
+            CURRENT.remove(self.settings.machine)
         if self.own_share:
             import shutil
 
@@ -129,50 +165,6 @@ class Run:
 
 
 RUN = pytest.StashKey[Run]()
-
-
-def _settings(config: pytest.Config) -> Settings:
-    from mlbackends.model.errors import MlBackendsError
-    from mlbackends.model.records import Presence
-    from mlbackends.testing import devices
-    from mlbackends.testing.machine import Machine
-    from mlbackends.testing.requirements import check_strict, sentence
-
-    depth = config.getoption("backends_depth") or config.getini("backends_depth") or "usable"
-    share = getattr(config, "workerinput", {}).get(SHARE, "")
-    presence = Presence(_one_of("backends_depth", depth, _DEPTHS))
-    subject = config.getoption("backends_report") or ""
-    if subject:
-        subject = os.path.join(config.invocation_params.dir, subject)
-    elif config.getini("backends_report"):
-        subject = os.path.join(config.rootpath, config.getini("backends_report"))
-    machine = Machine(subject, presence, share)
-    names = {name: _words(config.getoption(f"backends_{name}")) for name in _OPTIONS}
-    strict = (*names["strict"], *config.getini("backends_strict"))
-    checks = [("--device", names["device"], devices.check_name)]
-    checks += [("--backends-strict", strict, check_strict)]
-    try:
-        if names["attention"]:
-            from mlbackends.testing.attention import check_name
-
-            checks += [("--attention-backend", names["attention"], check_name)]
-        for option, words, check in checks:
-            for word in words:
-                try:
-                    check(word)
-                except MlBackendsError as error:
-                    raise MlBackendsError(f"{option} {word}: {error}", error.hint) from None
-        if subject:
-            machine.report(())
-    except MlBackendsError as error:
-        raise pytest.UsageError(sentence(error)) from None
-    return Settings(machine, names["device"], names["attention"], strict)
-
-
-def _words(given: list[str] | None) -> tuple[str, ...]:
-    """Return the words of a repeated option; commas part them too."""
-    words = [word.strip() for text in given or () for word in text.split(",")]
-    return tuple(dict.fromkeys(word for word in words if word))
 
 
 def _one_of(name: str, word: str, words: tuple[str, ...]) -> str:

@@ -159,13 +159,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
         limit = _limit(metafunc, _ATTENTION, attention.names())
         usable = [choice.name for choice in found if not choice.why]
-        pairs = []
-        if usable:
-            pairs = attention.choices(settings.machine, usable, settings.attention, limit)
-        name = (limit or settings.attention or ("none",))[0]
-        pairs += [
-            attention.AttentionChoice(name, each.name, each.why) for each in found if each.why
-        ]
+        chosen = settings.attention
+        pairs = attention.choices(settings.machine, usable, chosen, limit) if usable else []
+        name = (limit or chosen or ("none",))[0]
+        pairs += [attention.AttentionChoice(name, *each) for each in found if each.why]
         names, values = _ATTENTION, list(pairs)
         ids = [f"{pair.name}-{pair.device}" for pair in pairs]
         if has_device:
@@ -212,27 +209,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marks = [*item.iter_markers(REQUIRES)]
         run.is_used = run.is_used or bool(marks)
         marks += [mark for mark in map(item.get_closest_marker, _LIMITS.values()) if mark]
-        if marks and (why := _wrong(marks)):
-            run.wrong[item.nodeid] = why
+        if not marks:
+            continue
+        from mlbackends.model.errors import MlBackendsError
+        from mlbackends.testing.requirements import check_names, demand, sentence
+
+        try:
+            for mark in marks:
+                if mark.name == REQUIRES:
+                    demand(mark.args, dict(mark.kwargs))
+                else:
+                    check_names(mark.name, mark.args, dict(mark.kwargs))
+        except MlBackendsError as error:
+            run.wrong[item.nodeid] = sentence(error)
     # A worker that ended here would look like one that crashed; its tests fail instead.
     if run.wrong and not hasattr(config, "workerinput"):
         raise pytest.UsageError(*(f"{name}: {why}" for name, why in run.wrong.items()))
-
-
-def _wrong(marks: list[pytest.Mark]) -> str:
-    """Return what is wrong with the first wrong one of our markers, "" if nothing is."""
-    from mlbackends.model.errors import MlBackendsError
-    from mlbackends.testing.requirements import check_names, demand, sentence
-
-    try:
-        for mark in marks:
-            if mark.name == REQUIRES:
-                demand(mark.args, dict(mark.kwargs))
-            else:
-                check_names(mark.name, mark.args, dict(mark.kwargs))
-    except MlBackendsError as error:
-        return sentence(error)
-    return ""
 
 
 # ---- running -----------------------------------------------------------------------------------

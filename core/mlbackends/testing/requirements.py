@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlbackends.model.errors import BadInput, MlBackendsError
@@ -39,16 +38,13 @@ def demand(texts: tuple[object, ...], options: dict[str, object]) -> Demand:
         raise BadInput("requires_backend takes a text as reason= and a bool as strict=")
     if not texts:
         raise BadInput("requires_backend names nothing", "such as requires_backend('cudnn>=9.10')")
-    return Demand(tuple(map(_requirement, texts)), reason, strict)
-
-
-@cache
-def _requirement(text: object) -> Requirement:
-    if not isinstance(text, str):
-        raise BadInput(f"a requirement is a text such as 'cudnn>=9.10', not {text!r}")
-    need = Requirement.parse(text)
-    check(need)
-    return need
+    needs = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadInput(f"a requirement is a text such as 'cudnn>=9.10', not {text!r}")
+        needs.append(Requirement.parse(text))
+        check(needs[-1])
+    return Demand(tuple(needs), reason, strict)
 
 
 def unmet_here(machine: Machine, needs: Demand, strict_names: tuple[str, ...]) -> Unmet | None:

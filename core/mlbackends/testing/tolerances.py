@@ -64,7 +64,6 @@ _SWITCHES = {
     "cuda": ("cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision"),
     "cpu": ("mkldnn.matmul.fp32_precision", "mkldnn.conv.fp32_precision"),
 }
-_ROUNDED = ("float32", "complex64")
 
 
 def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolerance:
@@ -74,36 +73,21 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     are rounded: "ieee", "tf32" or "bf16"; "" for what this process's switches say, of matrix products and
     convolutions the coarser. Raises BadInput or UnknownName.
     """
+    from mlbackends.model.errors import UnknownName
+    from mlbackends.switches import store
+    from mlbackends.testing.devices import check_name
     from mlbackends.testing.element_types import name_of_type
 
     name = name_of_type(dtype, tuple(DEFAULTS))
-    kind = _kind(device)
+    check_name(str(device))
+    kind = str(device).partition(":")[0]
     chosen = BY_DEVICE.get((kind, name)) or DEFAULTS.get(name) or Tolerance(0.0, 0.0, _EXACT)
-    if name not in _ROUNDED:
+    if name not in ("float32", "complex64"):
         return chosen
-    rounded = BY_PRECISION.get(_precision(kind, precision))
-    return rounded if rounded and rounded.rtol > chosen.rtol else chosen
-
-
-def _kind(device: str) -> str:
-    from mlbackends.testing.devices import check_name
-
-    device = str(device)
-    check_name(device)
-    return device.partition(":")[0]
-
-
-def _precision(kind: str, precision: str) -> str:
-    from mlbackends.model.errors import UnknownName
-
     precisions = ("ieee", *BY_PRECISION)
-    if precision:
-        if precision not in precisions:
-            raise UnknownName("precision", precision, precisions)
-        return precision
-    from mlbackends.switches import store
-
-    seen = [str(store.read(name)) for name in _SWITCHES.get(kind, ())]
-    return max(
-        seen, key=lambda each: precisions.index(each) if each in precisions else 0, default="ieee"
-    )
+    if precision and precision not in precisions:
+        raise UnknownName("precision", precision, precisions)
+    seen = [str(store.read(switch)) for switch in _SWITCHES.get(kind, ()) if not precision]
+    coarsest = max((each for each in seen if each in precisions), key=precisions.index, default="")
+    rounded = BY_PRECISION.get(precision or coarsest)
+    return rounded if rounded and rounded.rtol > chosen.rtol else chosen

@@ -9,7 +9,7 @@ import pytest
 
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.testing import why_unmet
-from mlbackends.testing.machine import Machine, forget, make_current
+from mlbackends.testing.machine import CURRENT, Machine
 from mlbackends.testing.requirements import check_strict, demand, unmet_here
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus"
 def machine() -> Iterator[Machine]:
     """Judge by a recorded machine."""
     recorded = Machine(HOST)
-    make_current(recorded)
+    CURRENT.append(recorded)
     yield recorded
-    forget(recorded)
+    CURRENT.remove(recorded)
 
 
 def test_the_first_that_is_not_met_is_told() -> None:

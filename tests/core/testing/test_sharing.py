@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
 from mlbackends.model.records import Presence, Report
-from mlbackends.testing.machine import Machine, current, forget, make_current
+from mlbackends.testing.machine import CURRENT, Machine, current
 
 HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "ivy-bridge-desktop")
 
@@ -85,9 +85,9 @@ def test_a_saved_report_that_lacks_a_probe_says_so(tmp_path: Path) -> None:
 
 def test_the_run_that_ends_gives_the_machine_back() -> None:
     before, machine = current(), Machine(HOST)
-    make_current(machine)
+    CURRENT.append(machine)
     inside = current()
-    forget(machine)
+    CURRENT.remove(machine)
 
     assert inside is machine
     assert current() is before

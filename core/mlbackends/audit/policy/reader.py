@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from mlbackends.audit.policy.assertions import is_number
-from mlbackends.audit.reports import bytes_of
+from mlbackends.audit.reports import bytes_of, is_deeper
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Place
 from mlbackends.model.errors import BadInput, shown, suggestion
@@ -151,15 +151,7 @@ def parsed(data: bytes, path: str, folder: str) -> Document:
     text, tables = files.parsed(data, file)
     document = Document(path, file, folder, text, tables)
     for key, value in tables.items():
-        level = [value] if isinstance(value, dict | list) else []
-        for _ in range(DEEPEST):
-            level = [
-                inner
-                for each in level
-                for inner in (each.values() if isinstance(each, dict) else each)
-                if isinstance(inner, dict | list)
-            ]  # fmt: skip
-        if level:
+        if isinstance(value, dict | list) and is_deeper(value, DEEPEST):
             document.wrong((key,), f"nested more than {DEEPEST} deep: no policy is")
     return document
 
