@@ -5,6 +5,7 @@ versions as PEP 440 orders them; other texts only by == and !=.
 """
 
 import math
+import operator
 from typing import Any
 
 from mlbackends.model.errors import BadInput
@@ -14,17 +15,17 @@ SIGNS = ("===", "==", "~=", "!=", ">=", "<=", ">", "<")
 
 _EQUAL = ("==", "===")
 _YES, _NO = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
-_UNITS = {
-    "": 1,
-    "k": 1e3,
-    "m": 1e6,
-    "g": 1e9,
-    "t": 1e12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
+_OPERATORS: dict[str, Any] = {
+    **dict.fromkeys(_EQUAL, operator.eq),
+    **dict.fromkeys((">=", "~="), operator.ge),
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
 }
+_UNITS = {"": 1.0}
+for _power, _letter in enumerate("kmgt", 1):
+    _UNITS |= {_letter: 1000.0**_power, f"{_letter}i": 1024.0**_power}
 _NUMBER = pattern(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]i?|)(?:b|hz)?")
 _RELEASE = pattern(r"v?([0-9]+(?:\.[0-9]+)*)")
 
@@ -35,8 +36,12 @@ def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> boo
     sign: one of SIGNS. order: the words that the value can be, from the lowest, where they have an order.
     Raises BadInput where the two cannot be compared, with what could be.
     """
+    is_equality, is_equal = sign in (*_EQUAL, "!="), sign in _EQUAL
     if isinstance(value, bool):
-        return _truth_fits(value, sign, wanted)
+        word = wanted.lower()
+        if word not in (*_YES, *_NO) or not is_equality:
+            raise BadInput(f"the value is {str(value).lower()}; write ==true or ==false")
+        return (value is (word in _YES)) is is_equal
     if isinstance(value, list | dict):
         value = len(value)
     if isinstance(value, int | float):
@@ -46,16 +51,15 @@ def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> boo
         if math.isinf(number):
             raise BadInput(f"{wanted[:40]!r} is larger than any number that is compared")
         return _compare(value, number, sign)
+    if order and is_equality:
+        return (value.lower() == wanted.lower()) is is_equal
     if order:
-        return _word_fits(value, sign, wanted, order)
+        places = {word.lower(): place for place, word in enumerate(order)}
+        if wanted.lower() not in places:
+            raise BadInput(f"{wanted!r} is none of its words", f"they are {' < '.join(order)}")
+        # What has another order (SVE256 beside AVX2) is neither above nor below.
+        return _compare(places.get(value.lower(), math.nan), places[wanted.lower()], sign)
     return _text_fits(str(value), sign, wanted)
-
-
-def _truth_fits(value: bool, sign: str, wanted: str) -> bool:
-    word = wanted.lower()
-    if word not in (*_YES, *_NO) or sign not in (*_EQUAL, "!="):
-        raise BadInput(f"the value is {str(value).lower()}; write ==true or ==false")
-    return (value is (word in _YES)) is (sign in _EQUAL)
 
 
 def _number(text: str) -> float | None:
@@ -69,27 +73,8 @@ def is_beyond(text: str) -> bool:
     return number is not None and math.isinf(number)
 
 
-def _word_fits(value: str, sign: str, wanted: str, order: tuple[str, ...]) -> bool:
-    places = {word.lower(): place for place, word in enumerate(order)}
-    if sign in (*_EQUAL, "!="):
-        return (value.lower() == wanted.lower()) is (sign in _EQUAL)
-    if wanted.lower() not in places:
-        raise BadInput(f"{wanted!r} is none of its words", f"they are {' < '.join(order)}")
-    # What has another order (SVE256 beside AVX2) is neither above nor below.
-    return _compare(places.get(value.lower(), math.nan), places[wanted.lower()], sign)
-
-
 def _compare(left: float, right: float, sign: str) -> bool:
-    return {
-        "==": left == right,
-        "===": left == right,
-        "!=": left != right,
-        ">=": left >= right,
-        "<=": left <= right,
-        ">": left > right,
-        "<": left < right,
-        "~=": left >= right,
-    }[sign]
+    return bool(_OPERATORS[sign](left, right))
 
 
 def _text_fits(value: str, sign: str, wanted: str) -> bool:

@@ -108,12 +108,15 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     device: Device = field(default_factory=lambda: Device("cpu", 0))
 
     def __post_init__(self) -> None:
-        _refuse_tensors(self)
+        _check_tensors(self)
         if not (isfinite(self.dropout) and 0 <= self.dropout <= 1):
             raise InvalidProblem(
                 f"dropout probability has to be between 0 and 1, but got {self.dropout}"
             )
-        _refuse_shapes(self)
+        if not any(spec.nested for spec in (self.query, self.key, self.value)):
+            _check_shapes(self)  # else sizes differ within the batch: no number could be compared
+        if self.mask is not None:
+            _check_mask(self, self.mask)
         if self.inner_dtype not in ("", "float32", "float64", self.dtype):
             raise InvalidProblem(
                 f"inner_dtype is {self.inner_dtype!r}; it must be float32, float64 or {self.dtype}"
@@ -246,7 +249,7 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def _refuse_tensors(problem: AttentionProblem) -> None:
+def _check_tensors(problem: AttentionProblem) -> None:
     named = {"query": problem.query, "key": problem.key, "value": problem.value}
     for name, spec in named.items():
         if len(spec.shape) < 2:
@@ -266,28 +269,33 @@ def _refuse_tensors(problem: AttentionProblem) -> None:
             raise InvalidProblem(f"{name} lies on {place}, and the problem's device is {kind}")
 
 
-def _refuse_shapes(problem: AttentionProblem) -> None:
-    key, value, mask = problem.key, problem.value, problem.mask
-    is_nested = any(spec.nested for spec in (problem.query, key, value))
-    if not is_nested:  # their sizes differ within the batch: no single number could be compared
-        for what, one, other in (
-            ("query and key must have the same last dimension", problem.head_dim, key.shape[-1]),
-            ("key and value must have the same length", problem.key_length, value.shape[-2]),
-        ):
-            if one != other:
-                raise InvalidProblem(f"{what}; it is {one} and {other}")
-        if problem.enable_gqa:
-            _refuse_groups(problem)
-        try:
-            broadcast(*_leading(problem))
-        except InvalidProblem as error:
-            heads = {problem.key_heads, heads_of(value)} - {problem.heads}
-            grouped = heads and all(each and not problem.heads % each for each in heads)
-            is_missing = grouped and not problem.enable_gqa
-            hint = "for grouped heads, say enable_gqa=True" if is_missing else ""
-            raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
-    if mask is None:
-        return
+def _check_shapes(problem: AttentionProblem) -> None:
+    key, value = problem.key, problem.value
+    for what, one, other in (
+        ("query and key must have the same last dimension", problem.head_dim, key.shape[-1]),
+        ("key and value must have the same length", problem.key_length, value.shape[-2]),
+    ):
+        if one != other:
+            raise InvalidProblem(f"{what}; it is {one} and {other}")
+    for name, spec in (("key", key), ("value", value)) if problem.enable_gqa else ():
+        if len(spec.shape) < 3 or problem.rank < 3:
+            raise InvalidProblem("enable_gqa needs a dimension of heads: 3 dimensions or more")
+        if not heads_of(spec) or problem.heads % heads_of(spec):
+            raise InvalidProblem(
+                f"Number of heads in key and value must divide the number of heads in query:"
+                f" {name} has {heads_of(spec)}, query {problem.heads}"
+            )
+    try:
+        broadcast(*_leading(problem))
+    except InvalidProblem as error:
+        heads = {problem.key_heads, heads_of(value)} - {problem.heads}
+        grouped = heads and all(each and not problem.heads % each for each in heads)
+        is_missing = grouped and not problem.enable_gqa
+        hint = "for grouped heads, say enable_gqa=True" if is_missing else ""
+        raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
+
+
+def _check_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
     if mask.dtype not in ("bool", "float32", problem.dtype):
         raise InvalidProblem(
             "Expected attn_mask dtype to be bool or float or to match query dtype,"
@@ -295,7 +303,7 @@ def _refuse_shapes(problem: AttentionProblem) -> None:
         )
     if problem.is_causal:
         raise InvalidProblem("Explicit attn_mask should not be set when is_causal=True")
-    if problem.query.nested or key.nested:
+    if problem.query.nested or problem.key.nested:
         return
     scores = (*problem.leading_shape, problem.query_length, problem.key_length)
     last = scores[len(scores) - len(mask.shape) :]
@@ -305,17 +313,6 @@ def _refuse_shapes(problem: AttentionProblem) -> None:
         raise InvalidProblem(
             f"a mask of shape {list(mask.shape)} does not extend to the scores {list(scores)}"
         )
-
-
-def _refuse_groups(problem: AttentionProblem) -> None:
-    for name, spec in (("key", problem.key), ("value", problem.value)):
-        if len(spec.shape) < 3 or problem.rank < 3:
-            raise InvalidProblem("enable_gqa needs a dimension of heads: 3 dimensions or more")
-        if not heads_of(spec) or problem.heads % heads_of(spec):
-            raise InvalidProblem(
-                f"Number of heads in key and value must divide the number of heads in query:"
-                f" {name} has {heads_of(spec)}, query {problem.heads}"
-            )
 
 
 def _leading(problem: AttentionProblem) -> tuple[tuple[int, ...], ...]:

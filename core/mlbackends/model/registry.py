@@ -34,7 +34,6 @@ GROUPS = {
     "mlbackends.audit.hazards": "mlbackends.audit.hazards",
     "mlbackends.audit.device_kinds": "mlbackends.device_kinds",
     "mlbackends.tracing.formats": "mlbackends.tracers",
-    "mlbackends.tracing.exports": "mlbackends.tracing.exports",
     "mlbackends.tracing.findings": "mlbackends.tracing.findings",
     "mlbackends.tracing.views": "mlbackends.tracing.views",
 }

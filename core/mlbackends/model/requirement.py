@@ -69,22 +69,17 @@ def check(need: Requirement) -> None:
         _try_clauses(need, "1.0", (), "a version")
         return
     facts = facts_of(need.probe)
-    path = need.name.split(".")[1:]
+    head, *path = need.name.split(".")[1:]
     names = (*facts, *dotted.FIELDS)
-    if path[0] not in names:
+    if head not in names:
         raise UnknownName("value", need.name, tuple(f"{need.probe}.{name}" for name in names))
-    fact = facts.get(path[0]) if len(path) == 1 else None
+    fact = facts.get(head) if not path else None
     if fact and fact.order:
         _try_clauses(need, fact.order[0], fact.order, "a word that has an order")
-    elif fact and fact.kind in _SAMPLES:
-        _try_clauses(need, _SAMPLES[fact.kind][0], (), _SAMPLES[fact.kind][1])
-
-
-_SAMPLES: dict[Any, tuple[Any, str]] = {
-    bool: (True, "true or false"),
-    int: (1, "a number"),
-    float: (1.0, "a number"),
-}
+    elif fact and fact.kind is bool:
+        _try_clauses(need, True, (), "true or false")
+    elif fact and fact.kind in (int, float):
+        _try_clauses(need, 1, (), "a number")
 
 
 def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:
@@ -108,41 +103,39 @@ def is_decidable(report: Report, need: Requirement) -> bool:
 
 def unmet(report: Report, need: Requirement) -> str:
     """Return why a requirement is not met, one sentence; "" where it is."""
-    why = _why_unmet(report, need, report.probes[need.probe])
-    return f"{need.text}: {why}" if why else ""
-
-
-def _why_unmet(report: Report, need: Requirement, probe: ProbeReport) -> str:
+    probe = report.probes[need.probe]
     first = f": {probe.reasons[0].message}" if probe.reasons else ""
     if probe.presence is None:
         failure = f": {probe.failure.message}" if probe.failure else first
-        return f"{need.probe} could not be told{failure}"
+        return f"{need.text}: {need.probe} could not be told{failure}"
     if "." in need.name:
         facts = facts_of(need.probe)
         fact = facts.get(need.name.partition(".")[2])
         try:
             value = dotted.value(report, need.name, tuple(facts))
         except dotted.NoValue:
-            return f"there is no value here{first}"
+            return f"{need.text}: there is no value here{first}"
         if not need.clauses and value in (False, "", [], {}):
-            return f"it is {_shown(value)}"
+            return f"{need.text}: it is {_shown(value)}"
     else:
         value, fact = probe.version, None
-        if why := _below(probe, probe.presence, report.depth):
-            return f"{need.probe} is {probe.presence}{why}"
+        if why := _below(probe, report.depth):
+            return f"{need.text}: {need.probe} is {probe.presence}{why}"
         if need.clauses and not value:
-            return f"{need.probe} is {probe.presence}, and its version could not be told"
+            about = f"{need.probe} is {probe.presence}, and its version could not be told"
+            return f"{need.text}: {about}"
     for sign, wanted in need.clauses:
         if not fits(value, sign, wanted, fact.order if fact else ()):
-            return f"{need.name} is {_shown(value)}, needed is {sign} {wanted}"
+            return f"{need.text}: {need.name} is {_shown(value)}, needed is {sign} {wanted}"
     return ""
 
 
-def _below(probe: ProbeReport, presence: Presence, depth: Presence) -> str:
+def _below(probe: ProbeReport, depth: Presence) -> str:
     """Say why a probe is below the presence that was requested; one that has no higher check is not."""
     codes = {reason.code: reason.message for reason in reversed(probe.reasons)}
     if "not-mapped" in codes:
         return f": {codes['not-mapped']}"
+    presence = probe.presence or Presence.ABSENT
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
     if presence.level >= depth.level or only_a_fact or "no-use-check" in codes:
         return ""
