@@ -19,7 +19,7 @@ from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
 from mlbackends_cli.attention import bench_table, check_table
-from mlbackends_cli.attention.chart import drawing, picture
+from mlbackends_cli.charts.attention import drawing, picture
 from mlbackends_cli.charts.png import why_not
 from mlbackends_cli.terminal import Page
 

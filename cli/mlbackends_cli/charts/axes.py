@@ -102,16 +102,17 @@ class Frame:
     def grid(self, names: tuple[str, str], marks: Sequence[float] = ()) -> None:
         """Draw lines and numbers. names: of the axes; marks: the numbers below, else round ones."""
         left, top, right, bottom = self.corners
-        columns, rows = marks or self.across.ticks(), self.up.ticks(LINES_APART)
-        lines = [f"M{self.across.at(each):.1f} {top:.1f}V{bottom:.1f}" for each in columns]
-        lines += [f"M{left:.1f} {self.up.at(each):.1f}H{right:.1f}" for each in rows]
         draw = self.drawing
-        draw.path("".join(lines), "grid")
-        for each in columns:
-            x = self.across.at(each)
-            draw.words(x, bottom + 14, short_number(each), 80, "small", "middle")
-        for each in rows:
-            draw.words(left - 6, self.up.at(each) + 4, short_number(each), 60, "small", "end")
+        columns = {each: self.across.at(each) for each in marks or self.across.ticks()}
+        rows = {each: self.up.at(each) for each in self.up.ticks(LINES_APART)}
+        lines = [f"M{x:.1f} {top:.1f}V{bottom:.1f}" for x in columns.values()]
+        draw.path(
+            "".join([*lines, *(f"M{left:.1f} {y:.1f}H{right:.1f}" for y in rows.values())]), "grid"
+        )
+        for number, x in columns.items():
+            draw.words(x, bottom + 14, short_number(number), 80, "small", "middle")
+        for number, y in rows.items():
+            draw.words(left - 6, y + 4, short_number(number), 60, "small", "end")
         draw.words((left + right) / 2, bottom + 31, names[0], right - left, "small", "middle")
         draw.words(left - MARGIN + 2, top - 8, names[1], right - left, "small")
 

@@ -1,6 +1,5 @@
 """HTML: one page that needs nothing but itself: a machine with its picture, an outcome, or a trace."""
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
@@ -33,6 +32,8 @@ _WIDE, _NARROW = 1100, 360
 _MOST = 200
 """So many rows, devices and copies of a library are shown."""
 _KINDS = {Severity.ERROR: "high", Severity.WARNING: "medium", Severity.NOTE: "note"}
+# Without the script the box would do nothing, so that only the script shows it.
+_BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
 
 
 def trace(contents: "TraceContents", page: Page) -> str:
@@ -52,15 +53,30 @@ def report(report: Report, page: Page) -> str:
     name = host.facts.get("host_name", "") if host and not report.redacted else ""
     title = f"What is in {name}" if isinstance(name, str) and name else "What is in this machine"
     about = (probes.glance("host", host) if host else "", f"as of {report.created}")
-    wide = picture(report, _WIDE, "picture-wide")
-    narrow = picture(report, _NARROW, "picture-narrow")
-    groups = probes.grouped(report)
-    # Without the script the box would do nothing, so that only the script shows it.
-    box = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
-    here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
-    details = "".join(_probe(name, probe, page) for name, probe in here_first)
+    pictures = [picture(report, _WIDE, "picture-wide"), picture(report, _NARROW, "picture-narrow")]
+    rows = probes.overview(report)
+    machine = [
+        [element("th", _link(row.name), scope="row"), words("td", row.lines[0], "text")]
+        for row in rows["machine"]
+    ]
+    accelerators = {
+        row.name: "".join(words("div", line) for line in (*row.lines, row.problem) if line)
+        for row in rows["accelerator"]
+    }
+    asks_accelerators = any(probes.group(name) == "accelerator" for name in report.probes)
+    nothing = words("p", "none found", "dim") if asks_accelerators else ""
+    libraries = {}
+    both = sorted(rows["library"] + rows["framework"], key=probes.best_first)
+    for name, probe, lines, problem in both:
+        count = len(probe.libraries)
+        libraries[name] = escaped("".join(lines))
+        libraries[name] += words("span", f" · {count} files", "dim") if count > 1 else ""
+        libraries[name] += words("div", problem) if problem else ""
+    warnings = [f"{_link(name)}: {_reason(one)}" for name, one in probes.warnings(report)]
     missing = ", ".join(map(_link, probes.missing(report)))
     undetermined = probes.undetermined(report).items()
+    here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
+    details = "".join(_probe(name, probe, page) for name, probe in here_first)
     values = probes.provenance(report)
     if page.timing:
         values["took"] = f"{report.duration_seconds:.2f} s"
@@ -71,28 +87,18 @@ def report(report: Report, page: Page) -> str:
     body = [
         header(title, about),
         "<main>\n",
-        element("figure", wide, "\n", narrow) + "\n" if wide else "",
-        section(
-            "look-at",
-            "Look at",
-            items(
-                "warnings", *(f"{_link(n)}: {_reason(one)}" for n, one in probes.warnings(report))
-            ),
-        ),
-        section("machine", probes.GROUPS["machine"], _machine(groups["machine"])),
-        section("accelerators", probes.GROUPS["accelerator"], _accelerators(groups["accelerator"])),
-        section(
-            "libraries",
-            "Libraries and packages",
-            _libraries({**groups["library"], **groups["framework"]}),
-        ),
+        element("figure", "\n".join(pictures)) + "\n" if all(pictures) else "",
+        section("look-at", "Look at", items("warnings", *warnings)),
+        section("machine", "Machine", table((), machine, "stack")),
+        section("accelerators", "Accelerators", _states(report, accelerators) or nothing),
+        section("libraries", "Libraries and packages", _states(report, libraries)),
         section("not-here", "Not here", element("p", missing) if missing else ""),
         section(
             "untold",
             "Could not tell",
             items("", *(f"{_link(name)}: {escaped(why)}" for name, why in undetermined)),
         ),
-        section("details", "Details", box + details if details else ""),
+        section("details", "Details", _BOX + details if details else ""),
         "</main>\n",
         footer(values, element("p", "  ".join(marks), kind="dim")),
     ]
@@ -116,40 +122,13 @@ def _reason(one: Reason) -> str:
     return f"{escaped(one.message)} {words('code', f'[{one.code}]', 'dim')}{hint}"
 
 
-def _machine(group: dict[str, ProbeReport]) -> str:
-    body = []
-    for name, probe in group.items():
-        line = probes.why(probe) if probe.failure else probes.glance(name, probe)
-        if line:
-            body.append([element("th", _link(name), scope="row"), words("td", line, "text")])
-    return table((), body, "stack")
-
-
-def _accelerators(group: dict[str, ProbeReport]) -> str:
-    found = {}
-    for name, probe in probes.best_first(group).items():
-        lines = probes.device_lines(probe) or [probes.glance(name, probe)]
-        lines = [line for line in (*lines, probes.why(probe)) if line]
-        found[name] = "".join(words("div", line) for line in lines)
-    return _states(group, found) or (words("p", "none found", "dim") if group else "")
-
-
-def _libraries(group: dict[str, ProbeReport]) -> str:
-    found = {}
-    for name, probe in probes.best_first(group).items():
-        count, problem = len(probe.libraries), probes.why(probe)
-        found[name] = escaped(probes.glance(name, probe) or probes.where(probe))
-        found[name] += words("span", f" · {count} files", "dim") if count > 1 else ""
-        found[name] += words("div", problem) if problem else ""
-    return _states(group, found)
-
-
-def _states(group: dict[str, ProbeReport], found: dict[str, str]) -> str:
+def _states(report: Report, found: dict[str, str]) -> str:
+    """Return a table of probes, with what is said of each as HTML."""
     body = [
         [
-            element("td", _badge(probes.state_of(group[name]))),
+            element("td", _badge(probes.state_of(report.probes[name]))),
             element("th", _link(name), scope="row"),
-            words("td", group[name].version, "version"),
+            words("td", report.probes[name].version, "version"),
             element("td", text, kind="text"),
         ]
         for name, text in found.items()
@@ -169,17 +148,28 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         words("span", f"{probe.duration_seconds * 1000:.1f} ms", "dim") if page.timing else "",
     ]
     devices, libraries = probe.devices, probe.libraries
+    declared = facts_of(name)
+    abouts = {fact: declared[fact].doc if fact in declared else "" for fact in probe.facts}
+    facts, tables = probes.split(probe.facts)
+    body = [
+        row(fact, words("td", amount(fact, value)), words("td", abouts[fact], "about"))
+        for fact, value in facts.items()
+    ]
     inside = [
         words("p", f"could not tell: {probe.failure.message}", "broken") if probe.failure else "",
         items("warnings", *map(_reason, probe.warnings)),
-        _reasons(probes.own_reasons(probe)) if not libraries else "",
-        _facts(name, probe),
+        items("reasons", *map(_reason, () if libraries else probes.own_reasons(probe))),
+        table((), body, "facts"),
         *(
-            _copy(each, f"{each.kind} {each.index}: {each.name}".removesuffix(": "))
+            _records(f"{fact}: {abouts[fact]}" if abouts[fact] else fact, rows)
+            for fact, rows in tables.items()
+        ),
+        *(
+            _copy(each, escaped(f"{each.kind} {each.index}: {each.name}".removesuffix(": ")))
             for each in devices[:_MOST]
         ),
         _more(len(devices), " devices"),
-        *(_copy(each, each.path) for each in libraries[:_MOST]),
+        *(_copy(each, words("code", each.path)) for each in libraries[:_MOST]),
         _more(len(libraries), " copies"),
         words("p", f"Source: {probe.source}", "dim") if probe.source else "",
     ]
@@ -193,23 +183,7 @@ def _more(count: int, what: str, kind: str = "") -> str:
     return words("p", f"and {count - _MOST} more{what}; --format json has all", kind)
 
 
-def _reasons(given: Iterable[Reason]) -> str:
-    return items("reasons", *map(_reason, given))
-
-
-def _facts(name: str, probe: ProbeReport) -> str:
-    declared = facts_of(name)
-    body, tables = [], []
-    for fact, value in probe.facts.items():
-        about = declared[fact].doc if fact in declared else ""
-        if probes.is_table(value) and isinstance(value, list):
-            tables.append(_records(f"{fact}: {about}" if about else fact, value))
-        else:
-            body.append(row(fact, words("td", amount(fact, value)), words("td", about, "about")))
-    return table((), body, "facts") + "".join(tables)
-
-
-def _records(title: str, rows: list[dict[str, object]]) -> str:
+def _records(title: str, rows: probes.Table) -> str:
     """Return a fact that is a list of records, as a table of its own."""
     names = probes.columns(rows)[:40]
     body = [
@@ -221,18 +195,14 @@ def _records(title: str, rows: list[dict[str, object]]) -> str:
 
 
 def _copy(thing: Device | Library, title: str) -> str:
-    """Return a device or a copy of a library."""
-    values: Mapping[str, object]
+    """Return a device or a copy of a library. title: HTML."""
+    values = probes.values_of(thing)
     if isinstance(thing, Device):
-        name = escaped(title)
-        rows = probes.device_rows(thing).items()
-        values = {key: value for key, value in rows if not probes.is_table(value)}
-    else:
-        name = words("code", title)
-        values = probes.library_rows(thing)
-    head = element("h3", _badge(probes.state_of(thing)), " ", name)
+        values, _ = probes.split(values)
+    head = element("h3", _badge(probes.state_of(thing)), " ", title)
     body = [row(key, words("td", amount(key, value))) for key, value in values.items()]
-    return element("div", head, _reasons(thing.reasons), table((), body, "facts"), kind="copy")
+    reasons = items("reasons", *map(_reason, thing.reasons))
+    return element("div", head, reasons, table((), body, "facts"), kind="copy")
 
 
 # ---- an outcome ----------------------------------------------------------------------------
@@ -249,16 +219,11 @@ def outcome(outcome: Outcome, page: Page) -> str:
         "<main>\n",
         section("found", "Found", findings if failed else words("p", "Nothing was found.", "fine")),
     ]
-    for status, title, is_open in (
-        (Status.WAIVED, "Accepted until a day", True),
-        (Status.UNKNOWN, "Not checked", True),
-        (Status.SKIPPED, "Does not apply", page.details),
-        (Status.PASSED, "Passed", page.details),
-    ):
-        if found := outcome.with_status(status):
-            rows = (row(checks.line(one.code), words("td", checks.cause(one))) for one in found)
-            head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
-            body.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
+    for title, status, found in checks.others(outcome, details=True):
+        rows = (row(checks.line(one.code), words("td", checks.cause(one))) for one in found)
+        head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
+        is_open = page.details or status in (Status.WAIVED, Status.UNKNOWN)
+        body.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
     body += ["</main>\n", footer({"made by": outcome.tool, "schema": outcome.schema})]
     return document(checks.heading(outcome), "".join(body), ("page", "findings"))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.audit import Check, Outcome, Severity
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import ProbeReport, Report
 from mlbackends_cli.terminal import Page
@@ -37,41 +37,34 @@ def report(report: Report, page: Page) -> str:
     else:
         parts = _overview(report)
     origin = probes.provenance(report)
-    ends = [f"{name} {literal(origin[name])}" for name in ("tool", "schema", "created", "depth")]
-    ends = [end for end in ends if not end.endswith(" ")]
+    names = [name for name in ("tool", "schema", "created", "depth") if origin[name]]
+    ends = [f"{name} {literal(origin[name])}" for name in names]
     ends += [f"took {report.duration_seconds:.2f} s"] if page.timing else []
     ends += ["redacted"] if report.redacted else []
     return "\n\n".join(part for part in [*parts, " · ".join(ends)] if part) + "\n"
 
 
 def _overview(report: Report) -> list[str]:
-    groups = probes.grouped(report)
-    machine = []
-    for name, probe in groups["machine"].items():
-        line = probes.why(probe) if probe.failure else probes.glance(name, probe)
-        if line:
-            machine.append((literal(name), literal(line)))
+    rows = probes.overview(report)
     accelerators = []
-    for name, probe in probes.best_first(groups["accelerator"]).items():
-        lines = probes.device_lines(probe)
-        lines += [
-            each
-            for each in ("" if lines else probes.glance(name, probe), probes.why(probe))
-            if each
-        ]
-        first, *rest = lines or [""]
-        accelerators.append((_state(probe), literal(name), literal(probe.version), literal(first)))
+    for row in rows["accelerator"]:
+        first, *rest = [*row.lines, *filter(None, [row.problem])] or [""]
+        cells = map(literal, (row.name, row.probe.version, first))
+        accelerators.append((_state(row.probe), *cells))
         accelerators += [("", "", "", literal(line)) for line in rest]
     heads = ("presence", "name", "version", "what it is, or why it is not usable")
-    undetermined = probes.undetermined(report).items()
     sections = {
-        "Machine": table(("part", "what it is"), machine),
+        "Machine": table(
+            ("part", "what it is"),
+            [(literal(row.name), literal(row.lines[0])) for row in rows["machine"]],
+        ),
         "Accelerators": table(heads, accelerators) or "none found",
-        "Libraries": _libraries(groups["library"]),
-        "Packages": _libraries(groups["framework"]),
+        "Libraries": _libraries(rows["library"]),
+        "Packages": _libraries(rows["framework"]),
         "Not here": ", ".join(literal(name) for name in probes.missing(report)),
         "Could not tell": "\n".join(
-            f"- **{literal(n)}**: {literal(why)}" for n, why in undetermined
+            f"- **{literal(name)}**: {literal(why)}"
+            for name, why in probes.undetermined(report).items()
         ),
         "Look at": "\n".join(
             f"- **{literal(name)}**: {_reason(one)}" for name, one in probes.warnings(report)
@@ -85,14 +78,13 @@ def _section(title: str, content: str) -> str:
     return f"### {title}\n\n{content}" if content else ""
 
 
-def _libraries(group: dict[str, ProbeReport]) -> str:
-    rows = []
-    for name, probe in probes.best_first(group).items():
-        place = [probes.glance(name, probe) or probes.where(probe)]
-        place += [f"{len(probe.libraries)} files"] if len(probe.libraries) > 1 else []
-        cells = (name, probe.version, " · ".join(filter(None, place)), probes.why(probe))
-        rows.append((_state(probe), *map(literal, cells)))
-    return table(("presence", "name", "version", "where", "why not usable"), rows)
+def _libraries(rows: Iterable[probes.Row]) -> str:
+    body = []
+    for name, probe, lines, problem in rows:
+        files = [f"{len(probe.libraries)} files"] if len(probe.libraries) > 1 else []
+        cells = (name, probe.version, " · ".join([*lines, *files]), problem)
+        body.append((_state(probe), *map(literal, cells)))
+    return table(("presence", "name", "version", "where", "why not usable"), body)
 
 
 def _state(probe: ProbeReport) -> str:
@@ -110,7 +102,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     took = f" · {probe.duration_seconds * 1000:.1f} ms" if page.timing else ""
     meaning = probes.meaning(name)
     about = f" · {literal(f'{probes.label(name)}: {meaning}')}" if meaning else ""
-    facts = {key: value for key, value in probe.facts.items() if not probes.is_table(value)}
+    facts, tables = probes.split(probe.facts)
     parts = [
         f"## {literal(name + version)}",
         f"{_state(probe)}{took}{about}",
@@ -118,20 +110,17 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         _reasons(probes.own_reasons(probe)) if not probe.libraries else "",
         _section("Look at", _reasons(probe.warnings)),
         _section("Facts", _values(facts)),
+        *(_section(literal(fact), _records(rows)) for fact, rows in tables.items()),
     ]
-    for fact, value in probe.facts.items():
-        if probes.is_table(value) and isinstance(value, list):
-            parts.append(_section(literal(fact), _records(value)))
     for device in probe.devices:
         title = f"{device.kind} {device.index}: {device.name}".removesuffix(": ")
-        rows = {k: v for k, v in probes.device_rows(device).items() if not probes.is_table(v)}
+        values, _ = probes.split(probes.values_of(device))
         parts.append(f"### {probes.MARKS[probes.state_of(device)]} {literal(title)}")
-        parts += [_values(rows), _reasons(device.reasons)]
+        parts += [_values(values), _reasons(device.reasons)]
     for library in probe.libraries:
-        mark = probes.MARKS[probes.state_of(library)]
-        rows = {"presence": str(library.presence), **probes.library_rows(library)}
-        parts.append(_section(f"{mark} {code(library.path, in_table=False)}", _values(rows)))
-        parts.append(_reasons(library.reasons))
+        title = f"{probes.MARKS[probes.state_of(library)]} {code(library.path, in_table=False)}"
+        values = {"presence": str(library.presence), **probes.values_of(library)}
+        parts += [_section(title, _values(values)), _reasons(library.reasons)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -144,15 +133,14 @@ def _values(values: Mapping[str, object]) -> str:
     return table(("name", "value"), rows)
 
 
-def _records(rows: list[dict[str, object]]) -> str:
+def _records(rows: probes.Table) -> str:
     names = probes.columns(rows)[:40]
     body = [
         [code(amount(name, row[name])) if name in row else "" for name in names]
         for row in rows[:_MOST_ROWS]
     ]
-    more = len(rows) - _MOST_ROWS
-    rest = f"\n\nand {more} more; `--format json` has all" if more > 0 else ""
-    return table([literal(name) for name in names], body) + rest
+    more = _more(len(rows) - _MOST_ROWS, "")
+    return "\n\n".join(filter(None, (table(list(map(literal, names)), body), more)))
 
 
 # ---- an outcome ----------------------------------------------------------------------------
@@ -186,20 +174,17 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
         f"## {literal(checks.heading(outcome))}",
         f"**{counts}**",
         table(("", "code", "what was seen", "what to do"), rows),
-        _more(len(failed) - len(shown), "findings"),
+        _more(len(failed) - len(shown), " findings"),
         *_advice(shown),
     ]
-    titles = {"Accepted until a day": Status.WAIVED, "Not checked": Status.UNKNOWN}
-    if details:
-        titles |= {"Does not apply": Status.SKIPPED, "Passed": Status.PASSED}
-    for title, status in titles.items():
-        found = outcome.with_status(status)
+    for title, _, found in checks.others(outcome, details=details):
         lines = [
             f"- {code(check.code, in_table=False)}: {literal(checks.cause(check))}"
             for check in found[:most]
         ]
-        more = _more(len(found) - most, title.lower())
-        parts.append(_section(title, "\n".join([*lines, *([f"- {more}"] if more else [])])))
+        if more := _more(len(found) - most, f" {title.lower()}"):
+            lines.append(f"- {more}")
+        parts.append(_section(title, "\n".join(lines)))
     ends = [literal(each) for each in (outcome.tool, f"as of {outcome.created}") if each]
     return "\n\n".join(part for part in [*parts, " · ".join(ends)] if part) + "\n"
 
@@ -223,4 +208,4 @@ def _advice(failed: tuple[Check, ...]) -> list[str]:
 
 
 def _more(count: int, what: str) -> str:
-    return f"and {count} more {what}; `--format json` has all" if count > 0 else ""
+    return f"and {count} more{what}; `--format json` has all" if count > 0 else ""

@@ -2,8 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -11,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.audit import Check, Outcome, Severity
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.terminal import Page
@@ -19,7 +18,7 @@ from mlbackends_cli.text import checks, probes, prose
 from mlbackends_cli.text.listing import Listing
 from mlbackends_cli.text.plain import amount, without_commands
 
-_Row = tuple[list[str | Text], str | Text]
+_Line = tuple[list[str | Text], str | Text]
 """The short cells of a line, and the text behind them."""
 
 _MARKS = {
@@ -35,7 +34,6 @@ _SEVERITIES = {
     Severity.WARNING: ("!", "!", "33"),
     Severity.NOTE: ("·", "-", "36"),
 }
-_ASCII = str.maketrans({"·": "-", "…": "~", "×": "x", "→": "->", "—": "-"})
 _CONTROLS = (
     "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]"
     "|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -46,14 +44,30 @@ _SHORT = 40
 _NARROW = 24
 """Text that would get fewer columns than this begins on a line of its own."""
 _MOST_WARNINGS = 10
-_PLACE_OF_TITLE = "\ue000"
-"""Stands for a title in a grid of rows; no text that is shown is this character alone."""
 
 
-def report(report: Report, page: Page) -> str:
-    """Return the overview, or every detail where the page asks for details."""
-    parts = _details(report, page) if page.details else _overview(report, page)
-    return _printed(Group(*parts), page)
+def _printed(parts: Iterable[RenderableType], page: Page) -> str:
+    file = io.StringIO()
+    # Standard colours only: each terminal draws them so that they read on its own background.
+    console = Console(
+        file=file,
+        width=page.width,
+        force_terminal=page.color,
+        color_system="standard" if page.color else None,
+        no_color=not page.color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        safe_box=not page.unicode,
+    )
+    console.print(Group(*parts))
+    text = re.sub(_CONTROLS, "\ufffd", file.getvalue())
+    return page.fitted("\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n") + "\n")
+
+
+def _indented(content: RenderableType, columns: int = 2) -> RenderableType:
+    return Padding(content, (0, 0, 0, columns))
 
 
 # ---- lists ---------------------------------------------------------------------------------
@@ -62,17 +76,36 @@ def report(report: Report, page: Page) -> str:
 def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual stand out."""
     widths = _widths(listing, page)
-    body = _columns(listing, widths) if widths else _stacked(listing)
-    notes = [Text(note, style="dim") for note in listing.notes]
-    lines = _printed(Group(body, *notes), page).splitlines(keepends=True)
-    # A title may be as wide as the page, and a cell only as its column.
-    titles = iter([group.title for group in listing.groups if group.title])
-    return "".join(
-        _printed(Text(next(titles, ""), style="bold"), page)
-        if line.strip() == _PLACE_OF_TITLE
-        else line
-        for line in lines
-    )
+    parts: list[RenderableType] = []
+    if widths:
+        parts.append(_grid([[Text(column, style="dim") for column in listing.columns]], widths))
+    for at, group in enumerate(listing.groups):
+        parts += [Text(group.title, style="bold")] if group.title else []
+        indent = 2 if group.title else 0
+        rows = []
+        for number, (first, *others) in enumerate(group.rows):
+            style = "yellow" if (at, number) in listing.marked else ""
+            if widths:
+                cells = (" " * indent + first, *others)
+                rows.append([Text(cell, style=style) for cell in cells])
+                continue
+            # On a page that is too narrow, the other cells stand below the first.
+            titled = zip(listing.columns[1:], others, strict=True)
+            below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
+            parts.append(_indented(Text(first, style=style, overflow="fold"), indent))
+            if below:
+                parts.append(_indented(Text(below, style=style, overflow="fold"), indent + 2))
+        parts += [_grid(rows, widths)] if rows else []
+    return _printed([*parts, *(Text(note, style="dim") for note in listing.notes)], page)
+
+
+def _grid(rows: Iterable[Iterable[Text]], widths: Iterable[int]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for width in widths:
+        grid.add_column(overflow="fold", width=width)
+    for row in rows:
+        grid.add_row(*row)
+    return grid
 
 
 def _widths(listing: Listing, page: Page) -> list[int]:
@@ -96,92 +129,48 @@ def _widths(listing: Listing, page: Page) -> list[int]:
     return widths
 
 
-def _columns(listing: Listing, widths: list[int]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for width in widths:
-        grid.add_column(overflow="fold", width=width)
-    grid.add_row(*(Text(column, style="dim") for column in listing.columns))
-    for at, group in enumerate(listing.groups):
-        if group.title:
-            grid.add_row(_PLACE_OF_TITLE)
-        for number, (first, *others) in enumerate(group.rows):
-            style = "yellow" if (at, number) in listing.marked else ""
-            cells = (f"  {first}" if group.title else first, *others)
-            grid.add_row(*(Text(cell, style=style) for cell in cells))
-    return grid
+# ---- a report ------------------------------------------------------------------------------
 
 
-def _stacked(listing: Listing) -> RenderableType:
-    """Return each row as its first cell, and the others below it, for a page that is too narrow."""
-    lines: list[RenderableType] = []
-    for at, group in enumerate(listing.groups):
-        lines += [Text(group.title, style="bold")] if group.title else []
-        indent = 2 if group.title else 0
-        for number, (first, *others) in enumerate(group.rows):
-            style = "yellow" if (at, number) in listing.marked else ""
-            titled = zip(listing.columns[1:], others, strict=True)
-            below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
-            lines.append(_indented(Text(first, style=style, overflow="fold"), indent))
-            if below:
-                lines.append(_indented(Text(below, style=style, overflow="fold"), indent + 2))
-    return Group(*lines)
-
-
-def _indented(content: RenderableType, columns: int = 2) -> RenderableType:
-    return Padding(content, (0, 0, 0, columns))
-
-
-def _printed(content: RenderableType, page: Page) -> str:
-    file = io.StringIO()
-    # Standard colours only: each terminal draws them so that they read on its own background.
-    console = Console(
-        file=file,
-        width=page.width,
-        force_terminal=page.color,
-        color_system="standard" if page.color else None,
-        no_color=not page.color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        safe_box=not page.unicode,
-    )
-    console.print(content)
-    text = re.sub(_CONTROLS, "\ufffd", file.getvalue())
-    text = "\n".join(line.rstrip() for line in text.split("\n")).rstrip("\n") + "\n"
-    return text if page.unicode else text.translate(_ASCII)
-
-
-# ---- the overview --------------------------------------------------------------------------
+def report(report: Report, page: Page) -> str:
+    """Return the overview, or every detail where the page asks for details."""
+    return _printed(_details(report, page) if page.details else _overview(report, page), page)
 
 
 def _overview(report: Report, page: Page) -> list[RenderableType]:
-    groups = probes.grouped(report)
-    accelerators = groups["accelerator"]
+    rows = probes.overview(report)
+    packages = [
+        f"{row.name} (could not tell)"
+        if row.probe.failure
+        else probes.glance(row.name, row.probe) or f"{row.name} {row.probe.version}".rstrip()
+        for row in sorted(rows["framework"])
+    ]
+    asked_for = any(probes.group(name) == "accelerator" for name in report.probes)
+    none_found = Text("none found", style="dim") if asked_for else None
     sections = {
-        "Machine": _machine(groups["machine"], page),
-        "Accelerators": _accelerators(accelerators, page) if accelerators else None,
-        "Libraries": _libraries(probes.best_first(groups["library"]), page),
-        "Packages": _packages(groups["framework"]),
-        "Not here": _dim(", ".join(probes.missing(report))),
-        "Could not tell": _list(
+        "Machine": _lines(
+            [([row.name], row.lines[0] + _time(row.probe, page)) for row in rows["machine"]], page
+        ),
+        "Accelerators": _lines(_accelerators(rows["accelerator"], page), page) or none_found,
+        "Libraries": _lines(_libraries(rows["library"], page), page),
+        "Packages": Text(" · ".join(packages)),
+        "Not here": Text(", ".join(probes.missing(report)), style="dim"),
+        "Could not tell": _lines(
             [([name], why) for name, why in probes.undetermined(report).items()], page
         ),
         "Look at": _warnings(report, page),
     }
     parts: list[RenderableType] = []
     for title, content in sections.items():
-        if content is not None and content != Text(""):
+        if content is not None and not (isinstance(content, Text) and not content.plain):
             parts += [Text(title, style="bold"), _indented(content)]
-    marks = [
-        f"{_symbol(state, page)} {probes.MEANINGS[state]}"
-        for state in ("usable", "loadable", "found", "broken")
-    ]
+    states = ("usable", "loadable", "found", "broken")
+    marks = [f"{page.sign(*_MARKS[state][:2])} {probes.MEANINGS[state]}" for state in states]
     took = f"   {report.duration_seconds:.2f} s" if page.timing else ""
-    return [*parts, _dim("   ".join(marks) + took)]
+    return [*parts, Text("   ".join(marks) + took, style="dim")]
 
 
-def _list(rows: list[_Row], page: Page, indent: int = 2) -> RenderableType | None:
+def _lines(rows: list[_Line], page: Page, indent: int = 2) -> RenderableType | None:
     """Return lines of short cells with a text behind them, which goes below them on a narrow page.
 
     indent: how far from the left the lines are printed.
@@ -217,75 +206,46 @@ def _folding(cell: str | Text) -> Text:
     return text
 
 
-def _machine(group: dict[str, ProbeReport], page: Page) -> RenderableType | None:
-    rows: list[_Row] = []
-    for name, probe in group.items():
-        line = probes.why(probe) if probe.failure else probes.glance(name, probe)
-        if line:
-            rows.append(([name], line + _time(probe, page)))
-    return _list(rows, page)
-
-
-def _accelerators(group: dict[str, ProbeReport], page: Page) -> RenderableType | None:
-    group = probes.best_first(group)
-    if not group:
-        return _dim("none found")
-    rows: list[_Row] = []
-    for name, probe in group.items():
+def _accelerators(rows: Iterable[probes.Row], page: Page) -> list[_Line]:
+    found: list[_Line] = []
+    for name, probe, lines, problem in rows:
+        texts = [*lines, problem] if probe.devices else [": ".join(filter(None, [*lines, problem]))]
+        texts = [*filter(None, texts)] or [probe.version or str(probe.presence)]
+        if problem or not probe.devices:
+            texts[-1] += _time(probe, page)
         first = [_mark(probe, page), Text(name)]
-        lines = probes.device_lines(probe)
-        for line in lines:
-            rows.append(([*first], line))
+        for text in texts:
+            found.append(([*first], text))
             first = [Text(""), Text("")]
-        glance = "" if lines else probes.glance(name, probe)
-        problem = probes.why(probe)
-        if not lines or problem:
-            line = ": ".join(part for part in (glance, problem) if part)
-            line = line or probe.version or str(probe.presence)
-            rows.append(([*first], line + _time(probe, page)))
-    return _list(rows, page)
+    return found
 
 
-def _libraries(group: dict[str, ProbeReport], page: Page) -> RenderableType | None:
+def _libraries(rows: Iterable[probes.Row], page: Page) -> list[_Line]:
     # A missing driver is one long sentence for a dozen libraries: they share it, to fit a screen.
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for name, probe in group.items():
-        problem = probes.why(probe)
-        shared = len(problem) > _SHORT and not page.timing
-        key = (probes.state_of(probe), problem) if shared else (name,)
-        alike.setdefault(key, []).append(name)
-    rows: list[_Row] = []
-    for name, *others in alike.values():
-        probe = group[name]
-        problem = probes.why(probe)
-        text = Text(problem or probes.glance(name, probe) or probes.where(probe))
+    alike: dict[tuple[str, ...], list[probes.Row]] = {}
+    for row in rows:
+        is_shared = len(row.problem) > _SHORT and not page.timing
+        key = (probes.state_of(row.probe), row.problem) if is_shared else (row.name,)
+        alike.setdefault(key, []).append(row)
+    found: list[_Line] = []
+    for (name, probe, lines, problem), *others in alike.values():
+        text = Text(problem or "".join(lines))
         if len(probe.libraries) > 1 and not problem:
             text.append(f" · {len(probe.libraries)} files", style="dim")
         text.append(_time(probe, page), style="dim")
-        rows.append(([_mark(probe, page), name, probe.version], text))
+        found.append(([_mark(probe, page), name, probe.version], text))
         if others:
-            names = ", ".join(f"{other} {group[other].version}".rstrip() for other in others)
-            rows.append((["", "", ""], f"the same: {names}"))
-    return _list(rows, page)
-
-
-def _packages(group: dict[str, ProbeReport]) -> RenderableType | None:
-    here = []
-    for name, probe in group.items():
-        if probe.failure:
-            here.append(f"{name} (could not tell)")
-        elif probes.is_here(probe):
-            here.append(probes.glance(name, probe) or f"{name} {probe.version}".rstrip())
-    return Text(" · ".join(here))
+            names = ", ".join(f"{each.name} {each.probe.version}".rstrip() for each in others)
+            found.append((["", "", ""], f"the same: {names}"))
+    return found
 
 
 def _warnings(report: Report, page: Page) -> RenderableType | None:
     found = probes.warnings(report)
-    style = "yellow" if page.color else ""
-    rows: list[_Row] = [
-        ([Text("!", style=style), name], one.message) for name, one in found[:_MOST_WARNINGS]
+    rows: list[_Line] = [
+        ([Text("!", style="yellow"), name], one.message) for name, one in found[:_MOST_WARNINGS]
     ]
-    listed = _list(rows, page)
+    listed = _lines(rows, page)
     left = found[_MOST_WARNINGS:]
     if listed is None or not left:
         return listed
@@ -299,25 +259,20 @@ def _warnings(report: Report, page: Page) -> RenderableType | None:
 def _details(report: Report, page: Page) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for name, probe in report.probes.items():
-        if parts:
-            parts.append(Text(""))
+        parts += [Text("")] if parts else []
         parts.append(_headline(name, probe, page))
-        facts = {key: value for key, value in probe.facts.items() if not probes.is_table(value)}
+        facts, tables = probes.split(probe.facts)
         reasons = probes.own_reasons(probe) if not probe.libraries else []
-        rows = _values(facts, page) + _reasons("because", reasons, page)
-        rows += _reasons("look at", probe.warnings, page)
-        if listed := _list(rows, page):
+        rows = _values(facts) + _reasons("because", reasons) + _reasons("look at", probe.warnings)
+        if listed := _lines(rows, page):
             parts.append(_indented(listed))
-        for fact, value in probe.facts.items():
-            if probes.is_table(value):
-                records = cast("list[dict[str, Any]]", value)
-                parts.append(_indented(_records(fact, records, page)))
+        parts += [_indented(_records(fact, rows, page)) for fact, rows in tables.items()]
         for device in probe.devices:
             title = f"{device.kind} {device.index}  {device.name}"
-            parts.append(_one(device, title, probes.device_rows(device), page))
+            parts.append(_thing(device, title, probes.values_of(device), page))
         for library in probe.libraries:
-            values = {"presence": str(library.presence), **probes.library_rows(library)}
-            parts.append(_one(library, library.path, values, page))
+            values = {"presence": str(library.presence), **probes.values_of(library)}
+            parts.append(_thing(library, library.path, values, page))
     return parts
 
 
@@ -325,15 +280,14 @@ def _headline(name: str, probe: ProbeReport, page: Page) -> Text:
     title = Text.assemble(_mark(probe, page), " ", (probes.label(name), "bold"))
     if probe.version:
         title.append(f" {probe.version}")
-    untold = probe.failure is None and probes.state_of(probe) == "unknown"
-    ending = probes.MEANINGS["unknown"] if untold else probe.presence or probes.why(probe)
+    undetermined = probe.failure is None and probes.state_of(probe) == "unknown"
+    ending = probes.MEANINGS["unknown"] if undetermined else probe.presence or probes.why(probe)
     title.append(f"  {ending}")
-    title.append(_time(probe, page), style="dim")
-    title.append(f"  {probes.meaning(name)}", style="dim")
+    title.append(f"{_time(probe, page)}  {probes.meaning(name)}", style="dim")
     return title
 
 
-def _records(fact: str, rows: list[dict[str, Any]], page: Page) -> RenderableType:
+def _records(fact: str, rows: probes.Table, page: Page) -> RenderableType:
     """Return a list of records as a table where it fits, else one record below the other."""
     columns = probes.columns(rows)
     cells = [[amount(c, row[c]) if c in row else "" for c in columns] for row in rows]
@@ -351,15 +305,15 @@ def _records(fact: str, rows: list[dict[str, Any]], page: Page) -> RenderableTyp
         return table
     parts: list[RenderableType] = [Text(fact, style="italic")]
     for row in rows:
-        listed = [(["", *head], text) for head, text in _values(row, page)]
+        listed: list[_Line] = [(["", *head], text) for head, text in _values(row)]
         if listed:
-            listed[0][0][0] = "•" if page.unicode else "-"
-        parts.append(_list(listed, page) or Text(""))
+            listed[0][0][0] = page.sign("•", "-")
+        parts.append(_lines(listed, page) or Text(""))
     return Group(*parts)
 
 
-def _one(
-    thing: Device | Library, title: str, values: dict[str, object], page: Page
+def _thing(
+    thing: Device | Library, title: str, values: Mapping[str, object], page: Page
 ) -> RenderableType:
     """Return a device or a copy of a library."""
     # Two columns, so that a path without a place to break begins beside its mark.
@@ -367,37 +321,27 @@ def _one(
     head.add_column(no_wrap=True)
     head.add_column(overflow="fold")
     head.add_row(_mark(thing, page), Text(title))
-    rows = _values(values, page) + _reasons("because", thing.reasons, page)
-    listed = _list(rows, page, indent=6)
+    listed = _lines(_values(values) + _reasons("because", thing.reasons), page, indent=6)
     return _indented(Group(head, _indented(listed, 4)) if listed else head)
 
 
-def _values(values: dict[str, Any], page: Page) -> list[_Row]:
-    style = "dim" if page.color else ""
-    return [([Text(name, style=style)], amount(name, value)) for name, value in values.items()]
+def _values(values: Mapping[str, object]) -> list[_Line]:
+    return [([Text(name, style="dim")], amount(name, value)) for name, value in values.items()]
 
 
-def _reasons(word: str, reasons: Iterable[Reason], page: Page) -> list[_Row]:
-    rows: list[_Row] = []
+def _reasons(word: str, reasons: Iterable[Reason]) -> list[_Line]:
+    rows: list[_Line] = []
     for reason in reasons:
         text = Text(f"{reason.message} [{reason.code}]")
         if reason.hint:
             text.append(f"\n→ {reason.hint}", style="italic")
-        rows.append(([Text(word, style="dim" if page.color else "")], text))
+        rows.append(([Text(word, style="dim")], text))
     return rows
 
 
 def _mark(thing: ProbeReport | Device | Library, page: Page) -> Text:
-    state = probes.state_of(thing)
-    return Text(_symbol(state, page), style=_MARKS[state][2] if page.color else "")
-
-
-def _symbol(state: str, page: Page) -> str:
-    return _MARKS[state][0 if page.unicode else 1]
-
-
-def _dim(text: str) -> Text:
-    return Text(text, style="dim" if text else "")
+    *signs, style = _MARKS[probes.state_of(thing)]
+    return Text(page.sign(*signs), style=style)
 
 
 def _time(probe: ProbeReport, page: Page) -> str:
@@ -417,17 +361,13 @@ def outcome(outcome: Outcome, page: Page) -> str:
         key = (check.severity, check.code, checks.place(check), check.why, check.hint)
         groups.setdefault(key, []).append(check)
     parts = [_failed(group, page) for group in groups.values()]
-    # The title of a hazard says what is wrong, that of a rule what should be.
-    passed = "Looked for, and not there" if outcome.kind == "doctor" else "Passed"
-    titles = {"Accepted until a day": Status.WAIVED, "Not checked": Status.UNKNOWN}
-    if page.details:
-        titles |= {"Does not apply": Status.SKIPPED, passed: Status.PASSED}
-    for title, status in titles.items():
-        if lines := _by_cause(outcome.with_status(status)):
-            parts.append(prose.printed((prose.Passage(title, lines),), page))
+    for title, _, found in checks.others(outcome, details=page.details):
+        # The title of a hazard says what is wrong, that of a rule what should be.
+        is_hazard = outcome.kind == "doctor" and title == "Passed"
+        heading = "Looked for, and not there" if is_hazard else title
+        parts.append(prose.printed((prose.Passage(heading, _by_cause(found)),), page))
     text = "\n".join([*parts, f"{checks.summary(outcome)}\n"])
-    text = without_commands(text, "·" if page.unicode else ".")
-    return text if page.unicode else text.encode("ascii", "replace").decode()
+    return page.fitted(without_commands(text, page.sign("·", ".")))
 
 
 def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
@@ -444,8 +384,8 @@ def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
 
 def _failed(group: list[Check], page: Page) -> str:
     check = group[0]
-    fancy, plain, color = _SEVERITIES[check.severity]
-    head = f"{fancy if page.unicode else plain} {check.severity}"
+    *signs, color = _SEVERITIES[check.severity]
+    head = f"{page.sign(*signs)} {check.severity}"
     if page.color:  # 39 ends the colour alone: the heading around it stays bold
         head = f"\033[{color}m{head}\033[39m"
     place = f" ({declared})" if (declared := checks.place(check)) else ""

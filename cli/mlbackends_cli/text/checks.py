@@ -135,6 +135,16 @@ def summary(outcome: Outcome) -> str:
     return f"{heading(outcome)}: {', '.join(parts)}"
 
 
+def others(outcome: Outcome, *, details: bool) -> Iterator[tuple[str, Status, list[Check]]]:
+    """Yield what did not fail, by how it ended, with a title; with details also what is well."""
+    titles = {"Accepted until a day": Status.WAIVED, "Not checked": Status.UNKNOWN}
+    if details:
+        titles |= {"Does not apply": Status.SKIPPED, "Passed": Status.PASSED}
+    for title, status in titles.items():
+        if found := outcome.with_status(status):
+            yield title, status, [*found]
+
+
 # ---- where a check stands for a CI service -------------------------------------------------
 
 

@@ -1,7 +1,9 @@
 """What every page for people shows of a probe: its label and group, its state, and why it is no better."""
 
 import re
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any, NamedTuple
 
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
@@ -59,14 +61,6 @@ def group(name: str) -> str:
     return group if group in GROUPS else "library"
 
 
-def grouped(report: Report) -> dict[str, dict[str, ProbeReport]]:
-    """Return the probes by their group; every group is there."""
-    groups: dict[str, dict[str, ProbeReport]] = {group: {} for group in GROUPS}
-    for name, probe in report.probes.items():
-        groups[group(name)][name] = probe
-    return groups
-
-
 def glance(name: str, probe: ProbeReport) -> str:
     """Return the facts that the probe's SUMMARY names, as one line; "" where it names none.
 
@@ -108,14 +102,38 @@ def is_here(probe: ProbeReport) -> bool:
     return probe.presence not in (None, Presence.ABSENT) or probe.failure is not None
 
 
-def best_first(probes: dict[str, ProbeReport]) -> dict[str, ProbeReport]:
-    """Return the probes that are here, the highest presence level first, then by name."""
+class Row(NamedTuple):
+    """A probe of the overview: what its thing is, a line for each kind of device, and why it is no better."""
 
-    def order(name: str) -> tuple[int, str]:
-        presence = probes[name].presence
-        return (1 if presence is None else -presence.level, name)
+    name: str
+    probe: ProbeReport
+    lines: list[str]
+    problem: str
 
-    return {name: probes[name] for name in sorted(probes, key=order) if is_here(probes[name])}
+
+def overview(report: Report) -> dict[str, list[Row]]:
+    """Return a row for each probe that shows something, by group; the highest presence level first."""
+    rows: dict[str, list[Row]] = {group: [] for group in GROUPS}
+    for name, probe in report.probes.items():
+        kind, lines, problem = group(name), [glance(name, probe)], why(probe)
+        if kind == "machine":
+            lines = [problem] if probe.failure else lines
+            if lines[0]:
+                rows[kind].append(Row(name, probe, lines, ""))
+        elif is_here(probe):
+            is_card = kind == "accelerator"
+            lines = device_lines(probe) or lines if is_card else [lines[0] or where(probe)]
+            rows[kind].append(Row(name, probe, [line for line in lines if line], problem))
+
+    return {
+        kind: each if kind == "machine" else sorted(each, key=best_first)
+        for kind, each in rows.items()
+    }
+
+
+def best_first(row: Row) -> tuple[int, str]:
+    """Return what rows are sorted by: the highest presence level first, then the name."""
+    return (1 if row.probe.presence is None else -row.probe.presence.level, row.name)
 
 
 def missing(report: Report) -> list[str]:
@@ -175,7 +193,7 @@ def where(probe: ProbeReport) -> str:
     return best.owner if best.owner and best.found_by in ("site-packages", "conda") else best.path
 
 
-# ---- devices and libraries -----------------------------------------------------------------
+# ---- devices, libraries and facts ----------------------------------------------------------
 
 
 def device_lines(probe: ProbeReport) -> list[str]:
@@ -196,25 +214,26 @@ def device_lines(probe: ProbeReport) -> list[str]:
     return lines
 
 
-def device_rows(device: Device) -> dict[str, object]:
-    """Return every value of a device, by name."""
+def values_of(thing: Device | Library) -> dict[str, object]:
+    """Return every value of a device or of a copy of a library, by name."""
+    if isinstance(thing, Library):
+        return _library_values(thing)
     rows = {
-        "memory_bytes": device.memory_bytes,
-        "capability": device.capability,
-        "driver": device.driver,
-        "pci_address": device.pci_address,
-        "uuid": device.uuid,
-        "serial": device.serial,
-        "numa_node": device.numa_node,
-        "features": list(device.features),
-        **device.facts,
-        **device.volatile,
+        "memory_bytes": thing.memory_bytes,
+        "capability": thing.capability,
+        "driver": thing.driver,
+        "pci_address": thing.pci_address,
+        "uuid": thing.uuid,
+        "serial": thing.serial,
+        "numa_node": thing.numa_node,
+        "features": list(thing.features),
+        **thing.facts,
+        **thing.volatile,
     }
     return {name: value for name, value in rows.items() if value not in (None, "", [])}
 
 
-def library_rows(library: Library) -> dict[str, object]:
-    """Return every value of a copy of a library, by name."""
+def _library_values(library: Library) -> dict[str, object]:
     rows: dict[str, object] = {
         "version": library.version,
         "soname": library.soname,
@@ -228,12 +247,20 @@ def library_rows(library: Library) -> dict[str, object]:
     return {name: value for name, value in {**rows, **library.facts}.items() if value != ""}
 
 
-def is_table(value: object) -> bool:
-    """Tell whether a fact is a list of records, which a table shows best."""
-    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+Table = list[dict[str, object]]
 
 
-def columns(rows: list[dict[str, object]]) -> list[str]:
+def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Table]]:
+    """Return the values, and apart from them those that are lists of records, which a table shows best."""
+    tables = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+    }
+    return {name: value for name, value in values.items() if name not in tables}, tables
+
+
+def columns(rows: Table) -> list[str]:
     """Return the names in the records of a table, in the order in which they first come."""
     return list(dict.fromkeys(key for row in rows for key in row))
 

@@ -93,7 +93,7 @@ def command(
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import bench
     from mlbackends_cli.attention import bench_table
-    from mlbackends_cli.attention.chart import drawing
+    from mlbackends_cli.charts.attention import drawing
     from mlbackends_cli.output import refuse_unwritable, write
 
     wordings = wordings_of(given)
