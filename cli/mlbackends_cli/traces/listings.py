@@ -7,18 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.model.trace_views import (
-    AnyView,
-    Difference,
-    DispatchView,
-    Findings,
-    Lane,
-    Repro,
-    Roofline,
-    Summary,
-    SummaryRow,
-    Timeline,
-)
+from mlbackends.model import trace_views
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli import formats
 from mlbackends_cli.charts.axes import short_number
@@ -35,6 +24,9 @@ _TITLES = {
     "repro": "To run again",
     "summary": "Where the time went",
 }
+_CUT = frozenset({"dispatch", "timeline", "diff"})
+"""Views whose rows are cut here; the others come with the rows that were asked for."""
+_OF_COLUMNS = frozenset({"summary", "roofline", "diff"})
 _LONGEST = 200
 _UNBROKEN = 100_000
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -44,7 +36,12 @@ _UNCHANGED = ("noise", "same")
 
 
 def printed(
-    views: Mapping[str, AnyView], form: str, page: Page, top: int = 0, *, everything: bool = False
+    views: Mapping[str, trace_views.AnyView],
+    form: str,
+    page: Page,
+    top: int = 0,
+    *,
+    everything: bool = False,
 ) -> str:
     """Return views in a format.
 
@@ -58,49 +55,38 @@ def printed(
         return formats.text(form, "record", whole, page)
     parts = []
     for name, view in views.items():
-        text = _as_list(view, form, page, top, everything=everything)
+        made = listing(view, everything=everything)
+        groups = made.groups
+        if isinstance(view, trace_views.Findings) and 0 < top < len(groups):
+            notes = (*made.notes, f"{len(groups) - top:,} more; --top 0 shows all")
+            made = replace(made, groups=groups[:top], notes=notes)
+        # A row that says "1 more" would be as long as the one that it replaces.
+        elif top and name in _CUT and any(len(group.rows) > top + 1 for group in groups):
+            cut = tuple(replace(group, rows=_first_rows(group.rows, top)) for group in groups)
+            made = replace(made, groups=cut, notes=(*made.notes, "--top 0 shows all rows"))
+        if form == "table" and name in _OF_COLUMNS:
+            made = narrowed(made, page)
+        if isinstance(view, trace_views.Difference):  # at the end, where it is read first
+            made = replace(made, notes=(*made.notes, verdict(view)))
+        # What is to be copied stands on lines of its own length.
+        width = _UNBROKEN if isinstance(view, trace_views.Repro) else page.width
+        text = formats.text(form, "listing", made, replace(page, width=width)).lstrip("\n")
         if len(views) > 1:
-            title = f"## {_TITLES[name]}\n" if form == "markdown" else _TITLES[name]
+            title = f"## {_TITLES[name]}" if form == "markdown" else _TITLES[name]
             title = f"\033[1m{title}\033[0m" if form == "table" and page.color else title
             text = f"{title}\n{text}"
         parts.append(text)
     return "\n".join(parts)
 
 
-def _as_list(view: AnyView, form: str, page: Page, top: int, *, everything: bool) -> str:
-    made = listing(view, everything=everything)
-    if isinstance(view, DispatchView | Timeline | Difference):
-        made = _first_rows(made, top)
-    elif isinstance(view, Findings) and top and (left := len(made.groups) - top) > 0:
-        notes = (*made.notes, f"{left:,} more; --top 0 shows all")
-        made = replace(made, groups=made.groups[:top], notes=notes)
-    if form == "table" and isinstance(view, Summary | Roofline | Difference):
-        made = narrowed(made, page)
-    if isinstance(view, Difference):  # at the end, where it is read first
-        made = replace(made, notes=(*made.notes, verdict(view)))
-    if isinstance(view, Repro):  # what is to be copied stands on lines of its own length
-        page = replace(page, width=_UNBROKEN)
-    return formats.text(form, "listing", made, page).lstrip("\n")
+def _first_rows(rows: tuple[tuple[str, ...], ...], top: int) -> tuple[tuple[str, ...], ...]:
+    left = len(rows) - top
+    return (*rows[:top], (f"{left:,} more", *("" for _ in rows[0][1:]))) if left > 1 else rows
 
 
-def _first_rows(listing: Listing, top: int) -> Listing:
-    """Leave so many rows in each group, and how many more there are; 0 leaves all."""
-    # A row that says "1 more" would be as long as the one that it replaces.
-    if not top or max((len(group.rows) for group in listing.groups), default=0) <= top + 1:
-        return listing
-    groups = []
-    for group in listing.groups:
-        rows = group.rows
-        if (left := len(rows) - top) > 1:
-            rows = (*rows[:top], (f"{left:,} more", *("" for _ in rows[0][1:])))
-        groups.append(replace(group, rows=rows))
-    notes = (*listing.notes, "--top 0 shows all rows")
-    return replace(listing, groups=tuple(groups), notes=notes)
-
-
-def listing(view: AnyView, *, everything: bool = False) -> Listing:
+def listing(view: trace_views.AnyView, *, everything: bool = False) -> Listing:
     """Return a view as a list. everything: of a comparison, also what did not change."""
-    if isinstance(view, Difference):
+    if isinstance(view, trace_views.Difference):
         return _difference(view, everything=everything)
     return _LISTINGS[type(view)](view)
 
@@ -113,11 +99,7 @@ def _time(duration: float | None) -> str:
     return "" if duration is None else took(duration)
 
 
-def _rate(rate: float | None) -> str:
-    return "" if rate is None else short_number(rate)
-
-
-def _summary(view: Summary) -> Listing:
+def _summary(view: trace_views.Summary) -> Listing:
     # A column that would be empty, as MKL's implementation, is left out.
     used = [
         place
@@ -142,7 +124,7 @@ def _summary(view: Summary) -> Listing:
     return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))
 
 
-def _numbers(row: SummaryRow) -> tuple[str, ...]:
+def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
     return (
         f"{row.count:,}",
         took(row.total_ns),
@@ -150,12 +132,14 @@ def _numbers(row: SummaryRow) -> tuple[str, ...]:
         percent(row.cumulative_share),
         *map(_time, (row.mean_ns, row.median_ns, row.min_ns, row.max_ns)),
         "" if row.deviation is None else f"{row.deviation:.0%}",
-        _rate(row.gflops),
-        _rate(row.gigabytes_per_second),
+        *(
+            "" if rate is None else short_number(rate)
+            for rate in (row.gflops, row.gigabytes_per_second)
+        ),
     )
 
 
-def _findings(view: Findings) -> Listing:
+def _findings(view: trace_views.Findings) -> Listing:
     groups = []
     for one in view.found:
         rows = [("seen", one.seen), ("why", one.why), ("do", one.action)]
@@ -169,7 +153,7 @@ def _findings(view: Findings) -> Listing:
     return Listing(("", ""), tuple(groups), notes, marked)
 
 
-def _dispatch(view: DispatchView) -> Listing:
+def _dispatch(view: trace_views.DispatchView) -> Listing:
     groups = []
     for one in view.operations:
         taken = ", ".join(f"{name} ({count:,})" for name, count in one.taken)
@@ -186,7 +170,7 @@ def _dispatch(view: DispatchView) -> Listing:
     return Listing(("implementation", "times", "why not", "where"), tuple(groups), tuple(notes))
 
 
-def _timeline(view: Timeline) -> Listing:
+def _timeline(view: trace_views.Timeline) -> Listing:
     rows = []
     for lane in view.lanes:
         sums: dict[str, float] = {}
@@ -207,7 +191,7 @@ def _timeline(view: Timeline) -> Listing:
     return Listing(columns, (Group("", tuple(rows)),), tuple(notes))
 
 
-def _bars(lane: Lane, view: Timeline) -> str:
+def _bars(lane: trace_views.Lane, view: trace_views.Timeline) -> str:
     """Return one character a stretch, as high as the lane was busy in it."""
     busy = [0.0] * _STRETCHES
     step = (view.end_ns or 1) / _STRETCHES
@@ -220,7 +204,7 @@ def _bars(lane: Lane, view: Timeline) -> str:
     return "".join(_BLOCKS[min(8, math.ceil(8 * each / step))] for each in busy).rstrip()
 
 
-def _roofline(view: Roofline) -> Listing:
+def _roofline(view: trace_views.Roofline) -> Listing:
     rows = tuple(
         (
             point.operation,
@@ -238,7 +222,7 @@ def _roofline(view: Roofline) -> Listing:
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
 
-def _repro(view: Repro) -> Listing:
+def _repro(view: trace_views.Repro) -> Listing:
     groups = []
     for one in view.calls:
         call = f"{_text(one.shape)}: {times(one.count, 'call')}, {took(one.total_ns)}"
@@ -252,19 +236,19 @@ def _repro(view: Repro) -> Listing:
 
 
 _LISTINGS: dict[type, Callable[[Any], Listing]] = {
-    Summary: _summary,
-    Findings: _findings,
-    DispatchView: _dispatch,
-    Timeline: _timeline,
-    Roofline: _roofline,
-    Repro: _repro,
+    trace_views.Summary: _summary,
+    trace_views.Findings: _findings,
+    trace_views.DispatchView: _dispatch,
+    trace_views.Timeline: _timeline,
+    trace_views.Roofline: _roofline,
+    trace_views.Repro: _repro,
 }
 
 
 # ---- a comparison --------------------------------------------------------------------------
 
 
-def uncompared(view: Difference) -> str:
+def uncompared(view: trace_views.Difference) -> str:
     """Return why two traces have nothing in common that could be compared; "" where they have."""
     if any(one.before is not None and one.after is not None for one in view.changes):
         return ""
@@ -275,7 +259,7 @@ def uncompared(view: Difference) -> str:
     return "no call is in both traces"
 
 
-def verdict(view: Difference) -> str:
+def verdict(view: trace_views.Difference) -> str:
     """Return how a comparison ended in one line."""
     counts = Counter(one.verdict for one in view.changes)
     numbers = ", ".join(f"{counts[name]:,} {name}" for name in _CHANGED)
@@ -284,30 +268,23 @@ def verdict(view: Difference) -> str:
     return f"{numbers}: {'nothing was compared' if uncompared(view) else 'pass'}"
 
 
-def _difference(view: Difference, *, everything: bool) -> Listing:
-    groups: list[Group] = []
-    marked: set[tuple[int, int]] = set()
-    for name in (*_CHANGED, *_UNCHANGED) if everything else _CHANGED:
-        rows = []
-        for one in view.changes:
-            if one.verdict != name:
-                continue
-            before, after = one.implementation_before, one.implementation_after
-            both = one.before is not None and one.after is not None
-            kernel = before or after
-            if both and before != after:
-                kernel = f"{before or '-'} → {after or '-'}"
-            values = (_text(value) or "-" for value in _joined(view.by, one.values))
-            field = f"{view.measure}_ns"
-            durations = (_time(getattr(side, field, None)) for side in (one.before, one.after))
-            ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
-            rows.append((*values, *durations, ratio, _text(kernel)))
-        if rows and name == "slower":
-            marked = {(len(groups), number) for number, _ in enumerate(rows)}
-        if rows:
-            groups.append(Group(f"{name} ({len(rows)})", tuple(rows), name))
-    counts = Counter(one.verdict for one in view.changes)
-    hidden = [f"{counts[name]:,} {name}" for name in ("same", "noise") if counts[name]]
+def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for one in view.changes:
+        before, after = one.implementation_before, one.implementation_after
+        kernel = before or after
+        if one.before is not None and one.after is not None and before != after:
+            kernel = f"{before or '-'} → {after or '-'}"
+        values = (_text(value) or "-" for value in _joined(view.by, one.values))
+        sides = (getattr(side, f"{view.measure}_ns", None) for side in (one.before, one.after))
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        row = (*values, *map(_time, sides), ratio, _text(kernel))
+        rows.setdefault(one.verdict, []).append(row)
+    shown = [name for name in (*_CHANGED, *(_UNCHANGED if everything else ())) if name in rows]
+    groups = [Group(f"{name} ({len(rows[name])})", tuple(rows[name]), name) for name in shown]
+    # They come first.
+    marked = frozenset((0, number) for number, _ in enumerate(rows.get("slower", ())))
+    hidden = [f"{len(rows[name]):,} {name}" for name in ("same", "noise") if name in rows]
     unchanged = () if everything or not hidden else (f"{', '.join(hidden)}: --all shows them",)
     ratio = "" if view.ratio is None else f", {view.ratio:.2f} times as long"
     notes = (
@@ -317,7 +294,7 @@ def _difference(view: Difference, *, everything: bool) -> Listing:
         f"calls that take less than {percent(view.smallest_share)} of the time are noise",
     )
     columns = (*_joined(view.by, view.by), "before", "after", "ratio", "implementation")
-    return Listing(columns, tuple(groups), notes, frozenset(marked))
+    return Listing(columns, tuple(groups), notes, marked)
 
 
 def _joined(by: Sequence[str], values: Sequence[str]) -> Sequence[str]:

@@ -19,6 +19,7 @@ from mlbackends.tracing.walk import Walk
 from mlbackends_cli.output import say
 from mlbackends_cli.terminal import ProgressLine, has_unicode, is_terminal
 from mlbackends_cli.text.plain import cleaned, one_line
+from mlbackends_cli.traces.narrowing import middle_left_out
 
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
@@ -44,11 +45,11 @@ class Logs:
 
     def __init__(self, names: Sequence[str], *, shows_progress: bool = True) -> None:
         self.names = tuple(names)
-        self._shows_progress = shows_progress
-        self._progress: ReadingProgress | None = None
         self.lines = self.unreadable = 0
         self.ended = False
         self.damage: list[str] = []
+        self._shows_progress = shows_progress
+        self._progress: ReadingProgress | None = None
 
     @property
     def readable(self) -> int:
@@ -195,7 +196,7 @@ class ReadingProgress(ProgressLine):
 
     def __init__(self, names: Sequence[str]) -> None:
         self._count = len(names)
-        sizes = [_size(name) for name in names]
+        sizes = [regular_size(sys.stdin if name == "-" else name) for name in names]
         self._total = 0 if None in sizes else sum(filter(None, sizes))
         self._before = self._number = 0
         self._source: Source | None = None
@@ -220,49 +221,41 @@ class ReadingProgress(ProgressLine):
         rate = (position - start) / (now - then) if now > then else 0.0
         name = self._source.name
         name = "standard input" if name == "-" else one_line(os.path.basename(name))
-        if len(name) > _LONGEST_NAME:
-            half = _LONGEST_NAME // 2
-            name = f"{name[: half - 1]}…{name[-half:]}"
         which = f"{self._number} of {self._count}, " if self._count > 1 else ""
-        head = f"reading {which}{name}"
+        head = f"reading {which}{middle_left_out(name, _LONGEST_NAME)}"
         speed = f"{rate / 1e6:5,.1f} MB/s"
-        if not self._total:
-            parts = [head, f"{position / 1e6:,.0f} MB", speed]
-            while len(parts) > 1 and _columns("  ".join(parts)) > width:
-                parts.pop()
-            return "  ".join(parts)
-        position = min(position, self._total)  # a file may have grown
-        left = (self._total - position) / rate if rate > 0 else _LONGEST_WAIT
-        whole = f"{self._total / 1e6:,.0f}"
-        amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
-        wait = f"{_clock(left) if left < _LONGEST_WAIT else '-:--'} left"
-        # Numbers keep their widths, so that the bar keeps its own.
-        return _with_bar(head, position / self._total, [amount, speed, wait], width)
+        share, percent, room_of_bar = 0.0, "", 0
+        numbers = [f"{position / 1e6:,.0f} MB", speed]
+        if self._total:
+            position = min(position, self._total)  # a file may have grown
+            left = (self._total - position) / rate if rate > 0 else _LONGEST_WAIT
+            whole = f"{self._total / 1e6:,.0f}"
+            # Numbers keep their widths, so that the bar keeps its own.
+            amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
+            wait = f"{_clock(left) if left < _LONGEST_WAIT else '-:--'} left"
+            numbers = [amount, speed, wait]
+            share, room_of_bar = position / self._total, _NARROWEST + 2
+            percent = f"{share:4.0%}"
+        # Where they do not fit, the first numbers go first, and then the head.
+        while True:
+            parts = [part for part in (head, percent, *numbers) if part]
+            room = width - _columns("  ".join(parts))
+            if room >= room_of_bar or len(parts) == 1:
+                break
+            head, numbers = (head, numbers[1:]) if numbers else ("", [])
+        if percent and room > 2:
+            drawn = bar(share, min(_WIDEST, room - 2), unicode=has_unicode(sys.stderr))
+            parts.insert(1 if head else 0, drawn)
+        return "  ".join(parts)
 
 
-def _size(name: str) -> int | None:
-    """Return the bytes of a file; None where it has no size, or is not there."""
+def regular_size(file: object) -> int | None:
+    """Return the bytes of a regular file, a name or a stream; None of others, and where none is there."""
     try:
-        status = os.fstat(sys.stdin.fileno()) if name == "-" else os.stat(name)
+        status = os.stat(file) if isinstance(file, str) else os.fstat(file.fileno())  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _with_bar(head: str, share: float, numbers: list[str], width: int) -> str:
-    """Put the bar between head and numbers; of these the last ones stay longest."""
-    percent = f"{share:.0%}".rjust(4)
-    while True:
-        rest = "  ".join([percent, *numbers])
-        room = width - _columns(head) - 2 - 2 - len(rest)
-        if room >= _NARROWEST or not (numbers or head):
-            break
-        if numbers:
-            numbers = numbers[1:]
-        else:
-            head = ""
-    drawn = bar(share, max(0, min(_WIDEST, room)), unicode=has_unicode(sys.stderr))
-    return "  ".join(part for part in (head, drawn, rest) if part)
 
 
 def bar(share: float, width: int, *, unicode: bool = True) -> str:

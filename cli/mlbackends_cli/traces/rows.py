@@ -4,48 +4,34 @@ from typing import Any
 
 from msgspec import structs
 
-from mlbackends.model.trace_views import (
-    AnyView,
-    Difference,
-    DispatchView,
-    Finding,
-    Findings,
-    Refusal,
-    Repro,
-    Reproduction,
-    Roofline,
-    RooflinePoint,
-    Summary,
-    SummaryRow,
-    Timeline,
-)
+from mlbackends.model import trace_views
 
 Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
-_NUMBERS = tuple(name for name in SummaryRow.__struct_fields__ if name != "values")
+_NUMBERS = tuple(name for name in trace_views.SummaryRow.__struct_fields__ if name != "values")
 _COMPARED = tuple(name for name in _NUMBERS if name != "cumulative_share")
 _LISTED = {
-    Findings: ("found", Finding),
-    Repro: ("calls", Reproduction),
-    Roofline: ("points", RooflinePoint),
+    trace_views.Findings: ("found", trace_views.Finding),
+    trace_views.Repro: ("calls", trace_views.Reproduction),
+    trace_views.Roofline: ("points", trace_views.RooflinePoint),
 }
 """Views that are a list of records: the field, and the record whose fields are the columns."""
 
 
-def table_of(view: AnyView) -> Table:
+def table_of(view: trace_views.AnyView) -> Table:
     """Return the names of a view's columns, and one row for each thing that it lists."""
-    if isinstance(view, Summary):
+    if isinstance(view, trace_views.Summary):
         summed = [(*row.values, *(getattr(row, name) for name in _NUMBERS)) for row in view.rows]
         return (*view.by, *_NUMBERS), summed
-    if isinstance(view, Difference):
+    if isinstance(view, trace_views.Difference):
         return _changes(view)
-    if isinstance(view, DispatchView):
+    if isinstance(view, trace_views.DispatchView):
         refused = [
             (each.operation, *structs.astuple(refusal))
             for each in view.operations
             for refusal in each.refusals
         ]
-        return ("operation", *Refusal.__struct_fields__), refused
-    if isinstance(view, Timeline):
+        return ("operation", *trace_views.Refusal.__struct_fields__), refused
+    if isinstance(view, trace_views.Timeline):
         spans = [
             (lane.name, span.start_ns, view.width_ns, *part)
             for lane in view.lanes
@@ -57,7 +43,7 @@ def table_of(view: AnyView) -> Table:
     return kind.__struct_fields__, [structs.astuple(each) for each in getattr(view, name)]
 
 
-def _changes(view: Difference) -> Table:
+def _changes(view: trace_views.Difference) -> Table:
     """Return the calls of a comparison; of a side that has none the count is 0, the rest None."""
     own = ("ratio", "implementation_before", "implementation_after")
     sides = [f"{when}_{name}" for when in ("before", "after") for name in _COMPARED]

@@ -1,7 +1,6 @@
 """Read traces: summary, findings, timeline and more, in many formats."""
 
 import os
-import stat
 import sys
 import time
 from collections.abc import Sequence
@@ -159,7 +158,7 @@ def _show(files: Sequence[str], request: Request) -> int:
     from mlbackends.tracing import filters
     from mlbackends_cli.traces.fitting import Fitting
     from mlbackends_cli.traces.listings import printed
-    from mlbackends_cli.traces.reading import Logs, views
+    from mlbackends_cli.traces.reading import Logs, regular_size, views
 
     form, output = request.form, request.output
     is_page = formats.has(form, "trace")
@@ -172,7 +171,9 @@ def _show(files: Sequence[str], request: Request) -> int:
         executed_only=bool(of_calls and request.skip_first and request.of == "work"),
     )
     # Lines that come out while files are read, on a terminal, now or behind a pager.
-    streams = request.names == (_RECORDS,) and output in ("", "-") and not _is_file(sys.stdout)
+    streams = (
+        request.names == (_RECORDS,) and output in ("", "-") and regular_size(sys.stdout) is None
+    )
     with closing(Logs(files, shows_progress=not streams)) as logs:
         if is_page:
             write(_page(logs, request, fitting.where), output)
@@ -189,13 +190,6 @@ def _show(files: Sequence[str], request: Request) -> int:
         say(fitting.message())
         return code or exits.NO
     return code
-
-
-def _is_file(stream: object) -> bool:
-    try:
-        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)  # type: ignore[attr-defined]
-    except (AttributeError, OSError, ValueError):
-        return False
 
 
 def _ending(logs: "Logs") -> int:
