@@ -72,10 +72,10 @@ def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> li
         from mlbackends.survey import survey
 
         report = survey(tuple(tracers), depth=Presence.USABLE)
-    made = []
-    in_torch = []
+    made, in_torch, problems = [], [], []
     for name in tracers:
-        own = [each for each in report.probes[name].libraries if not _is_in_torch(each.path)]
+        probe = report.probes[name]
+        own = [each for each in probe.libraries if "torch" not in os.path.basename(each.path)]
         library = next((each for each in own if each.presence is Presence.USABLE), None)
         if library is not None:
             program = _PROGRAM.format(path=sys.path, name=name, library=library.path)
@@ -84,27 +84,16 @@ def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> li
             what = f"{_NAMES[name]} {library.version} ({library.path})"
             command = (sys.executable, "-c", program)
             made.append(Demonstration((name,), what, command, variables))
-        elif len(own) < len(report.probes[name].libraries):
+        elif len(own) < len(probe.libraries):
             in_torch.append(name)
+        reasons = [*probe.reasons, *(why for each in probe.libraries for why in each.reasons)]
+        why = reasons[0].message if reasons else "none is installed"
+        problems.append(f"no {_NAMES[name]} can be called here: {why}")
     if in_torch and find_spec("torch") is not None:
         what = f"the {' and '.join(_NAMES[name] for name in in_torch)} inside torch"
         program = f"import sys; sys.path[:] = {sys.path!r}\n{TORCH_PROGRAM}"
         made.append(Demonstration(tuple(in_torch), what, (sys.executable, "-c", program)))
     if not made:
-        raise _nothing(report, tracers)
+        hint = " or ".join(_TO_INSTALL[name] for name in tracers)
+        raise NoBackend("; ".join(problems), hint=hint)
     return made
-
-
-def _is_in_torch(path: str) -> bool:
-    return "torch" in os.path.basename(path)
-
-
-def _nothing(report: "Report", tracers: Sequence[str]) -> NoBackend:
-    """Return what to raise where nothing can be shown: what was found, and what would help."""
-    problems = []
-    for name in tracers:
-        probe = report.probes[name]
-        reasons = [*probe.reasons, *(why for each in probe.libraries for why in each.reasons)]
-        why = reasons[0].message if reasons else "none is installed"
-        problems.append(f"no {_NAMES[name]} can be called here: {why}")
-    return NoBackend("; ".join(problems), hint=" or ".join(_TO_INSTALL[name] for name in tracers))

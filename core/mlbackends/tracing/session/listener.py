@@ -41,12 +41,10 @@ def _shim() -> ctypes.CDLL | None:
     global _library  # noqa: PLW0603
     path = shim_path()
     if _library is None and path and not is_preloaded():
-        try:
+        with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path)
             library.mlbackends_listen.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]
-        except (OSError, AttributeError):
-            return None
-        _library = library
+            _library = library
     return _library if path else None
 
 
@@ -59,28 +57,24 @@ class Stamps:
     def __init__(self, sink: Sink) -> None:
         # A word that no program prints; C's strings hold no zero.
         self._sign = _END + os.urandom(12).hex().encode() + b" "
-        form = re.escape(self._sign) + rb"(pid \d+ tid \d+ end \d+)" + _END
-        self._form = re.compile(form)
+        self._form = re.compile(
+            re.escape(self._sign) + rb"(pid \d+ tid \d+ end \d+)" + re.escape(_END)
+        )
         self._library = _shim()
         self._descriptor = sink.open() if self._library else -1
-        self.are_there = self._is_heeding(b"")
+        self.are_there = self.heed(())
 
-    def heed(self, markers: Iterable[bytes]) -> None:
-        """Stamp the lines that start with one of these."""
-        self._is_heeding(b"\n".join(markers))
-
-    def _is_heeding(self, words: bytes) -> bool:
+    def heed(self, markers: Iterable[bytes]) -> bool:
+        """Stamp the lines that start with one of these; False where there are no stamps."""
         library = self._library
         return library is not None and not library.mlbackends_listen(
-            self._descriptor, words, self._sign
+            self._descriptor, b"\n".join(markers), self._sign
         )
 
-    def moved_to_front(self, line: bytes) -> bytes | None:
-        """Return a line with its stamp as a capture puts it, None for one that has no stamp."""
+    def moved_to_front(self, line: bytes) -> bytes:
+        """Return a line with its stamp as a capture puts it, b"" for one that has no stamp."""
         stamp = self._form.search(line)
-        if stamp is None:
-            return None
-        return b"[%s] " % stamp[1] + line[: stamp.start()] + line[stamp.end() :]
+        return b"[%s] " % stamp[1] + self.without(line) if stamp else b""
 
     def without(self, text: bytes) -> bytes:
         """Return the program's text: what looked like a line has got a stamp too."""
@@ -133,7 +127,8 @@ class _Listening:
                 self._files.set_standard_output()
             else:
                 self._files.set(self._sink.path)
-        if self._stream is None and (wanted != {"mkl"} or not self._has_files()):
+        is_file_enough = wanted == {"mkl"} and self._files and self._files.all_have_one
+        if self._stream is None and not is_file_enough:
             self._stream = Redirected(1, self._sink.open())
             threading.Thread(target=self._hand_on, daemon=True).start()
         if self.listeners:
@@ -182,9 +177,6 @@ class _Listening:
         while piece := self._sink.read():
             self._settle(self._apart.feed(piece))
 
-    def _has_files(self) -> bool:
-        return self._files is not None and self._files.all_have_one
-
     def _give_back_files(self) -> None:
         if self._files is not None:
             self._files.give_back()
@@ -195,11 +187,8 @@ class _Listening:
         """Look for the lines of those who listen now: all others are the program's."""
         self._settle(self._apart.release())
         wanted = frozenset().union(*(each.tracers for each in self.listeners))
-        markers = [
-            each
-            for name in sorted(wanted)
-            for each in registry.load("mlbackends.tracing.formats", name).MARKERS
-        ]
+        leaves = (registry.load("mlbackends.tracing.formats", name) for name in sorted(wanted))
+        markers = [marker for leaf in leaves for marker in leaf.MARKERS]
         self._stamps.heed(markers)
 
         def length(line: bytes) -> int:
@@ -209,24 +198,18 @@ class _Listening:
 
         self._apart = Demultiplexer(markers, length)
 
-    def _stamped(self, line: bytes) -> bytes:
-        stamped = self._stamps.moved_to_front(line)
-        if stamped is not None:
-            return stamped
-        is_ours = self.is_alone and not self._stamps.are_there
-        return b"[pid %d] " % os.getpid() + line if is_ours else line
-
     def _settle(self, separated: Separated) -> None:
-        if separated.lines:
-            lines = [self._stamped(line) for line in separated.lines]
-            for listener in self.listeners:
-                listener.take(lines)
+        # Of a line without a stamp the process alone may be known.
+        is_ours = self.is_alone and not self._stamps.are_there
+        process = b"[pid %d] " % os.getpid() if is_ours else b""
+        lines = [self._stamps.moved_to_front(line) or process + line for line in separated.lines]
+        for listener in self.listeners if lines else ():
+            listener.take(lines)
         text = self._stamps.without(separated.text)
-        if text and self.problem is None:
-            outside = self._stream.outside if self._stream else 1
+        outside = self._stream.outside if self._stream else 1
+        if text and self.problem is None and outside is not None:
             try:
-                if outside is not None:
-                    write_all(outside, text)
+                write_all(outside, text)
             except OSError as error:
                 self.problem = error
 

@@ -180,13 +180,12 @@ def trace(*tracers: str, level: str = "create") -> Session:
     level: of oneDNN, "exec" or "create" (and exec); "dispatch" and "all" can be had by variables only.
     Raises UnknownName for a tracer or a level that there is not.
     """
+    formats = registry.names("mlbackends.tracing.formats")
     if "all" in tracers:
         tracers = ()
     for name in tracers:
-        if name not in registry.names("mlbackends.tracing.formats"):
-            raise UnknownName(
-                "tracer", name, (*registry.names("mlbackends.tracing.formats"), "all")
-            )
+        if name not in formats:
+            raise UnknownName("tracer", name, (*formats, "all"))
     if level in _NOT_FROM_WITHIN:
         raise BadInput(
             f"no running oneDNN can be set to {level!r}: it reads that from variables, at its start",

@@ -8,7 +8,7 @@ import ctypes
 import fcntl
 import os
 import sys
-from collections.abc import Callable
+from typing import Any
 
 from mlbackends.tracing.verbose.copies import Held, loaded_files
 
@@ -99,12 +99,9 @@ class Redirected:
 
 def flush(stream: int) -> None:
     """Write out what Python and C hold back."""
-    names = ("stdout", "__stdout__") if stream == 1 else ("stderr", "__stderr__")
-    for name in names:
-        file = getattr(sys, name, None)
-        if file is not None:
-            with contextlib.suppress(ValueError):  # closed
-                file.flush()
+    for file in (sys.stdout, sys.__stdout__) if stream == 1 else (sys.stderr, sys.__stderr__):
+        with contextlib.suppress(ValueError, AttributeError):  # closed, or none
+            file.flush()  # type: ignore[union-attr]
     # Of each C library that Python is linked with; oneDNN flushes its lines itself.
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).fflush(None)
@@ -125,15 +122,17 @@ class OutputFiles:
 
     def __init__(self) -> None:
         self._held: list[Held] = []
-        self._functions: dict[int, Callable[[bytes], int]] = {}
-        self.all_have_one = True
+        self._functions: dict[int, Any] = {}
         switches: dict[int, bool] = {}
         for path in loaded_files():
             try:
                 held = Held(path)
             except OSError:
                 continue
-            switch, function = _first(held, _SWITCHES), _first(held, _FUNCTIONS)
+            switch, function = (
+                next((address for name in names if (address := held.address(name))), 0)
+                for names in (_SWITCHES, _FUNCTIONS)
+            )
             if not switch:
                 held.release()
                 continue
@@ -162,41 +161,26 @@ class OutputFiles:
 
     def set_standard_output(self) -> None:
         """Have every copy print to C's `stdout`: its word for that is a name that it complains about."""
-
-        def set_all() -> None:
-            for function in self._functions.values():
-                function(b"")
-
-        if self._functions:
-            _without_complaint(set_all)
+        if not self._functions:
+            return
+        sink = Sink()
+        try:
+            stream = Redirected(2, sink.open())
+            try:
+                for function in self._functions.values():
+                    function(b"")
+            finally:
+                stream.end()
+                lines = sink.read().splitlines(keepends=True)
+                others = b"".join(line for line in lines if not line.startswith(_COMPLAINT))
+                with contextlib.suppress(OSError):
+                    if stream.outside is not None:
+                        write_all(stream.outside, others)
+                stream.close()
+        finally:
+            sink.close()
 
     def close(self) -> None:
         """Let go of the copies."""
         while self._held:
             self._held.pop().release()
-
-
-def _first(held: Held, names: tuple[str, ...]) -> int:
-    return next((address for name in names if (address := held.address(name))), 0)
-
-
-def _without_complaint(action: Callable[[], None]) -> None:
-    """Do something, and take MKL's complaint out of what is printed to standard error meanwhile."""
-    sink = Sink()
-    try:
-        stream = Redirected(2, sink.open())
-        try:
-            action()
-        finally:
-            stream.end()
-            text = b"".join(
-                line
-                for line in sink.read().splitlines(keepends=True)
-                if not line.startswith(_COMPLAINT)
-            )
-            with contextlib.suppress(OSError):
-                if stream.outside is not None:
-                    write_all(stream.outside, text)
-            stream.close()
-    finally:
-        sink.close()
