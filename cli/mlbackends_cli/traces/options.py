@@ -64,14 +64,13 @@ TOP = click.option(
     metavar="N",
     help="So many rows at most; 0 is all.  [default: 20 in tables, else all]",
 )
-DEFAULT_TOP = 20
+_DEFAULT_TOP = 20
 
 
 def rows_shown(top: int | None, form: str) -> int:
     """Return how many rows a format shows; 0 is all."""
-    if top is not None:
-        return top
-    return DEFAULT_TOP if form in ("table", "markdown") else 0
+    usual = _DEFAULT_TOP if form in ("table", "markdown") else 0
+    return usual if top is None else top
 
 
 class Request(NamedTuple):
@@ -98,15 +97,13 @@ class Request(NamedTuple):
         """Return the views with their options."""
         from mlbackends.cpu import get_cpu_capability
 
-        # A table is cut where it is printed, so that several views are cut alike.
+        # Other tables are cut where they are printed, so that several views are cut alike.
+        top = {"top": self.most}
+        by = self.by()
         options: dict[str, dict[str, Any]] = {
-            "summary": {
-                "top": self.most,
-                "of": self.of,
-                **({"by": by} if (by := self.by()) else {}),
-            },
-            "repro": {"top": self.most},
-            "roofline": {"top": self.most},
+            "summary": {**top, "of": self.of, **({"by": by} if by else {})},
+            "repro": top,
+            "roofline": top,
             "findings": {"capability": get_cpu_capability()} if self.this_machine else {},
         }
         return {name: options.get(name, {}) for name in self.names}

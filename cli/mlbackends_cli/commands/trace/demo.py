@@ -38,9 +38,11 @@ def command(tracer: str, output: str, color: str) -> int:
     import tempfile
 
     from mlbackends.cpu import get_cpu_capability
+    from mlbackends.model.trace import Call
     from mlbackends.tracing.capture.command import run
     from mlbackends.tracing.demo.demonstrations import demonstrations
     from mlbackends.tracing.filters import where
+    from mlbackends.tracing.reader import read
     from mlbackends_cli.traces.capture import headline
     from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
@@ -52,17 +54,15 @@ def command(tracer: str, output: str, color: str) -> int:
         if not output:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="backends-demo-"))
             path = os.path.join(folder, "demo.log")
-        is_first = True
-        for each in demonstrations(tracers):
+        for number, each in enumerate(demonstrations(tracers)):
             write(f"Tracing a few calls of {each.what}:\n")
             captured = run(
                 each.command,
                 each.tracers,
                 path,
-                append=not is_first,
+                append=number > 0,
                 environment={**os.environ, **each.variables},
             )
-            is_first = False
             for level, sentence in captured.notices:
                 if level != "INFO":
                     say(sentence)
@@ -71,7 +71,11 @@ def command(tracer: str, output: str, color: str) -> int:
                     f"the program that calls {each.what} ended with {captured.exit_code}"
                 )
             write(headline(captured).partition(": ")[0] + ". The first calls, as printed:\n")
-            write("".join(_first_lines(path, each.tracers, style.width)))
+            calls = (call for call in read(path) if isinstance(call, Call))
+            own = (str(call) for call in calls if call.tracer in each.tracers)
+            room = style.width - 3
+            for line in islice(own, _LINES):
+                write(f"  {cleaned(line if len(line) <= room else f'{line[: room - 1]}…')}\n")
             write("\n")
         wanted: dict[str, dict[str, Any]] = {
             "summary": {"top": _TOP},
@@ -89,16 +93,3 @@ def command(tracer: str, output: str, color: str) -> int:
     else:
         write("\nOf your own program:  backends trace all -- python train.py\n")
     return exits.YES
-
-
-def _first_lines(path: str, tracers: tuple[str, ...], width: int) -> list[str]:
-    """Return the first calls of these tracers, as wide as the page."""
-    from mlbackends.model.trace import Call
-    from mlbackends.tracing.reader import read
-
-    calls = (str(each) for each in read(path) if isinstance(each, Call) and each.tracer in tracers)
-    room = width - 3
-    lines = (
-        line if len(line) <= room else f"{line[: room - 1]}…" for line in islice(calls, _LINES)
-    )
-    return [f"  {cleaned(line)}\n" for line in lines]

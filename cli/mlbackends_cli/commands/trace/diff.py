@@ -15,12 +15,7 @@ from mlbackends_cli.traces.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows
 
 def _ratio(text: str) -> float:
     """Return how many times as long: 1.1 for "1.1" and "10%"."""
-    try:
-        found = 1 + float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither a ratio such as 1.1 nor a share such as 10%"
-        ) from None
+    found = _number(text, "neither a ratio such as 1.1 nor a share such as 10%", 1.0)
     if text.lstrip().startswith("-"):
         raise click.BadParameter(f"{text} is below nothing; give how much slower: 10%, or 1.1")
     return found
@@ -28,12 +23,15 @@ def _ratio(text: str) -> float:
 
 def _share(text: str) -> float:
     """Return a part of the whole: 0.01 for "0.01" and "1%"."""
+    return _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0)
+
+
+def _number(text: str, otherwise: str, whole: float) -> float:
+    """Return a number; of one with a percent sign the part, on top of the whole."""
     try:
-        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        return whole + float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither a part such as 0.01 nor a share such as 1%"
-        ) from None
+        raise click.BadParameter(f"{text!r} is {otherwise}") from None
 
 
 @click.command(
@@ -148,10 +146,10 @@ def command(
         return exits.UNKNOWN
     if found.failed:
         return exits.NO
-    if why := uncompared(found):
-        limits = [f"--where {text!r}" for text in wheres]
-        limits += [f"--skip-first {skip_first}"] if skip_first else []
-        asked = f" (asked for {', '.join(limits)})" if limits else ""
-        say(f"nothing was compared: {why}{asked}")
-        return exits.UNKNOWN
-    return exits.YES
+    if not (why := uncompared(found)):
+        return exits.YES
+    limits = [f"--where {text!r}" for text in wheres]
+    limits += [f"--skip-first {skip_first}"] if skip_first else []
+    requested = f" (asked for {', '.join(limits)})" if limits else ""
+    say(f"nothing was compared: {why}{requested}")
+    return exits.UNKNOWN

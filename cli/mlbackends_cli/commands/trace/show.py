@@ -171,10 +171,9 @@ def _show(files: Sequence[str], request: Request) -> int:
         executed_only=bool(of_calls and request.skip_first and request.of == "work"),
     )
     # Lines that come out while files are read, on a terminal, now or behind a pager.
-    streams = (
-        request.names == (_RECORDS,) and output in ("", "-") and regular_size(sys.stdout) is None
-    )
-    with closing(Logs(files, shows_progress=not streams)) as logs:
+    streams = request.names == (_RECORDS,) and output in ("", "-")
+    shows_progress = not streams or regular_size(sys.stdout) is not None
+    with closing(Logs(files, shows_progress=shows_progress)) as logs:
         if is_page:
             write(_page(logs, request, fitting.where), output)
         elif request.names == (_RECORDS,):
@@ -185,26 +184,19 @@ def _show(files: Sequence[str], request: Request) -> int:
             # Of nothing, the line at the end is better than an empty table.
             if (lines and fitting.anything) or not formats.has(form, "listing"):
                 write(printed(made, form, page(request.color, output), request.most), output)
-    code = _ending(logs)
+    logs.print_problems()
+    code = exits.UNKNOWN if logs.damage else exits.YES
     if logs.readable and not fitting.anything:
         say(fitting.message())
         return code or exits.NO
-    return code
-
-
-def _ending(logs: "Logs") -> int:
-    """Print what was wrong with the files, and return the exit code."""
-    logs.print_problems()
-    if logs.damage:
-        return exits.UNKNOWN
-    if logs.ended and not logs.readable:
+    if logs.ended and not logs.damage and not logs.readable:
         where = ", ".join(map(_name, logs.names))
         if logs.lines:
             say(f"no line in {where} can be read as one of MKL or oneDNN")
         else:
             say(f"there is no line of MKL or oneDNN in {where}")
         return exits.NO
-    return exits.YES
+    return code
 
 
 def _name(file: str) -> str:
