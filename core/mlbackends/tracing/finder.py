@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Finding
 
@@ -15,15 +13,7 @@ SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
 
 
-class Whole(Struct, frozen=True):
-    """All counted calls of the trace: what shares are of."""
-
-    count: int
-    total_ns: float
-
-    def share(self, duration_ns: float) -> float:
-        """Return a time's share of the whole, 0 where there is none."""
-        return duration_ns / self.total_ns if self.total_ns else 0.0
+Found = Iterator[Finding]
 
 
 class Sum:
@@ -56,6 +46,7 @@ class Finder:
     capability: the processor's, the fact `cpu.capability` of a report: "AVX512", ...; "" is not known.
     WANTS: of KINDS, those that it is given; asking each of a million records thirteen times costs.
     WHY, ACTION: those of its findings. LINES: so many lines of the trace show each sum.
+    all_count, all_ns: the counted calls of the trace, at the end.
     """
 
     WANTS = frozenset(("work",))
@@ -64,6 +55,8 @@ class Finder:
 
     def __init__(self, capability: str) -> None:
         self.capability = capability
+        self.all_count = 0
+        self.all_ns = 0.0
         self.sums: defaultdict[Any, Sum] = defaultdict(lambda: Sum(self.LINES))
         self.begin()
 
@@ -94,15 +87,20 @@ class Finder:
         del record
         return None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
+    def result(self) -> Found:
         """Yield what was found."""
         raise NotImplementedError
+
+    def share(self, duration_ns: float) -> float:
+        """Return a time's share of all counted calls, 0 where there is none."""
+        return duration_ns / self.all_ns if self.all_ns else 0.0
 
     def finding(self, severity: str, seen: str, calls: Sum | None = None, **fields: Any) -> Finding:
         """Return a finding of this code; fields: as in Finding, by default those of the calls."""
         of_calls: dict[str, Any] = {}
         if calls is not None:
             of_calls = {"count": calls.count, "total_ns": calls.total_ns, "evidence": calls.lines}
+            of_calls["share"] = self.share(calls.total_ns)
         code = type(self).__module__.rpartition(".")[2].replace("_", "-")
         texts = {"severity": severity, "seen": seen, "why": self.WHY, "action": self.ACTION}
         return Finding(code=code, **{**texts, **of_calls, **fields})

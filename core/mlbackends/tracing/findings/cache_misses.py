@@ -1,12 +1,10 @@
 """Primitives were made again that had been made before: oneDNN's cache had thrown them out."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from mlbackends.model.trace import Header, Primitive, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 
 
 class Finder(finder.Finder):
@@ -38,10 +36,9 @@ class Finder(finder.Finder):
                 self._again.add(record, count, total_ns)
             made.add(which)
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if anything was made twice."""
+    def result(self) -> Found:
         again = self._again
-        share = whole.share(again.total_ns)
+        share = self.share(again.total_ns)
         seen = (
             f"{times(again.count, 'primitive')} of {self._creations:,} were made again after"
             f" warm-up, though the process had made the same before: {took(again.total_ns)},"
@@ -49,4 +46,4 @@ class Finder(finder.Finder):
         )
         if again.count:
             severity = by_share(share, high=0.2, medium=0.02)
-            yield self.finding(severity, seen, again, share=share)
+            yield self.finding(severity, seen, again)

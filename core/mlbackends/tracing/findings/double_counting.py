@@ -1,11 +1,10 @@
 """Lines whose time is also in other lines: they are in no total."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mlbackends.model.trace import Call, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, times, took
+from mlbackends.tracing.finder import Found, Sum, times, took
 from mlbackends.tracing.groups import Groups
 
 _CREATIONS = frozenset({"creations of primitives", "compiling parts of graphs"})
@@ -34,9 +33,7 @@ class Finder(finder.Finder):
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
         self._groups.add_many(record, count, durations)
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if anything that ran is in no total."""
-        del whole
+    def result(self) -> Found:
         left = [one for one in self._groups.uncounted() if one.why not in _CREATIONS]
         total = sum(one.total_ns for one in left)
         sums = (f"{times(one.count, 'line')}, {took(one.total_ns)}: {one.why}" for one in left)

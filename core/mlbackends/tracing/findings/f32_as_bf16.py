@@ -1,11 +1,8 @@
 """Data in f32 was computed with in a smaller type: a runtime lowered the precision by itself."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Primitive, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, percent, times
+from mlbackends.tracing.finder import Found, percent, times
 
 _SMALLER = {"bf16", "f16"}
 _PRODUCTS = {"matmul", "convolution", "deconvolution", "inner_product", "rnn", "gemm_api", "brgemm"}
@@ -35,11 +32,10 @@ class Finder(finder.Finder):
                 return "allowed", mode
         return None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one for each smaller type."""
+    def result(self) -> Found:
         for (kind, dtype), calls in list(self.sums.items()):
             lines = calls.lines
-            share = whole.share(calls.total_ns)
+            share = self.share(calls.total_ns)
             if kind == "allowed":
                 seen = (
                     f"{times(calls.count, 'call')} of products of f32 may compute in {dtype}"
@@ -56,4 +52,4 @@ class Finder(finder.Finder):
                 continue
             digits = "11 bits, 3 digits" if dtype in {"f16", "tf32"} else "8 bits, 2 to 3 digits"
             why = f"results have the precision of {dtype} ({digits}) where f32's 24 bits may be expected"
-            yield self.finding("medium", seen, calls, why=why, evidence=lines, share=share)
+            yield self.finding("medium", seen, calls, why=why, evidence=lines)

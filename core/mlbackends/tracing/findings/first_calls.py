@@ -1,11 +1,8 @@
 """First calls took far longer than the same calls later: they set the library up."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, percent, times, took
+from mlbackends.tracing.finder import Found, Sum, percent, times, took
 
 _TIMES_SLOWER = 5
 _LEAST_NS = 1_000_000
@@ -87,16 +84,15 @@ class Finder(finder.Finder):
             calls.count += count
             calls.rest_ns += total_ns
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if first calls take a share that matters."""
+    def result(self) -> Found:
         slow = Sum(3)
         for calls in sorted(self._calls.values(), key=lambda each: -each.excess_ns):
             if calls.longest is not None and (excess := calls.excess_ns):
                 slow.add(calls.longest, calls.first_count, excess)
-        share = whole.share(slow.total_ns)
+        share = self.share(slow.total_ns)
         if share >= _LEAST_SHARE:
             seen = (
                 f"{times(slow.count, 'first call')} took {took(slow.total_ns)} longer than the same"
                 f" calls later, {percent(share)} of the time; each thread has first calls"
             )
-            yield self.finding("low", seen, slow, share=share)
+            yield self.finding("low", seen, slow)

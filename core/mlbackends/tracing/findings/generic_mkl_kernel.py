@@ -1,11 +1,8 @@
 """MKL took its kernel file for no instruction set in particular."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Header, MklCall, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole
+from mlbackends.tracing.finder import Found
 
 _SETS = ("Advanced Vector Extensions", "AVX", "SSE", "Streaming SIMD")
 
@@ -31,13 +28,11 @@ class Finder(finder.Finder):
         )
         return type(record) if is_generic or isinstance(record, MklCall) else None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if the kernels are the generic ones."""
+    def result(self) -> Found:
         if Header in self.sums:
             seen = (
                 "MKL's header names no instruction set, as where it takes its generic kernel file"
             )
             calls = self.sums[MklCall]
             headers = self.sums[Header].lines[:1]
-            share = whole.share(calls.total_ns)
-            yield self.finding("note", seen, calls, evidence=headers, share=share)
+            yield self.finding("note", seen, calls, evidence=headers)

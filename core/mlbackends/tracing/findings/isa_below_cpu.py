@@ -1,11 +1,8 @@
 """oneDNN ran code for a lesser instruction set than the processor, or its own header, has."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Info, Primitive, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Found, by_share, percent, times, took
 
 _LEVELS = ("", "SSE4.1", "AVX", "AVX2", "AVX-512")
 """Instruction sets that every element type can use; AMX, above, is for small types alone."""
@@ -31,8 +28,7 @@ class Finder(finder.Finder):
             level = next(starts, 0)
         return (type(record), level) if level else None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield what is below."""
+    def result(self) -> Found:
         header = min((level for kind, level in self.sums if kind is Info), default=0)
         processor = _CAPABILITIES.get(self.capability, 0)
         if 0 < header < processor:
@@ -45,14 +41,14 @@ class Finder(finder.Finder):
                     " virtual machine, pass the host's processor features on"
                 ),
                 evidence=self.sums[Info, header].lines[:1],
-                total_ns=whole.total_ns,
+                total_ns=self.all_ns,
                 share=1.0,
             )
         kernels = {level: calls for (kind, level), calls in self.sums.items() if kind is Primitive}
         best = header or max(kernels, default=0)
         below = {level: kernels[level] for level in sorted(kernels) if level < best}
         total = sum(calls.total_ns for calls in below.values())
-        share = whole.share(total)
+        share = self.share(total)
         if share >= _LEAST_SHARE:
             sums = ", ".join(
                 f"{_LEVELS[level]} {times(calls.count, 'call')} {took(calls.total_ns)}"

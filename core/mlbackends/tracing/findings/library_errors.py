@@ -1,11 +1,8 @@
 """The libraries complained: errors, warnings, arguments that they did not take."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Check, Message, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, times
+from mlbackends.tracing.finder import Found, times
 
 _MOST = 10_000
 
@@ -27,9 +24,7 @@ class Finder(finder.Finder):
             return None
         return which if which in self.sums or len(self.sums) < _MOST else None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one for each kind of complaint."""
-        del whole
+    def result(self) -> Found:
         for level, severity in (("error", "medium"), ("warning", "low"), ("check", "low")):
             sums = {which: each for which, each in self.sums.items() if which[0] == level}
             if not sums:

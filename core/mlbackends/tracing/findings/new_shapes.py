@@ -3,12 +3,11 @@
 import sys
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from mlbackends.model.trace import Primitive, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 
 _LEAST = 5
 _LEAST_EXECUTIONS = 50
@@ -50,14 +49,13 @@ class Finder(finder.Finder):
         is_execution = isinstance(record, Primitive) and record.executed and not record.nested
         return count if is_execution else None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if the second half of the trace still made new primitives."""
+    def result(self) -> Found:
         late = [index for index, at in enumerate(self._at) if at > self._executions // 2]
         if len(late) < _LEAST or self._executions < _LEAST_EXECUTIONS:
             return
         counts = Counter(self._operations[index] for index in late)
         total = sum(self._took[index] for index in late)
-        share = whole.share(total)
+        share = self.share(total)
         latest = Sum(3)
         for record in self._latest:
             latest.add(record, 1, 0.0)

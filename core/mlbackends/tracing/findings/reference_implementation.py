@@ -1,11 +1,8 @@
 """Time went into oneDNN's reference or plain implementations, which are right but slow."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Primitive, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Found, by_share, percent, times, took
 
 _MOST = 5
 
@@ -23,11 +20,10 @@ class Finder(finder.Finder):
             return record.operation, record.implementation, record.slow_path
         return None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one for each operation and implementation, those that take longest."""
+    def result(self) -> Found:
         worst = sorted(self.sums.items(), key=lambda item: -item[1].total_ns)
         for (operation, implementation, word), calls in worst[:_MOST]:
-            share = whole.share(calls.total_ns)
+            share = self.share(calls.total_ns)
             # A reference part inside a larger implementation may be a small part of its time.
             inside = word.endswith(" inside")
             yield self.finding(
@@ -40,5 +36,4 @@ class Finder(finder.Finder):
                     f" instructions{', here a part of the implementation' if inside else ''};"
                     " it is often ten to a hundred times slower"
                 ),
-                share=share,
             )

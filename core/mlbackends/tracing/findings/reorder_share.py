@@ -1,13 +1,12 @@
 """Time went into reorders: copying tensors from one layout or type into another, around the real work."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 from mlbackends.model.trace import Primitive, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Sum, Whole, by_share, percent, times, took
+from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 from mlbackends.tracing.formats.onednn.descriptors import descriptors
 
 _LEAST_SHARE = 0.02
@@ -84,9 +83,8 @@ class Finder(finder.Finder):
                 break
         self._needed[who].add(reorder, 1, duration)
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if reorders take a share that matters."""
-        share = whole.share(self._reorders.total_ns)
+    def result(self) -> Found:
+        share = self.share(self._reorders.total_ns)
         if share < _LEAST_SHARE:
             return
         for stream in self._streams.values():
@@ -112,7 +110,6 @@ class Finder(finder.Finder):
             self._reorders,
             action=hint,
             evidence=(*sums, *self._reorders.lines),
-            share=share,
         )
 
 

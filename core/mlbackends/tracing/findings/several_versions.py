@@ -1,11 +1,8 @@
 """More than one version of a library spoke: a process has several copies, or the log several runs."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Header, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole
+from mlbackends.tracing.finder import Found
 
 _LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
 _MOST = 100
@@ -27,9 +24,7 @@ class Finder(finder.Finder):
             return record.tracer, record.version
         return None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one for each library with several versions."""
-        del whole
+    def result(self) -> Found:
         for tracer in dict.fromkeys(tracer for tracer, _ in self.sums):
             versions = {which[1]: each for which, each in self.sums.items() if which[0] == tracer}
             if len(versions) > 1:

@@ -1,11 +1,10 @@
 """Many calls are so short that calling costs more than computing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mlbackends.model.trace import Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, percent, times, took
+from mlbackends.tracing.finder import Found, percent, times, took
 from mlbackends.tracing.groups import Groups
 
 _TINY_NS = 20_000
@@ -33,8 +32,7 @@ class Finder(finder.Finder):
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
         self._groups.add_many(record, count, durations)
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if there are many tiny calls."""
+    def result(self) -> Found:
         groups = self._groups.sorted()
         tiny = [
             (values, group)
@@ -45,7 +43,7 @@ class Finder(finder.Finder):
         if count < _LEAST_CALLS:
             return
         total = sum(group.tally.total for _, group in tiny)
-        share, of_calls = whole.share(total), count / (whole.count or 1)
+        share, of_calls = self.share(total), count / (self.all_count or 1)
         heavy = share >= 0.2 or (of_calls >= 0.5 and count >= 1000)
         work_ns = sum(group.flops_ns for _, group in tiny)
         speed = sum(group.flops for _, group in tiny) / work_ns if work_ns else 0.0

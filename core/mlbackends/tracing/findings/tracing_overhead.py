@@ -1,11 +1,8 @@
 """The calls are so short that printing a line for each distorts what is seen."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Call, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, percent, times, took
+from mlbackends.tracing.finder import Found, percent, times, took
 
 _SHORT_NS = 50_000
 _LEAST_CALLS = 100
@@ -29,9 +26,7 @@ class Finder(finder.Finder):
     def key(self, record: Record) -> tuple[str, bool] | None:
         return (record.tracer, record.counted) if isinstance(record, Call) else None
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one for each library whose calls are short."""
-        del whole
+    def result(self) -> Found:
         for (tracer, is_counted), calls in list(self.sums.items()):
             count, total = calls.count, calls.total_ns
             if not is_counted or count < _LEAST_CALLS or total / count >= _SHORT_NS:

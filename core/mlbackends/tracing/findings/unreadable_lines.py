@@ -1,11 +1,8 @@
 """Lines that begin as a library's could not be read: torn, or of a version not known here."""
 
-from collections.abc import Iterator
-
 from mlbackends.model.trace import Malformed, Record
-from mlbackends.model.trace_views import Finding
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Whole, times
+from mlbackends.tracing.finder import Found, times
 
 
 class Finder(finder.Finder):
@@ -19,13 +16,12 @@ class Finder(finder.Finder):
     def key(self, record: Record) -> str | None:
         return record.reason if isinstance(record, Malformed) else None  # the reader has two
 
-    def result(self, whole: Whole) -> Iterator[Finding]:
-        """Yield one, if there are any."""
+    def result(self) -> Found:
         if self.sums:
             count = sum(each.count for each in self.sums.values())
             reason, most = max(self.sums.items(), key=lambda item: item[1].count)
             yield self.finding(
-                "medium" if count > whole.count / 100 else "low",
+                "medium" if count > self.all_count / 100 else "low",
                 f"{times(count, 'line')} could not be read; most often ({most.count:,}): {reason}",
                 evidence=tuple(line for each in self.sums.values() for line in each.lines)[:3],
                 count=count,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from mlbackends.model import registry
 from mlbackends.model.trace import Call, Record
-from mlbackends.model.trace_views import Findings
-from mlbackends.tracing.finder import KINDS, SEVERITIES, Finder, Whole
+from mlbackends.model.trace_views import Finding, Findings
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Finder
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
@@ -53,8 +53,10 @@ class Collector:
 
     def result(self) -> Findings:
         """Return what was found, the worst first, and of those alike what takes longest."""
-        whole = Whole(self._count, self._total_ns)
-        found = [finding for watch in self._watches.values() for finding in watch.result(whole)]
+        found: list[Finding] = []
+        for watch in self._watches.values():
+            watch.all_count, watch.all_ns = self._count, self._total_ns
+            found += watch.result()
         found.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.total_ns, one.code))
         return Findings(asked=tuple(self._watches), found=tuple(found))
 
