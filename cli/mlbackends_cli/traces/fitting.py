@@ -27,28 +27,29 @@ class Fitting:
         self._inner = where
         self._skip_first = skip_first
         self._calls_only, self._executed_only = calls_only, executed_only
-        self._seen: dict[str, dict[str, None]] = {
-            name: {} for name in sorted(where.fields) if _has_few_values(name)
-        }
+        # Of fields with few values: no times, no whole lines.
+        many = {*fields.NUMBERS, *fields.TRUTHS, "raw", "key"} - {"process", "thread"}
+        self._seen: dict[str, dict[str, None]] = {name: {} for name in sorted(where.fields - many)}
         self._readers = {name: fields.read_text(name) for name in self._seen}
         self.where = where if self.anything else replace(where, test=self._test)
 
     def _test(self, record: Record) -> bool:
         fits = self._inner(record)
-        if not self.anything and self._matters(record):
+        if self.anything:
+            return fits
+        if self._executed_only:
+            matters = record.executed
+        elif self._calls_only:
+            matters = isinstance(record, Call)
+        else:
+            matters = not isinstance(record, Text) or "kind" in self._inner.fields
+        if matters:
             self.anything = fits
             for name, reader in self._readers.items():
                 seen = self._seen[name]
                 if len(seen) < _MOST_SEEN and (value := reader(record)):
                     seen[value] = None
         return fits
-
-    def _matters(self, record: Record) -> bool:
-        if self._executed_only:
-            return record.executed
-        if self._calls_only:
-            return isinstance(record, Call)
-        return not isinstance(record, Text) or "kind" in self._inner.fields
 
     def message(self) -> str:
         """Return the line for when nothing fitted."""
@@ -62,25 +63,15 @@ class Fitting:
 
     def _values(self) -> str:
         """Return the values that the field has here which keeps the expression from fitting."""
-        name, value = "", ""
-        if not self._inner.equals:
-            name = next(iter(self._seen), "")
-        for each, wanted in self._inner.equals:
-            if each in self._seen and wanted not in self._seen[each]:
-                name, value = each, wanted
-                break
+        compared = self._inner.equals or tuple((name, "") for name in self._seen)
+        unmet = (each for each in compared if each[1] not in self._seen.get(each[0], (each[1],)))
+        name, value = next(unmet, ("", ""))
         seen = sorted(self._seen.get(name, ()), key=lambda each: (-_likeness(value, each), each))
         if not seen:
             return ""
         values = ", ".join(one_line(shortened(each, _LONGEST)) for each in seen[:_MOST_SHOWN])
         more = f" and {len(seen) - _MOST_SHOWN:,} more" if len(seen) > _MOST_SHOWN else ""
         return f"; {name}{'s here are' if name in _PLURALS else ' here is'}: {values}{more}"
-
-
-def _has_few_values(name: str) -> bool:
-    """Tell whether the values of a field are few: no times, no whole lines."""
-    many = {*fields.NUMBERS, *fields.TRUTHS, "raw", "key"}
-    return name in {"process", "thread"} or name not in many
 
 
 def _likeness(value: str, seen: str) -> float:

@@ -3,11 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlbackends.model.errors import BadInput
-from mlbackends.model.trace import Text, as_row
+from mlbackends.model.trace import Record, Text, as_row
 from mlbackends.tracing import filters, reader, viewing
 from mlbackends.tracing.sources import Source
 from mlbackends_cli import exits, formats
@@ -17,7 +17,6 @@ from mlbackends_cli.traces.listings import printed
 from mlbackends_cli.traces.reading import raw_lines
 
 if TYPE_CHECKING:
-    from mlbackends.model.trace_views import AnyView
     from mlbackends_cli.traces.options import Request
 
 _REDRAW_SECONDS = 0.5
@@ -29,51 +28,33 @@ def follow(files: Sequence[str], request: "Request") -> int:
         raise BadInput(f"--follow takes one FILE, not {len(files)}")
     if request.output not in ("", "-"):
         raise BadInput("--follow prints to standard output", "leave --output out")
-    if request.names == ("records",) and request.form in ("table", "jsonl"):
-        return _follow_records(files[0], request)
-    if request.form != "table":
+    is_lines = request.names == ("records",) and request.form in ("table", "jsonl")
+    if request.form != "table" and not is_lines:
         raise BadInput(
             f"--follow cannot print {request.form}",
             "take a table, or --view records --format jsonl",
         )
-    return _follow_views(files[0], request)
-
-
-def _follow_records(file: str, request: "Request") -> int:
     where = filters.where(*request.wheres)
-    wants_text = "kind" in where.fields
-    source = Source(file, follow=True)
+    screen = None if is_lines else _Screen(request)
+    source = Source(files[0], follow=True, is_over=screen.look if screen else bool)
     style = page(request.color)
-    for record in filters.after_first(reader.records(source.chunks()), request.skip_first):
-        if not where(record) or (isinstance(record, Text) and not wants_text):
-            continue
-        if request.form == "jsonl":
-            write(formats.text("jsonl", "rows", (as_row(record),), style))
-        else:
-            write(raw_lines([str(record)]))
-    return _ending(source)
-
-
-def _follow_views(file: str, request: "Request") -> int:
-    where = filters.where(*request.wheres)
-    collectors = {name: viewing.begin(name, **options) for name, options in request.views().items()}
-    screen = _Screen(request, lambda: {name: each.result() for name, each in collectors.items()})
-    source = Source(file, follow=True, is_over=screen.look)
     try:
         for record in filters.after_first(reader.records(source.chunks()), request.skip_first):
-            if where(record):
-                for each in collectors.values():
-                    each.add(record)
-                screen.is_stale = True
-            screen.look()
+            if screen:
+                screen.add(record if where(record) else None)
+            elif not where(record) or (isinstance(record, Text) and "kind" not in where.fields):
+                continue
+            elif request.form == "jsonl":
+                write(formats.text("jsonl", "rows", (as_row(record),), style))
+            else:
+                write(raw_lines([str(record)]))
     except KeyboardInterrupt:
+        if not screen:
+            raise
         screen.draw(last=True)
         return exits.INTERRUPTED
-    screen.draw(last=True)
-    return _ending(source)
-
-
-def _ending(source: Source) -> int:
+    if screen:
+        screen.draw(last=True)
     if source.damage:
         say(source.damage)
     return exits.UNKNOWN if source.damage else exits.YES
@@ -82,23 +63,33 @@ def _ending(source: Source) -> int:
 class _Screen:
     """Draws views over what it drew before; where output is no terminal, only the last time."""
 
-    def __init__(self, request: "Request", made: "Callable[[], dict[str, AnyView]]") -> None:
-        self.is_stale = True
+    def __init__(self, request: "Request") -> None:
         self._request = request
-        self._made = made
+        views = request.views().items()
+        self._collectors = {name: viewing.begin(name, **options) for name, options in views}
+        self._is_stale = True
         self._drawn = 0.0
         self._shows = is_terminal(sys.stdout)
 
+    def add(self, record: Record | None) -> None:
+        """Take in a record, if there is one, and draw if it is time."""
+        if record is not None:
+            for each in self._collectors.values():
+                each.add(record)
+            self._is_stale = True
+        self.look()
+
     def look(self) -> bool:
         """Draw if it is time; never ends what is followed."""
-        if self._shows and self.is_stale and time.monotonic() - self._drawn >= _REDRAW_SECONDS:
+        if self._shows and self._is_stale and time.monotonic() - self._drawn >= _REDRAW_SECONDS:
             self.draw()
         return False
 
     def draw(self, *, last: bool = False) -> None:
         """Draw now; the last time all of it stays."""
         request = self._request
-        text = printed(self._made(), request.form, page(request.color), request.most)
+        made = {name: each.result() for name, each in self._collectors.items()}
+        text = printed(made, request.form, page(request.color), request.most)
         if self._shows:
             try:
                 rows = max(2, os.get_terminal_size(sys.stdout.fileno()).lines)
@@ -108,5 +99,5 @@ class _Screen:
             shown = lines if last else lines[: rows - 1]
             text = "\033[H" + "".join(f"{line}\033[K\n" for line in shown) + "\033[J"
         write(text)
-        self.is_stale = False
+        self._is_stale = False
         self._drawn = time.monotonic()

@@ -70,21 +70,13 @@ class Logs:
                     self.unreadable += isinstance(record, Malformed)
                 yield name, record
 
-    def aggregate(self) -> "Aggregate":
-        """Return the calls of all files, added up. Raises BadInput where one cannot be opened."""
-        whole = Aggregate()
-        for _, _, chunks in self._chunks():
-            whole.add(chunks)
-        self._count(whole)
-        return whole
-
-    def aggregates(self) -> list[Aggregate]:
-        """Return the same, added up for each file by itself."""
-        parts = []
+    def aggregates(self) -> Iterator[Aggregate]:
+        """Yield the calls of each file, added up. Raises BadInput where one cannot be opened."""
         for _, label, chunks in self._chunks():
-            parts.append(Aggregate(label).add(chunks))
-            self._count(parts[-1])
-        return parts
+            found = Aggregate(label).add(chunks)
+            self.unreadable += found.kinds.get("malformed", 0)
+            self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
+            yield found
 
     def walk(self, walk: Walk) -> None:
         """Walk through all files. Raises BadInput where one cannot be opened."""
@@ -92,10 +84,6 @@ class Logs:
             walk.add(chunks, label)
         self.unreadable += walk.unreadable
         self.lines += walk.lines
-
-    def _count(self, found: "Aggregate") -> None:
-        self.unreadable += found.kinds.get("malformed", 0)
-        self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
 
     def _chunks(self) -> Iterator[tuple[str, str, Iterator[bytes]]]:
         self._progress = ReadingProgress(self.names) if self._shows_progress else None
@@ -150,10 +138,7 @@ def views(
     """Return views of files. by: what they group by."""
     with closing(logs):
         if takes_sums(wanted, where, skip_first, by):
-            uses_source = "source" in where.fields or "source" in map(fields.field_name, by)
-            by_file = uses_source and len(set(logs.names)) > 1
-            sums = logs.aggregates() if by_file else [logs.aggregate()]
-            return viewing.from_aggregates(sums, wanted, where)
+            return viewing.from_aggregates(logs.aggregates(), wanted, where)
         if takes_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, wanted)):
             collectors = {name: viewing.begin(name, **each) for name, each in wanted.items()}
             logs.walk(Walk(tuple(collectors.values()), where))

@@ -131,7 +131,7 @@ def command(
     where = filters.where(*wheres)
     with closing(logs[0]), closing(logs[1]):
         if takes_sums({}, where, skip_first, by):
-            first, second = (each.aggregate() for each in logs)
+            (first,), (second,) = ([*each.aggregates()] for each in logs)
             found = viewing.difference(first, second, where, **options)
         else:
             left, right = (filters.after_first(each.records(), skip_first) for each in logs)
