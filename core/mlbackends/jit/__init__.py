@@ -17,11 +17,9 @@ from mlbackends.jit.backend import (
     BadOutput,
     CallMismatch,
     DebugHandles,
-    DelegateError,
     JitError,
     NotAModule,
     NotLoadable,
-    SourceLine,
     register_backend,
     register_preprocess,
 )
@@ -29,7 +27,7 @@ from mlbackends.jit.lowered import LoweredModule, LoweredWrapper, load, save
 from mlbackends.jit.lowering import to_backend, to_backend_selective
 
 __all__ = [
-    "BackendInterface", "BackendNotAvailable", "BadOutput", "CallMismatch", "DebugHandles", "DelegateError",
-    "JitError", "LoweredModule", "LoweredWrapper", "NotAModule", "NotLoadable", "SourceLine", "load",
-    "register_backend", "register_preprocess", "save", "to_backend", "to_backend_selective",
+    "BackendInterface", "BackendNotAvailable", "BadOutput", "CallMismatch", "DebugHandles", "JitError",
+    "LoweredModule", "LoweredWrapper", "NotAModule", "NotLoadable", "load", "register_backend",
+    "register_preprocess", "save", "to_backend", "to_backend_selective",
 ]  # fmt: skip

@@ -6,25 +6,21 @@ name is registered once for the life of the process. Any thread may register and
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from mlbackends.model.errors import BadInput, MlBackendsError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    Preprocess = Callable[[Any, dict[str, Any], "DebugHandles"], Any]
-    Factory = Callable[[], "BackendInterface"]
 
 
 class BackendInterface(ABC):
     """A compiler and a runtime for the methods of a lowered module.
 
     One instance is made for each module that is lowered, loaded or copied deeply. What an
-    implementation raises reaches the caller as it is; `DelegateError` adds the place in the source.
+    implementation raises reaches the caller as it is.
     """
 
     @abstractmethod
@@ -52,6 +48,18 @@ class BackendInterface(ABC):
         """
 
 
+class DebugHandles:
+    """What a preprocess function calls for the debug handles of a method's lines, as in torch."""
+
+    #: Unique in the process.
+    _numbers = itertools.count()
+
+    def __call__(self, method: Any) -> dict[int, int]:
+        """Return {line number: handle} for the lines of a function or bound method that hold code."""
+        lines = {line for _, _, line in inspect.unwrap(method).__code__.co_lines() if line}
+        return {line: next(self._numbers) for line in sorted(lines)}
+
+
 # ---- errors, of the types that torch's JIT raises: nearly all are RuntimeErrors ----
 
 
@@ -68,12 +76,6 @@ class BackendNotAvailable(JitError):
 
     exit_code = 1
 
-    def __init__(self) -> None:
-        super().__init__("Backend is not available.")
-
-    def __reduce__(self) -> tuple[type[BackendNotAvailable], tuple[()]]:
-        return BackendNotAvailable, ()
-
 
 class CallMismatch(JitError, TypeError):
     """The arguments of a call do not fit the signature of the lowered method."""
@@ -87,54 +89,10 @@ class NotLoadable(BadInput, RuntimeError):
     """A file that holds no lowered module, a truncated one, or one of another version."""
 
 
-class DelegateError(JitError):
-    """For backends to raise from `execute`: the failure, and the debug handle where it happened.
-
-    The lowered module adds the line of the original method that the handle stands for.
-    """
-
-    def __init__(self, message: str, debug_handle: int | None = None) -> None:
-        super().__init__(message)
-        self.debug_handle = debug_handle
-
-
-class SourceLine(NamedTuple):
-    """Where a debug handle points."""
-
-    file: str
-    line: int
-    function: str
-
-
-_handles = itertools.count()
-
-
-class DebugHandles:
-    """The generator that a preprocess function gets: it gives each line of a method a handle.
-
-    recorded: every handle given so far, and the line that it stands for. Handles are unique in the
-    process, and the lowered module keeps the lines, also when it is saved.
-    """
-
-    def __init__(self) -> None:
-        self.recorded: dict[int, SourceLine] = {}
-
-    def __call__(self, method: Any) -> dict[int, int]:
-        """Return {line number: handle} for the lines of a function or bound method that hold code.
-
-        Raises TypeError for what is not written in Python (builtins, classes).
-        """
-        code = getattr(getattr(method, "__func__", method), "__code__", None)
-        if code is None:
-            raise TypeError(f"debug handles are for Python functions and methods, not {method!r}")
-        lines = sorted({line for _, _, line in code.co_lines() if line})
-        handles = {line: next(_handles) for line in lines}
-        for line, handle in handles.items():
-            self.recorded[handle] = SourceLine(code.co_filename, line, code.co_qualname)
-        return handles
-
-
 # ---- registration -----------------------------------------------------------
+
+Preprocess = Callable[[Any, dict[str, Any], DebugHandles], Any]
+Factory = Callable[[], BackendInterface]
 
 _lock = threading.Lock()
 _backends: dict[str, Factory] = {}
@@ -148,20 +106,15 @@ def register_backend(name: str, backend: Factory) -> None:
     each load. Raises TypeError for anything else (an instance, a class that lacks a method) and
     RuntimeError where the name is no identifier or is registered already.
     """
-    _check_name(name)
-    given: object = backend
-    if isinstance(backend, type):
-        if not issubclass(backend, BackendInterface):
-            raise TypeError(f"{backend.__qualname__} is not a subclass of BackendInterface")
-        missing: frozenset[str] = getattr(backend, "__abstractmethods__", frozenset())
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise TypeError(f"backend {backend.__qualname__} does not define {names}")
-    elif isinstance(given, BackendInterface) or not callable(given):
+    is_class = isinstance(backend, type)
+    if not callable(backend) or (is_class and not issubclass(backend, BackendInterface)):
         raise TypeError(
-            "a backend is a subclass of BackendInterface or a function that makes an instance, "
-            f"not {type(given).__name__}"
+            "a backend is a subclass of BackendInterface or a function that makes an instance,"
+            f" not {backend!r}"
         )
+    missing = sorted(getattr(backend, "__abstractmethods__", ()))
+    if missing:
+        raise TypeError(f"backend {backend!r} does not define {', '.join(missing)}")
     _register(_backends, name, backend, f"Backend {name}")
 
 
@@ -172,50 +125,16 @@ def register_preprocess(name: str, function: Preprocess) -> None:
     that it may change, and returns the processed artefact, which must be picklable where the lowered
     module is to be saved. Raises RuntimeError where the name has one already.
     """
-    _check_name(name)
     if not callable(function):
         raise TypeError(f"a preprocess function is callable, not {type(function).__name__}")
     _register(_preprocesses, name, function, f"Preprocessing function for backend {name}")
 
 
-def preprocess_of(name: str) -> Preprocess:
-    """Return a backend's preprocess function; raises RuntimeError where there is none."""
-    found: Preprocess = _registered(
-        _preprocesses, name, f"Preprocessing function for backend {name}"
-    )
-    return found
-
-
-def backend_factory(name: str) -> Factory:
-    """Return what makes the instances of a backend; raises RuntimeError, with the nearest name."""
-    found: Factory = _registered(_backends, name, f"Backend {name}")
-    return found
-
-
-def new_backend(name: str) -> BackendInterface:
-    """Make an instance of a registered backend; raises RuntimeError where there is none."""
-    made = backend_factory(name)()
-    if not isinstance(made, BackendInterface):
-        raise TypeError(
-            f"the factory of backend {name} returned {type(made).__name__}, no BackendInterface"
-        )
-    return made
-
-
-def suggestion(name: str, candidates: Iterable[str]) -> str:
-    """Return " Did you mean 'this'?" where a candidate is near, else ""."""
-    near = nearest(name, tuple(candidates))
-    return f" Did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
-
-
-def _check_name(name: str) -> None:
+def _register(table: dict[str, Any], name: str, value: object, what: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
     if not name.isidentifier():
         raise JitError(f"the name of a backend is an identifier such as 'our_chip', not {name!r}")
-
-
-def _register(table: dict[str, Any], name: str, value: object, what: str) -> None:
     with _lock:
         if name in table:
             raise JitError(
@@ -224,8 +143,22 @@ def _register(table: dict[str, Any], name: str, value: object, what: str) -> Non
         table[name] = value
 
 
-def _registered(table: dict[str, Any], name: str, what: str) -> Any:
-    with _lock:
-        if name not in table:
-            raise JitError(f"{what} is not registered.{suggestion(name, table)}")
-        return table[name]
+def preprocess_of(name: str) -> Preprocess:
+    """Return a backend's preprocess function; raises RuntimeError, with the nearest name."""
+    if name not in _preprocesses:
+        near = suggestion(name, list(_preprocesses))
+        raise JitError(f"Preprocessing function for backend {name} is not registered.{near}")
+    return _preprocesses[name]
+
+
+def backend_factory(name: str) -> Factory:
+    """Return what makes the instances of a backend; raises RuntimeError, with the nearest name."""
+    if name not in _backends:
+        raise JitError(f"Backend {name} is not registered.{suggestion(name, list(_backends))}")
+    return _backends[name]
+
+
+def suggestion(name: str, candidates: Iterable[str]) -> str:
+    """Return " Did you mean 'this'?" where a candidate is near, else ""."""
+    near = nearest(name, tuple(candidates))
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

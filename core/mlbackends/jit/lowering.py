@@ -1,10 +1,9 @@
 """Lower a module, or chosen submodules of one, to a backend."""
 
-from __future__ import annotations
-
 import reprlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from mlbackends.jit.backend import (
     DebugHandles,
@@ -13,15 +12,12 @@ from mlbackends.jit.backend import (
     backend_factory,
     preprocess_of,
 )
-from mlbackends.jit.lowered import Compiled, LoweredModule, LoweredWrapper
-from mlbackends.jit.methods import Method, describe
+from mlbackends.jit.lowered import Compiled, LoweredModule
+from mlbackends.jit.methods import describe
 from mlbackends.jit.modules import clone, is_lowered, is_module, replace, submodule
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
-
-def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> LoweredWrapper:
+def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> LoweredModule:
     """Lower a module: the methods that the spec names run on the backend from now on.
 
     module: what `mlbackends.jit.modules` calls one; it stays as it is. method_compile_spec: a value
@@ -34,19 +30,35 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
     not defined or cannot be lowered and an empty value of the spec, AttributeError for what is no
     module, TypeError for a name that is no str or a spec that is no dict. Nothing has run then.
     """
-    methods = _checked(name, module, method_compile_spec)
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
+    if not isinstance(method_compile_spec, dict):
+        kind = type(method_compile_spec).__name__
+        raise TypeError(f"the method compile spec is a dict, not {kind}")
+    preprocess = preprocess_of(name)
+    backend_factory(name)
+    if not is_module(module):
+        raise NotAModule(
+            f"{reprlib.repr(module)} is not a module: an object with methods is needed"
+        )
+    methods = {}
+    for method in method_compile_spec:
+        if not isinstance(method, str):
+            raise JitError(f"the names of methods are str, not {type(method).__name__}")
+        if method != "__call__" and hasattr(LoweredModule, method):
+            raise JitError(f"Method {method!r} cannot be lowered: the wrapper has its own")
+        methods[method] = describe(module, method)
     # Two copies: neither the caller nor the preprocess function changes what is compiled.
     spec, given = (
         {method: _copied(value, method) for method, value in method_compile_spec.items()}
         for _ in range(2)
     )
-    handles = DebugHandles()
-    processed = preprocess_of(name)(clone(module)[0], given, handles)
+    processed = preprocess(clone(module)[0], given, DebugHandles())
     kind = type(module)
     original = (
         module.qualified_name if is_lowered(module) else f"{kind.__module__}.{kind.__qualname__}"
     )
-    compiled = Compiled(name, original, processed, spec, methods, handles.recorded)
+    compiled = Compiled(name, original, processed, spec, methods)
     if compiled.backend.is_available():
         compiled.compile()
     else:
@@ -56,7 +68,7 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
             UserWarning,
             stacklevel=2,
         )
-    return LoweredWrapper(LoweredModule(compiled))
+    return LoweredModule(compiled)
 
 
 def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Iterable[str]) -> Any:
@@ -91,31 +103,6 @@ def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Ite
             )
         replace(parent, last, lowered)
     return copied
-
-
-def _checked(name: str, module: Any, spec: dict[str, Any]) -> dict[str, Method]:
-    """Return the methods to be lowered, after a check of all arguments."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
-    if not isinstance(spec, dict):
-        raise TypeError(f"the method compile spec is a dict, not {type(spec).__name__}")
-    preprocess_of(name)
-    backend_factory(name)
-    if not is_module(module):
-        raise NotAModule(
-            f"{reprlib.repr(module)} is not a module: an object with methods is needed"
-        )
-    methods = {}
-    for method, value in spec.items():
-        if not isinstance(method, str):
-            raise JitError(f"the names of methods are str, not {type(method).__name__}")
-        _copied(value, method)
-        if method.startswith("__lowered") or (
-            method != "__call__" and hasattr(LoweredWrapper, method)
-        ):
-            raise JitError(f"Method {method!r} cannot be lowered: the wrapper has its own")
-        methods[method] = describe(module, method)
-    return methods
 
 
 def _copied(value: Any, method: str) -> Any:

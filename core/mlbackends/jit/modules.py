@@ -8,19 +8,15 @@ The submodules of an object with `named_children()` are what that yields, and at
 `named_children()` themselves or are lowered; of any other module, the attributes that are modules.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import sys
 import types
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from mlbackends.jit.backend import JitError, suggestion
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
 
@@ -92,70 +88,54 @@ def clone(module: Any) -> tuple[Any, set[int]]:
     lowered already, is shared. Returns the copy, and the ids of those modules in it that are
     reached by more than one way.
     """
-    copier = _Copier()
-    return copier.copied(module), copier.shared
+    copies: dict[int, Any] = {}
+    originals: list[Any] = []  # so that no id is given to another object meanwhile
+    unfinished: set[int] = set()
+    shared: set[int] = set()
 
+    def begin(original: Any, made: Any) -> Any:
+        copies[id(original)] = made
+        unfinished.add(id(original))
+        originals.append(original)
+        return made
 
-class _Copier:
-    """Copies each object once, however often it is met."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, Any] = {}
-        self._open: set[int] = set()
-        self._kept: list[Any] = []  # so that no id is given to another object meanwhile
-        self.shared: set[int] = set()
-
-    def copied(self, value: Any) -> Any:
-        """Return the copy of a module or container, or the value itself."""
+    def copied(value: Any) -> Any:
         key = id(value)
-        if key in self._made:
-            if key not in self._open:  # a way back to a parent shares nothing
-                self.shared.add(id(self._made[key]))
-            return self._made[key]
+        if key in copies:
+            if key not in unfinished:  # a way back to a parent shares nothing
+                shared.add(id(copies[key]))
+            return copies[key]
+        made = value
         if type(value) in {dict, OrderedDict}:
-            made = self._remember(value, type(value)())
-            made.update((name, self.copied(each)) for name, each in value.items())
+            made = begin(value, type(value)())
+            made.update((name, copied(each)) for name, each in value.items())
         elif type(value) is list:
-            made = self._remember(value, [])
-            made.extend(map(self.copied, value))
+            made = begin(value, [])
+            made.extend(map(copied, value))
         elif type(value) is tuple:
-            items = tuple(map(self.copied, value))
-            changed = any(new is not old for new, old in zip(items, value, strict=True))
-            return items if changed else value
+            items = tuple(map(copied, value))
+            if any(new is not old for new, old in zip(items, value, strict=True)):
+                return items
         elif is_module(value) and not is_lowered(value):
-            made = self._module(value)
-        else:
-            return value
-        self._open.discard(key)
+            try:
+                made = begin(value, copy.copy(value))
+            except (TypeError, copy.Error):
+                begin(value, value)
+            else:
+                for name, attribute in list(_attributes(made)):
+                    new = copied(attribute)
+                    if new is not attribute:
+                        object.__setattr__(made, name, new)
+        unfinished.discard(key)
         return made
 
-    def _module(self, module: Any) -> Any:
-        try:
-            made = copy.copy(module)
-        except (TypeError, copy.Error):
-            made = module
-        self._remember(module, made)
-        if made is not module:
-            for name, value in list(_attributes(made)):
-                new = self.copied(value)
-                if new is not value:
-                    object.__setattr__(made, name, new)
-        return made
-
-    def _remember(self, original: Any, made: Any) -> Any:
-        self._made[id(original)] = made
-        self._open.add(id(original))
-        self._kept.append(original)
-        return made
+    return copied(module), shared
 
 
 def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of an instance, those in slots too."""
     yield from getattr(module, "__dict__", {}).items()
     for cls in type(module).__mro__:
-        for descriptor in list(vars(cls).values()):
-            if isinstance(descriptor, types.MemberDescriptorType):
-                try:
-                    yield descriptor.__name__, descriptor.__get__(module)
-                except AttributeError:  # nothing in this slot
-                    continue
+        for name, descriptor in list(vars(cls).items()):
+            if isinstance(descriptor, types.MemberDescriptorType) and hasattr(module, name):
+                yield name, descriptor.__get__(module)

@@ -154,8 +154,6 @@ def test_a_method_that_was_not_lowered_is_no_attribute() -> None:
         lowered(1, 2)
     with pytest.raises(AttributeError, match="cannot be changed"):
         lowered.accum = print
-    with pytest.raises(AttributeError, match="cannot be changed"):
-        del lowered.accum
 
 
 def test_a_spec_without_methods_lowers_to_nothing_that_can_be_called() -> None:
@@ -436,43 +434,19 @@ def pickled(lowered: jit.LoweredWrapper) -> Any:
 PICKLED = Accumulator()
 
 
-def test_a_failure_on_the_chip_names_the_line_of_the_original() -> None:
+def test_debug_handles_are_unique_in_the_process() -> None:
+    seen: list[dict[int, int]] = []
+
     def preprocess(module: Any, spec: dict[str, Any], handles: DebugHandles) -> Any:
-        module.lines = handles(type(module).accum)
+        seen.extend((handles(module.accum), handles(type(module).accum)))
         return module
 
-    def execute(self: Any, handle: Any, inputs: list[Any]) -> list[Any]:
-        last = max(handle.__self__.lines)
-        raise jit.DelegateError("overflow", handle.__self__.lines[last])
+    name, _, _ = registered(preprocess)
+    jit.to_backend(name, Accumulator(), {"accum": 1})
 
-    name, _, _ = registered(preprocess, execute=execute)
-    lowered = jit.to_backend(name, Accumulator(), {"accum": 1})
-    for each in (lowered, copy.deepcopy(lowered)):
-        with pytest.raises(RuntimeError, match="overflow") as failure:
-            each.accum(1, 2)
-        line = Accumulator.accum.__code__.co_firstlineno + 1
-        assert failure.value.__notes__ == [f"in Accumulator.accum, {__file__}, line {line}"]
-
-
-def test_debug_handles_are_unique_and_for_python_code_alone() -> None:
-    first, second = jit.DebugHandles(), jit.DebugHandles()
-
-    one, two = first(Accumulator().accum), second(Accumulator.accum)
-
+    one, two = seen
+    assert Accumulator.accum.__code__.co_firstlineno + 1 in one
     assert one.keys() == two.keys() and not set(one.values()) & set(two.values())
-    assert set(first.recorded) == set(one.values())
-    with pytest.raises(TypeError, match="for Python functions"):
-        first(len)
-
-
-def test_a_failure_without_a_place_stays_as_it_is() -> None:
-    def execute(self: Any, handle: Any, inputs: list[Any]) -> list[Any]:
-        raise jit.DelegateError("overflow")
-
-    name, _, _ = registered(execute=execute)
-    with pytest.raises(RuntimeError, match="overflow") as failure:
-        jit.to_backend(name, Accumulator(), {"accum": 1}).accum(1, 2)
-    assert not hasattr(failure.value, "__notes__")
 
 
 def test_calls_from_many_threads_do_not_meet() -> None:

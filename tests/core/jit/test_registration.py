@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlbackends import jit
-from mlbackends.jit.backend import new_backend
+from mlbackends.jit.backend import backend_factory
 
 
 class Silent(jit.BackendInterface):
@@ -42,10 +42,15 @@ def test_a_backend_is_registered_once_and_the_first_stays() -> None:
 
     with pytest.raises(RuntimeError, match="Backend first_stays is already registered"):
         jit.register_backend("first_stays", Other)
-    assert type(new_backend("first_stays")) is Silent
+    assert backend_factory("first_stays") is Silent
 
 
-def test_a_function_can_make_the_instances() -> None:
+class Module:
+    def forward(self, x: int) -> int:
+        return x
+
+
+def test_a_function_makes_an_instance_at_each_lowering() -> None:
     made = []
 
     def make() -> Silent:
@@ -53,15 +58,19 @@ def test_a_function_can_make_the_instances() -> None:
         return made[-1]
 
     jit.register_backend("made_by_function", make)
+    jit.register_preprocess("made_by_function", unchanged)
 
-    assert [new_backend("made_by_function"), new_backend("made_by_function")] == made
+    assert jit.to_backend("made_by_function", Module(), {"forward": 1})(3) == 3
+    assert jit.to_backend("made_by_function", Module(), {"forward": 1})(4) == 4
+    assert len(made) == 2
 
 
-def test_a_factory_that_makes_something_else_is_found_out() -> None:
+def test_a_factory_that_makes_something_else_is_refused() -> None:
     jit.register_backend("makes_a_text", lambda: "text")  # type: ignore[arg-type,return-value]
+    jit.register_preprocess("makes_a_text", unchanged)
 
     with pytest.raises(TypeError, match="returned str, no BackendInterface"):
-        new_backend("makes_a_text")
+        jit.to_backend("makes_a_text", Module(), {"forward": 1})
 
 
 class Other(Silent):
@@ -77,9 +86,9 @@ class Half(jit.BackendInterface):
     ("backend", "text"),
     [
         (Half, "does not define compile, execute"),
-        (int, "int is not a subclass of BackendInterface"),
-        (Silent(), "not Silent"),
-        (None, "not NoneType"),
+        (int, "a subclass of BackendInterface or a function that makes an instance, not .*int"),
+        (Silent(), "not .*Silent object"),
+        (None, "not None"),
     ],
 )
 def test_what_is_no_backend_is_refused(backend: Any, text: str) -> None:

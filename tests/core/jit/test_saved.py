@@ -134,28 +134,6 @@ def iter_nothing() -> Iterator[int]:
     yield 1
 
 
-class Trap:
-    """A pickle that runs code."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (self.path,)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-def test_a_damaged_file_runs_no_code(tmp_path: Path) -> None:
-    _, lowered = lowered_to(chip(compile=lambda *_: {"forward": 1}), Trap(str(tmp_path / "trap")))
-    lowered.save(tmp_path / "m")
-    content = bytearray((tmp_path / "m").read_bytes())
-    content[-1] ^= 1
-    (tmp_path / "m").write_bytes(content)
-
-    with pytest.raises(RuntimeError, match="is damaged"):
-        jit.load(tmp_path / "m")
-    assert not (tmp_path / "trap").exists()
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -178,36 +156,32 @@ def test_a_file_of_another_kind_is_refused(content: bytes, tmp_path: Path) -> No
 def test_a_file_of_another_version_says_which(tmp_path: Path) -> None:
     _, lowered = lowered_to(chip())
     lowered.save(tmp_path / "m")
-    content = (tmp_path / "m").read_bytes().replace(b"lowered 2 ", b"lowered 27 ", 1)
+    content = (tmp_path / "m").read_bytes().replace(b"lowered 3 ", b"lowered 27 ", 1)
     (tmp_path / "m").write_bytes(content)
 
-    with pytest.raises(RuntimeError, match="is of version 27; this mlbackends reads version 2"):
+    with pytest.raises(
+        RuntimeError, match="is of version '27' or truncated; this mlbackends reads version 3"
+    ):
         jit.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("other", [[1, 2], {}, {"backend_name": "another"}, {"processed": 1}])
 def test_a_pickle_of_something_else_in_our_frame_is_refused(other: Any) -> None:
     name, _ = lowered_to(chip())
-    import hashlib
+    content = f"mlbackends-lowered 3 {name}\n".encode() + pickle.dumps(other)
 
-    body = pickle.dumps(other)
-    digest = hashlib.sha256(body).hexdigest()
-    line = f"mlbackends-lowered 2 backend={name} bytes={len(body)} sha256={digest}\n"
     with pytest.raises(RuntimeError, match="holds no lowered module of backend"):
-        jit.load(io.BytesIO(line.encode() + body))
+        jit.load(io.BytesIO(content))
 
 
 def test_a_class_that_is_not_here_is_named() -> None:
     name, _ = lowered_to(chip())
-    import hashlib
+    content = f"mlbackends-lowered 3 {name}\n\x80\x05cnosuchmodule\nNothing\n.".encode("latin-1")
 
-    body = b"\x80\x05cnosuchmodule\nNothing\n."
-    digest = hashlib.sha256(body).hexdigest()
-    line = f"mlbackends-lowered 2 backend={name} bytes={len(body)} sha256={digest}\n"
     with pytest.raises(
         RuntimeError, match="cannot be unpickled here: No module named 'nosuchmodule'"
     ):
-        jit.load(io.BytesIO(line.encode() + body))
+        jit.load(io.BytesIO(content))
 
 
 _KEPT: list[bytes] = []
@@ -215,7 +189,7 @@ _KEPT: list[bytes] = []
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_torn_file_is_refused_wherever_it_is_torn(data: st.DataObject) -> None:
+def test_a_truncated_file_is_refused_wherever_it_ends(data: st.DataObject) -> None:
     if not _KEPT:
         file = io.BytesIO()
         lowered_to(chip())[1].save(file)
@@ -224,8 +198,6 @@ def test_a_torn_file_is_refused_wherever_it_is_torn(data: st.DataObject) -> None
 
     with pytest.raises(jit.NotLoadable):
         jit.load(io.BytesIO(_KEPT[0][:length]))
-    with pytest.raises(jit.NotLoadable):
-        jit.load(io.BytesIO(_KEPT[0] + b"x" * (length + 1)))
 
 
 def test_what_cannot_be_pickled_is_not_saved_and_the_old_file_stays(tmp_path: Path) -> None:
