@@ -13,7 +13,7 @@ import pytest
 
 from mlbackends.launch.launcher import Launch, prepare
 from mlbackends.launch.options import OPTIONS, Options
-from mlbackends.launch.topology import parse_lscpu
+from mlbackends.launch.cores import parse_lscpu
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.xeon import run_cpu as ours
 
@@ -380,7 +380,7 @@ def test_cpus_of_others_are_used_by_torch_and_not_by_us() -> None:
     program = (
         "import os\nfirst = min(os.sched_getaffinity(0))\nos.sched_setaffinity(0, {first})\n"
         "from torch.backends.xeon.run_cpu import _CPUinfo\n"
-        "from mlbackends.launch.topology import read_topology\n"
+        "from mlbackends.launch.cores import read_topology\n"
         "from mlbackends.host.host import Host\n"
         "theirs = _CPUinfo().get_all_logical_cores()\n"
         "print(len(theirs) > 1, read_topology(Host()).logical() == (first,))\n"

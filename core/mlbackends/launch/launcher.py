@@ -6,22 +6,21 @@ is started with the affinity mask that it shall have, which needs no tool.
 """
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mlbackends.host.host import Host
+from mlbackends.launch.cores import Topology, read_topology
 from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance, plan
-from mlbackends.launch.topology import read_topology
+from mlbackends.launch.processes import Child, executable, run
+from mlbackends.launch.variables import child_environment
 
-if TYPE_CHECKING:
-    from mlbackends.launch.processes import Child
-    from mlbackends.launch.topology import Topology
 _NO_NUMACTL = (
     "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
     " that may be slower on a machine with several"
@@ -31,7 +30,7 @@ _NO_NUMACTL = (
 class Launch(Struct, frozen=True):
     """Programs that are ready to be started, and the notices to show before."""
 
-    children: "tuple[Child, ...]"
+    children: tuple[Child, ...]
     notices: tuple[Notice, ...]
 
 
@@ -54,8 +53,6 @@ def launch(
     node that is not there, KeyError for a CPU that is not there, AssertionError for fewer cores
     than torchrun's ranks.
     """
-    from mlbackends.launch.processes import run
-
     say = say or write_notice
     made = prepare(options, command, environment)
     for level, sentence in made.notices:
@@ -70,7 +67,7 @@ def prepare(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
     *,
-    topology: "Topology | None" = None,
+    topology: Topology | None = None,
     works: Callable[[list[str]], bool] | None = None,
 ) -> Launch:
     """Return what `launch` would start, without starting it.
@@ -78,11 +75,6 @@ def prepare(
     topology: the cores; those of this machine by default. works: tells whether a binding command
     can be used; it is tried by default. Raises as `launch` does.
     """
-    import shlex
-
-    from mlbackends.launch.environment import child_environment
-    from mlbackends.launch.processes import Child, executable
-
     program = program_command(options, command)
     found = os.environ if environment is None else environment
     planned = plan(options, topology or read_topology(Host()), found)
@@ -97,7 +89,7 @@ def prepare(
         )
         for one in planned.instances
     )
-    commands: list[Notice] = [information(shlex.join(child.command)) for child in children]
+    commands = [information(shlex.join(child.command)) for child in children]
     return Launch(children, (*planned.notices, *of_binding, *of_environment, *commands))
 
 

@@ -3,15 +3,15 @@
 Nothing is read from the machine here. Instances are all of one size and share no CPU.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.launch.cores import Topology
 from mlbackends.launch.notices import Notice, Refused, TooFewCores, UnknownCpu, information, warning
 from mlbackends.launch.options import Options
-from mlbackends.launch.topology import Topology
 from mlbackends.model.errors import BadInput
 
 Shares = list[tuple[int, ...]]
@@ -22,13 +22,10 @@ _CORES_IN_LATENCY_MODE = 4
 class Instance(Struct, frozen=True):
     """One program that will be started.
 
-    index: from 0, of those that are started. nodes: the NUMA nodes of its CPUs, sorted;
-    memory_nodes: those among them whose memory it may be bound to.
+    memory_nodes: the NUMA nodes of its CPUs whose memory it may be bound to.
     """
 
-    index: int
     cpus: tuple[int, ...]
-    nodes: tuple[int, ...]
     memory_nodes: tuple[int, ...]
 
 
@@ -51,8 +48,10 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
     environment: LOCAL_WORLD_SIZE and LOCAL_RANK, which torchrun sets, split each instance's cores.
     Raises Refused, BadInput, UnknownCpu or TooFewCores: the exceptions of torch by their other base.
     """
-    counts = {"--ninstances": options.ninstances}
-    counts["--ncores-per-instance"] = options.ncores_per_instance
+    counts = {
+        "--ninstances": options.ninstances,
+        "--ncores-per-instance": options.ncores_per_instance,
+    }
     for name, number in counts.items():
         if number != -1 and number < 1:
             raise BadInput(f"{name} is {number}; at least 1 is needed")
@@ -69,11 +68,23 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
             raise Refused(f"--rank is {options.rank}; the instances are 0 to {len(shares) - 1}")
         shares = [shares[options.rank]]
         notices.append(information(f"assigning {len(shares[0])} cores for instance {options.rank}"))
+    size = len(shares[0])
+    ranks = _number(environment, "LOCAL_WORLD_SIZE", 1)
+    if ranks > 1:
+        rank = _number(environment, "LOCAL_RANK", 0)
+        size //= ranks
+        if rank >= ranks:
+            raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {ranks} it is lower")
+        if size == 0:
+            raise TooFewCores(
+                f"each rank needs a core at least; there are {len(shares[0])} for {ranks} ranks"
+            )
+        shares = [share[rank * size : (rank + 1) * size] for share in shares]
     instances = []
-    for index, share in enumerate(_local_part(shares, environment)):
-        nodes = tuple(sorted({owner[cpu] for cpu in share}))
+    for index, share in enumerate(shares):
+        nodes = sorted({owner[cpu] for cpu in share})
         memory = tuple(node for node in nodes if node in topology.memory_nodes)
-        instances.append(Instance(index, share, nodes, memory))
+        instances.append(Instance(share, memory))
         if len(nodes) > 1:
             notices.append(
                 warning(
@@ -82,35 +93,20 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
                     " node, avoids it"
                 )
             )
-    used = {cpu for instance in instances for cpu in instance.cpus}
+    used = {cpu for share in shares for cpu in share}
     shares_cores = any(len(used.intersection(core.cpus)) > 1 for core in topology.cores)
     if options.use_logical_core and options.core_list is None and not takes_modes(options):
         shares_cores = True
-    return Plan(tuple(instances), len(instances[0].cpus), shares_cores, tuple(notices))
+    return Plan(tuple(instances), size, shares_cores, tuple(notices))
 
 
-def _local_part(shares: Shares, environment: Mapping[str, str]) -> Shares:
-    """Return this process's part of each share, where torchrun started several of us."""
-
-    def number(name: str, default: int, lowest: int) -> int:
-        text = environment.get(name, str(default))
-        found = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
-        if found < lowest:
-            raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
-        return found
-
-    world = number("LOCAL_WORLD_SIZE", 1, 1)
-    if world == 1:
-        return shares
-    rank = number("LOCAL_RANK", 0, 0)
-    if rank >= world:
-        raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {world} it is lower")
-    size = len(shares[0]) // world
-    if size == 0:
-        raise TooFewCores(
-            f"each rank needs a core at least; there are {len(shares[0])} for {world} ranks"
-        )
-    return [share[rank * size : (rank + 1) * size] for share in shares]
+def _number(environment: Mapping[str, str], name: str, lowest: int) -> int:
+    """Return a variable of torchrun, `lowest` where it is not set."""
+    text = environment.get(name, str(lowest))
+    found = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+    if found < lowest:
+        raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
+    return found
 
 
 # ---- which CPUs -------------------------------------------------------------
@@ -125,22 +121,21 @@ def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> 
     if options.core_list is not None:
         if options.cores is not None:
             raise Refused("--core-list and --cores both say which CPUs to use; give one of them")
-        cpus = _usable(listed_cpus(options.core_list, "--core-list"), topology)
+        cpus = _usable(options.core_list, "--core-list", topology)
         if options.ncores_per_instance == -1:
             raise Refused("--core-list needs --ncores-per-instance, which was not given")
-        ignored = {
-            "--node-id": options.node_id != -1,
-            "--use-logical-core": options.use_logical_core,
-            "--latency-mode": options.latency_mode,
-            "--throughput-mode": options.throughput_mode,
-        }
-        for name, is_given in ignored.items():
+        for name, is_given in (
+            ("--node-id", options.node_id != -1),
+            ("--use-logical-core", options.use_logical_core),
+            ("--latency-mode", options.latency_mode),
+            ("--throughput-mode", options.throughput_mode),
+        ):
             if is_given:
                 notices.append(warning(f"{name} does not count beside --core-list"))
         return cpus
     node = None if options.node_id == -1 or takes_modes(options) else options.node_id
     if options.cores is not None:
-        wanted = set(_usable(listed_cpus(options.cores, "--cores"), topology))
+        wanted = set(_usable(options.cores, "--cores", topology))
         cpus = tuple(cpu for cpu in topology.logical(node) if cpu in wanted)
         if not cpus:
             raise Refused(f"none of the CPUs {options.cores} lies on node {options.node_id}")
@@ -179,16 +174,16 @@ def listed_cpus(text: str, name: str) -> list[int]:
     return list(found)
 
 
-def _usable(cpus: Iterable[int], topology: Topology) -> tuple[int, ...]:
-    usable = set(topology.logical())
+def _usable(text: str, name: str, topology: Topology) -> tuple[int, ...]:
+    """Return the CPUs of a list, sorted; raises UnknownCpu for one that this process may not use."""
+    cpus, usable = listed_cpus(text, name), set(topology.logical())
     for cpu in cpus:
-        if cpu in usable:
-            continue
-        seen = "is not for this process" if cpu in topology.online else "is off or not there"
-        raise UnknownCpu(
-            f"CPU {cpu} {seen}; this process may use {format_cpu_list(usable)}",
-            "affinity masks and cpusets of containers and schedulers count",
-        )
+        if cpu not in usable:
+            seen = "is not for this process" if cpu in topology.online else "is off or not there"
+            raise UnknownCpu(
+                f"CPU {cpu} {seen}; this process may use {format_cpu_list(usable)}",
+                "affinity masks and cpusets of containers and schedulers count",
+            )
     return tuple(sorted(cpus))
 
 
@@ -213,7 +208,7 @@ def shares_of_mode(
         size = _CORES_IN_LATENCY_MODE
         if len(cpus) < size:
             raise Refused(f"latency mode needs {size} cores for an instance; there are {len(cpus)}")
-        return _divided(_without_remainders(options, cpus, by_node, size), size)
+        return _divided(options, cpus, by_node, size)
     size = min(len(group) for group in by_node)
     over = len(cpus) - size * len(by_node)
     if over:
@@ -236,7 +231,13 @@ def shares_of_counts(
     largest_node = max(len(group) for group in by_node)
     if size == -1:
         count = max(count, 1)
-        size = _size_for(options, count, total, by_node)
+        if count > total:
+            raise Refused(f"there are {total} cores for {count} instances; each needs one at least")
+        size = total // count
+        while options.skip_cross_node_cores and count > 1 and size > 1:
+            if sum(len(group) // size for group in by_node) >= count:
+                break
+            size -= 1
     elif size > total:
         raise Refused(f"--ncores-per-instance is {size}; there are {total} cores")
     elif options.skip_cross_node_cores and size > largest_node:
@@ -244,15 +245,17 @@ def shares_of_counts(
             f"--ncores-per-instance is {size}; with --skip-cross-node-cores it can be "
             f"{largest_node} at most, the cores of the largest node"
         )
-    kept = _without_remainders(options, cpus, by_node, size)
+    shares = _divided(options, cpus, by_node, size)
+    whole = total
     if options.skip_cross_node_cores and size <= largest_node:
-        left = total - len(kept)
-        notices.append(information(f"{left} cores are left over so that no instance spans nodes"))
-    shares = _divided(kept, size)
+        whole = sum(len(group) // size * size for group in by_node)
+        notices.append(
+            information(f"{total - whole} cores are left over so that no instance spans nodes")
+        )
     if count == -1:
         return shares
     if count > len(shares):
-        spare = f", {len(kept)} of them without spanning nodes" if len(kept) < total else ""
+        spare = f", {whole} of them without spanning nodes" if whole < total else ""
         raise Refused(
             f"{count} instances of {size} cores need {count * size}; there are {total}{spare}"
         )
@@ -263,26 +266,11 @@ def shares_of_counts(
     return shares[:count]
 
 
-def _size_for(options: Options, count: int, total: int, by_node: Shares) -> int:
-    """Return how many cores each of `count` instances can have."""
-    if count > total:
-        raise Refused(f"there are {total} cores for {count} instances; each needs one at least")
-    if not options.skip_cross_node_cores or count == 1:
-        return total // count
-    for size in range(total // count, 1, -1):
-        if sum(len(group) // size for group in by_node) >= count:
-            return size
-    return 1
-
-
-def _without_remainders(
-    options: Options, cpus: Sequence[int], by_node: Shares, size: int
-) -> Sequence[int]:
-    """Return the cores without the last ones of each node where no instance may span two."""
-    if not options.skip_cross_node_cores or size > max(len(group) for group in by_node):
-        return cpus
-    return [cpu for group in by_node for cpu in group[: len(group) // size * size]]
-
-
-def _divided(cpus: Sequence[int], size: int) -> Shares:
-    return [tuple(cpus[at : at + size]) for at in range(0, len(cpus) - size + 1, size)]
+def _divided(options: Options, cpus: Sequence[int], by_node: Shares, size: int) -> Shares:
+    """Return the cores in parts of one size, none of which spans nodes where the options forbid it."""
+    is_split = options.skip_cross_node_cores and size <= max(len(group) for group in by_node)
+    return [
+        tuple(group[at : at + size])
+        for group in (by_node if is_split else [cpus])
+        for at in range(0, len(group) - size + 1, size)
+    ]

@@ -8,8 +8,9 @@ program.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from itertools import count
 
 from msgspec import Struct
 
@@ -27,7 +28,7 @@ _SIGNALS = {each.value: each.name for each in signal.Signals}
 _PIECE = 1 << 16
 _LONGEST_LINE = 1 << 20
 _PAUSE_SECONDS = 0.01
-_STREAMS = {1: "stdout.log", 2: "stderr.log"}
+_runs = count()
 
 
 class Child(Struct, frozen=True):
@@ -60,25 +61,26 @@ def run(
     """
     programs = [executable(child.command[0], child.environment) for child in children]
     with ExitStack() as stack:
-        logs: list[InstanceLogs] = []
-        folder = new_run_folder(log_path) if log_path else ""
-        for index in range(len(children) if folder else 0):
-            logs.append(InstanceLogs(folder, index, log_file_prefix))
-            stack.callback(logs[-1].close)
+        logs: list[Log] = []
+        if log_path:
+            stamp = f"run_{time.strftime('%Y%m%d-%H%M%S')}_{os.getpid()}_{next(_runs)}"
+            for index in range(len(children)):
+                folder = os.path.join(log_path, stamp, "attempt_0", str(index))
+                for stream in (1, 2):
+                    logs.append(Log(folder, stream, f"[{log_file_prefix}{index}]:"))
+                    stack.callback(logs[-1].close)
         signals = stack.enter_context(WaitedSignals())
         running = _Running(children, say, grace_seconds)
         stack.callback(running.end)
         for index, program in enumerate(programs):
-            running.start(index, program, logs[index].writers if logs else {}, signals)
-        for one in logs:
-            one.close_writers()
+            running.start(index, program, logs[2 * index : 2 * index + 2], signals)
         while running.processes:
             number = signals.next(_BEAT_WITH_LOGS_SECONDS if logs else _BEAT_SECONDS)
             if number:
                 send(number, running.processes)
             running.reap()
-            for one in logs:
-                one.show()
+            for log in logs:
+                log.show()
     return running.code
 
 
@@ -109,25 +111,32 @@ class _Running:
         self._killed_at = float("inf")
 
     def start(
-        self, index: int, program: str, streams: dict[int, int], signals: WaitedSignals
+        self, index: int, program: str, logs: "Sequence[Log]", signals: WaitedSignals
     ) -> None:
         child = self._children[index]
-        actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in streams.items()]
-        has_stdin = len(self._children) == 1
-        nothing = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_DUP2, log.writer, log.stream) for log in logs
+        ]
+        if len(self._children) > 1:
+            actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+        before = os.sched_getaffinity(0)
         try:
-            with _bound(child.cpus):
-                process = os.posix_spawn(
-                    program,
-                    child.command,
-                    child.environment,
-                    file_actions=actions if has_stdin else [*nothing, *actions],
-                    setsigmask=signals.mask,
-                    setsigdef=_RESTORED,
-                )
+            if child.cpus:
+                os.sched_setaffinity(0, child.cpus)  # what this thread starts inherits it
+            process = os.posix_spawn(
+                program,
+                child.command,
+                child.environment,
+                file_actions=actions,
+                setsigmask=signals.mask,
+                setsigdef=_RESTORED,
+            )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise Refused(f"{program} cannot be started: {reason}") from None
+        finally:
+            if child.cpus:
+                os.sched_setaffinity(0, before)
         self.processes[process] = index
 
     def reap(self) -> None:
@@ -152,105 +161,38 @@ class _Running:
 
     def end(self) -> None:
         """End what still runs, after an error of ours."""
+        if not self.processes:
+            return
+        self.code = self.code or 1  # so that those which end now are not reported
         send(signal.SIGTERM, self.processes)
-        deadline = time.monotonic() + min(self._grace_seconds, 5)
+        self._killed_at = time.monotonic() + min(self._grace_seconds, 5)
         while self.processes:
-            for process in list(self.processes):
-                if os.waitpid(process, os.WNOHANG)[0]:
-                    del self.processes[process]
-            if time.monotonic() > deadline:
-                send(signal.SIGKILL, self.processes)
-            time.sleep(0.01 if self.processes else 0)
+            self.reap()
+            time.sleep(_PAUSE_SECONDS if self.processes else 0)
 
 
-@contextmanager
-def _bound(cpus: Sequence[int]) -> Iterator[None]:
-    """Run this thread, and so what it starts, on the given CPUs alone; () changes nothing."""
-    before = os.sched_getaffinity(0)
-    if cpus:
-        os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        if cpus:
-            os.sched_setaffinity(0, before)
+class Log:
+    """What an instance prints on one stream: <folder>/stdout.log or stderr.log, shown on the console.
 
-
-def new_run_folder(log_path: str) -> str:
-    """Make and return the folder of this run, <log_path>/run_<time>_<process>/attempt_0.
-
-    Raises BadInput where it cannot be made.
+    writer: the descriptor that the program gets as its stream, 1 or 2.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for attempt in range(1000):
-        suffix = f"_{attempt}" if attempt else ""
-        run = os.path.join(log_path, f"run_{stamp}_{os.getpid()}{suffix}")
+
+    def __init__(self, folder: str, stream: int, tag: str) -> None:
+        path = os.path.join(folder, "stdout.log" if stream == 1 else "stderr.log")
         try:
-            os.makedirs(run)
-        except FileExistsError:
-            if os.path.isdir(run):
-                continue
-            raise BadInput(f"logs cannot be written below {log_path}: not a folder") from None
+            os.makedirs(folder, exist_ok=True)
+            self.writer = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._reader = os.open(path, os.O_RDONLY)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise BadInput(f"logs cannot be written below {log_path}: {reason}") from None
-        return os.path.join(run, "attempt_0")
-    raise BadInput(
-        f"logs cannot be written below {log_path}: a thousand runs of this second are there"
-    )
-
-
-class InstanceLogs:
-    """The two log files of an instance, <folder>/<index>/stdout.log and stderr.log.
-
-    writers: for each standard stream, 1 and 2, the descriptor that the program gets.
-    """
-
-    def __init__(self, folder: str, index: int, prefix: str) -> None:
-        place = os.path.join(folder, str(index))
-        self.writers: dict[int, int] = {}
-        self._followed: list[_FollowedFile] = []
-        try:
-            os.makedirs(place, exist_ok=True)
-            for stream, name in _STREAMS.items():
-                path = os.path.join(place, name)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                self.writers[stream] = os.open(path, flags, 0o644)
-                tag = f"[{prefix}{index}]:".encode(errors="surrogateescape")
-                self._followed.append(_FollowedFile(path, stream, tag))
-        except OSError as error:
-            self.close()
-            raise BadInput(f"logs cannot be written in {place}: {error.strerror}") from None
-
-    def close_writers(self) -> None:
-        """Close our copies of what the program got."""
-        for descriptor in self.writers.values():
-            os.close(descriptor)
-        self.writers.clear()
-
-    def show(self) -> None:
-        """Print the lines that were written since."""
-        for file in self._followed:
-            file.show()
-
-    def close(self) -> None:
-        """Print what is left, a last line without an end included, and close all."""
-        self.close_writers()
-        for file in self._followed:
-            file.close()
-        self._followed.clear()
-
-
-class _FollowedFile:
-    def __init__(self, path: str, stream: int, tag: bytes) -> None:
-        self._handle = os.open(path, os.O_RDONLY)
-        self._stream = stream
-        self._tag = tag
+            raise BadInput(f"logs cannot be written in {folder}: {reason}") from None
+        self.stream = stream
+        self._tag = tag.encode(errors="surrogateescape")
         self._rest = b""
-        self._is_shown = True
 
     def show(self) -> None:
-        while piece := os.read(self._handle, _PIECE):
+        """Print the lines that were written since, each behind the tag."""
+        while piece := os.read(self._reader, _PIECE):
             *lines, self._rest = (self._rest + piece).split(b"\n")
             if len(self._rest) > _LONGEST_LINE:
                 lines.append(self._rest)
@@ -258,17 +200,17 @@ class _FollowedFile:
             self._print(lines)
 
     def close(self) -> None:
+        """Print what is left, a last line without an end included, and close the file."""
         self.show()
-        if self._rest:
-            self._print([self._rest])
-        os.close(self._handle)
+        self._print([self._rest] if self._rest else [])
+        os.close(self.writer)
+        os.close(self._reader)
 
     def _print(self, lines: list[bytes]) -> None:
         text = b"".join(self._tag + line + b"\n" for line in lines)
-        while text and self._is_shown:
-            try:
-                text = text[os.write(self._stream, text) :]
-            except BlockingIOError:
-                time.sleep(_PAUSE_SECONDS)
-            except OSError:  # the console is gone; the files go on
-                self._is_shown = False
+        with suppress(OSError):  # the console is gone; the files go on
+            while text:
+                try:
+                    text = text[os.write(self.stream, text) :]
+                except BlockingIOError:
+                    time.sleep(_PAUSE_SECONDS)

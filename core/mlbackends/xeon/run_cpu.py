@@ -8,13 +8,13 @@ it, whatever it looks like.
 import argparse
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mlbackends.host.host import Host
+from mlbackends.launch.cores import parse_lscpu, read_topology
 from mlbackends.launch.launcher import launch, write_notice
 from mlbackends.launch.notices import Refused, UnknownCpu
-from mlbackends.launch.options import OPTIONS, Option, Options
-from mlbackends.launch.topology import parse_lscpu, read_topology
+from mlbackends.launch.options import OPTIONS, Options
 from mlbackends.model.errors import MlBackendsError
 
 __all__ = ["CPUinfo", "create_args", "main", "run"]
@@ -122,24 +122,15 @@ def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.Argum
         for group in dict.fromkeys(option.group for option in OPTIONS)
     }
     for option in OPTIONS:
-        _add(groups[option.group], option)
+        settings: dict[str, Any] = {"action": "store_true"}
+        if option.kind is not bool:
+            settings = {"type": option.kind, "default": option.default, "metavar": option.metavar}
+        groups[option.group].add_argument(
+            *option.flags, dest=option.name, help=option.help, **settings
+        )
     parser.add_argument("program", help="The script, module or command to start.")
     parser.add_argument("program_args", nargs=argparse.REMAINDER, help="Its arguments.")
     return parser
-
-
-def _add(group: "argparse._ArgumentGroup", option: Option) -> None:
-    if option.kind is bool:
-        group.add_argument(*option.flags, dest=option.name, action="store_true", help=option.help)
-    else:
-        group.add_argument(
-            *option.flags,
-            dest=option.name,
-            type=option.kind,
-            default=option.default,
-            metavar=option.metavar,
-            help=option.help,
-        )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -170,6 +161,7 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
     The program is the first word that is no option and no option's value; a "--" before it goes.
     """
+    valued = {flag: option.kind is not bool for option in OPTIONS for flag in option.flags}
     at = 0
     while at < len(arguments):
         word = arguments[at]
@@ -177,18 +169,10 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
             return arguments[:at], arguments[at + 1 :]
         if not word.startswith("-") or word == "-":
             break
-        at += 2 if _takes_next(word) else 1
+        # A beginning stands for the option.
+        flags = [word] if word in valued or not word.startswith("--") else list(valued)
+        at += 2 if any(valued.get(each) for each in flags if each.startswith(word)) else 1
     return arguments[:at], arguments[at:]
-
-
-def _takes_next(word: str) -> bool:
-    """Tell whether the word after this option is its value; a beginning stands for the option."""
-    valued = {flag: option.kind is not bool for option in OPTIONS for flag in option.flags}
-    if word in valued:
-        return valued[word]
-    if not word.startswith("--"):
-        return False
-    return any(takes for flag, takes in valued.items() if flag.startswith(word))
 
 
 if __name__ == "__main__":

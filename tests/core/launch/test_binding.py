@@ -15,7 +15,7 @@ from mlbackends.launch.planning import Instance
 if TYPE_CHECKING:
     from pathlib import Path
 
-INSTANCES = (Instance(0, (0, 1), (0,), (0,)), Instance(1, (8, 9), (3,), ()))
+INSTANCES = (Instance((0, 1), (0,)), Instance((8, 9), ()))
 BOTH = ["numactl", "taskset"]
 
 

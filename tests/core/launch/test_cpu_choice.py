@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.launch.cores import topology_of
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import chosen_cpus, listed_cpus
-from mlbackends.launch.topology import topology_of
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:

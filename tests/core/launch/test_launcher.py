@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mlbackends.host.host import Host
+from mlbackends.launch.cores import Topology, read_topology
 from mlbackends.launch.launcher import launch, prepare, program_command
 from mlbackends.launch.options import Options
-from mlbackends.launch.topology import Topology, read_topology
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 PLAIN = {"use_default_allocator": True, "disable_iomp": True}

@@ -3,56 +3,68 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.launch.processes import InstanceLogs, new_run_folder
+if sys.platform != "linux":
+    pytest.skip("launches are Linux's", allow_module_level=True)
+
+
+from mlbackends.launch.processes import Child, Log, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    first, second = (new_run_folder(str(tmp_path / "logs")) for _ in range(2))
-    assert first != second
-    assert Path(first).name == Path(second).name == "attempt_0"
+    child = Child(("true",), dict(os.environ))
+    for _ in range(2):
+        run([child], print, log_path=str(tmp_path / "logs"))
+
+    assert len(list((tmp_path / "logs").glob("run_*/attempt_0/0/stdout.log"))) == 2
 
 
 def test_logs_below_a_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="logs cannot be written below"):
-        new_run_folder(str(tmp_path / "file"))
+    with pytest.raises(ValueError, match="logs cannot be written in"):
+        Log(str(tmp_path / "file"), 1, "[run0]:")
 
 
 def test_lines_are_raw_in_the_file_and_tagged_on_the_console(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    logs = InstanceLogs(str(tmp_path), 3, "foo")
-    os.write(logs.writers[1], b"one\ntw")
-    os.write(logs.writers[2], b"careful\n")
-    logs.show()
+    out, err = (Log(str(tmp_path), stream, "[foo3]:") for stream in (1, 2))
+    os.write(out.writer, b"one\ntw")
+    os.write(err.writer, b"careful\n")
+    out.show()
+    err.show()
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("[foo3]:one\n", "[foo3]:careful\n")
-    os.write(logs.writers[1], b"o")
-    logs.close()
+    os.write(out.writer, b"o")
+    out.close()
     assert capfd.readouterr().out == "[foo3]:two\n"
-    assert (tmp_path / "3" / "stdout.log").read_bytes() == b"one\ntwo"
-    assert (tmp_path / "3" / "stderr.log").read_bytes() == b"careful\n"
+    assert (tmp_path / "stdout.log").read_bytes() == b"one\ntwo"
+    assert (tmp_path / "stderr.log").read_bytes() == b"careful\n"
+    err.close()
 
 
 def test_what_is_no_text_passes_through(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    logs = InstanceLogs(str(tmp_path), 0, "run")
-    os.write(logs.writers[1], b"\xff\x00\n")
-    logs.close()
+    log = Log(str(tmp_path), 1, "[run0]:")
+    os.write(log.writer, b"\xff\x00\n")
+    log.close()
     assert capfdbinary.readouterr().out == b"[run0]:\xff\x00\n"
 
 
 def test_a_line_without_end_is_shown_when_it_gets_long(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    logs = InstanceLogs(str(tmp_path), 0, "run")
-    with open(tmp_path / "0" / "stdout.log", "ab") as file:
+    log = Log(str(tmp_path), 1, "[run0]:")
+    with open(tmp_path / "stdout.log", "ab") as file:
         file.write(b"x" * (1 << 21))
-    logs.show()
+    log.show()
     assert len(capfd.readouterr().out) > 1 << 20
-    logs.close()
+    log.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.launch.topology import Core, parse_lscpu
+from mlbackends.launch.cores import Core, parse_lscpu
 
 
 def test_hyper_threads_are_put_to_their_core() -> None:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.launch.environment import (
-    find_library,
-    is_preloaded,
-    library_folders,
-    preload_entries,
-)
+from mlbackends.launch.variables import find_library, is_preloaded, library_folders, preload_entries
 
 if TYPE_CHECKING:
     from pathlib import Path

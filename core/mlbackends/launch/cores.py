@@ -15,8 +15,11 @@ from mlbackends.host.quantities import parse_cpu_list
 from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.launch.notices import Refused
 from mlbackends.model.errors import BadInput
+from mlbackends.model.patterns import pattern
 
 _LONGEST = 1 << 22
+#: CPU, core, socket and node, of which all but the first may be missing. Further columns do not count.
+_LSCPU_LINE = pattern(r"\s*([0-9]{1,6})\s*" + r",\s*([0-9]{1,6}|-?)\s*" * 3 + r"(?:,|$)")
 
 
 class Core(Struct, frozen=True, order=True):
@@ -99,18 +102,10 @@ def read_topology(host: Host) -> Topology:
     groups = [
         [cpu for cpu in group if cpu in usable] for group in core_groups(host, online, blocks)
     ]
-    alone = usable.difference(*groups)
-    groups += [[cpu] for cpu in alone]
-    owners, memory_nodes = _nodes(host)
-    return topology_of(groups, owners, memory_nodes, online)
-
-
-def _nodes(host: Host) -> tuple[dict[int, int], list[int]]:
-    """Return each CPU's node, and the nodes with memory that the process may use."""
-    nodes = numa_nodes(host)
+    groups += [[cpu] for cpu in usable.difference(*groups)]
     owners: dict[int, int] = {}
     memory: list[int] = []
-    for node in nodes:
+    for node in numa_nodes(host):
         number = node["node"]
         if isinstance(number, int):
             owners.update(dict.fromkeys(parse_cpu_list(str(node["cpus"])), number))
@@ -121,7 +116,8 @@ def _nodes(host: Host) -> tuple[dict[int, int], list[int]]:
         name, _, value = line.partition(":")
         if name == "Mems_allowed_list":
             allowed = parse_cpu_list(value)
-    return owners, [node for node in memory or [0] if not allowed or node in allowed]
+    memory_nodes = [node for node in memory or [0] if not allowed or node in allowed]
+    return topology_of(groups, owners, memory_nodes, online)
 
 
 def parse_lscpu(text: str) -> Topology:
@@ -135,10 +131,15 @@ def parse_lscpu(text: str) -> Topology:
     for line in text[:_LONGEST].splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        cpu, core, socket, node = _fields(line)
-        if cpu is None:
-            raise BadInput(f"lscpu's line {line.strip()[:80]!r} names no CPU")
-        if core is None:
+        found = _LSCPU_LINE.match(line)
+        if found is None:
+            raise BadInput(
+                f"lscpu's line {line.strip()[:80]!r} is not four numbers: CPU, core, socket, node"
+            )
+        cpu, core, socket, node = (
+            int(each) if each.isdecimal() else None for each in found.groups()
+        )
+        if cpu is None or core is None:
             continue
         cores.setdefault((socket or 0, core), []).append(cpu)
         if node is not None:
@@ -149,18 +150,3 @@ def parse_lscpu(text: str) -> Topology:
     if len(set(listed)) < len(listed):
         raise BadInput("lscpu's output names a CPU twice")
     return topology_of(cores.values(), nodes, sorted(set(nodes.values())) or [0], listed)
-
-
-def _fields(line: str) -> list[int | None]:
-    """Return CPU, core, socket and node; further columns, such as caches, do not count."""
-    found: list[int | None] = []
-    for field in map(str.strip, line.split(",")[:4]):
-        if field.isascii() and field.isdecimal() and len(field) < 7:
-            found.append(int(field))
-        elif field in ("", "-"):
-            found.append(None)
-    if len(found) < 4:
-        raise BadInput(
-            f"lscpu's line {line.strip()[:80]!r} is not four numbers: CPU, core, socket, node"
-        )
-    return found

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.launch.environment import child_environment
+from mlbackends.launch.cores import topology_of
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import plan
-from mlbackends.launch.topology import topology_of
+from mlbackends.launch.variables import child_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ def test_what_was_not_found_is_told_in_short_and_with_folders_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "mlbackends.launch.environment.library_folders",
+        "mlbackends.launch.variables.library_folders",
         lambda environment: [str(tmp_path), "/.local/lib"],
     )
     default, asked = Options(), Options(enable_tcmalloc=True)

@@ -6,6 +6,7 @@ Source: ld.so(8); the folders and their order are those of torch 2.13's run_cpu,
 
 import os
 from collections.abc import Mapping
+from glob import escape, glob
 
 from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
@@ -36,12 +37,10 @@ def child_environment(
     folders = library_folders(environment)
 
     def preload(name: str) -> bool:
-        if is_preloaded(name, entries):
-            return True
-        path = find_library(name, folders)
-        if path:
-            entries.insert(0, path)
-        return bool(path)
+        if not is_preloaded(name, entries):
+            path = find_library(name, folders)
+            entries[:0] = [path] if path else []
+        return is_preloaded(name, entries)
 
     def missing(name: str, where: str = "") -> None:
         notices.append(
@@ -57,7 +56,6 @@ def child_environment(
             missing(allocator, f" in {', '.join(filter(os.path.isdir, folders))}")
     elif not (
         is_preloaded("jemalloc", entries)
-        or is_preloaded("tcmalloc", entries)
         or options.use_default_allocator
         or preload("tcmalloc")
         or preload("jemalloc")
@@ -103,9 +101,10 @@ def preload_entries(environment: Mapping[str, str]) -> tuple[list[str], list[Not
     """
     entries = environment.get("LD_PRELOAD", "").replace(":", " ").split()
     kept = [entry for entry in entries if "/" not in entry or os.path.isfile(entry)]
-    dropped = [entry for entry in entries if entry not in kept]
     return kept, [
-        warning(f"{entry} doesn't exist. Removing it from LD_PRELOAD.") for entry in dropped
+        warning(f"{entry} doesn't exist. Removing it from LD_PRELOAD.")
+        for entry in entries
+        if entry not in kept
     ]
 
 
@@ -123,20 +122,14 @@ def find_library(name: str, folders: list[str]) -> str:
 
     In each folder the plain name goes first; it comes with development packages only.
     """
-    stem = f"lib{name}.so"
+    plain = f"lib{name}.so"
     for folder in folders:
-        try:
-            files = sorted(os.listdir(folder))
-        except OSError:
-            continue
-        numbered = [
-            file
-            for file in files
-            if file.startswith(f"{stem}.") and file[len(stem) + 1 :][:1].isdecimal()
-        ]
-        for file in [stem, *numbered]:
-            if os.path.isfile(os.path.join(folder, file)):
-                return os.path.join(folder, file)
+        for path in sorted(glob(f"{os.path.join(escape(folder), plain)}*")):
+            ending = os.path.basename(path).removeprefix(plain)
+            if (not ending or (ending[0] == "." and ending[1:2].isdecimal())) and os.path.isfile(
+                path
+            ):
+                return path
     return ""
 
 

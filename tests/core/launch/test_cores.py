@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.launch.topology import Core, read_topology
+from mlbackends.launch.cores import Core, read_topology
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 CPU = "root/sys/devices/system/cpu"
