@@ -345,11 +345,11 @@ def test_registering_an_override_ends_as_in_torch(
     their_graphs: Any, dispatch_key: str, condition: Any
 ) -> None:
     override = Override(
-        dsl="triton",
+        dsl_name="triton",
         op_symbol="mul.Tensor",
         dispatch_key=dispatch_key,
-        condition=condition,
-        run=same,
+        cond_fn=condition,
+        impl_fn=same,
     )
 
     assert outcome(lambda: overrides.add(override)) == outcome(
@@ -412,11 +412,11 @@ def multiplied(their_graphs: Any) -> list[Callable[[float, float], Any]]:
         )
         overrides.add(
             Override(
-                dsl=dsl,
+                dsl_name=dsl,
                 op_symbol="mul.Tensor",
                 dispatch_key="CPU",
-                condition=condition,
-                run=lambda _one, _other, mark=mark: mark,
+                cond_fn=condition,
+                impl_fn=lambda _one, _other, mark=mark: mark,
             )
         )
     registry._register_all_overrides()
@@ -512,7 +512,9 @@ def test_an_override_waits_for_the_next_rebuild_in_torch_and_counts_at_once_here
     assert ("mul.Tensor", "CPU") in their_graphs
 
     overrides.add(
-        Override(dsl="triton", op_symbol="mul.Tensor", dispatch_key="CPU", run=lambda *_: 100.0)
+        Override(
+            dsl_name="triton", op_symbol="mul.Tensor", dispatch_key="CPU", impl_fn=lambda *_: 100.0
+        )
     )
     assert call("mul.Tensor", "CPU", lambda one, other: one * other, 3.0, 2.0) == 100.0
 
@@ -537,10 +539,10 @@ def test_an_override_is_taken_as_it_comes_by_torch_and_checked_here(
     their_graphs.clear()
 
     override = Override(
-        dsl=asked["backend"],
+        dsl_name=asked["backend"],
         op_symbol=asked["op_symbol"],
         dispatch_key=asked["dispatch_key"],
-        run=asked["impl"],
+        impl_fn=asked["impl"],
     )
     with pytest.raises(error):
         overrides.add(override)

@@ -12,22 +12,20 @@ A graph is what torch calls the list of overrides that an operation has at one d
 goes to the first of them that is switched on and whose condition holds, else to the native kernel.
 """
 
-from __future__ import annotations
-
 import importlib
+import logging
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
 from mlbackends.python_native import dsls, filters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
 ATTENTION = "scaled_dot_product_attention"
@@ -42,41 +40,38 @@ _OPERATIONS_OF_TORCH = (
 
 Source: torch 2.13, torch/_native/ops and the documentation of torch.backends.python_native.
 """
-_graphs: dict[tuple[str, str], tuple[OverrideNode, ...]] = {}
-_added = 0
-#: How far the registration of kernels/ is in this process: "", "started", "done".
-_registration = ""
+_graphs: "dict[tuple[str, str], tuple[Override, ...]]" = {}
+_numbers = count()
+#: Whether what the files in kernels/ declare is in the graphs.
+_is_registered = False
 
 
 class Override(Struct, frozen=True, kw_only=True, eq=False):
-    """A kernel that takes the place of an operation's native one.
+    """A kernel that takes the place of an operation's native one; a node of its operation's graph.
 
-    dsl: what it is written in, "native" for no DSL. op_symbol: the operation as torch names it, with
-    its overload where it is not the default ("topk.values"). dispatch_key: such as "CUDA".
-    condition: takes the arguments of a call and tells whether the kernel supports it; None for always.
-    run: the kernel.
-    """
-
-    dsl: str
-    op_symbol: str
-    dispatch_key: str
-    run: Any
-    condition: Any = None
-
-
-class OverrideNode(Struct, frozen=True, eq=False):
-    """An override in a graph. The names are torch's, so that a user's ordering function reads both.
-
-    node_id: the operation, the DSL and a number that is never used again.
+    dsl_name: what it is written in, "native" for no DSL. op_symbol: the operation as torch names it,
+    with its overload where it is not the default ("topk.values"). dispatch_key: such as "CUDA".
+    cond_fn: takes the arguments of a call and tells whether the kernel supports it; None for always.
+    impl_fn: the kernel. The names are torch's, so that a user's ordering function reads both.
+    number: unique in the process.
     """
 
     dsl_name: str
     op_symbol: str
     dispatch_key: str
-    cond_fn: Any
     impl_fn: Any
-    node_id: str
-    unconditional_override: bool = False
+    cond_fn: Any = None
+    number: int = field(default_factory=_numbers.__next__)
+
+    @property
+    def node_id(self) -> str:
+        """The operation, the DSL and the number, as torch puts them together."""
+        return f"{self.op_symbol.replace('.', '_')}_{self.dsl_name}_{self.number}"
+
+    @property
+    def unconditional_override(self) -> bool:
+        """Whether it supports every call."""
+        return self.cond_fn is None
 
     @property
     def active(self) -> bool:
@@ -98,7 +93,7 @@ def call(
     """
     register()
     for node in nodes(op_symbol, dispatch_key):
-        if node.active and node.cond_fn(*args, **kwargs):
+        if node.active and (node.cond_fn is None or node.cond_fn(*args, **kwargs)):
             return node.impl_fn(*args, **kwargs)
     return native_kernel(*args, **kwargs)
 
@@ -112,12 +107,12 @@ def get_dsl_operations(dsl_name: str) -> list[str]:
     return sorted(found)
 
 
-def nodes(op_symbol: str, dispatch_key: str) -> tuple[OverrideNode, ...]:
+def nodes(op_symbol: str, dispatch_key: str) -> tuple[Override, ...]:
     """Return the overrides that an operation has at a dispatch key, switched off ones as well."""
     return _graphs.get((op_symbol, dispatch_key), ())
 
 
-def every_node() -> list[OverrideNode]:
+def every_node() -> list[Override]:
     """Return every override that is registered."""
     return [node for graph in list(_graphs.values()) for node in graph]
 
@@ -125,37 +120,31 @@ def every_node() -> list[OverrideNode]:
 def add(override: Override) -> None:
     """Add an override behind those that the operation has at that dispatch key.
 
-    Raises TypeError and ValueError, and UnknownName (a LookupError) for a dispatch key that torch
-    does not have.
+    Raises TypeError for what is no text or function, ValueError for a blank name and a key at which
+    nothing can be overridden, UnknownName (a LookupError) for a key that torch does not have.
     """
-    global _added  # noqa: PLW0603  a count of the process
-    dsl, op_symbol, dispatch_key = override.dsl, override.op_symbol, override.dispatch_key
-    for what in ("dsl", "op_symbol", "dispatch_key"):
+    for what in ("dsl_name", "op_symbol", "dispatch_key"):
         name = getattr(override, what)
         if not isinstance(name, str):
             raise TypeError(f"{what} must be a str, got {type(name).__name__}")
         if not name.strip():
             raise ValueError(f"{what} must not be blank")
-    if dispatch_key in filters.NOT_OVERRIDABLE:
+    for function in (override.impl_fn, override.cond_fn or override.impl_fn):
+        if not callable(function):
+            raise TypeError(f"an override needs functions, got {type(function).__name__}")
+    key = override.dispatch_key
+    if key in filters.NOT_OVERRIDABLE:
         raise ValueError(
-            f"nothing can be overridden at the dispatch key {dispatch_key!r}, where an override "
+            f"nothing can be overridden at the dispatch key {key!r}, where an override "
             "would call itself; it must be one of a device, such as 'CPU' or 'CUDA'"
         )
-    if dispatch_key not in filters.DISPATCH_KEYS:
-        raise unknown_name(filters.DISPATCH_KEY, dispatch_key, filters.DISPATCH_KEYS)
-    always = override.condition is None
-    condition = (lambda *_, **__: True) if always else override.condition
-    for what, function in (("condition", condition), ("run", override.run)):
-        if not callable(function):
-            raise TypeError(f"{what} must be a function, got {type(function).__name__}")
+    checked(filters.DISPATCH_KEY, [key])
     with filters.lock:
-        node_id = f"{op_symbol.replace('.', '_')}_{dsl}_{_added}"
-        _added += 1
-        node = OverrideNode(dsl, op_symbol, dispatch_key, condition, override.run, node_id, always)
-        _graphs[op_symbol, dispatch_key] = (*nodes(op_symbol, dispatch_key), node)
+        place = override.op_symbol, key
+        _graphs[place] = (*nodes(*place), override)
 
 
-def reorder(function: Callable[[str, str, list[OverrideNode]], object]) -> None:
+def reorder(function: Callable[[str, str, list[Override]], object]) -> None:
     """Let a function put each graph into another order.
 
     function: takes operation, dispatch key and the list of overrides; returns the list in its new
@@ -171,8 +160,6 @@ def reorder(function: Callable[[str, str, list[OverrideNode]], object]) -> None:
             if len(chosen) < len(ordered) or not chosen <= {id(node) for node in before}:
                 raise ValueError("it returned what it was not given, or one override twice")  # noqa: TRY301
         except Exception as error:
-            import logging
-
             logging.getLogger(__name__).warning(
                 "the order of the overrides of %s at %s stays as it was; the ordering function: %r",
                 op_symbol,
@@ -194,33 +181,28 @@ def register() -> None:
 
     Raises ValueError where TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN names no function.
     """
-    global _registration  # noqa: PLW0603  once a process
-    if _registration == "done":
+    global _is_registered  # noqa: PLW0603  once a process
+    if _is_registered:
         return
     # Imports are made without the lock: a module on its way in may ask for the same things.
     order, declared = order_function(), declared_overrides()
     problems = []
     with filters.lock:
-        if (
-            _registration
-        ):  # done by another thread, or begun by this one, which an import calls back
+        if _is_registered:  # by another thread
             return
-        _registration = "started"
         for entry, override in declared:
-            if override.dsl not in (dsls.NATIVE, *dsls.DSLS):
-                problems.append(f"{entry}: there is no DSL named {override.dsl!r}")
-                continue
-            if override.dsl != dsls.NATIVE and (
-                filters.is_one(filters.DISABLE_JIT) or not dsls.is_available(override.dsl)
-            ):
-                continue
+            dsl = override.dsl_name
             try:
-                add(override)
+                if dsl not in (dsls.NATIVE, *dsls.DSLS):
+                    raise LookupError(f"there is no DSL named {dsl!r}")  # noqa: TRY301
+                is_on = not filters.is_one(filters.DISABLE_JIT)
+                if dsl == dsls.NATIVE or (is_on and dsls.is_available(dsl)):
+                    add(override)
             except (ValueError, TypeError, LookupError) as error:
                 problems.append(f"{entry}: override of {override.op_symbol!r}: {error}")
+        _is_registered = True
         if order is not None:
             reorder(order)
-        _registration = "done"
     for problem in problems:
         warnings.warn(f"{problem}; the override is left out", stacklevel=2)
 
@@ -300,18 +282,11 @@ def checked(kind: str, names: Sequence[object]) -> tuple[str, ...]:
     hint, for a name that is not valid.
     """
     valid = valid_names(kind, with_kernels=False)
-    if any(isinstance(name, str) and name not in valid for name in names):
-        valid = valid_names(kind)
     for name in names:
-        if not isinstance(name, str) or name not in valid:
-            raise unknown_name(kind, name, valid)
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} names must be str, got {type(name).__name__}")
+        if name not in valid and name not in (valid := valid_names(kind)):
+            error = UnknownName(kind, name, valid)
+            error.add_note(error.hint)  # a traceback shows notes, and no hints
+            raise error
     return tuple(map(str, names))
-
-
-def unknown_name(kind: str, name: object, valid: tuple[str, ...]) -> Exception:
-    """Return the error for a name of some kind: TypeError for what is no str, else UnknownName."""
-    if not isinstance(name, str):
-        return TypeError(f"{kind} names must be str, got {type(name).__name__}")
-    error = UnknownName(kind, name, valid)
-    error.add_note(error.hint)  # a traceback shows notes, and no hints
-    return error

@@ -73,6 +73,10 @@ def _refuse_misfits(left: tuple[int, ...], right: tuple[int, ...]) -> None:
 
 OVERRIDES = (
     Override(
-        dsl="triton", op_symbol="bmm", dispatch_key="CUDA", condition=fits_triton, run=by_triton
+        dsl_name="triton",
+        op_symbol="bmm",
+        dispatch_key="CUDA",
+        cond_fn=fits_triton,
+        impl_fn=by_triton,
     ),
 )

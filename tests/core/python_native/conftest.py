@@ -34,7 +34,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(filters, "_off", {})
     monkeypatch.setattr(overrides, "_graphs", {})
-    monkeypatch.setattr(overrides, "_registration", "")
+    monkeypatch.setattr(overrides, "_is_registered", False)
     for cache in CACHES:
         cache.cache_clear()
     yield

@@ -23,11 +23,11 @@ def override(
 ) -> None:
     overrides.add(
         Override(
-            dsl=dsl,
+            dsl_name=dsl,
             op_symbol="frobnicate",
             dispatch_key=key,
-            condition=cond,
-            run=lambda *_args, **_kwargs: name,
+            cond_fn=cond,
+            impl_fn=lambda *_args, **_kwargs: name,
         )
     )
 
@@ -114,7 +114,9 @@ def test_a_call_in_another_thread_sees_what_is_switched_off() -> None:
 
 def test_the_operations_of_a_dsl_are_those_that_are_registered_off_or_on() -> None:
     override("mine")
-    overrides.add(Override(dsl="mine", op_symbol="another", dispatch_key="CUDA", run=native))
+    overrides.add(
+        Override(dsl_name="mine", op_symbol="another", dispatch_key="CUDA", impl_fn=native)
+    )
     filters.disable(filters.DSL, ["mine"])
 
     assert get_dsl_operations("mine") == ["another", "frobnicate"]

@@ -47,9 +47,9 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Added]:
 
 FROB = """
 OVERRIDES = (
-    Override(dsl="{dsl}", op_symbol="frobnicate", dispatch_key="CPU",
-             condition=lambda number: number < 10, run=lambda number: "small"),
-    Override(dsl="{dsl}", op_symbol="frobnicate", dispatch_key="CPU", run=lambda number: "large"),
+    Override(dsl_name="{dsl}", op_symbol="frobnicate", dispatch_key="CPU",
+             cond_fn=lambda number: number < 10, impl_fn=lambda number: "small"),
+    Override(dsl_name="{dsl}", op_symbol="frobnicate", dispatch_key="CPU", impl_fn=lambda number: "large"),
 )
 """
 
@@ -186,6 +186,6 @@ def test_our_own_files_declare_what_makes_sense(recwarn: pytest.WarningsRecorder
     assert not recwarn
     for entry, override in overrides.declared_overrides():
         assert override.dispatch_key in set(DISPATCH_KEYS) - NOT_OVERRIDABLE, entry
-        assert override.dsl in overrides.valid_names(filters.DSL), entry
-        assert callable(override.run), entry
+        assert override.dsl_name in overrides.valid_names(filters.DSL), entry
+        assert callable(override.impl_fn), entry
     assert {node.dsl_name for node in every_node()} <= set(overrides.valid_names(filters.DSL))

@@ -55,7 +55,7 @@ def test_what_is_no_text_is_no_name(kind: str, name: Any) -> None:
 
 def test_what_somebody_registered_is_known() -> None:
     overrides.add(
-        Override(dsl="mine", op_symbol="frobnicate", dispatch_key="CPU", run=lambda: None)
+        Override(dsl_name="mine", op_symbol="frobnicate", dispatch_key="CPU", impl_fn=lambda: None)
     )
 
     assert overrides.checked(filters.DSL, ["mine"]) == ("mine",)
