@@ -22,7 +22,7 @@ from mlbackends.model.reasons import shared_codes
 from mlbackends.model.registry import facts_of
 from mlbackends.model.schema import SCHEMAS
 from mlbackends.switches.deviations import DEVIATIONS
-from mlbackends.switches.table import FLAGS, of_module
+from mlbackends.switches.table import SWITCHES, of_module
 from mlbackends_cli import device_pages, exits, switch_pages
 from mlbackends_cli.commands import completion
 from mlbackends_cli.main import main as group
@@ -195,12 +195,12 @@ def flags_page() -> str:
         "Values hold for the whole process, for all of its threads. What is set in Python comes before the",
         "environment, that before the file that MLBACKENDS_FLAGS names, and that before the default.",
     ]
-    for module in dict.fromkeys(flag.module for flag in FLAGS.values()):
+    for module in dict.fromkeys(switch.module for switch in SWITCHES.values()):
         lines.append(f".SH {escaped(module or 'mlbackends')}")
-        for flag in of_module(module):
-            passage = switch_pages.switch(flag)
+        for switch in of_module(module):
+            passage = switch_pages.switch(switch)
             about = [f"{term} {text}" for term, text in passage.lines if term]
-            lines += [".TP", f".B {escaped(flag.name)}", escaped(flag.doc), ".br"]
+            lines += [".TP", f".B {escaped(switch.name)}", escaped(switch.doc), ".br"]
             lines.append(escaped(" · ".join(about)))
     lines += [".SH SEE ALSO", ".BR backends\\-flags (1),\n.BR backends\\-run (1)"]
     return "\n".join(lines) + "\n"

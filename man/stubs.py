@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mlbackends.switches.kinds import Reduction
 from mlbackends.switches.modules import PropModule, set_flags_default
-from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
+from mlbackends.switches.table import NOT_IN_FLAGS, Switch, of_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,13 +42,13 @@ def stub(name: str) -> str:
     dir(module)  # wakes mlbackends itself
     tree = ast.parse((ROOT / "core" / "mlbackends" / f"{name}.py").read_text(encoding="utf-8"))
     short = dotted.removeprefix("mlbackends").removeprefix(".")
-    rows = [flag for flag in of_module(short) if flag.reached == "attribute"]
-    inside = [flag for flag in of_module(short) if flag.inside_flags is not NOT_IN_FLAGS]
+    rows = [switch for switch in of_module(short) if switch.reached == "attribute"]
+    inside = [switch for switch in of_module(short) if switch.inside_flags is not NOT_IN_FLAGS]
     body = list(_of_source(tree))
     if name == "cuda/cublas":
         body = [f"class cuBLASModule:{_properties(of_module('cuda.matmul'))}"]
     else:
-        body += [f"{flag.attribute}: {_type(flag)}" for flag in rows]
+        body += [f"{switch.attribute}: {_type(switch)}" for switch in rows]
         body += _module_class(module, rows)
     if name == "quantized":
         body.append("supported_engines: list[str]")
@@ -139,52 +139,52 @@ def _class(node: ast.ClassDef) -> str:
     return "\n".join(lines)
 
 
-def _type(flag: Flag) -> str:
+def _type(switch: Switch) -> str:
     """Return what reading a switch gives."""
-    if isinstance(flag.kind, Reduction):
+    if isinstance(switch.kind, Reduction):
         return "bool"
-    if flag.name == "mkldnn.allow_tf32":
+    if switch.name == "mkldnn.allow_tf32":
         return "bool | None"
-    return flag.kind.annotation
+    return switch.kind.annotation
 
 
-def _properties(rows: list[Flag]) -> str:
+def _properties(rows: list[Switch]) -> str:
     lines = []
-    for flag in rows:
-        lines += ["", "    @property", f"    def {flag.attribute}(self) -> {_type(flag)}: ..."]
-        if not flag.read_only:
-            taken = flag.kind.annotation
+    for switch in rows:
+        lines += ["", "    @property", f"    def {switch.attribute}(self) -> {_type(switch)}: ..."]
+        if not switch.read_only:
+            taken = switch.kind.annotation
             lines += [
-                f"    @{flag.attribute}.setter",
-                f"    def {flag.attribute}(self, value: {taken}) -> None: ...",
+                f"    @{switch.attribute}.setter",
+                f"    def {switch.attribute}(self, value: {taken}) -> None: ...",
             ]
     return "\n".join(lines)
 
 
-def _module_class(module: object, rows: list[Flag]) -> Iterator[str]:
+def _module_class(module: object, rows: list[Switch]) -> Iterator[str]:
     made = type(module)
     if issubclass(made, PropModule) and not made.__name__.startswith("_"):
-        inside = [f"    {flag.attribute}: {_type(flag)}" for flag in rows]
+        inside = [f"    {switch.attribute}: {_type(switch)}" for switch in rows]
         yield "\n".join([f"class {made.__name__}(PropModule):", *(inside or ["    ..."])])
 
 
-def _flag_functions(rows: list[Flag]) -> Iterator[str]:
+def _flag_functions(rows: list[Switch]) -> Iterator[str]:
     if not rows:
         return
-    old = ", ".join(_type(flag) for flag in rows)
+    old = ", ".join(_type(switch) for switch in rows)
     must_be_said = len(rows) == 1 and rows[0].reached == "flags"
     new = ", ".join(
-        f"_{flag.attribute}: {_optional(flag)}"
-        + ("" if must_be_said else f" = {set_flags_default(flag)!r}")
-        for flag in rows
+        f"_{switch.attribute}: {_optional(switch)}"
+        + ("" if must_be_said else f" = {set_flags_default(switch)!r}")
+        for switch in rows
     )
     yield f"def set_flags({new}) -> tuple[{old}]: ..."
     inside = ", ".join(
-        f"{flag.attribute}: {_optional(flag)} = {flag.inside_flags!r}" for flag in rows
+        f"{switch.attribute}: {_optional(switch)} = {switch.inside_flags!r}" for switch in rows
     )
     yield f"def flags({inside}) -> {_SCOPE}: ..."
 
 
-def _optional(flag: Flag) -> str:
-    kind = flag.kind.annotation
+def _optional(switch: Switch) -> str:
+    kind = switch.kind.annotation
     return kind if "None" in kind else f"{kind} | None"

@@ -4,27 +4,27 @@ from mlbackends.switches import listing
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
 from mlbackends.switches.files import as_data, groups, members
 from mlbackends.switches.listing import read_by, set_by
-from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS, PROBED, Flag
+from mlbackends.switches.table import NOT_IN_FLAGS, PROBED, SWITCHES, Switch
 from mlbackends_cli.text.prose import Passage
 
 
 def topics() -> list[str]:
     """Return the codes of the deviations, the groups of switches, and the switches."""
-    return [*(each.code for each in DEVIATIONS), *groups(), *FLAGS]
+    return [*(each.code for each in DEVIATIONS), *groups(), *SWITCHES]
 
 
 def passages(topic: str) -> list[Passage]:
     """Return the deviation of this code, and the switches of this name or group; [] where none is."""
     found = [deviation(each) for each in DEVIATIONS if each.code == topic]
-    names = [topic] if topic in FLAGS else []
-    return found + [switch(FLAGS[name]) for name in (*names, *members(topic))]
+    names = [topic] if topic in SWITCHES else []
+    return found + [switch(SWITCHES[name]) for name in (*names, *members(topic))]
 
 
 def overview() -> list[Passage]:
     """Return the deviations with what they are of, and the switches of each module."""
     modules: dict[str, list[str]] = {}
-    for flag in FLAGS.values():
-        modules.setdefault(flag.module or "mlbackends", []).append(flag.name)
+    for switch in SWITCHES.values():
+        modules.setdefault(switch.module or "mlbackends", []).append(switch.name)
     lines = [("deviations", "all of them")]
     lines += [(each.code, ", ".join(each.names)) for each in DEVIATIONS]
     switches = tuple((module, ", ".join(names)) for module, names in modules.items())
@@ -46,32 +46,32 @@ def deviation(each: Deviation) -> Passage:
     return Passage(each.code, lines)
 
 
-def switch(flag: Flag) -> Passage:
+def switch(switch: Switch) -> Passage:
     """Return one switch: what it does, takes and starts with, and who reads it."""
-    default = "by what is installed" if flag.default is PROBED else _value(flag, flag.default)
+    default = "by what is installed" if switch.default is PROBED else _value(switch, switch.default)
     lines = [
-        ("", flag.doc),
-        ("takes", listing.accepts(flag) or "nothing: it is an answer, not a setting"),
+        ("", switch.doc),
+        ("takes", listing.accepts(switch) or "nothing: it is an answer, not a setting"),
         ("default", default),
     ]
-    if flag.inside_flags not in (NOT_IN_FLAGS, None):
-        lines.append(("in flags()", f"{_value(flag, flag.inside_flags)} unless given"))
-    if not flag.read_only:
-        lines.append(("variable", ", ".join(flag.variables)))
-    lines.append(("read by", ", ".join(flag.obeyed_by) or "nobody yet"))
-    if flag.reached == "variable":
+    if switch.inside_flags not in (NOT_IN_FLAGS, None):
+        lines.append(("in flags()", f"{_value(switch, switch.inside_flags)} unless given"))
+    if not switch.read_only:
+        lines.append(("variable", ", ".join(switch.variables)))
+    lines.append(("read by", ", ".join(switch.obeyed_by) or "nobody yet"))
+    if switch.reached == "variable":
         in_python = "read when a library is loaded; nothing in Python changes it"
     else:
-        sets, reads = set_by(flag), read_by(flag)
+        sets, reads = set_by(switch), read_by(switch)
         in_python = f"{sets}; {reads} reads it" if sets not in ("", reads) else reads
     lines.append(("in Python", in_python))
-    if concerned := [each.code for each in DEVIATIONS if flag.name in each.names]:
+    if concerned := [each.code for each in DEVIATIONS if switch.name in each.names]:
         lines.append(("see also", ", ".join(concerned)))
-    return Passage(flag.name, tuple(lines))
+    return Passage(switch.name, tuple(lines))
 
 
-def _value(flag: Flag, value: object) -> str:
-    data = as_data(flag, value)
+def _value(switch: Switch, value: object) -> str:
+    data = as_data(switch, value)
     if data is None:
         return "unset: the library chooses"
     parts = data if isinstance(data, list) else [data]

@@ -21,8 +21,8 @@ PROGRAMS = {
     "import msgspec": "import msgspec",
     "import mlbackends": "import mlbackends",
     "one switch read": "import mlbackends; mlbackends.cuda.matmul.allow_tf32",
-    "every switch read": "import mlbackends as m; from mlbackends.switches.table import FLAGS\n"
-    "for name in FLAGS: m.flag_store.read(name)",
+    "every switch read": "import mlbackends as m; from mlbackends.switches.table import SWITCHES\n"
+    "for name in SWITCHES: m.flag_store.read(name)",
     "one switch set in a block": "import mlbackends as m\nwith m.cudnn.flags(enabled=True): pass",
 }
 

@@ -14,7 +14,7 @@ from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends.switches.deviations import DEVIATIONS
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 from mlbackends_cli import device_pages, switch_pages
 from mlbackends_cli.commands import explain
 from mlbackends_cli.terminal import Page
@@ -34,12 +34,12 @@ def test_deviations_lists_each_one_with_what_torch_does_and_what_we_do() -> None
         assert " ".join(each.ours.split()) in text
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("name", SWITCHES)
 def test_every_switch_is_explained(name: str) -> None:
     (passage,) = explain.explained(name)
     said = dict(passage.lines)
 
-    assert said[""] == FLAGS[name].doc
+    assert said[""] == SWITCHES[name].doc
     assert said["takes"] and said["default"] and said["read by"] and said["in Python"]
 
 
@@ -53,7 +53,7 @@ def test_without_a_topic_all_of_them_are_listed() -> None:
     text = backends("explain", environment={"COLUMNS": "1000"}).stdout
 
     assert all(each.code in text for each in DEVIATIONS)
-    assert all(name in text for name in FLAGS)
+    assert all(name in text for name in SWITCHES)
 
 
 def test_an_unknown_topic_ends_with_2_and_the_nearest_one() -> None:
@@ -66,7 +66,7 @@ def test_an_unknown_topic_ends_with_2_and_the_nearest_one() -> None:
 def test_every_way_in_python_that_is_named_is_there() -> None:
     import mlbackends
 
-    for flag in FLAGS.values():
+    for flag in SWITCHES.values():
         way = dict(switch_pages.switch(flag).lines)["in Python"]
         if flag.reached == "variable":
             continue
@@ -95,7 +95,7 @@ def test_a_group_is_explained_by_its_switches() -> None:
     passages = explain.explained("cuda.matmul")
 
     assert [each.heading for each in passages] == [
-        name for name in FLAGS if name.startswith("cuda.matmul.")
+        name for name in SWITCHES if name.startswith("cuda.matmul.")
     ]
 
 

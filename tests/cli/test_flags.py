@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from running import backends
 
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def test_list_names_every_switch_with_value_default_origin_and_who_obeys() -> No
     told = json.loads(done.stdout)
     assert done.returncode == 0
     assert told["schema"] == "backends.flags/1"
-    assert [each["name"] for each in told["flags"]] == list(FLAGS)
+    assert [each["name"] for each in told["flags"]] == list(SWITCHES)
     benchmark = next(each for each in told["flags"] if each["name"] == "cudnn.benchmark")
     assert benchmark["value"] is False
     assert benchmark["default"] is False
@@ -229,7 +229,7 @@ def test_the_list_breaks_lines_between_words_alone(columns: int) -> None:
 
     words = done.stdout.split()
     assert max(map(len, done.stdout.splitlines())) <= max(columns, 42)
-    for name in FLAGS:
+    for name in SWITCHES:
         if not name.endswith("_split_k"):
             assert name.rpartition(".")[2] in words
     for name in ("flash_attention", "efficient_attention", "overrideable", "oneDNN,", "torch"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.switches import store
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def _torchs_switches() -> dict[str, str]:
     found: dict[str, str] = {}
     if torch is None or not hasattr(torch, "backends"):
         return found
-    for flag in FLAGS.values():
+    for flag in SWITCHES.values():
         of_torch = flag.torch_get.removeprefix("torch.") or f"backends.{flag.name}"
         if flag.reached not in ("attribute", "function") or flag.name in _ONE_WAY:
             continue

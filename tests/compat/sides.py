@@ -30,7 +30,7 @@ with warnings.catch_warnings(record=True) as SAID_AT_IMPORT:
 import mlbackends
 from mlbackends.cuda import preferences
 from mlbackends.survey import availability
-from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS, Flag
+from mlbackends.switches.table import NOT_IN_FLAGS, SWITCHES, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ POOL: tuple[Any, ...] = (
 )
 
 
-def pool_of(flag: Flag) -> list[Any]:
+def pool_of(flag: Switch) -> list[Any]:
     """Every value to try on a switch: the pool, and each word that it takes, in two cases."""
     words = list(getattr(flag.kind, "words", ())) + list(getattr(flag.kind, "aliases", ()))
     more: list[Any] = [each for word in words for each in (word, word.upper(), f"{word} ")]
@@ -101,10 +101,10 @@ class Side:
         self.root = root
         self.function = functions
 
-    def holder(self, flag: Flag) -> Any:
+    def holder(self, flag: Switch) -> Any:
         return _dotted(self.root, flag.module)
 
-    def read(self, flag: Flag) -> object:
+    def read(self, flag: Switch) -> object:
         if flag.reached == "attribute":
             return getattr(self.holder(flag), flag.attribute)
         return self.function(flag.torch_get)()
@@ -112,7 +112,7 @@ class Side:
     def state(self) -> dict[str, str]:
         """Every switch's value, or the type of what reading it raises."""
         found = {}
-        for flag in FLAGS.values():
+        for flag in SWITCHES.values():
             if flag.reached in PUBLIC:
                 try:
                     found[flag.name] = shown(self.read(flag))
@@ -120,7 +120,7 @@ class Side:
                     found[flag.name] = type(error).__name__
         return found
 
-    def set(self, flag: Flag, way: str, value: object) -> Any:
+    def set(self, flag: Switch, way: str, value: object) -> Any:
         """Set a switch in one of its ways. The way `flags` reads the state inside the block."""
         if way == "attribute":
             setattr(self.holder(flag), flag.attribute, value)
@@ -166,7 +166,7 @@ TORCH = Side("torch", torch.backends, _torchs_function)
 OURS = Side("mlbackends", mlbackends, _our_function)
 
 
-def ways(flag: Flag) -> list[str]:
+def ways(flag: Switch) -> list[str]:
     """Return the ways to set a switch."""
     found = [flag.reached] if flag.reached in ("attribute", "function") else []
     if flag.inside_flags is not NOT_IN_FLAGS:
@@ -245,7 +245,7 @@ def in_a_child(work: Callable[[], Any]) -> Any:
     return pickle.loads(answer)  # our own child's
 
 
-def try_values(flag: Flag, way: str, values: list[Any]) -> tuple[int, list[Difference]]:
+def try_values(flag: Switch, way: str, values: list[Any]) -> tuple[int, list[Difference]]:
     """Try values until one side takes one. Returns how many were tried, and the differences."""
     found: list[Difference] = []
     for number, value in enumerate(values, 1):
@@ -266,7 +266,7 @@ def try_values(flag: Flag, way: str, values: list[Any]) -> tuple[int, list[Diffe
 def values(names: tuple[str, ...]) -> Iterator[Difference]:
     """Try the pool on each switch, in each of its ways."""
     for name in names:
-        flag = FLAGS[name]
+        flag = SWITCHES[name]
         for way in ways(flag):
             left = pool_of(flag)
             while left:
@@ -299,13 +299,13 @@ def fresh() -> Iterator[Difference]:
 
 def freezing() -> Iterator[Difference]:
     """Compare what each way does after disable_global_flags(), and inside the scopes that lift it."""
-    for flag in FLAGS.values():
+    for flag in SWITCHES.values():
         for way in ways(flag):
             for lifted in (False, True):
                 yield from in_a_child(functools.partial(_frozen, flag, way, lifted))
 
 
-def _frozen(flag: Flag, way: str, lifted: bool) -> list[Difference]:
+def _frozen(flag: Switch, way: str, lifted: bool) -> list[Difference]:
     both = []
     for side in (TORCH, OURS):
         value = side.read(flag) if flag.needs != "cuda" else 0

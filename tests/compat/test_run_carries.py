@@ -14,7 +14,7 @@ from mlbackends import inject
 from mlbackends.inject.steps import Step, plan
 from mlbackends.switches.cells import lost
 from mlbackends.switches.files import settings
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,7 +174,7 @@ def seen(settings: tuple[str, ...], *expressions: str, **environment: str) -> li
 
 def test_every_settable_switch_is_tried_here() -> None:
     tried = {text.partition("=")[0] for text in (*(row[0] for row in SEEN), *ELSEWHERE)}
-    assert tried == {name for name, flag in FLAGS.items() if not flag.read_only}
+    assert tried == {name for name, flag in SWITCHES.items() if not flag.read_only}
 
 
 def test_all_together_are_seen() -> None:

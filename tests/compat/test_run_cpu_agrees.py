@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.launch.cores import parse_lscpu
 from mlbackends.launch.launcher import Launch, prepare
 from mlbackends.launch.options import OPTIONS, Options
-from mlbackends.launch.cores import parse_lscpu
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.xeon import run_cpu as ours
 

@@ -11,7 +11,7 @@ import pytest
 
 import mlbackends
 from mlbackends.switches import store
-from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS
+from mlbackends.switches.table import NOT_IN_FLAGS, SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,9 @@ SIDES = [
     pytest.param(lambda: torch.backends, id="torch"),
     pytest.param(lambda: mlbackends, id="mlbackends"),
 ]
-MODULES = sorted({flag.module for flag in FLAGS.values() if flag.inside_flags is not NOT_IN_FLAGS})
+MODULES = sorted(
+    {flag.module for flag in SWITCHES.values() if flag.inside_flags is not NOT_IN_FLAGS}
+)
 
 
 @pytest.fixture(params=SIDES)
@@ -123,7 +125,7 @@ def test_an_unknown_keyword_is_a_type_error(side: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, flag in FLAGS.items() if flag.reached == "attribute"]
+    "name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"]
 )
 def test_deleting_a_switch_is_an_attribute_error(side: Any, name: str) -> None:
     holder = side

@@ -21,7 +21,7 @@ from mlbackends.sdpa.rules import CPU_ORDER, why_not
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.switches import store
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def torch_choice(problem: AttentionProblem) -> SDPBackend | None:
 
 @pytest.fixture(autouse=True)
 def switches_as_found() -> Iterator[None]:
-    with store.restored(*(name for name in FLAGS if "sdp" in name)):
+    with store.restored(*(name for name in SWITCHES if "sdp" in name)):
         yield
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mlbackends.switches.deviations import DEVIATIONS
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -117,7 +117,8 @@ VARIABLES = rules(
     {
         "workspaces-without-cuda": [("cuda.*_workspace_size", "fresh", "AttributeError")],
         _LATER.code: [
-            (FLAGS[name].variable, "complaint .*", "silent", "UserWarning") for name in _LATER.names
+            (SWITCHES[name].variable, "complaint .*", "silent", "UserWarning")
+            for name in _LATER.names
         ],
     }
 )
@@ -253,7 +254,7 @@ def differences_of_names() -> list[tuple[str, ...]]:
         ours = importlib.import_module(f"mlbackends.{below}".strip("."))
         for short in BESIDE.get(path) or public_names(theirs):
             name = f"{below}.{short}".strip(".")
-            if name in FLAGS:
+            if name in SWITCHES:
                 continue  # compared by its value, below
             if not hasattr(ours, short):
                 found.append((name, "name", "there", "missing"))
@@ -275,7 +276,7 @@ def test_each_public_name_is_there_with_the_same_signature_and_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, flag in FLAGS.items() if flag.reached == "attribute"]
+    "name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"]
 )
 def test_each_switch_that_is_an_attribute_is_one_in_torch(name: str) -> None:
     module, _, attribute = f"torch.backends.{name}".rpartition(".")
@@ -294,7 +295,11 @@ def test_each_switch_of_torchs_modules_is_a_row() -> None:
             settable = hasattr(type(value), "__set__") and not isinstance(
                 value, property | types.MemberDescriptorType
             )
-            if settable and not name.startswith("_") and f"{below}.{name}".strip(".") not in FLAGS:
+            if (
+                settable
+                and not name.startswith("_")
+                and f"{below}.{name}".strip(".") not in SWITCHES
+            ):
                 missing.append(f"{below}.{name}")
     assert missing == ["quantized.supported_engines"]
 
@@ -328,7 +333,7 @@ without_cuda = pytest.mark.skipif(
 @pytest.mark.slow
 @without_cuda
 def test_each_value_is_taken_or_refused_as_in_torch() -> None:
-    found = run("values", *(name for name, flag in FLAGS.items() if flag.reached != "variable"))
+    found = run("values", *(name for name, flag in SWITCHES.items() if flag.reached != "variable"))
 
     assert unexplained(found, VALUES) == []
 
@@ -344,7 +349,7 @@ BOOLEANS = sorted(
     {
         *(
             name
-            for flag in FLAGS.values()
+            for flag in SWITCHES.values()
             for name in flag.variables
             if name.startswith(("TORCH_", "PYTORCH_"))
         ),

@@ -25,7 +25,7 @@ from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.files import groups
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -128,7 +128,7 @@ def test_what_only_looks_like_a_hazard_is_said_of_nearly_all() -> None:
 
 
 def test_a_code_is_words_with_hyphens_and_means_one_thing() -> None:
-    others = {*all_codes(), *FLAGS, *groups(), *(one.code for one in DEVIATIONS)}
+    others = {*all_codes(), *SWITCHES, *groups(), *(one.code for one in DEVIATIONS)}
     for code in CODES:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code), code
         assert code not in others, f"`backends explain` would have two pages named {code}"

@@ -149,8 +149,8 @@ def test_reading_a_switch_loads_the_switches_alone() -> None:
 def test_reading_every_switch_loads_nothing_heavy() -> None:
     program = """
 import mlbackends
-from mlbackends.switches.table import FLAGS, PROBED
-for name, flag in FLAGS.items():
+from mlbackends.switches.table import SWITCHES, PROBED
+for name, flag in SWITCHES.items():
     if flag.default is not PROBED:
         mlbackends.flag_store.read(name)
         if flag.reached == "attribute":
@@ -170,8 +170,8 @@ with mlbackends.cudnn.flags(enabled=True, benchmark_limit=None), mlbackends.mkld
 def test_a_switch_that_the_machine_decides_loads_no_framework() -> None:
     program = """
 import mlbackends
-from mlbackends.switches.table import FLAGS
-for name in FLAGS:
+from mlbackends.switches.table import SWITCHES
+for name in SWITCHES:
     mlbackends.flag_store.read(name)
 """
     assert modules_of(program) & {"numpy", "rich", "torch", "opt_einsum", "logging"} == set()

@@ -48,15 +48,17 @@ def _complete_settings(
     """Complete a switch's name, and behind the = its values."""
     from click.shell_completion import CompletionItem
 
-    from mlbackends.switches.table import FLAGS
+    from mlbackends.switches.table import SWITCHES
 
     del ctx, param
     name, sign, _ = incomplete.partition("=")
     offered = {}
     if not sign:
-        offered = {f"{flag.name}=": flag.doc for flag in FLAGS.values() if not flag.read_only}
-    elif name in FLAGS:
-        kind = FLAGS[name].kind
+        offered = {
+            f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only
+        }
+    elif name in SWITCHES:
+        kind = SWITCHES[name].kind
         words = () if kind.name == "order" else getattr(kind, "words", ())
         words = ("true", "false") if kind.name == "bool" else words
         offered = {f"{name}={word}": "" for word in words}

@@ -23,7 +23,7 @@ class cuBLASModule:  # noqa: N801  torch's name
         return sorted({*super().__dir__(), *_NAMES})
 
 
-_NAMES = {flag.attribute: flag for flag in of_module("cuda.matmul")}
+_NAMES = {switch.attribute: switch for switch in of_module("cuda.matmul")}
 
 
 def _unknown(name: str) -> AttributeError:

@@ -12,7 +12,7 @@ import msgspec
 from mlbackends.inject.steps import Plan
 from mlbackends.inject.target import Target, which
 from mlbackends.model.errors import BadInput
-from mlbackends.switches.table import FLAGS, OURS, TORCH, Flag
+from mlbackends.switches.table import OURS, SWITCHES, TORCH, Switch
 
 STEPS_VARIABLE = "MLBACKENDS_CARRIED"
 """The variable with the steps of the import hook, as JSON."""
@@ -61,8 +61,8 @@ def hook_folder() -> str:
 
 def needs_target(values: Mapping[str, object]) -> bool:
     """Tell whether it matters which Python and which torch the command starts."""
-    given = [FLAGS[name] for name, value in values.items() if value is not None]
-    return any(flag.of_torch and (flag.needs or not _libraries(flag)) for flag in given)
+    given = [SWITCHES[name] for name, value in values.items() if value is not None]
+    return any(switch.of_torch and (switch.needs or not _libraries(switch)) for switch in given)
 
 
 def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> None:
@@ -70,12 +70,12 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
 
     target: None where that program is unknown; then only what holds for this machine is refused.
     """
-    given = [(FLAGS[name], value) for name, value in values.items() if value is not None]
+    given = [(SWITCHES[name], value) for name, value in values.items() if value is not None]
     here = os.uname().machine.lower()
-    for flag, value in given:
-        machines = _MACHINES.get(str(value)) if flag.name == "cpu.capability" else None
+    for switch, value in given:
+        machines = _MACHINES.get(str(value)) if switch.name == "cpu.capability" else None
         if machines and here not in machines:
-            raise BadInput(f"{flag.name}={value} is for {machines[0]}; this machine is {here}")
+            raise BadInput(f"{switch.name}={value} is for {machines[0]}; this machine is {here}")
     if target is None:
         return
     by_hook = [step.name for step in plan.steps if step.writes]
@@ -85,38 +85,38 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
             f" import hook that sets {', '.join(by_hook)}",
             f"start the program without {target.hook_ignored_by}; -s and -P go with the hook",
         )
-    for flag, value in given:
-        if flag.of_torch:
-            _refuse_for_torch(flag, value, target)
+    for switch, value in given:
+        if switch.of_torch:
+            _refuse_for_torch(switch, value, target)
 
 
-def _refuse_for_torch(flag: Flag, value: object, target: Target) -> None:
+def _refuse_for_torch(switch: Switch, value: object, target: Target) -> None:
     torch = target.torch
     if torch is None:
-        is_read = OURS in flag.obeyed_by and "mlbackends" in target.modules
-        if not _libraries(flag) and not is_read:
+        is_read = OURS in switch.obeyed_by and "mlbackends" in target.modules
+        if not _libraries(switch) and not is_read:
             raise BadInput(
-                f"{flag.name} is read by torch, and the environment of {target.executable} has no torch",
+                f"{switch.name} is read by torch, and the environment of {target.executable} has no torch",
                 "start the program by the python of the environment that has torch",
             )
         return
-    shown = f"{flag.name}={flag.kind.written(value)}"
-    needed = flag.needs or _NEEDED_BY_VALUES.get((flag.name, str(value)), "")
+    shown = f"{switch.name}={switch.kind.written(value)}"
+    needed = switch.needs or _NEEDED_BY_VALUES.get((switch.name, str(value)), "")
     if needed and torch.parts is not None and needed not in torch.parts:
         raise BadInput(
             f"{shown} needs a torch that was built with"
             f" {_PARTS[needed]}; {torch.location} is torch {torch.version}, which was not"
         )
     is_wanted = value not in (None, False)
-    if flag.module == "opt_einsum" and is_wanted and "opt_einsum" not in target.modules:
+    if switch.module == "opt_einsum" and is_wanted and "opt_einsum" not in target.modules:
         raise BadInput(
             f"{shown} needs opt_einsum, and the environment of {target.executable} has none",
             "install opt-einsum there",
         )
 
 
-def _libraries(flag: Flag) -> set[str]:
-    return set(flag.obeyed_by) - {OURS, TORCH}
+def _libraries(switch: Switch) -> set[str]:
+    return set(switch.obeyed_by) - {OURS, TORCH}
 
 
 # ---- the start --------------------------------------------------------------

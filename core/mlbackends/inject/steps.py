@@ -13,7 +13,7 @@ from mlbackends.switches.cells import cells_of, refuse_contradictions
 from mlbackends.switches.files import as_data
 from mlbackends.switches.kinds import Permutation, Reduction
 from mlbackends.switches.startup import OUR_PREFIX, variable_of
-from mlbackends.switches.table import FLAGS, Flag
+from mlbackends.switches.table import SWITCHES, Switch
 
 _BACKENDS = "torch.backends."
 #: Where bare assignment does something else than its name says: it writes the generic entry (mkldnn), or
@@ -67,75 +67,75 @@ def plan(values: Mapping[str, object]) -> Plan:
     values: by the names of switches, each checked; None leaves a switch to the library.
     Raises BadInput where two of them contradict each other.
     """
-    given = [(flag, values[name]) for name, flag in FLAGS.items() if name in values]
-    refuse_contradictions({flag.name: value for flag, value in given if value is not None})
+    given = [(switch, values[name]) for name, switch in SWITCHES.items() if name in values]
+    refuse_contradictions({switch.name: value for switch, value in given if value is not None})
     variables: dict[str, str | None] = {}
-    for flag, _ in given:
-        for cell in cells_of(flag.name):
-            variables.update(dict.fromkeys(FLAGS[cell].variables))
-        variables.update(dict.fromkeys(flag.variables))
+    for switch, _ in given:
+        for cell in cells_of(switch.name):
+            variables.update(dict.fromkeys(SWITCHES[cell].variables))
+        variables.update(dict.fromkeys(switch.variables))
     steps = []
-    for flag, value in given:
+    for switch, value in given:
         if value is None:
             continue
-        assigned = _variables_of(flag, value)
+        assigned = _variables_of(switch, value)
         variables.update(assigned)
-        data = as_data(flag, value)
-        reads = reads_of(flag, value) if flag.of_torch else ()
-        if flag.of_torch and any(name.startswith(OUR_PREFIX) for name in assigned):
-            attribute, call, keyword = write_of(flag, value)
-            argument = argument_of(flag, value)
-            steps.append(Step(flag.name, data, argument, attribute, call, keyword, reads))
+        data = as_data(switch, value)
+        reads = reads_of(switch, value) if switch.of_torch else ()
+        if switch.of_torch and any(name.startswith(OUR_PREFIX) for name in assigned):
+            attribute, call, keyword = write_of(switch, value)
+            argument = argument_of(switch, value)
+            steps.append(Step(switch.name, data, argument, attribute, call, keyword, reads))
         elif reads:
-            steps.append(Step(flag.name, data, reads=reads))
+            steps.append(Step(switch.name, data, reads=reads))
     return Plan(variables, tuple(steps))
 
 
-def _variables_of(flag: Flag, value: object) -> dict[str, str]:
+def _variables_of(switch: Switch, value: object) -> dict[str, str]:
     """Return the variables that give a switch its value: torch's own where it can, else ours."""
-    if flag.name == "cuda.matmul.allow_tf32" and value is False:
+    if switch.name == "cuda.matmul.allow_tf32" and value is False:
         # 0 in torch's variable means "none", and the assignment means "ieee".
-        return {FLAGS["cuda.matmul.fp32_precision"].variable: "ieee"}
-    found = dict([variable_of(flag, value)])
-    if flag.name == "cuda.sdp_priority_order":
+        return {SWITCHES["cuda.matmul.fp32_precision"].variable: "ieee"}
+    found = dict([variable_of(switch, value)])
+    if switch.name == "cuda.sdp_priority_order":
         # Else torch moves cuDNN to the front at the first attention on some cards, whatever was set.
-        found = {FLAGS["cuda.cudnn_sdp_deprioritized"].variable: "1", **found}
+        found = {SWITCHES["cuda.cudnn_sdp_deprioritized"].variable: "1", **found}
     return found
 
 
-def write_of(flag: Flag, value: object) -> tuple[str, str, str]:
+def write_of(switch: Switch, value: object) -> tuple[str, str, str]:
     """Return the attribute to assign to, or "" and the function to call and its argument's name or ""."""
-    if flag.torch_set:
-        return "", flag.torch_set, ""
-    function, keyword = _BY_FUNCTION.get(flag.name, ("", ""))
+    if switch.torch_set:
+        return "", switch.torch_set, ""
+    function, keyword = _BY_FUNCTION.get(switch.name, ("", ""))
     if function and (keyword != "_strategy" or value in _STRATEGIES):
         return "", f"{_BACKENDS}{function}", keyword
-    return f"{_BACKENDS}{flag.name}", "", ""
+    return f"{_BACKENDS}{switch.name}", "", ""
 
 
-def argument_of(flag: Flag, value: object) -> object:
+def argument_of(switch: Switch, value: object) -> object:
     """Return the value as torch takes it: an order as numbers, a bool where no second one is needed."""
-    if isinstance(flag.kind, Reduction) and isinstance(value, tuple):
+    if isinstance(switch.kind, Reduction) and isinstance(value, tuple):
         return value[0] if value[1] else list(value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def reads_of(flag: Flag, value: object) -> tuple[tuple[str, object], ...]:
+def reads_of(switch: Switch, value: object) -> tuple[tuple[str, object], ...]:
     """Return what to read back and the value to find there, () where torch cannot tell.
 
     "none" stands for what an entry inherits, so anything may be found there.
     """
-    if flag.name == "cpu.capability":
+    if switch.name == "cpu.capability":
         word = str(value)
         return ((_CAPABILITY, {"zvector": "Z VECTOR"}.get(word, word.upper())),)
     # The workspace is read by a call that starts CUDA, after which the program could not fork.
-    if flag.reached == "variable" or "workspace" in flag.name:
+    if switch.reached == "variable" or "workspace" in switch.name:
         return ()
-    path = flag.torch_get or f"{_BACKENDS}{flag.name}"
-    if isinstance(flag.kind, Reduction) and isinstance(value, tuple):
-        split = f"{flag.name}_split_k"
-        second = ((f"{_BACKENDS}{split}", value[1]),) if split in FLAGS and not value[1] else ()
+    path = switch.torch_get or f"{_BACKENDS}{switch.name}"
+    if isinstance(switch.kind, Reduction) and isinstance(value, tuple):
+        split = f"{switch.name}_split_k"
+        second = ((f"{_BACKENDS}{split}", value[1]),) if split in SWITCHES and not value[1] else ()
         return ((path, value[0]), *second)
-    if isinstance(flag.kind, Permutation) and isinstance(value, tuple):
+    if isinstance(switch.kind, Permutation) and isinstance(value, tuple):
         return ((path, list(value)),)
     return ((path, None if value == "none" else value),)

@@ -12,10 +12,10 @@ import msgspec
 from mlbackends.inject.start import STEPS_VARIABLE
 from mlbackends.inject.steps import Step
 from mlbackends.model.errors import BadInput
-from mlbackends.switches.cells import contradict
+from mlbackends.switches.cells import lost
 from mlbackends.switches.files import from_data, read, settings
 from mlbackends.switches.startup import FILE_VARIABLE, OUR_PREFIX, as_error, switches_of_variables
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 
 def requested(texts: Sequence[str], files: Sequence[str]) -> dict[str, object]:
@@ -31,7 +31,7 @@ def requested(texts: Sequence[str], files: Sequence[str]) -> dict[str, object]:
             if name in found and found[name] != value:
                 raise BadInput(
                     f"{path} and {sources[name]} set {name} to different values:"
-                    f" {FLAGS[name].kind.written(value)} and {FLAGS[name].kind.written(found[name])}",
+                    f" {SWITCHES[name].kind.written(value)} and {SWITCHES[name].kind.written(found[name])}",
                     f"say which one with --set {name}=VALUE",
                 )
             found[name] = value
@@ -64,8 +64,8 @@ def without_contradicting(
     given = {name: value for name, value in values.items() if value is not None}
     left = dict(environment)
     for name, (_, value) in switches_of_variables(environment)[0].items():
-        if name not in values and value is not None and contradict({name: value}, given):
-            for variable in FLAGS[name].variables:
+        if name not in values and value is not None and lost({name: value, **given}):
+            for variable in SWITCHES[name].variables:
                 left.pop(variable, None)
     return left
 
@@ -75,7 +75,7 @@ def _added(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str
     made = dict(above)
     for name, value in below.items():
         given = {each: other for each, other in made.items() if other is not None}
-        if name not in made and (value is None or not contradict({name: value}, given)):
+        if name not in made and (value is None or not lost({name: value, **given})):
             made[name] = value
     return made
 
@@ -93,7 +93,7 @@ def _of_steps(environment: Mapping[str, str]) -> dict[str, object]:
     try:
         data = text.encode("utf-8", "replace")
         steps = msgspec.json.decode(data, type=tuple[Step, ...]) if text else ()
-        return {step.name: from_data(FLAGS[step.name], step.value) for step in steps}
+        return {step.name: from_data(SWITCHES[step.name], step.value) for step in steps}
     except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
         raise BadInput(
             f"the variable {STEPS_VARIABLE} does not hold the switches of a `backends run`:"

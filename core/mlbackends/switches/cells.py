@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from mlbackends.switches.kinds import Reduction
-from mlbackends.switches.table import FLAGS, Flag
+from mlbackends.switches.table import SWITCHES, Switch
 
 DEFAULT = "default"
 
@@ -48,7 +48,9 @@ ADVICE = "set one of them alone"
 
 def untouched() -> Cells:
     """Return the cells as they are where nothing is set."""
-    cells = {cell: (FLAGS[cell].default, DEFAULT) for name in FLAGS for cell in cells_of(name)}
+    cells = {
+        cell: (SWITCHES[cell].default, DEFAULT) for name in SWITCHES for cell in cells_of(name)
+    }
     return {**cells, _CONV: (_UNTOUCHED, DEFAULT), _RNN: (_UNTOUCHED, DEFAULT)}
 
 
@@ -59,20 +61,36 @@ def cells_of(name: str) -> tuple[str, ...]:
     return _CELLS.get(name, (name,))
 
 
-def reading(cells: Cells, flag: Flag) -> object:
-    """Return what reading a switch gives; PROBED where what is installed decides."""
-    name = flag.name
-    if name == "cuda.matmul.allow_tf32":
-        return _older_cublas(cells)
-    if name == "cudnn.allow_tf32":
-        return _older_cudnn(cells)
-    if name == OLDER:
-        return _older_matmul(cells)
+def reading(cells: Cells, switch: Switch) -> object:
+    """Return what reading a switch gives; PROBED where what is installed decides.
+
+    Raises RuntimeError where an older switch has no word for what newer ones were set to.
+    """
+    name = switch.name
     value = cells[cells_of(name)[0]][0]
     if name in PARENTS:
         return _resolved(cells, name)
-    if isinstance(value, tuple) and "reduction" in name:
+    mixed: list[str] = []
+    if name == "cuda.matmul.allow_tf32":
+        value = _resolved(cells, CUDA_MATMUL) == "tf32"
+        mixed = [CUDA_MATMUL] if value != (cells[OLDER][0] != "highest") else []
+    elif name == "cudnn.allow_tf32":
+        mixed = [cell for cell in (_CONV, _RNN) if (_resolved(cells, cell) == "tf32") != value]
+    elif name == OLDER:
+        if _resolved(cells, CUDA_MATMUL) == "tf32" and value == "highest":
+            mixed = [CUDA_MATMUL]
+        elif {"bf16": "medium", "tf32": "high"}.get(
+            _resolved(cells, MKLDNN_MATMUL), value
+        ) != value:
+            mixed = [MKLDNN_MATMUL]
+    elif isinstance(value, tuple) and "reduction" in name:
         return value[1] if name.endswith(_SPLIT_K) else value[0]
+    if mixed:
+        newer = mixed[0]
+        raise RuntimeError(
+            f"{name} cannot tell: a mix of the legacy and new APIs was used, and {newer} is"
+            f" {_resolved(cells, newer)!r}; read {newer}, or set only one of the two"
+        )
     return value
 
 
@@ -91,44 +109,12 @@ def _resolved(cells: Cells, cell: str) -> str:
     if word == _UNTOUCHED:
         return "tf32"
     # bf16 that CUDA would inherit from the generic entry, and cannot do.
-    return word if word in getattr(FLAGS[cell].kind, "words", ()) else "none"
+    return word if word in getattr(SWITCHES[cell].kind, "words", ()) else "none"
 
 
-def _older_cublas(cells: Cells) -> bool:
-    is_tf32 = _resolved(cells, CUDA_MATMUL) == "tf32"
-    if is_tf32 != (cells[OLDER][0] != "highest"):
-        raise _mixed(cells, "cuda.matmul.allow_tf32", CUDA_MATMUL)
-    return is_tf32
-
-
-def _older_cudnn(cells: Cells) -> bool:
-    kept = cells["cudnn.allow_tf32"][0]
-    for cell in (_CONV, _RNN):
-        if (_resolved(cells, cell) == "tf32") != kept:
-            raise _mixed(cells, "cudnn.allow_tf32", cell)
-    return bool(kept)
-
-
-def _older_matmul(cells: Cells) -> str:
-    kept = str(cells[OLDER][0])
-    cuda, mkldnn = _resolved(cells, CUDA_MATMUL), _resolved(cells, MKLDNN_MATMUL)
-    if cuda == "tf32" and kept == "highest":
-        raise _mixed(cells, OLDER, CUDA_MATMUL)
-    if mkldnn in ("bf16", "tf32") and kept != {"bf16": "medium", "tf32": "high"}[mkldnn]:
-        raise _mixed(cells, OLDER, MKLDNN_MATMUL)
-    return kept
-
-
-def _mixed(cells: Cells, older: str, newer: str) -> RuntimeError:
-    return RuntimeError(
-        f"{older} cannot tell: a mix of the legacy and new APIs was used, and {newer} is"
-        f" {_resolved(cells, newer)!r}; read {newer}, or set only one of the two"
-    )
-
-
-def put(cells: Cells, flag: Flag, value: object, origin: str) -> None:
+def put(cells: Cells, switch: Switch, value: object, origin: str) -> None:
     """Write what has been checked into the cells behind a switch."""
-    name = flag.name
+    name = switch.name
     if name == "mkldnn.allow_tf32":
         return  # only builds for Intel GPUs have it; conditions.refuse has warned
     if name == "cuda.matmul.allow_tf32":
@@ -149,37 +135,28 @@ def put(cells: Cells, flag: Flag, value: object, origin: str) -> None:
 
 def refuse_contradictions(values: Mapping[str, object]) -> None:
     """Raise BadInput that names two switches which contradict each other; None is no value."""
-    names = clashing(values)
-    if names:
+    sentence, _ = contradiction(values)
+    if sentence:
         from mlbackends.model.errors import BadInput
 
-        raise BadInput(contradiction(values, names), ADVICE)
+        raise BadInput(sentence, ADVICE)
 
 
-def clashing(values: Mapping[str, object]) -> tuple[str, ...]:
-    """Return two switches which contradict each other, () if none do; None is no value.
+def contradiction(values: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    """Return a sentence on two switches that contradict each other, and their names; "" and () if none do.
 
-    Only one where it takes more than one other to undo it.
+    None is no value. Only one is named where it takes more than one other to undo it.
     """
     given = {name: value for name, value in values.items() if value is not None}
     found = lost(given)
     if not found:
-        return ()
+        return "", ()
     pairs = combinations(given, 2)
-    return next((pair for pair in pairs if lost({each: given[each] for each in pair})), (found,))
-
-
-def contradiction(values: Mapping[str, object], names: tuple[str, ...]) -> str:
-    """Return the sentence about `clashing` switches."""
-    shown = " and ".join(f"{name}={FLAGS[name].kind.written(values[name])}" for name in names)
+    names = next((pair for pair in pairs if lost({each: given[each] for each in pair})), (found,))
+    shown = " and ".join(f"{name}={SWITCHES[name].kind.written(values[name])}" for name in names)
     if len(names) == 1:
-        return f"{shown} does not hold beside the other switches that are set"
-    return f"{shown} contradict each other"
-
-
-def contradict(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Tell whether two sets of switches cannot hold together."""
-    return bool(lost({**one, **other}))
+        return f"{shown} does not hold beside the other switches that are set", names
+    return f"{shown} contradict each other", names
 
 
 def lost(values: Mapping[str, object]) -> str:
@@ -187,20 +164,21 @@ def lost(values: Mapping[str, object]) -> str:
     if values.get("opt_einsum.enabled") is False and "opt_einsum.strategy" in values:
         return "opt_einsum.strategy"
     cells = untouched()
-    ordered = [flag for name, flag in FLAGS.items() if name in values]
-    for flag in ordered:
-        put(cells, flag, values[flag.name], "set")
-    for flag in ordered:
-        if flag.name == "mkldnn.allow_tf32":  # our own store has no cell for it
-            continue
-        value = values[flag.name]
-        wanted = (
-            value[0] if isinstance(flag.kind, Reduction) and isinstance(value, tuple) else value
-        )
+    # Our own store has no cell for mkldnn.allow_tf32.
+    ordered = [
+        switch
+        for name, switch in SWITCHES.items()
+        if name in values and name != "mkldnn.allow_tf32"
+    ]
+    for switch in ordered:
+        put(cells, switch, values[switch.name], "set")
+    for switch in ordered:
+        wanted = values[switch.name]
+        if isinstance(switch.kind, Reduction) and isinstance(wanted, tuple):
+            wanted = wanted[0]
         try:
-            found = reading(cells, flag)
+            if wanted not in (reading(cells, switch), "none"):
+                return switch.name
         except RuntimeError:
-            return flag.name
-        if wanted not in (found, "none"):
-            return flag.name
+            return switch.name
     return ""

@@ -1,6 +1,6 @@
 """What some switches depend on that is installed here: their defaults, and what they refuse for it."""
 
-from mlbackends.switches.table import Flag
+from mlbackends.switches.table import Switch
 
 
 def default(name: str) -> object:
@@ -39,23 +39,23 @@ def engines() -> list[str]:
     return found
 
 
-def refuse(flag: Flag, value: object) -> None:
+def refuse(switch: Switch, value: object) -> None:
     """Raise where a switch cannot take any value, or not this one, for what is installed here."""
-    name = flag.name
-    if flag.read_only:
+    name = switch.name
+    if switch.read_only:
         raise RuntimeError(f"Assignment not supported: {name} is an answer, not a setting")
-    if flag.reached == "variable":
+    if switch.reached == "variable":
         raise RuntimeError(
             f"Assignment not supported: {name} is read when a library is loaded; set the variable"
-            f" {flag.variable} before the program starts, or use `backends run --set {name}=VALUE`"
+            f" {switch.variable} before the program starts, or use `backends run --set {name}=VALUE`"
         )
     if name == "mkldnn.allow_tf32":
         from mlbackends.switches.startup import warn
 
-        flag.kind.checked(name, value)
+        switch.kind.checked(name, value)
         warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
     elif name == "quantized.engine":
-        _refuse_engine(flag, value)
+        _refuse_engine(switch, value)
     elif name.startswith("opt_einsum.") and value not in (None, False):
         from mlbackends.survey import availability
 
@@ -66,13 +66,13 @@ def refuse(flag: Flag, value: object) -> None:
             )
 
 
-def _refuse_engine(flag: Flag, value: object) -> None:
+def _refuse_engine(switch: Switch, value: object) -> None:
     if value in ("none", "", None):
         raise RuntimeError("quantized engine NoQEngine is not supported")
-    if not isinstance(value, str) or value not in getattr(flag.kind, "words", ()):
+    if not isinstance(value, str) or value not in getattr(switch.kind, "words", ()):
         from mlbackends.model.errors import suggestion
 
-        ending = suggestion(str(value), getattr(flag.kind, "words", ()))
+        ending = suggestion(str(value), getattr(switch.kind, "words", ()))
         short = str(value)[:80]
         raise RuntimeError(f"{short} is not a valid value for quantized engine{ending}")
     if value not in engines():

@@ -13,10 +13,10 @@ import os
 import stat
 from collections.abc import Iterator
 
-from mlbackends.model.errors import BadInput, GroupName, UnknownName, nearest, shown
-from mlbackends.switches.cells import ADVICE, clashing, contradiction
+from mlbackends.model.errors import BadInput, GroupName, UnknownName, shown
+from mlbackends.switches.cells import ADVICE, contradiction
 from mlbackends.switches.kinds import Kibibytes, Permutation, Reduction, Text, Workspace
-from mlbackends.switches.table import FLAGS, Flag
+from mlbackends.switches.table import SWITCHES, Switch
 
 _TRUE_OR_FALSE = "values are true or false"
 _LIMIT = 1 << 20
@@ -38,53 +38,53 @@ def switches(data: bytes, path: str) -> "dict[str, object]":
     text, tables = parsed(data, path)
     found: dict[str, object] = {}
     for name, value in leaves(tables, groups()):
-        flag = FLAGS.get(name)
-        if flag is None:
+        switch = SWITCHES.get(name)
+        if switch is None:
             error = unknown(name)
             raise BadInput(f"{path}:{line_of(text, name)}: {error}", error.hint)
         try:
-            found[name] = from_data(flag, value)
+            found[name] = from_data(switch, value)
         except ValueError as why:
             where = f"{path}:{line_of(text, name)}"
             raise BadInput(f"{where}: {name} cannot be {shown(value)}: {why}") from None
-    names = clashing(found)
-    if names:
+    sentence, names = contradiction(found)
+    if sentence:
         line = max(line_of(text, name) for name in names)
-        raise BadInput(f"{path}:{line}: {contradiction(found, names)}", ADVICE)
+        raise BadInput(f"{path}:{line}: {sentence}", ADVICE)
     return found
 
 
-def from_text(flag: Flag, text: str) -> object:
+def from_text(switch: Switch, text: str) -> object:
     """Return the value that a text stands for: what a variable takes, and true and false.
 
     Raises ValueError with what is accepted.
     """
-    if flag.read_only:
+    if switch.read_only:
         raise ValueError("it is an answer, not a setting")
     words = {"true": "1", "false": "0", "on": "1", "off": "0"}
-    if flag.kind.annotation.startswith("bool"):
+    if switch.kind.annotation.startswith("bool"):
         text = ",".join(words.get(part.strip().lower(), part) for part in text.split(","))
-    elif flag.kind.annotation.startswith("int") and text.isascii() and text.isdecimal():
+    elif switch.kind.annotation.startswith("int") and text.isascii() and text.isdecimal():
         # Bytes, as in Python; the variable has a spelling of its own.
-        return _checked(flag, int(text[:30]))
-    return _parsed(flag, text)
+        return _checked(switch, int(text[:30]))
+    return _parsed(switch, text)
 
 
-def from_data(flag: Flag, value: object) -> object:
+def from_data(switch: Switch, value: object) -> object:
     """Return the value that decoded TOML or JSON stands for. Raises ValueError with what is accepted."""
-    if flag.read_only:
+    if switch.read_only:
         raise ValueError("it is an answer, not a setting")
-    if isinstance(flag.kind, Permutation) and isinstance(value, list):
-        return flag.kind.parsed(
+    if isinstance(switch.kind, Permutation) and isinstance(value, list):
+        return switch.kind.parsed(
             ",".join(each if isinstance(each, str) else shown(each) for each in value)
         )
     if isinstance(value, str):
-        return _parsed(flag, value)
-    if isinstance(flag.kind, Text) and isinstance(value, int) and not isinstance(value, bool):
+        return _parsed(switch, value)
+    if isinstance(switch.kind, Text) and isinstance(value, int) and not isinstance(value, bool):
         if abs(value) >= 2**63:
             raise ValueError("valid numbers are less than 2**63")
-        return flag.kind.parsed(str(value))
-    return _checked(flag, value)
+        return switch.kind.parsed(str(value))
+    return _checked(switch, value)
 
 
 def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
@@ -100,10 +100,10 @@ def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
             raise BadInput(
                 f"{shown(text)} is no setting", "write NAME=VALUE, such as cudnn.benchmark=true"
             )
-        if name not in FLAGS:
+        if name not in SWITCHES:
             raise unknown(name)
         try:
-            taken = from_text(FLAGS[name], value.strip())
+            taken = from_text(SWITCHES[name], value.strip())
         except ValueError as error:
             raise BadInput(f"{name} cannot be {shown(value.strip())}: {error}") from None
         if name in found and found[name] != taken:
@@ -112,32 +112,32 @@ def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
     return found
 
 
-def as_data(flag: Flag, value: object) -> object:
+def as_data(switch: Switch, value: object) -> object:
     """Return a value as JSON and TOML have it; `from_data` reads it back."""
-    if isinstance(flag.kind, Permutation) and isinstance(value, tuple):
-        return flag.kind.written(value).split(",")
-    if isinstance(flag.kind, Reduction) and isinstance(value, tuple):
+    if isinstance(switch.kind, Permutation) and isinstance(value, tuple):
+        return switch.kind.written(value).split(",")
+    if isinstance(switch.kind, Reduction) and isinstance(value, tuple):
         return list(value)
     return value
 
 
-def _parsed(flag: Flag, text: str) -> object:
+def _parsed(switch: Switch, text: str) -> object:
     """Return what a text stands for; 0 and 1 are the variables' spelling of false and true."""
     try:
-        return flag.kind.parsed(text)
+        return switch.kind.parsed(text)
     except ValueError as error:
         advice = str(error).replace("values are 0 or 1", _TRUE_OR_FALSE)
-        if isinstance(flag.kind, Workspace | Kibibytes):
+        if isinstance(switch.kind, Workspace | Kibibytes):
             advice = f"{advice}; or a whole number of bytes"
         raise ValueError(advice) from None
 
 
-def _checked(flag: Flag, value: object) -> object:
+def _checked(switch: Switch, value: object) -> object:
     try:
-        return flag.kind.checked(flag.name, value)
+        return switch.kind.checked(switch.name, value)
     except (TypeError, RuntimeError) as error:
-        advice = f"; valid {_TRUE_OR_FALSE}" if flag.kind.name == "bool" else ""
-        raise ValueError(str(error).removeprefix(f"{flag.name} ") + advice) from None
+        advice = f"; valid {_TRUE_OR_FALSE}" if switch.kind.name == "bool" else ""
+        raise ValueError(str(error).removeprefix(f"{switch.name} ") + advice) from None
 
 
 def read_bytes(path: str) -> bytes:
@@ -176,12 +176,11 @@ def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
         raise BadInput(f"{path}:{line}: not UTF-8 at byte {error.start}{seen}") from None
     except tomllib.TOMLDecodeError as error:
         # tomllib has the place at the end: "... (at line 1, column 7)", "... (at end of document)".
-        problem, _, place = str(error).rpartition(" (at ")
-        words = place.rstrip(")").replace(",", "").split()
-        line, where = len(text.rstrip("\n").split("\n")), "at the end"
-        if words[:1] == ["line"] and len(words) == 4:
-            line, where = int(words[1]), f"column {words[3]}"
-        raise BadInput(f"{path}:{line}: {problem} ({where})") from None
+        problem, _, place = str(error).removesuffix(")").rpartition(" (at ")
+        line_number, _, where = place.removeprefix("line ").partition(", ")
+        if not where:
+            line_number, where = str(len(text.rstrip("\n").split("\n"))), "at the end"
+        raise BadInput(f"{path}:{line_number}: {problem} ({where})") from None
     except RecursionError:
         raise BadInput(f"{path}: nested more deeply than any switch is") from None
     except ValueError:  # int() refuses thousands of digits
@@ -202,20 +201,17 @@ def leaves(
 
 def line_of(text: str, name: str) -> int:
     """Return the line on which a key stands, counted from 1: its last part, below its table's head."""
-    key = name.rpartition(".")[2]
     table, best = "", 1
     for number, line in enumerate(text.split("\n"), 1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            table = stripped.partition("#")[0].strip("[] \t").replace(" ", "").replace('"', "")
-            if table == name:
-                return number
-            continue
-        left = stripped.partition("=")[0].strip().replace(" ", "").replace('"', "")
-        whole = f"{table}.{left}".strip(".")
-        if left and (whole == name or whole.startswith(f"{name}.")):
+        left, sign, _ = line.partition("#")[0].replace(" ", "").replace('"', "").partition("=")
+        left = left.strip()
+        if left.startswith("["):
+            table, whole = left.strip("[]"), left.strip("[]")
+        else:
+            whole = f"{table}.{left}".strip(".")
+        if left and (whole == name or (sign and whole.startswith(f"{name}."))):
             return number
-        if left.rpartition(".")[2] == key and "=" in stripped:
+        if sign and left.rpartition(".")[2] == name.rpartition(".")[2]:
             best = number
     return best
 
@@ -223,7 +219,7 @@ def line_of(text: str, name: str) -> int:
 def groups() -> tuple[str, ...]:
     """Return every name below which there are switches: cuda, cuda.matmul, cudnn, ..."""
     found: dict[str, None] = {}
-    for name in FLAGS:
+    for name in SWITCHES:
         parts = name.split(".")
         found.update(dict.fromkeys(".".join(parts[:end]) for end in range(1, len(parts))))
     return tuple(found)
@@ -231,7 +227,7 @@ def groups() -> tuple[str, ...]:
 
 def members(group: str) -> tuple[str, ...]:
     """Return the switches below a group's name, () where it is none."""
-    return tuple(name for name in FLAGS if name.startswith(f"{group}."))
+    return tuple(name for name in SWITCHES if name.startswith(f"{group}."))
 
 
 def unknown(name: str) -> UnknownName:
@@ -239,11 +235,4 @@ def unknown(name: str) -> UnknownName:
     below = members(name)
     if below:
         return GroupName(name, below, f"backends flags list {name}")
-    return UnknownName("switch", name, tuple(FLAGS), "backends flags list")
-
-
-def unknown_variable(name: str, ours: "tuple[str, ...]") -> str:
-    """Return the warning about a variable that begins as ours do, and that nothing reads."""
-    near = nearest(name, ours)
-    ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
-    return f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
+    return UnknownName("switch", name, tuple(SWITCHES), "backends flags list")

@@ -12,7 +12,7 @@ class Kind:
     name = ""
     annotation = "str"
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         """Return the value to keep. Raises what torch raises for a value of the wrong kind."""
         raise NotImplementedError
 
@@ -30,9 +30,9 @@ class Boolean(Kind):
 
     name = annotation = "bool"
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         if not isinstance(value, bool):
-            raise RuntimeError(f"{flag} expects a bool, but got {_type_of(value)}")  # noqa: TRY004
+            raise RuntimeError(f"{switch} expects a bool, but got {_type_of(value)}")  # noqa: TRY004
         return value
 
     def parsed(self, text: str) -> object:
@@ -54,23 +54,23 @@ class Reduction(Boolean):
     name = "bool or two"
     annotation = "bool | tuple[bool, ...] | list[bool]"
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         if isinstance(value, bool):
             return value, True
         if not isinstance(value, tuple | list):
             wanted = "a bool or a tuple/list of bools"
-            raise TypeError(f"{flag} expects {wanted}, but got {_type_of(value)}")
+            raise TypeError(f"{switch} expects {wanted}, but got {_type_of(value)}")
         if not value:
-            raise TypeError(f"{flag} expects at least one boolean argument")
+            raise TypeError(f"{switch} expects at least one boolean argument")
         if len(value) > 2:
-            raise TypeError(f"{flag} expects at most two boolean arguments")
+            raise TypeError(f"{switch} expects at most two boolean arguments")
         for each, part in zip(value, ("allow_reduced_precision", "allow_splitk"), strict=False):
             if not isinstance(each, bool):
-                raise TypeError(f"{flag} expects a bool for {part}, but got {_type_of(each)}")
+                raise TypeError(f"{switch} expects a bool for {part}, but got {_type_of(each)}")
         pair = (value[0], value[1] if len(value) == 2 else True)
         if pair == (True, False):
             raise RuntimeError(
-                f"{flag}: allow_splitk=False is not supported when reduced precision reductions are enabled"
+                f"{switch}: allow_splitk=False is not supported when reduced precision reductions are enabled"
             )
         return pair
 
@@ -110,12 +110,12 @@ class Choice(Kind):
         self.optional = optional
         self.annotation = "str | None" if optional else "str"
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         if not isinstance(value, str):
-            raise self.wrong_type(f"{flag} expects a string, but got {_type_of(value)}")
+            raise self.wrong_type(f"{switch} expects a string, but got {_type_of(value)}")
         word = self.aliases.get(value, value)
         if word not in self.words:
-            raise self.unknown(f"{flag} cannot be {_shown(value)}. {self._accepted(value)}")
+            raise self.unknown(f"{switch} cannot be {_shown(value)}. {self._accepted(value)}")
         return word
 
     def parsed(self, text: str) -> object:
@@ -142,16 +142,16 @@ class Count(Kind):
     def __init__(self, lowest: int = 0) -> None:
         self.lowest = lowest
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{flag} expects an int, but got {_type_of(value)}")
+            raise TypeError(f"{switch} expects an int, but got {_type_of(value)}")
         if value < self.lowest:
             least = f"{self.lowest} or more" if self.lowest else "non-negative"
-            raise RuntimeError(f"{flag} must be {least}, but got {_shown(value)}")
+            raise RuntimeError(f"{switch} must be {least}, but got {_shown(value)}")
         if value >= 2**63:
-            raise RuntimeError(f"{flag} must be at most 2**63 - 1, but got {_shown(value)}")
+            raise RuntimeError(f"{switch} must be at most 2**63 - 1, but got {_shown(value)}")
         return value
 
     def parsed(self, text: str) -> object:
@@ -172,13 +172,13 @@ class Permutation(Kind):
     def __init__(self, *words: str) -> None:
         self.words = words
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         if not isinstance(value, tuple | list):
-            raise RuntimeError(f"{flag} expects a tuple or list, but got {_type_of(value)}")  # noqa: TRY004
+            raise RuntimeError(f"{switch} expects a tuple or list, but got {_type_of(value)}")  # noqa: TRY004
         numbers = [int(each) if isinstance(each, int) else -1 for each in value]
         if sorted(numbers) != list(range(len(self.words))):
             raise RuntimeError(
-                f"{flag} must name each of 0 to {len(self.words) - 1} once, but got {_shown(list(value))}"
+                f"{switch} must name each of 0 to {len(self.words) - 1} once, but got {_shown(list(value))}"
             )
         return tuple(numbers)
 
@@ -243,9 +243,9 @@ class Text(Kind):
     annotation = "str | None"
     expects = "a string"
 
-    def checked(self, flag: str, value: object) -> object:
+    def checked(self, switch: str, value: object) -> object:
         if not isinstance(value, str):
-            raise TypeError(f"{flag} expects {self.expects}, but got {_type_of(value)}")
+            raise TypeError(f"{switch} expects {self.expects}, but got {_type_of(value)}")
         return self.parsed(value)
 
     def parsed(self, text: str) -> object:

@@ -1,11 +1,11 @@
 """The switches as records: what each one is now, where that came from, who reads it, and how it is set."""
 
 from mlbackends import __version__
+from mlbackends.model import switches as records
 from mlbackends.model.errors import UnknownName
-from mlbackends.model.switches import SCHEMA, Switch, Switches
 from mlbackends.switches import conditions, store
 from mlbackends.switches.files import as_data, groups, members
-from mlbackends.switches.table import FLAGS, PROBED, Flag
+from mlbackends.switches.table import PROBED, SWITCHES, Switch
 
 _ACCEPTED = {
     "bool": "true, false",
@@ -14,94 +14,94 @@ _ACCEPTED = {
 }
 
 
-def listing(names: "tuple[str, ...]" = ()) -> Switches:
+def listing(names: "tuple[str, ...]" = ()) -> records.Switches:
     """Return the named switches, all by default; "cudnn" stands for all below it.
 
     Raises UnknownName, with the nearest name.
     """
-    flags = [_switch(flag) for flag in (matching(names) if names else FLAGS.values())]
-    return Switches(SCHEMA, f"backends {__version__}", tuple(flags))
+    flags = [_switch(switch) for switch in (matching(names) if names else SWITCHES.values())]
+    return records.Switches(records.SCHEMA, f"backends {__version__}", tuple(flags))
 
 
-def matching(names: "tuple[str, ...]") -> "list[Flag]":
+def matching(names: "tuple[str, ...]") -> "list[Switch]":
     """Return the switches that names stand for, in the order of the table."""
     for name in names:
-        if name not in FLAGS and not members(name):
-            raise UnknownName("switch", name, (*FLAGS, *groups()), "backends flags list")
+        if name not in SWITCHES and not members(name):
+            raise UnknownName("switch", name, (*SWITCHES, *groups()), "backends flags list")
     found = {each for name in names for each in (name, *members(name))}
-    return [flag for flag in FLAGS.values() if flag.name in found]
+    return [switch for switch in SWITCHES.values() if switch.name in found]
 
 
-def _switch(flag: Flag) -> Switch:
+def _switch(switch: Switch) -> records.Switch:
     problem = ""
     try:
-        value = store.read(flag.name)
+        value = store.read(switch.name)
     except RuntimeError as error:
         value, problem = None, str(error)
-    return Switch(
-        name=flag.name,
-        value=as_data(flag, value),
-        default=as_data(flag, default(flag)),
-        origin=store.origin(flag.name),
-        obeyed_by=flag.obeyed_by,
-        variable=flag.variable,
-        accepts=accepts(flag),
-        reached=flag.reached,
-        doc=flag.doc,
+    return records.Switch(
+        name=switch.name,
+        value=as_data(switch, value),
+        default=as_data(switch, default(switch)),
+        origin=store.origin(switch.name),
+        obeyed_by=switch.obeyed_by,
+        variable=switch.variable,
+        accepts=accepts(switch),
+        reached=switch.reached,
+        doc=switch.doc,
         problem=problem,
     )
 
 
-def default(flag: Flag) -> object:
+def default(switch: Switch) -> object:
     """Return what reading a switch gives where nothing sets it."""
-    if flag.default is PROBED:
-        return conditions.default(flag.name)
-    if isinstance(flag.default, tuple) and flag.kind.annotation.startswith("bool"):
-        return flag.default[0]
-    return flag.default
+    if switch.default is PROBED:
+        return conditions.default(switch.name)
+    if isinstance(switch.default, tuple) and switch.kind.annotation.startswith("bool"):
+        return switch.default[0]
+    return switch.default
 
 
-def accepts(flag: Flag) -> str:
+def accepts(switch: Switch) -> str:
     """Return in a few words what a switch may be set to, "" where it cannot be set."""
-    if flag.read_only:
+    if switch.read_only:
         return ""
-    words = getattr(flag.kind, "words", None)
+    words = getattr(switch.kind, "words", None)
     if words:
-        return ("any order of " if flag.kind.name == "order" else "") + ", ".join(words)
-    return _ACCEPTED.get(flag.kind.name, flag.kind.name)
+        return ("any order of " if switch.kind.name == "order" else "") + ", ".join(words)
+    return _ACCEPTED.get(switch.kind.name, switch.kind.name)
 
 
-def set_by(flag: Flag) -> str:
+def set_by(switch: Switch) -> str:
     """Return the Python that sets a switch, "" where nothing in Python does."""
-    module = f"mlbackends.{flag.module}".rstrip(".")
-    if flag.read_only or flag.reached == "variable":
+    module = f"mlbackends.{switch.module}".rstrip(".")
+    if switch.read_only or switch.reached == "variable":
         return ""
-    if flag.reached == "attribute":
-        return f"mlbackends.{flag.name}"
-    if flag.reached == "flags":
+    if switch.reached == "attribute":
+        return f"mlbackends.{switch.name}"
+    if switch.reached == "flags":
         return f"{module}.set_flags() or {module}.flags()"
-    if flag.name == "cuda.sdp_priority_order":
+    if switch.name == "cuda.sdp_priority_order":
         return "mlbackends.sdpa_kernel([...], set_priority=True)"
-    return _ours(flag.torch_set) or f'mlbackends.flag_store.write("{flag.name}", value)'
+    return _ours(switch.torch_set) or f'mlbackends.flag_store.write("{switch.name}", value)'
 
 
-def read_by(flag: Flag) -> str:
+def read_by(switch: Switch) -> str:
     """Return the Python that reads a switch."""
-    if flag.reached == "attribute":
-        return f"mlbackends.{flag.name}"
-    return _ours(flag.torch_get) or f'mlbackends.flag_store.read("{flag.name}")'
+    if switch.reached == "attribute":
+        return f"mlbackends.{switch.name}"
+    return _ours(switch.torch_get) or f'mlbackends.flag_store.read("{switch.name}")'
 
 
-def how_to_set(flag: Flag) -> str:
+def how_to_set(switch: Switch) -> str:
     """Return in one sentence how a switch is set that is no attribute."""
-    if flag.reached == "variable":
+    if switch.reached == "variable":
         return (
-            f"{flag.name} is no attribute: {flag.variable} is read when a library is loaded, and nothing"
+            f"{switch.name} is no attribute: {switch.variable} is read when a library is loaded, and nothing"
             f" in Python changes it; set the variable before, or use `backends run --set"
-            f" {flag.name}=VALUE`"
+            f" {switch.name}=VALUE`"
         )
-    sets, reads = set_by(flag), read_by(flag)
-    return f"{flag.name} is no attribute: use {sets}" + (
+    sets, reads = set_by(switch), read_by(switch)
+    return f"{switch.name} is no attribute: use {sets}" + (
         f"; {reads} reads it" if reads != sets else ""
     )
 

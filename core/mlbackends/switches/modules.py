@@ -13,7 +13,7 @@ from types import ModuleType
 
 from mlbackends.switches import store
 from mlbackends.switches.startup import warn
-from mlbackends.switches.table import NOT_IN_FLAGS, Flag, of_module
+from mlbackends.switches.table import NOT_IN_FLAGS, Switch, of_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ class PropModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = namespace(self)
-        rows = {flag.attribute for flag in _rows(self.__name__) if flag.reached == "attribute"}
+        rows = {
+            switch.attribute for switch in _rows(self.__name__) if switch.reached == "attribute"
+        }
         if "_PUBLIC" in names:
             own = {name for name in names if name.startswith("__")}
             return sorted({*names["_PUBLIC"], *rows, *own} - {"__warningregistry__"})
@@ -172,43 +174,47 @@ def install(name: str, class_name: str, **more: object) -> None:
     body: dict[str, object] = {
         "__module__": name,
         "__doc__": f"The class of the module {name}: its switches.",
-        **{flag.attribute: _descriptor(flag) for flag in rows if flag.reached == "attribute"},
+        **{
+            switch.attribute: _descriptor(switch)
+            for switch in rows
+            if switch.reached == "attribute"
+        },
         **more,
     }
     made = type(class_name, (PropModule,), body)
     names = namespace(module)
     names[class_name] = made
-    inside = [flag for flag in rows if flag.inside_flags is not NOT_IN_FLAGS]
+    inside = [switch for switch in rows if switch.inside_flags is not NOT_IN_FLAGS]
     if inside:
         names.setdefault("set_flags", set_flags_of(name, inside))
         names.setdefault("flags", flags_of(name, inside))
     module.__class__ = made
 
 
-def _descriptor(flag: Flag) -> ContextProp:
+def _descriptor(switch: Switch) -> ContextProp:
     def getter() -> object:
-        return store.read(flag.name)
+        return store.read(switch.name)
 
     def setter(value: object) -> None:
-        store.write(flag.name, value)
+        store.write(switch.name, value)
 
-    made = (ContextProp if flag.freezable else UnfrozenProp)(getter, setter)
-    made.__doc__ = flag.doc
+    made = (ContextProp if switch.freezable else UnfrozenProp)(getter, setter)
+    made.__doc__ = switch.doc
     return made
 
 
-def _rows(name: str) -> list[Flag]:
+def _rows(name: str) -> list[Switch]:
     """Return the switches of a module, by its full name."""
     return of_module(name.removeprefix("mlbackends").removeprefix("."))
 
 
 def _how_to_set(module: ModuleType, name: str) -> str:
     """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
-    for flag in _rows(module.__name__):
-        if flag.attribute == name and flag.reached != "attribute":
+    for switch in _rows(module.__name__):
+        if switch.attribute == name and switch.reached != "attribute":
             from mlbackends.switches.listing import how_to_set
 
-            return f"; {how_to_set(flag)}"
+            return f"; {how_to_set(switch)}"
     return ""
 
 
@@ -221,22 +227,22 @@ def _nearest_name(module: ModuleType, name: str) -> str:
 # ---- flags() and set_flags() ------------------------------------------------
 
 
-def set_flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
+def set_flags_of(module: str, rows: "list[Switch]") -> "Callable[..., object]":
     """Return `set_flags` of a module: sets what is not None, all or nothing, and returns the old values."""
-    parts = [f"_{flag.attribute}={set_flags_default(flag)!r}" for flag in rows]
+    parts = [f"_{switch.attribute}={set_flags_default(switch)!r}" for switch in rows]
     if len(rows) == 1 and rows[0].reached == "flags":
         parts = [f"_{rows[0].attribute}"]  # nnpack's has no default
 
     def changed(values: "tuple[object, ...]") -> "tuple[object, ...]":
-        return store.swap(tuple(flag.name for flag in rows), _given(rows, values))
+        return store.swap(tuple(switch.name for switch in rows), _given(rows, values))
 
     doc = "Set switches, all or none; None leaves one as it is. Returns the values before."
     return _function("set_flags", parts, changed, doc, module)
 
 
-def flags_of(module: str, rows: "list[Flag]") -> "Callable[..., object]":
+def flags_of(module: str, rows: "list[Switch]") -> "Callable[..., object]":
     """Return `flags` of a module: a context manager that sets, and restores exactly what it found."""
-    parts = [f"{flag.attribute}={flag.inside_flags!r}" for flag in rows]
+    parts = [f"{switch.attribute}={switch.inside_flags!r}" for switch in rows]
 
     @contextmanager
     def scope(values: "tuple[object, ...]") -> Iterator[None]:
@@ -267,17 +273,17 @@ def _function(
     return made
 
 
-def set_flags_default(flag: Flag) -> object:
+def set_flags_default(switch: Switch) -> object:
     """Torch's set_flags leaves everything but fp32_precision as it is, which it sets to none."""
-    return "none" if flag.attribute == "fp32_precision" else None
+    return "none" if switch.attribute == "fp32_precision" else None
 
 
-def _given(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, object]":
+def _given(rows: "list[Switch]", values: "tuple[object, ...]") -> "dict[str, object]":
     """Return the switches that a call sets. Raises ValueError for a strategy without opt_einsum."""
     given = {
-        flag.name: value
-        for flag, value in zip(rows, values, strict=True)
-        if value is not None or flag.reached == "flags"  # nnpack's, which takes no None
+        switch.name: value
+        for switch, value in zip(rows, values, strict=True)
+        if value is not None or switch.reached == "flags"  # nnpack's, which takes no None
     }
     if "opt_einsum.strategy" in given and not given.get(
         "opt_einsum.enabled", store.read("opt_einsum.enabled")
@@ -291,13 +297,13 @@ def _given(rows: "list[Flag]", values: "tuple[object, ...]") -> "dict[str, objec
     return given
 
 
-def _warn_of_disabling(module: str, rows: "list[Flag]", values: "tuple[object, ...]") -> None:
+def _warn_of_disabling(module: str, rows: "list[Switch]", values: "tuple[object, ...]") -> None:
     """Warn once a module that flags() switches the library off unless enabled=True is given."""
-    named = {flag.attribute: value for flag, value in zip(rows, values, strict=True)}
+    named = {switch.attribute: value for switch, value in zip(rows, values, strict=True)}
     changed = [
-        flag.attribute
-        for flag in rows
-        if flag.attribute != "enabled" and named[flag.attribute] != flag.inside_flags
+        switch.attribute
+        for switch in rows
+        if switch.attribute != "enabled" and named[switch.attribute] != switch.inside_flags
     ]
     if named.get("enabled") is not False or not changed or module in _warned:
         return

@@ -15,7 +15,7 @@ from mlbackends.switches.cells import (
     put,
     untouched,
 )
-from mlbackends.switches.table import FLAGS, Flag
+from mlbackends.switches.table import SWITCHES, Switch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def first_cells() -> tuple[Cells, list[str]]:
 
         try:
             for name, value in files.read(path).items():
-                put(cells, FLAGS[name], value, FILE)
+                put(cells, SWITCHES[name], value, FILE)
         except MlBackendsError as error:
             problems.append(f"Ignoring the file that {FILE_VARIABLE} names: {error}")
     found, wrong = switches_of_variables(os.environ)
     for name, (_, value) in found.items():
-        put(cells, FLAGS[name], value, ENVIRONMENT)
+        put(cells, SWITCHES[name], value, ENVIRONMENT)
     return cells, [*problems, *(sentence for _, sentence in wrong)]
 
 
@@ -71,15 +71,15 @@ def switches_of_variables(
     """
     found: dict[str, tuple[str, object]] = {}
     problems: list[tuple[str, str]] = []
-    for flag in FLAGS.values():
-        for variable, meanings in flag.variables.items():
+    for switch in SWITCHES.values():
+        for variable, meanings in switch.variables.items():
             text = environment.get(variable)
             if text is None:
                 continue
             try:
-                value = _parsed(flag, text, meanings)
+                value = _parsed(switch, text, meanings)
             except ValueError as error:
-                kind = "boolean flag" if flag.kind.name == "bool" or meanings else "flag"
+                kind = "boolean flag" if switch.kind.name == "bool" or meanings else "flag"
                 short = text if len(text) <= 80 else f"{text[:77]}..."
                 short = short if short.isprintable() else ascii(short)
                 ending = "" if str(error).endswith(("?", ".")) else "."
@@ -87,7 +87,7 @@ def switches_of_variables(
                 problems.append((variable, sentence))
                 continue
             if value is not _NOTHING:
-                found[flag.name] = (variable, value)
+                found[switch.name] = (variable, value)
     return found, problems + _unknown_variables(environment)
 
 
@@ -99,7 +99,7 @@ def as_error(problems: "list[str]") -> str:
 
 
 def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
-    valid = {*_OTHERS, *(each for flag in FLAGS.values() for each in flag.variables)}
+    valid = {*_OTHERS, *(each for switch in SWITCHES.values() for each in switch.variables)}
     unknown = [
         name
         for name in environment
@@ -107,81 +107,77 @@ def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str
     ]
     if not unknown:
         return []
-    from mlbackends.switches.files import unknown_variable
+    from mlbackends.model.errors import nearest, shown
 
     ours = tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX)))
-    return [(name, unknown_variable(name, ours)) for name in unknown]
+    problems = []
+    for name in unknown:
+        near = nearest(name, ours)
+        ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
+        sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
+        problems.append((name, sentence))
+    return problems
 
 
 def variables(wanted: Cells) -> "dict[str, str]":
     """Return the variables with which a new process gets these cells; {} where all are defaults."""
     made = untouched()
     found: dict[str, str] = {}
-    for flag in FLAGS.values():
-        value = _difference(flag, made, wanted)
-        if value is not _NOTHING:
-            put(made, flag, value, ENVIRONMENT)
-            found.update([variable_of(flag, value)])
+    # The variable of allow_tf32 can set only True, and does not change oneDNN.
+    of_matmul = tuple(wanted[cell][0] for cell in (CUDA_MATMUL, OLDER, MKLDNN_MATMUL))
+    by_allow_tf32 = of_matmul == ("tf32", "high", "none")
+    for switch in SWITCHES.values():
+        cell = cells_of(switch.name)[0]
+        value, differs = wanted[cell][0], made[cell][0] != wanted[cell][0]
+        if switch.name == "cuda.matmul.allow_tf32":
+            value, differs = True, by_allow_tf32
+        if switch.read_only or not differs or (switch.name == OLDER and by_allow_tf32):
+            continue
+        put(made, switch, value, ENVIRONMENT)
+        found.update([variable_of(switch, value)])
     return found
 
 
-def _difference(flag: Flag, made: Cells, wanted: Cells) -> object:
-    """Return the value that a switch needs to get from the cells `made` to those `wanted`."""
-    if flag.read_only:
-        return _NOTHING
-    # The variable of allow_tf32 can set only True, and does not change oneDNN.
-    both = tuple(wanted[cell][0] for cell in (CUDA_MATMUL, OLDER, MKLDNN_MATMUL))
-    by_its_variable = both == ("tf32", "high", "none")
-    if flag.name == "cuda.matmul.allow_tf32":
-        return True if by_its_variable else _NOTHING
-    if flag.name == OLDER and by_its_variable:
-        return _NOTHING
-    cell = cells_of(flag.name)[0]
-    return _NOTHING if made[cell][0] == wanted[cell][0] else wanted[cell][0]
-
-
-def variable_of(flag: Flag, value: object) -> tuple[str, str]:
+def variable_of(switch: Switch, value: object) -> tuple[str, str]:
     """Return the variable that gives a switch its value, torch's own where it can, and its text."""
-    text = flag.kind.written(value)
-    for variable, meanings in flag.variables.items():
+    text = switch.kind.written(value)
+    for variable, meanings in switch.variables.items():
         for short, meaning in meanings.items():
             if meaning == text:
                 return variable, short
         if not meanings:
             return variable, text
-    raise AssertionError(flag.name)
+    raise AssertionError(switch.name)
 
 
-def _parsed(flag: Flag, text: str, meanings: "dict[str, str]") -> object:
-    if flag.read_only:
-        raise ValueError(f"{flag.name} is an answer, not a setting")
+def _parsed(switch: Switch, text: str, meanings: "dict[str, str]") -> object:
+    if switch.read_only:
+        raise ValueError(f"{switch.name} is an answer, not a setting")
     if meanings:
         if text not in meanings:
             raise ValueError("valid values are 0 or 1")
         text = meanings[text]
     if meanings and not text:
         return _NOTHING
-    value = flag.kind.parsed(text)
-    if flag.name == "cpu.capability":
+    value = switch.kind.parsed(text)
+    if switch.name == "cpu.capability":
         machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
         words = ("default", *_INSTRUCTION_SETS.get(machine, ("avx2", "avx512")))
         if value not in words:  # processors of this kind never have it
             raise ValueError(f"on {machine} choose from: {', '.join(words)}")
     # torch starts at "none" then, not at the "ieee" that the assignment would mean.
-    return _NOTHING if flag.name == "cuda.matmul.allow_tf32" and value is False else value
+    return _NOTHING if switch.name == "cuda.matmul.allow_tf32" and value is False else value
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the nearest line of the caller: outside of this package and of contextlib."""
     import warnings
 
-    level = 1
-    frame = sys._getframe(1)  # noqa: SLF001  what warnings itself counts by
-    while frame.f_back is not None and _is_own_module(str(frame.f_globals.get("__name__", ""))):
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001  what warnings itself counts by
+    while frame.f_back is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in ("mlbackends", "contextlib") and not module.startswith("mlbackends."):
+            break
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level + 1)
-
-
-def _is_own_module(module: str) -> bool:
-    return module in ("mlbackends", "contextlib") or module.startswith("mlbackends.")

@@ -11,13 +11,13 @@ MLBACKENDS_FLAGS names; the default. Variables are read once, at the first touch
 
 import os
 from _thread import RLock
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from mlbackends.switches.cells import PARENTS, Cells, cells_of, deciding, put, reading
 from mlbackends.switches.startup import FILE, first_cells, variables, warn
-from mlbackends.switches.table import FLAGS, PROBED, Flag
+from mlbackends.switches.table import PROBED, SWITCHES, Switch
 
 SET = "set"
 
@@ -44,10 +44,10 @@ def read(name: str) -> object:
 
 def read_all(names: "tuple[str, ...]") -> "tuple[object, ...]":
     """Return the values of several switches at one moment. Raises as `read`."""
-    flags = [_flag(name) for name in names]
+    flags = [_switch(name) for name in names]
     with _lock:
         _load()
-        found = [reading(_cells, flag) for flag in flags]
+        found = [reading(_cells, switch) for switch in flags]
     return tuple(map(_decided, names, found))
 
 
@@ -56,10 +56,10 @@ def origin(name: str) -> str:
 
     An entry of the precision tree that inherits has the origin of the entry that decides.
     """
-    flag = _flag(name)
+    switch = _switch(name)
     with _lock:
         _load()
-        cell = cells_of(flag.name)[0]
+        cell = cells_of(switch.name)[0]
         if cell in PARENTS:
             cell = deciding(_cells, cell)
         return _cells[cell][1]
@@ -72,18 +72,15 @@ def write(name: str, value: object) -> None:
 
 def write_all(values: "Mapping[str, object]", origin: str = SET) -> None:
     """Set several switches, all or none of them."""
-    checked = _all_checked(values)
-    with _lock:
-        _load()
-        _put_all(checked, origin)
+    _put_all(_checked(values), origin)
 
 
 def swap(names: "tuple[str, ...]", values: "Mapping[str, object]") -> "tuple[object, ...]":
     """Set several switches, all or none, and return what the named ones were just before."""
-    checked = _all_checked(values)
+    checked = _checked(values)
     with _lock:
         _load()
-        found = [reading(_cells, FLAGS[name]) for name in names]
+        found = [reading(_cells, SWITCHES[name]) for name in names]
         _put_all(checked, SET)
     return tuple(map(_decided, names, found))
 
@@ -93,38 +90,27 @@ def take(values: "Mapping[str, object]", origin: str = SET) -> None:
 
     It shows what a process would be like: what is installed here does not matter.
     """
-    checked = [(_flag(name), value) for name, value in values.items()]
-    with _lock:
-        _load()
-        _put_all(checked, origin)
+    _put_all({_switch(name): value for name, value in values.items()}, origin)
 
 
-@contextmanager
-def restored(*names: str) -> Iterator[None]:
+def restored(*names: str) -> "AbstractContextManager[None]":
     """Put the named switches back, on leaving the block, exactly as they were found."""
-    cells = [cell for name in names for cell in cells_of(_flag(name).name)]
-    with _lock:
-        _load()
-        found = {cell: _cells[cell] for cell in cells}
-    with _given_back(found):
-        yield
+    return _scope(map(_switch, names), {})
 
 
-@contextmanager
-def applied(values: "Mapping[str, object]") -> Iterator[None]:
+def applied(values: "Mapping[str, object]") -> "AbstractContextManager[None]":
     """Set several switches for the block, all or none, and put them back as they were found."""
-    checked = _all_checked(values)
-    with _lock:
-        _load()
-        found = {cell: _cells[cell] for flag, _ in checked for cell in cells_of(flag.name)}
-        _put_all(checked, SET)
-    with _given_back(found):
-        yield
+    checked = _checked(values)
+    return _scope(checked, checked)
 
 
 @contextmanager
-def _given_back(found: Cells) -> Iterator[None]:
-    """Put cells back on leaving the block, whatever happened in it."""
+def _scope(switches: "Iterable[Switch]", values: "Mapping[Switch, object]") -> Iterator[None]:
+    """Put switches back on leaving the block, whatever happened in it; set values before."""
+    with _lock:
+        _load()
+        found = {cell: _cells[cell] for switch in switches for cell in cells_of(switch.name)}
+        _put_all(values, SET)
     try:
         yield
     finally:
@@ -200,13 +186,13 @@ def forget() -> None:
         changed()
 
 
-def _flag(name: str) -> Flag:
-    flag = FLAGS.get(name)
-    if flag is None:
+def _switch(name: str) -> Switch:
+    switch = SWITCHES.get(name)
+    if switch is None:
         from mlbackends.switches.files import unknown
 
         raise unknown(name)
-    return flag
+    return switch
 
 
 def _decided(name: str, value: object) -> object:
@@ -218,25 +204,27 @@ def _decided(name: str, value: object) -> object:
     return value
 
 
-def _all_checked(values: "Mapping[str, object]") -> "list[tuple[Flag, object]]":
+def _checked(values: "Mapping[str, object]") -> "dict[Switch, object]":
     """Check values, without the lock: that may have to look for what is installed here."""
-    flags = [_flag(name) for name in values]
-    return [(flag, _checked(flag, values[flag.name])) for flag in flags]
-
-
-def _put_all(checked: "list[tuple[Flag, object]]", origin: str) -> None:
-    for flag, value in checked:
-        put(_cells, flag, value, origin)
-    _switched()
-
-
-def _checked(flag: Flag, value: object) -> object:
     from mlbackends.switches import conditions
 
-    conditions.refuse(flag, value)
-    if value is None and flag.default in (None, PROBED):
-        return None if flag.default is None else PROBED
-    return flag.kind.checked(flag.name, value)
+    checked: dict[Switch, object] = {}
+    for switch in map(_switch, values):
+        value = values[switch.name]
+        conditions.refuse(switch, value)
+        if value is None and switch.default in (None, PROBED):
+            checked[switch] = switch.default
+        else:
+            checked[switch] = switch.kind.checked(switch.name, value)
+    return checked
+
+
+def _put_all(checked: "Mapping[Switch, object]", origin: str) -> None:
+    with _lock:
+        _load()
+        for switch, value in checked.items():
+            put(_cells, switch, value, origin)
+        _switched()
 
 
 def _load() -> None:
@@ -247,9 +235,8 @@ def _load() -> None:
     _cells.update(cells)
     _switched()
     _problems.extend(problems)
-    if _problems:
-        for problem in _problems:
-            warn(problem)
+    for problem in _problems:
+        warn(problem)
 
 
 if hasattr(os, "register_at_fork"):

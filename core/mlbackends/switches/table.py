@@ -33,85 +33,50 @@ OPENMP = "OpenMP"
 CUBLAS = "cuBLAS"
 
 
-class Flag:
+class Switch:
     """One switch.
 
     name: dotted, as the attribute is reached where there is one.
     default: its value where nothing sets it; None stands for what the library chooses.
-    inside_flags: what `flags()` sets it to by default, which differs from the default.
-    reached: "attribute", "function", "flags" (through `set_flags()` and `flags()` alone) or "variable"
-    (a library reads it when it is loaded: nothing in Python changes it).
-    freezable: whether `disable_global_flags()` forbids a bare assignment.
-    variable: the environment variable that gives its first value; of torch's or the library's own
-    where there is one. also: older spellings of the variable, with the value that 1 and 0 stand for.
-    obeyed_by: who reads it; () where nothing does yet.
-    torch_set, torch_get: the functions that write and read it in torch, where it is no attribute of
-    torch.backends. needs: what a build of torch must have for it to be set: "cuda", "cudnn", "xpu".
-    read_only: it describes what is installed, and cannot be set.
     """
 
-    __slots__ = (
-        "also", "default", "doc", "freezable", "inside_flags", "kind", "name", "needs", "obeyed_by",
-        "reached", "read_only", "torch_get", "torch_set", "variable",
-    )  # fmt: skip
+    inside_flags: object = NOT_IN_FLAGS
+    """What `flags()` sets it to by default, which differs from the default."""
+    reached = "attribute"
+    """Or "function", "flags" (through `set_flags()` and `flags()` alone) or "variable" (a library reads it
+    when it is loaded: nothing in Python changes it)."""
+    freezable = False
+    """Whether `disable_global_flags()` forbids a bare assignment."""
+    variable = ""
+    """The environment variable of its first value: torch's or the library's own where there is one."""
+    also: "dict[str, dict[str, str]] | None" = None
+    """Older spellings of the variable, with the value that 1 and 0 stand for."""
+    obeyed_by: tuple[str, ...] = (TORCH,)
+    """Who reads it; () where nothing does yet."""
+    torch_set = torch_get = ""
+    """The functions that write and read it in torch, where it is no attribute of torch.backends."""
+    needs = ""
+    """What a build of torch must have for it to be set: "cuda", "cudnn", "xpu"."""
+    read_only = False
+    """Whether it describes what is installed, and cannot be set."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind,
-        default: object,
-        doc: str,
-        *,
-        inside_flags: object = NOT_IN_FLAGS,
-        reached: str = "attribute",
-        freezable: bool = False,
-        variable: str = "",
-        also: "dict[str, dict[str, str]] | None" = None,
-        obeyed_by: tuple[str, ...] = (TORCH,),
-        torch_set: str = "",
-        torch_get: str = "",
-        needs: str = "",
-        read_only: bool = False,
-    ) -> None:
+    def __init__(self, name: str, kind: Kind, default: object, doc: str, **more: object) -> None:
         self.name = name
         self.kind = kind
         self.default = default
         self.doc = doc
-        self.inside_flags = inside_flags
-        self.reached = reached
-        self.freezable = freezable
-        self.variable = variable or f"MLBACKENDS_{name.replace('.', '_').upper()}"
-        self.also = also or {}
-        self.obeyed_by = obeyed_by
-        self.torch_set = torch_set
-        self.torch_get = torch_get
-        self.needs = needs
-        self.read_only = read_only
-
-    @property
-    def module(self) -> str:
-        """The module or object that holds it: "cudnn", "cuda.matmul", "" for mlbackends itself."""
-        return self.name.rpartition(".")[0]
-
-    @property
-    def attribute(self) -> str:
-        """Its name there."""
-        return self.name.rpartition(".")[2]
-
-    @property
-    def variables(self) -> "dict[str, dict[str, str]]":
-        """Every variable that gives its first value, and what a text in it stands for, {} for itself.
-
-        The last one that is set counts: our own spelling, where torch's cannot say every value.
-        """
-        if not self.also:
-            return {self.variable: {}}
-        return {**self.also, f"MLBACKENDS_{self.name.replace('.', '_').upper()}": {}}
-
-    @property
-    def of_torch(self) -> bool:
-        """Whether torch has this switch, or reads its variable."""
-        return TORCH in self.obeyed_by
+        #: The module or object that holds it: "cudnn", "cuda.matmul", "" for mlbackends itself.
+        self.module, _, self.attribute = name.rpartition(".")
+        vars(self).update(more)
+        ours = f"MLBACKENDS_{name.replace('.', '_').upper()}"
+        self.variable = self.variable or ours
+        #: Every variable that gives its first value, and what a text in it stands for, {} for itself.
+        #: The last one that is set counts: our own spelling, where torch's cannot say every value.
+        self.variables: dict[str, dict[str, str]] = (
+            {**self.also, ours: {}} if self.also else {self.variable: {}}
+        )
+        #: Whether torch has this switch, or reads its variable.
+        self.of_torch = TORCH in self.obeyed_by
 
 
 _BOOL = Boolean()
@@ -123,11 +88,11 @@ _C = "torch._C."
 _CUDA = "torch.backends.cuda."
 
 
-def _sdp(name: str, what: str, *, private: bool = False) -> Flag:
+def _sdp(name: str, what: str, *, private: bool = False) -> Switch:
     """Return the row of one of the switches of scaled-dot-product attention."""
     setter = f"{_C}_set_sdp_use_{name}" if private else f"{_CUDA}enable_{name}_sdp"
     getter = f"{_C}_get_{name}_sdp_enabled" if private else f"{_CUDA}{name}_sdp_enabled"
-    return Flag(
+    return Switch(
         f"cuda.{name}_sdp",
         _BOOL,
         True,
@@ -140,36 +105,36 @@ def _sdp(name: str, what: str, *, private: bool = False) -> Flag:
 
 
 _ROWS = (
-    Flag("fp32_precision", _PRECISION, "none",
+    Switch("fp32_precision", _PRECISION, "none",
          "Precision that may be used inside for float32 data; what every library and operation inherits.",
          inside_flags="none", freezable=True, obeyed_by=(OURS, TORCH)),
-    Flag("float32_matmul_precision", Choice("highest", "high", "medium"), "highest",
+    Switch("float32_matmul_precision", Choice("highest", "high", "medium"), "highest",
          "The older switch for float32 products: highest is ieee, high is tf32, medium lets oneDNN use bf16.",
          reached="function", obeyed_by=(OURS, TORCH),
          torch_set="torch.set_float32_matmul_precision", torch_get="torch.get_float32_matmul_precision"),
     # ---- cuda ---------------------------------------------------------------
-    Flag("cuda.matmul.allow_tf32", _BOOL, False,
+    Switch("cuda.matmul.allow_tf32", _BOOL, False,
          "Let cuBLAS use TF32 for float32 products: 10 bits of mantissa, several times as fast.",
          variable="TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", obeyed_by=(OURS, TORCH)),
-    Flag("cuda.matmul.fp32_precision", _CUDA_PRECISION, "none",
+    Switch("cuda.matmul.fp32_precision", _CUDA_PRECISION, "none",
          "Precision inside float32 products on CUDA; none inherits from cudnn.fp32_precision.",
          obeyed_by=(OURS, TORCH)),
-    Flag("cuda.matmul.allow_fp16_reduced_precision_reduction", _REDUCTION, (True, True),
+    Switch("cuda.matmul.allow_fp16_reduced_precision_reduction", _REDUCTION, (True, True),
          "Let cuBLAS add up float16 products in float16; with a second value, whether split-K is allowed.",
          obeyed_by=(OURS, TORCH)),
-    Flag("cuda.matmul.allow_fp16_reduced_precision_reduction_split_k", _BOOL, True,
+    Switch("cuda.matmul.allow_fp16_reduced_precision_reduction_split_k", _BOOL, True,
          "Whether split-K is allowed for float16; set by the second value of the switch above.",
          obeyed_by=(OURS, TORCH), read_only=True),
-    Flag("cuda.matmul.allow_bf16_reduced_precision_reduction", _REDUCTION, (True, True),
+    Switch("cuda.matmul.allow_bf16_reduced_precision_reduction", _REDUCTION, (True, True),
          "Let cuBLAS add up bfloat16 products in bfloat16; with a second value, whether split-K is allowed.",
          obeyed_by=(OURS, TORCH)),
-    Flag("cuda.matmul.allow_bf16_reduced_precision_reduction_split_k", _BOOL, True,
+    Switch("cuda.matmul.allow_bf16_reduced_precision_reduction_split_k", _BOOL, True,
          "Whether split-K is allowed for bfloat16; set by the second value of the switch above.",
          obeyed_by=(OURS, TORCH), read_only=True),
-    Flag("cuda.matmul.allow_fp16_accumulation", _BOOL, False,
+    Switch("cuda.matmul.allow_fp16_accumulation", _BOOL, False,
          "Let cuBLAS accumulate float16 products in float16 all the way: faster on some cards, less exact.",
          obeyed_by=(OURS, TORCH)),
-    Flag("cuda.preferred_linalg_library", Choice("default", "cusolver", "magma"), "default",
+    Switch("cuda.preferred_linalg_library", Choice("default", "cusolver", "magma"), "default",
          "Library for linear algebra on CUDA.",
          reached="function", variable="TORCH_LINALG_PREFER_CUSOLVER",
          also={
@@ -177,7 +142,7 @@ _ROWS = (
              "TORCH_LINALG_PREFER_HIPSOLVER": {"1": "cusolver", "0": ""},
          },
          torch_set=f"{_CUDA}preferred_linalg_library", torch_get=f"{_CUDA}preferred_linalg_library"),
-    Flag("cuda.preferred_blas_library",
+    Switch("cuda.preferred_blas_library",
          Choice("cublas", "cublaslt", "ck",
                aliases={"default": "cublas", "hipblas": "cublas", "hipblaslt": "cublaslt"}),
          "cublas",
@@ -188,18 +153,18 @@ _ROWS = (
              "TORCH_BLAS_PREFER_HIPBLASLT": {"1": "cublaslt", "0": "cublas"},
          },
          torch_set=f"{_CUDA}preferred_blas_library", torch_get=f"{_CUDA}preferred_blas_library"),
-    Flag("cuda.preferred_rocm_fa_library", Choice("default", "aotriton", "ck", wrong_type=ValueError),
+    Switch("cuda.preferred_rocm_fa_library", Choice("default", "aotriton", "ck", wrong_type=ValueError),
          "default", "Library for flash attention on ROCm.",
          reached="function", variable="TORCH_ROCM_FA_PREFER_CK",
          also={"TORCH_ROCM_FA_PREFER_CK": {"1": "ck", "0": ""}},
          torch_set=f"{_CUDA}preferred_rocm_fa_library", torch_get=f"{_CUDA}preferred_rocm_fa_library"),
-    Flag("cuda.cublas_workspace_size", Workspace(), None,
+    Switch("cuda.cublas_workspace_size", Workspace(), None,
          "Bytes of cuBLAS's workspace; none leaves it to the kind of card. Results repeat bit for bit with"
          " :4096:8 or :16:8.",
          reached="function", variable="CUBLAS_WORKSPACE_CONFIG", obeyed_by=(OURS, CUBLAS, TORCH),
          needs="cuda",
          torch_set=f"{_CUDA}cublas_workspace_size", torch_get=f"{_CUDA}cublas_workspace_size"),
-    Flag("cuda.cublaslt_workspace_size", Kibibytes(), None,
+    Switch("cuda.cublaslt_workspace_size", Kibibytes(), None,
          "Bytes of cuBLASLt's workspace, in the variable KiB; none leaves it to the kind of card.",
          reached="function", variable="CUBLASLT_WORKSPACE_SIZE", obeyed_by=(OURS, TORCH), needs="cuda",
          torch_set=f"{_CUDA}cublaslt_workspace_size", torch_get=f"{_CUDA}cublaslt_workspace_size"),
@@ -208,103 +173,104 @@ _ROWS = (
     _sdp("math", "the plain formula"),
     _sdp("cudnn", "cuDNN's attention"),
     _sdp("overrideable", "what another device's plug-in brings", private=True),
-    Flag("cuda.fp16_bf16_reduction_math_sdp", _BOOL, False,
+    Switch("cuda.fp16_bf16_reduction_math_sdp", _BOOL, False,
          "Let the plain formula keep float16 and bfloat16 between its steps, not float32.",
          reached="function", obeyed_by=(OURS, TORCH),
          torch_set=f"{_CUDA}allow_fp16_bf16_reduction_math_sdp",
          torch_get=f"{_CUDA}fp16_bf16_reduction_math_sdp_allowed"),
-    Flag("cuda.sdp_priority_order",
+    Switch("cuda.sdp_priority_order",
          Permutation("math", "flash_attention", "efficient_attention", "cudnn_attention", "overrideable"),
          (1, 2, 0, 3, 4),
          "The order in which scaled-dot-product attention tries its backends on CUDA.",
          reached="function", obeyed_by=(OURS, TORCH),
          torch_set=f"{_C}_set_sdp_priority_order", torch_get=f"{_C}_get_sdp_priority_order"),
-    Flag("cuda.cudnn_sdp_deprioritized", _BOOL, False,
+    Switch("cuda.cudnn_sdp_deprioritized", _BOOL, False,
          "Keep cuDNN's attention behind the others, also where it would be tried first.",
          reached="variable", variable="TORCH_CUDNN_SDPA_DEPRIORITIZED", obeyed_by=(OURS, TORCH)),
     # ---- cudnn --------------------------------------------------------------
-    Flag("cudnn.enabled", _BOOL, True, "Let convolutions, recurrent layers and normalisation use cuDNN.",
+    Switch("cudnn.enabled", _BOOL, True, "Let convolutions, recurrent layers and normalisation use cuDNN.",
          inside_flags=False, freezable=True),
-    Flag("cudnn.benchmark", _BOOL, False,
+    Switch("cudnn.benchmark", _BOOL, False,
          "Time cuDNN's convolution algorithms once a shape, and keep the fastest.",
          inside_flags=False, freezable=True),
-    Flag("cudnn.benchmark_limit", Count(), PROBED,
+    Switch("cudnn.benchmark_limit", Count(), PROBED,
          "How many algorithms are timed at most; 0 for all. None where there is no cuDNN.",
          inside_flags=10, freezable=True, needs="cudnn"),
-    Flag("cudnn.deterministic", _BOOL, False, "Use only algorithms of cuDNN that repeat bit for bit.",
+    Switch("cudnn.deterministic", _BOOL, False, "Use only algorithms of cuDNN that repeat bit for bit.",
          inside_flags=False, freezable=True),
-    Flag("cudnn.allow_tf32", _BOOL, True,
+    Switch("cudnn.allow_tf32", _BOOL, True,
          "The older switch for TF32 in cuDNN's convolutions and recurrent layers.",
          inside_flags=True, freezable=True),
-    Flag("cudnn.fp32_precision", _CUDA_PRECISION, "none",
+    Switch("cudnn.fp32_precision", _CUDA_PRECISION, "none",
          "Precision inside float32 work on CUDA; what cuda.matmul, cudnn.conv and cudnn.rnn inherit.",
          inside_flags="none", freezable=True, obeyed_by=(OURS, TORCH)),
-    Flag("cudnn.depthwise_kernel", Choice("auto", "cudnn", "native"), "auto",
+    Switch("cudnn.depthwise_kernel", Choice("auto", "cudnn", "native"), "auto",
          "Whose kernel runs depthwise convolutions.",
          inside_flags="auto", freezable=True),
-    Flag("cudnn.conv.fp32_precision", _CUDA_PRECISION, "tf32",
+    Switch("cudnn.conv.fp32_precision", _CUDA_PRECISION, "tf32",
          "Precision inside float32 convolutions on CUDA; tf32 until something else is set."),
-    Flag("cudnn.rnn.fp32_precision", _CUDA_PRECISION, "tf32",
+    Switch("cudnn.rnn.fp32_precision", _CUDA_PRECISION, "tf32",
          "Precision inside float32 recurrent layers on CUDA; tf32 until something else is set."),
-    Flag("cudnn.skip_compatibility_check", _BOOL, False,
+    Switch("cudnn.skip_compatibility_check", _BOOL, False,
          "Do not compare the version of cuDNN that is loaded with the one that torch was built with.",
          reached="variable", variable="PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK"),
     # ---- the CPU's libraries ------------------------------------------------
-    Flag("cpu.capability",
+    Switch("cpu.capability",
          Choice("default", "avx2", "avx512", "vsx", "zvector", "sve256", optional=True), None,
          "The highest instruction set that CPU kernels may use; the hardware's own by default.",
          reached="variable", variable="ATEN_CPU_CAPABILITY", obeyed_by=(OURS, TORCH)),
-    Flag("mkldnn.enabled", _BOOL, True, "Let convolutions, recurrent layers and products use oneDNN.",
+    Switch("mkldnn.enabled", _BOOL, True, "Let convolutions, recurrent layers and products use oneDNN.",
          inside_flags=False, freezable=True, obeyed_by=(OURS, TORCH)),
-    Flag("mkldnn.deterministic", _BOOL, False, "Use only algorithms of oneDNN that repeat bit for bit.",
+    Switch("mkldnn.deterministic", _BOOL, False, "Use only algorithms of oneDNN that repeat bit for bit.",
          inside_flags=False, freezable=True),
-    Flag("mkldnn.allow_tf32", _BOOL, None,
+    Switch("mkldnn.allow_tf32", _BOOL, None,
          "The older switch for TF32 in oneDNN on Intel GPUs; None everywhere else.",
          inside_flags=True, freezable=True, needs="xpu"),
-    Flag("mkldnn.fp32_precision", _PRECISION, "none",
+    Switch("mkldnn.fp32_precision", _PRECISION, "none",
          "Precision inside float32 work of oneDNN; what mkldnn.matmul, conv and rnn inherit.",
          inside_flags="none", freezable=True, obeyed_by=(OURS, TORCH)),
-    Flag("mkldnn.matmul.fp32_precision", _PRECISION, "none", "Precision inside float32 products of oneDNN.",
+    Switch("mkldnn.matmul.fp32_precision", _PRECISION, "none", "Precision inside float32 products of oneDNN.",
          obeyed_by=(OURS, TORCH)),
-    Flag("mkldnn.conv.fp32_precision", _PRECISION, "none",
+    Switch("mkldnn.conv.fp32_precision", _PRECISION, "none",
          "Precision inside float32 convolutions of oneDNN."),
-    Flag("mkldnn.rnn.fp32_precision", _PRECISION, "none",
+    Switch("mkldnn.rnn.fp32_precision", _PRECISION, "none",
          "Precision inside float32 recurrent layers of oneDNN."),
-    Flag("mkldnn.verbose_level", Text(), None,
+    Switch("mkldnn.verbose_level", Text(), None,
          "What oneDNN prints of each call: 0, 1, 2, or words such as dispatch,profile_exec.",
          reached="variable", variable="ONEDNN_VERBOSE", obeyed_by=(ONEDNN,)),
-    Flag("mkldnn.default_fpmath_mode",
+    Switch("mkldnn.default_fpmath_mode",
          Choice("STRICT", "BF16", "F16", "TF32", "ANY", unknown=ValueError, optional=True), None,
          "The precision that oneDNN itself may use inside float32 work, in any program.",
          reached="variable", variable="ONEDNN_DEFAULT_FPMATH_MODE", obeyed_by=(ONEDNN,)),
-    Flag("mkldnn.max_cpu_isa", Text(), None,
+    Switch("mkldnn.max_cpu_isa", Text(), None,
          "The highest instruction set that oneDNN may use, such as AVX2 or AVX512_CORE_BF16.",
          reached="variable", variable="ONEDNN_MAX_CPU_ISA", obeyed_by=(ONEDNN,)),
-    Flag("mkl.verbose_level", Choice("0", "1", "2", optional=True), None,
+    Switch("mkl.verbose_level", Choice("0", "1", "2", optional=True), None,
          "Whether MKL prints a line for each call.",
          reached="variable", variable="MKL_VERBOSE", obeyed_by=(MKL,)),
-    Flag("mkl.num_threads", Count(1), None, "Threads that MKL uses.",
+    Switch("mkl.num_threads", Count(1), None, "Threads that MKL uses.",
          reached="variable", variable="MKL_NUM_THREADS", obeyed_by=(MKL, TORCH)),
-    Flag("mkl.conditional_numerical_reproducibility", Text(), None,
+    Switch("mkl.conditional_numerical_reproducibility", Text(), None,
          "MKL's mode for results that repeat between processors, such as AVX2 or COMPATIBLE.",
          reached="variable", variable="MKL_CBWR", obeyed_by=(MKL,)),
-    Flag("openmp.num_threads", ThreadCounts(), None,
+    Switch("openmp.num_threads", ThreadCounts(), None,
          "Threads of a parallel region, one number a nesting level, such as 8 or 4,2.",
          reached="variable", variable="OMP_NUM_THREADS", obeyed_by=(OPENMP, MKL, ONEDNN, TORCH)),
-    Flag("nnpack.enabled", _BOOL, True, "Let convolutions use NNPACK.",
+    Switch("nnpack.enabled", _BOOL, True, "Let convolutions use NNPACK.",
          inside_flags=False, reached="flags",
          torch_set="torch.backends.nnpack.set_flags", torch_get=f"{_C}_get_nnpack_enabled"),
-    Flag("mha.fastpath_enabled", _BOOL, True,
+    Switch("mha.fastpath_enabled", _BOOL, True,
          "Let multi-head attention take its packed path where the inputs allow it.",
          reached="function", obeyed_by=(OURS, TORCH),
          torch_set="torch.backends.mha.set_fastpath_enabled",
          torch_get="torch.backends.mha.get_fastpath_enabled"),
-    Flag("miopen.immediate", _BOOL, False, "Use MIOpen's immediate mode: no search for the best convolution.",
+    Switch("miopen.immediate", _BOOL, False,
+         "Use MIOpen's immediate mode: no search for the best convolution.",
          inside_flags=False, freezable=True),
-    Flag("opt_einsum.enabled", _BOOL, PROBED,
+    Switch("opt_einsum.enabled", _BOOL, PROBED,
          "Let einsum of three and more operands use opt_einsum for the order of its products.",
          inside_flags=None, obeyed_by=(OURS, TORCH)),
-    Flag("opt_einsum.strategy",
+    Switch("opt_einsum.strategy",
          Choice(
              "auto", "greedy", "optimal", "auto-hq", "branch-all", "branch-1", "branch-2",
              "dynamic-programming", "random-greedy", "random-greedy-128",
@@ -312,21 +278,22 @@ _ROWS = (
          ),
          PROBED, "How opt_einsum looks for that order; None where it is not installed.",
          inside_flags=None, obeyed_by=(OURS, TORCH)),
-    Flag("quantized.engine", Choice("fbgemm", "qnnpack", "onednn", "x86"), PROBED,
+    Switch("quantized.engine", Choice("fbgemm", "qnnpack", "onednn", "x86"), PROBED,
          "The library that runs quantized layers."),
-    Flag("xnnpack.enabled", _BOOL, PROBED, "Whether torch was built with XNNPACK; an answer, not a setting.",
+    Switch("xnnpack.enabled", _BOOL, PROBED,
+         "Whether torch was built with XNNPACK; an answer, not a setting.",
          read_only=True),
-    Flag("python_native.disabled", _BOOL, False, "Leave out every kernel written in a Python DSL.",
+    Switch("python_native.disabled", _BOOL, False, "Leave out every kernel written in a Python DSL.",
          reached="variable", variable="TORCH_DISABLE_NATIVE_JIT", obeyed_by=(OURS, TORCH)),
-    Flag("python_native.skip_version_check", _BOOL, False,
+    Switch("python_native.skip_version_check", _BOOL, False,
          "Take a DSL of any version, also one that was never tried.",
          reached="variable", variable="TORCH_NATIVE_SKIP_VERSION_CHECK", obeyed_by=(OURS, TORCH)),
 )  # fmt: skip
 
-FLAGS: dict[str, Flag] = {flag.name: flag for flag in _ROWS}
+SWITCHES: dict[str, Switch] = {switch.name: switch for switch in _ROWS}
 """Every switch by its name, in the order of the table."""
 
 
-def of_module(module: str) -> list[Flag]:
+def of_module(module: str) -> list[Switch]:
     """Return the switches that a module or object holds itself, in order."""
-    return [flag for flag in _ROWS if flag.module == module]
+    return [switch for switch in _ROWS if switch.module == module]

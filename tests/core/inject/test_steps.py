@@ -10,12 +10,12 @@ from mlbackends.inject.steps import plan
 from mlbackends.model.errors import BadInput
 from mlbackends.switches import store
 from mlbackends.switches.files import from_data
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
-    from mlbackends.switches.table import Flag
+    from mlbackends.switches.table import Switch
 
-SETTABLE = [flag for flag in FLAGS.values() if not flag.read_only]
+SETTABLE = [flag for flag in SWITCHES.values() if not flag.read_only]
 # mkldnn.allow_tf32 is None everywhere but in a torch for Intel GPUs.
 OURS_TOO = [flag for flag in SETTABLE if flag.name != "mkldnn.allow_tf32"]
 SAMPLES = {
@@ -31,13 +31,13 @@ SAMPLES = {
 def sample(name: str) -> object:
     if name == "cpu.capability":  # the other words are one architecture's each
         return "default"
-    kind = FLAGS[name].kind
+    kind = SWITCHES[name].kind
     return getattr(kind, "words", ("",))[-1] if kind.name == "word" else SAMPLES[kind.name]
 
 
 @pytest.mark.parametrize("flag", SETTABLE, ids=lambda flag: flag.name)
 def test_every_switch_is_carried_by_a_variable_and_where_torch_has_a_setter_by_it(
-    flag: Flag,
+    flag: Switch,
 ) -> None:
     made = plan({flag.name: sample(flag.name)})
     assert [text for text in made.variables.values() if text is not None]
@@ -52,7 +52,7 @@ def test_every_switch_is_carried_by_a_variable_and_where_torch_has_a_setter_by_i
 
 @pytest.mark.parametrize("flag", OURS_TOO, ids=lambda flag: flag.name)
 def test_our_own_library_starts_with_it_and_says_that_the_environment_did(
-    flag: Flag, monkeypatch: pytest.MonkeyPatch
+    flag: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = sample(flag.name)
     for name, text in plan({flag.name: value}).variables.items():

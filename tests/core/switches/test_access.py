@@ -8,9 +8,9 @@ import pytest
 
 import mlbackends
 from mlbackends.switches.listing import read_by, set_by
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
-IN_PYTHON = [flag for flag in FLAGS.values() if flag.reached != "variable"]
+IN_PYTHON = [flag for flag in SWITCHES.values() if flag.reached != "variable"]
 
 
 @pytest.mark.parametrize("flag", IN_PYTHON, ids=lambda flag: flag.name)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.switches.cells import PARENTS, Cells, cells_of, deciding, put, reading, untouched
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 CUDA = ("cuda.matmul", "cudnn.conv", "cudnn.rnn")
 ONEDNN = ("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
@@ -19,12 +19,12 @@ OLDER = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "float32_matmul_precision
 def after(*steps: tuple[str, Any]) -> Cells:
     cells = untouched()
     for name, value in steps:
-        put(cells, FLAGS[name], value, "set")
+        put(cells, SWITCHES[name], value, "set")
     return cells
 
 
 def read(cells: Cells, name: str) -> object:
-    return reading(cells, FLAGS[name])
+    return reading(cells, SWITCHES[name])
 
 
 def precision(cells: Cells, owner: str) -> object:
@@ -57,8 +57,8 @@ def test_a_nearer_word_counts_and_none_inherits_again() -> None:
     assert deciding(cells, "mkldnn.rnn.fp32_precision") == "mkldnn.fp32_precision"
     assert deciding(cells, "cudnn.conv.fp32_precision") == "fp32_precision"
 
-    put(cells, FLAGS["mkldnn.conv.fp32_precision"], "none", "set")
-    put(cells, FLAGS["mkldnn.fp32_precision"], "none", "set")
+    put(cells, SWITCHES["mkldnn.conv.fp32_precision"], "none", "set")
+    put(cells, SWITCHES["mkldnn.fp32_precision"], "none", "set")
     assert precision(cells, "mkldnn.conv") == "ieee"
 
 
@@ -135,7 +135,7 @@ def test_a_word_is_read_back_and_nothing_beside_its_cells_changes(
     cells = untouched()
     for name, value in steps:
         before = dict(cells)
-        put(cells, FLAGS[name], value, "set")
+        put(cells, SWITCHES[name], value, "set")
         if name in PARENTS and value != "none":
             assert read(cells, name) == value
         assert {cell for cell in cells if cells[cell] != before[cell]} <= set(cells_of(name))

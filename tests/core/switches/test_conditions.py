@@ -10,7 +10,7 @@ import pytest
 from mlbackends import opt_einsum, quantized, xnnpack
 from mlbackends.survey import availability
 from mlbackends.switches import conditions, store
-from mlbackends.switches.table import FLAGS, PROBED
+from mlbackends.switches.table import PROBED, SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_every_probed_default_has_an_answer(here: Any) -> None:
     here()
-    for name, flag in FLAGS.items():
+    for name, flag in SWITCHES.items():
         if flag.default is PROBED:
             conditions.default(name)
     with pytest.raises(LookupError):

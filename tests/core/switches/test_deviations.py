@@ -11,7 +11,7 @@ import pytest
 
 import mlbackends
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 each_one = pytest.mark.parametrize("deviation", DEVIATIONS, ids=lambda each: each.code)
 
@@ -35,7 +35,7 @@ def test_a_deviation_is_told_in_sentences(deviation: Deviation) -> None:
 def test_a_deviation_names_what_is_there(deviation: Deviation) -> None:
     assert deviation.names
     for name in deviation.names:
-        if "*" in name or name in FLAGS or name == "m" or name.startswith("xeon.run_cpu"):
+        if "*" in name or name in SWITCHES or name == "m" or name.startswith("xeon.run_cpu"):
             continue
         found: Any = mlbackends
         for part in name.split("."):

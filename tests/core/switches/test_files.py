@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.switches import files
 from mlbackends.switches.kinds import Choice, Count, Permutation, Reduction, Text, ThreadCounts
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mlbackends.switches.table import Flag
+    from mlbackends.switches.table import Switch
 
 #: One switch of each kind: the others share its kind.
 OF_EACH_KIND = list(
-    {flag.kind: name for name, flag in FLAGS.items() if not flag.read_only}.values()
+    {flag.kind: name for name, flag in SWITCHES.items() if not flag.read_only}.values()
 )
-SETTABLE = {name: flag for name, flag in FLAGS.items() if not flag.read_only}
+SETTABLE = {name: flag for name, flag in SWITCHES.items() if not flag.read_only}
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_any_bytes_are_switches_or_one_error(data: bytes) -> None:
         file.write(data)
         file.flush()
         try:
-            assert set(files.read(file.name)) <= set(FLAGS)
+            assert set(files.read(file.name)) <= set(SWITCHES)
         except BadInput as error:
             assert file.name in str(error)  # noqa: PT017  most bytes are no TOML, and some are
 
@@ -174,7 +174,7 @@ def test_a_value_comes_back_from_data_and_from_text(name: str, data: st.DataObje
         assert files.from_text(flag, flag.kind.written(value)) == value
 
 
-def kept(flag: Flag) -> st.SearchStrategy[Any]:
+def kept(flag: Switch) -> st.SearchStrategy[Any]:
     """Return values as the store keeps them."""
     kind = flag.kind
     if isinstance(kind, Reduction):
@@ -208,7 +208,7 @@ def kept(flag: Flag) -> st.SearchStrategy[Any]:
     ],
 )
 def test_a_text_is_read_as_on_the_command_line(name: str, text: str, value: object) -> None:
-    assert files.from_text(FLAGS[name], text) == value
+    assert files.from_text(SWITCHES[name], text) == value
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_text_is_read_as_on_the_command_line(name: str, text: str, value: obje
 )
 def test_a_wrong_text_is_a_value_error_of_one_line(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]{5,300}$"):
-        files.from_text(FLAGS[name], text)
+        files.from_text(SWITCHES[name], text)
 
 
 def test_settings_are_names_and_values() -> None:

@@ -20,12 +20,12 @@ from mlbackends.switches.kinds import (
     ThreadCounts,
     Workspace,
 )
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 WORDS = Choice("auto", "cudnn", "native", aliases={"default": "auto"})
 #: One switch of each kind: the others share its kind.
-OF_EACH_KIND = list({flag.kind: name for name, flag in FLAGS.items()}.values())
-ANY_KIND = list({type(flag.kind): flag.kind for flag in FLAGS.values()}.values())
+OF_EACH_KIND = list({flag.kind: name for name, flag in SWITCHES.items()}.values())
+ANY_KIND = list({type(flag.kind): flag.kind for flag in SWITCHES.values()}.values())
 HOSTILE = st.one_of(
     st.none(),
     st.booleans(),
@@ -42,7 +42,7 @@ HOSTILE = st.one_of(
 @pytest.mark.parametrize("name", OF_EACH_KIND)
 @given(st.data())
 def test_what_is_taken_comes_back_from_its_text(name: str, data: st.DataObject) -> None:
-    kind = FLAGS[name].kind
+    kind = SWITCHES[name].kind
     value = data.draw(values_of(kind))
 
     taken = kind.checked(name, value)

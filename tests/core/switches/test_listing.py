@@ -6,13 +6,13 @@ import pytest
 
 from mlbackends.model.errors import UnknownName
 from mlbackends.switches import listing
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 
 def test_a_module_stands_for_all_that_is_below_it() -> None:
     names = [each.name for each in listing.listing(("cuda.matmul", "mha")).flags]
 
-    assert names == [name for name in FLAGS if name.startswith(("cuda.matmul.", "mha."))]
+    assert names == [name for name in SWITCHES if name.startswith(("cuda.matmul.", "mha."))]
 
 
 def test_part_of_a_word_stands_for_nothing() -> None:
@@ -34,7 +34,7 @@ def test_part_of_a_word_stands_for_nothing() -> None:
     ],
 )  # fmt: skip
 def test_what_a_switch_takes_is_said_in_words(name: str, accepts: str) -> None:
-    assert listing.accepts(FLAGS[name]) == accepts
+    assert listing.accepts(SWITCHES[name]) == accepts
 
 
 def test_an_older_switch_without_a_word_for_the_state_tells_its_problem() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import mlbackends
 from mlbackends.switches import modules, store
-from mlbackends.switches.table import FLAGS, NOT_IN_FLAGS
+from mlbackends.switches.table import NOT_IN_FLAGS, SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,10 +127,10 @@ def test_what_a_test_replaces_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, flag in FLAGS.items() if flag.reached == "attribute"]
+    "name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"]
 )
 def test_freezing_holds_for_the_rows_that_say_so(name: str) -> None:
-    flag = FLAGS[name]
+    flag = SWITCHES[name]
     place: Any = mlbackends
     for part in flag.module.split(".") if flag.module else ():
         place = getattr(place, part)
@@ -369,7 +369,7 @@ def test_an_object_with_switches_is_copied_and_pickled(path: str) -> None:
 
 
 def test_functions_look_like_functions() -> None:
-    for name, flag in FLAGS.items():
+    for name, flag in SWITCHES.items():
         if flag.inside_flags is NOT_IN_FLAGS:
             continue
         for function in (module(flag.module).flags, module(flag.module).set_flags):

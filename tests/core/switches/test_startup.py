@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlbackends.switches.cells import PARENTS, put, untouched
 from mlbackends.switches.startup import FILE_VARIABLE, as_error, first_cells, variables
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 WORDS: dict[str, list[Any]] = {
     **{name: ["none", "ieee", "tf32"] for name in PARENTS},
@@ -34,7 +34,7 @@ OTHER = {
 }
 BOOLEANS = [
     name
-    for name, flag in FLAGS.items()
+    for name, flag in SWITCHES.items()
     if flag.kind.name == "bool" and not flag.read_only and name != "mkldnn.allow_tf32"
 ]
 STEPS = st.lists(
@@ -52,7 +52,7 @@ STEPS = st.lists(
 def test_any_state_comes_back_from_its_variables(steps: list[tuple[str, Any]]) -> None:
     wanted = untouched()
     for name, value in steps:
-        put(wanted, FLAGS[name], value, "set")
+        put(wanted, SWITCHES[name], value, "set")
 
     with mock.patch.dict(os.environ, variables(wanted), clear=True):
         cells, problems = first_cells()
@@ -69,9 +69,9 @@ def test_nothing_is_said_of_what_is_at_its_default() -> None:
 
 def test_torchs_own_variable_is_used_where_it_can_say_the_value() -> None:
     wanted = untouched()
-    put(wanted, FLAGS["cuda.matmul.allow_tf32"], True, "set")
-    put(wanted, FLAGS["cuda.preferred_blas_library"], "cublaslt", "set")
-    put(wanted, FLAGS["cuda.preferred_linalg_library"], "magma", "set")
+    put(wanted, SWITCHES["cuda.matmul.allow_tf32"], True, "set")
+    put(wanted, SWITCHES["cuda.preferred_blas_library"], "cublaslt", "set")
+    put(wanted, SWITCHES["cuda.preferred_linalg_library"], "magma", "set")
 
     assert variables(wanted) == {
         "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",

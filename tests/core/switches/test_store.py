@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.switches import store
-from mlbackends.switches.table import FLAGS
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-VARIABLES = {name for flag in FLAGS.values() for name in flag.variables} | {"MLBACKENDS_FLAGS"}
-READABLE = [name for name, flag in FLAGS.items() if flag.reached != "variable"]
+VARIABLES = {name for flag in SWITCHES.values() for name in flag.variables} | {"MLBACKENDS_FLAGS"}
+READABLE = [name for name, flag in SWITCHES.items() if flag.reached != "variable"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_nobody_set_is_the_default() -> None:
-    for name, flag in FLAGS.items():
+    for name, flag in SWITCHES.items():
         assert store.origin(name) == "default"
         if isinstance(flag.default, bool):
             assert store.read(name) is flag.default
@@ -276,14 +276,14 @@ def test_an_older_switch_restores_every_entry_that_it_wrote() -> None:
     assert store.read("cuda.matmul.fp32_precision") == "none"
 
 
-@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.read_only])
+@pytest.mark.parametrize("name", [name for name, flag in SWITCHES.items() if flag.read_only])
 def test_an_answer_is_not_set(name: str) -> None:
     with pytest.raises(RuntimeError, match="answer, not a setting"):
         store.write(name, True)
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, flag in FLAGS.items() if flag.reached == "variable"]
+    "name", [name for name, flag in SWITCHES.items() if flag.reached == "variable"]
 )
 def test_what_a_library_reads_at_its_start_is_not_set_later(name: str) -> None:
     with pytest.raises(

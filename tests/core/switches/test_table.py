@@ -14,23 +14,23 @@ from mlbackends.switches import conditions
 from mlbackends.switches.cells import cells_of, untouched
 from mlbackends.switches.table import (
     CUBLAS,
-    FLAGS,
     MKL,
     NOT_IN_FLAGS,
     ONEDNN,
     OPENMP,
     OURS,
     PROBED,
+    SWITCHES,
     TORCH,
-    Flag,
+    Switch,
     of_module,
 )
 
-ROWS = list(FLAGS.values())
+ROWS = list(SWITCHES.values())
 each_row = pytest.mark.parametrize("flag", ROWS, ids=lambda flag: flag.name)
 
 
-def holder(flag: Flag) -> Any:
+def holder(flag: Switch) -> Any:
     found: Any = mlbackends
     for part in flag.module.split(".") if flag.module else ():
         found = getattr(found, part)
@@ -40,21 +40,21 @@ def holder(flag: Flag) -> Any:
 def test_names_are_unique_and_grouped_by_their_module() -> None:
     from mlbackends.switches import table
 
-    assert len(FLAGS) == len(table._ROWS)
+    assert len(SWITCHES) == len(table._ROWS)
     for flag in ROWS:
         assert flag in of_module(flag.module)
     assert of_module("nosuch") == []
 
 
 @each_row
-def test_a_row_is_told_in_one_sentence(flag: Flag) -> None:
+def test_a_row_is_told_in_one_sentence(flag: Switch) -> None:
     assert re.fullmatch(r"[A-Z\"0-9a-z(].*\.", flag.doc)
     assert "\n" not in flag.doc
     assert 20 < len(flag.doc) < 140
 
 
 @each_row
-def test_a_default_is_a_value_that_the_row_takes(flag: Flag) -> None:
+def test_a_default_is_a_value_that_the_row_takes(flag: Switch) -> None:
     default = conditions.default(flag.name) if flag.default is PROBED else flag.default
     if default is None or (flag.name, default) == ("quantized.engine", "none"):
         return
@@ -64,7 +64,7 @@ def test_a_default_is_a_value_that_the_row_takes(flag: Flag) -> None:
 
 
 @each_row
-def test_a_row_is_reached_as_it_says(flag: Flag) -> None:
+def test_a_row_is_reached_as_it_says(flag: Switch) -> None:
     if flag.reached == "variable":
         assert not flag.variable.startswith("MLBACKENDS_")
         return
@@ -83,7 +83,7 @@ def test_a_row_is_reached_as_it_says(flag: Flag) -> None:
 
 
 @each_row
-def test_a_row_has_a_part_in_flags_under_its_name(flag: Flag) -> None:
+def test_a_row_has_a_part_in_flags_under_its_name(flag: Switch) -> None:
     place: Any = holder(flag) if flag.reached != "variable" else None
     if flag.inside_flags is NOT_IN_FLAGS:
         functions = [getattr(place, name, None) for name in ("flags", "set_flags")]
@@ -98,7 +98,7 @@ def test_a_row_has_a_part_in_flags_under_its_name(flag: Flag) -> None:
 
 
 @each_row
-def test_a_variable_is_a_name_that_shells_take_and_of_one_row(flag: Flag) -> None:
+def test_a_variable_is_a_name_that_shells_take_and_of_one_row(flag: Switch) -> None:
     names = list(flag.variables)
     assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names)
     for name in names:
@@ -110,7 +110,7 @@ def test_a_variable_is_a_name_that_shells_take_and_of_one_row(flag: Flag) -> Non
 
 
 @each_row
-def test_who_obeys_is_named(flag: Flag) -> None:
+def test_who_obeys_is_named(flag: Switch) -> None:
     assert set(flag.obeyed_by) <= {OURS, TORCH, MKL, ONEDNN, OPENMP, CUBLAS}
     assert flag.of_torch == (TORCH in flag.obeyed_by)
     if flag.of_torch and flag.reached in ("function", "flags"):
@@ -121,9 +121,9 @@ def test_who_obeys_is_named(flag: Flag) -> None:
 
 
 @each_row
-def test_a_row_has_cells(flag: Flag) -> None:
+def test_a_row_has_cells(flag: Switch) -> None:
     assert set(cells_of(flag.name)) <= set(untouched())
 
 
 def test_every_cell_is_of_a_row() -> None:
-    assert set(untouched()) <= set(FLAGS)
+    assert set(untouched()) <= set(SWITCHES)

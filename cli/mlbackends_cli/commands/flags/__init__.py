@@ -32,9 +32,9 @@ command = FolderGroup(__name__, name="flags")
 
 
 def _names() -> "Iterable[str]":
-    from mlbackends.switches.table import FLAGS
+    from mlbackends.switches.table import SWITCHES
 
-    return FLAGS
+    return SWITCHES
 
 
 complete = completing(_names)

@@ -21,7 +21,7 @@ from mlbackends_cli.output import json_line, say, write
 def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
     from mlbackends.switches import store
     from mlbackends.switches.files import as_data
-    from mlbackends.switches.table import FLAGS
+    from mlbackends.switches.table import SWITCHES
 
     take(files, settings)
     try:
@@ -29,6 +29,6 @@ def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str
     except RuntimeError as error:
         say(str(error))
         return exits.NO
-    shown = store.origin(name) if origin else as_data(FLAGS[name], value)
+    shown = store.origin(name) if origin else as_data(SWITCHES[name], value)
     write(shown if isinstance(shown, str) else json_line(shown))
     return exits.YES
