@@ -20,7 +20,7 @@ CACHES = (
     dispatch.backends,
     registry.names,
     registry.load,
-    registry._added,
+    registry._entry_points,
 )
 
 

@@ -84,7 +84,7 @@ SHOWN = (Shown("cores", "cpu.cores"),)
         "[mlbackends.device_kinds]\nour_card = our_card_kind\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    caches = (registry.names, registry._added, device_limits.kinds, device_limits.load)
+    caches = (registry.names, registry._entry_points, device_limits.kinds, device_limits.load)
     for cached in caches:
         cached.cache_clear()
     try:
