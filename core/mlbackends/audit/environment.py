@@ -60,20 +60,28 @@ SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 def install(report: ReportView, *wanted: str) -> str:
     """Return the command that installs requirements, such as "numpy<2", over what is there."""
-    return _joined(*_installer(report, "install"), *wanted)
+    return _package_command(report, "install", *wanted)
 
 
 def reinstall(report: ReportView, name: str, version: str) -> str:
     """Return the command that writes a package's files anew and touches no other package."""
+    is_uv = report.fact("python.manager") == "uv"
+    options = ("--reinstall-package", name) if is_uv else ("--force-reinstall",)
     wanted = f"{name}=={version}" if version else name
-    again = "--reinstall-package" if _is_uv(report) else "--force-reinstall"
-    options = [again, name] if _is_uv(report) else [again]
-    return _joined(*_installer(report, "install"), *options, "--no-deps", wanted)
+    return _package_command(report, "install", *options, "--no-deps", wanted)
 
 
 def uninstall(report: ReportView, *names: str) -> str:
     """Return the command that uninstalls packages."""
-    return _joined(*_installer(report, "uninstall"), *names)
+    return _package_command(report, "uninstall", *names)
+
+
+def _package_command(report: ReportView, verb: str, *arguments: str) -> str:
+    program = str(report.fact("python.executable", "python"))
+    words = [program, "-m", "pip", verb]
+    if report.fact("python.manager") == "uv":
+        words = ["uv", "pip", verb, "--python", program]
+    return " ".join(map(quoted, (*words, *arguments)))
 
 
 def without_folder(report: ReportView, variable: str, path: str) -> str:
@@ -90,21 +98,6 @@ def without_folder(report: ReportView, variable: str, path: str) -> str:
     if len(left) == len([part for part in parts if part]):
         return ""
     return f"export {variable}={':'.join(map(quoted, left))}" if left else f"unset {variable}"
-
-
-def _installer(report: ReportView, verb: str) -> list[str]:
-    program = str(report.fact("python.executable", "python"))
-    if _is_uv(report):
-        return ["uv", "pip", verb, "--python", program]
-    return [program, "-m", "pip", verb]
-
-
-def _is_uv(report: ReportView) -> bool:
-    return bool(report.fact("python.manager") == "uv")
-
-
-def _joined(*words: str) -> str:
-    return " ".join(map(quoted, words))
 
 
 def quoted(word: str) -> str:

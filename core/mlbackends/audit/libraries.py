@@ -75,18 +75,17 @@ def _pairs(report: ReportView) -> Iterator[Shadowed]:
     for name in report.record.probes:
         copies = report.libraries(name)
         for taken in (one for one in copies if one.wins and one.found_by in SEARCH_PATHS):
-            wheel = next((one for one in copies if _loses(one, taken)), None)
+            losers = (
+                one
+                for one in copies
+                if (one.soname, one.found_by, one.reasons) == (taken.soname, "site-packages", ())
+                and not (one.owner and one.owner == taken.owner)
+                and not (one.version and one.version == taken.version)
+            )
+            wheel = next(losers, None)
             if wheel is not None and taken.path not in seen:
                 seen.add(taken.path)
                 yield Shadowed(taken, wheel)
-
-
-def _loses(one: Library, taken: Library) -> bool:
-    if one.soname != taken.soname or one.found_by != "site-packages" or one.reasons:
-        return False
-    if one.owner and one.owner == taken.owner:
-        return False
-    return not (one.version and one.version == taken.version)
 
 
 def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | None:

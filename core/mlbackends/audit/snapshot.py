@@ -1,10 +1,10 @@
 """A machine as something to keep: one file with its report, or a folder that can be looked at elsewhere."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,8 +15,6 @@ from mlbackends.model.records import Presence, Report
 from mlbackends.model.registry import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mlbackends.host.host import Host
     from mlbackends.survey import Progress
 
@@ -39,7 +37,7 @@ class Contents(Struct, frozen=True):
 
 
 def record(
-    folder: str, host: Host, *, keep_identity: bool = False, progress: Progress | None = None
+    folder: str, host: "Host", *, keep_identity: bool = False, progress: "Progress | None" = None
 ) -> Contents:
     """Write what the probes read of a machine into a folder, whole or not at all.
 
@@ -82,10 +80,16 @@ def record(
         raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    sizes, folders = _sizes(target)
+    size = 0
+    folders: Counter[str] = Counter()
+    for at, _, files in os.walk(target):
+        size += sum(os.lstat(os.path.join(at, file)).st_size for file in files)
+        inside = os.path.relpath(at, os.path.join(target, "root"))
+        if files and not inside.startswith(".."):
+            folders["/" + inside.partition(os.sep)[0].strip(".")] += len(files)
     return Contents(
-        sizes,
-        folders,
+        size,
+        dict(sorted(folders.items())),
         tuple(recording.variables()),
         recording.commands(),
         dict(anonymiser.replaced),
@@ -106,16 +110,3 @@ def _identifying(report: Report) -> Iterator[str]:
             yield value
         elif isinstance(value, dict | list | tuple):
             values[:0] = value.values() if isinstance(value, dict) else value
-
-
-def _sizes(folder: str) -> tuple[int, dict[str, int]]:
-    """Return the bytes below a folder, and how many files are below each folder of its root."""
-    size = 0
-    counts: dict[str, int] = {}
-    for at, _, files in os.walk(folder):
-        size += sum(os.lstat(os.path.join(at, file)).st_size for file in files)
-        inside = os.path.relpath(at, os.path.join(folder, "root"))
-        if not inside.startswith(".."):
-            top = "/" + inside.partition(os.sep)[0].strip(".")
-            counts[top] = counts.get(top, 0) + len(files)
-    return size, {top: count for top, count in sorted(counts.items()) if count}

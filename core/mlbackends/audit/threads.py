@@ -95,7 +95,16 @@ def _places(text: str) -> list[frozenset[int]]:
     at = 0
     while at < len(text):
         one = _PLACE.match(text, at)
-        cpus = _resources(one[1]) if one else frozenset()
+        parts = (
+            [_COUNTED.fullmatch(part.replace(" ", "")) for part in one[1].split(",")] if one else []
+        )
+        cpus: set[int] = set()
+        for part in parts:
+            if part is None or int(part["count"] or 1) > _MOST:
+                return []
+            steps = range(int(part["count"] or 1))
+            cpus |= {int(part["first"]) + step * int(part["stride"] or 1) for step in steps}
+        cpus = {cpu for cpu in cpus if cpu >= 0}
         if one is None or not cpus:
             return []
         count, stride = int(one[2] or 1), int(one[3] or 1)
@@ -104,19 +113,6 @@ def _places(text: str) -> list[frozenset[int]]:
         places += [frozenset(cpu + step * stride for cpu in cpus) for step in range(count)]
         at = one.end()
     return [kept for place in places if (kept := frozenset(cpu for cpu in place if cpu >= 0))]
-
-
-def _resources(text: str) -> frozenset[int]:
-    cpus: set[int] = set()
-    for part in text.split(","):
-        one = _COUNTED.fullmatch(part.replace(" ", ""))
-        if one is None:
-            return frozenset()
-        first, count = int(one["first"]), int(one["count"] or 1)
-        if count > _MOST:
-            return frozenset()
-        cpus.update(first + step * int(one["stride"] or 1) for step in range(count))
-    return frozenset(cpu for cpu in cpus if cpu >= 0)
 
 
 def _ranges(parts: list[str]) -> frozenset[int]:
