@@ -71,11 +71,13 @@ class ReportView:
         """Return a probe's report; None where the report has none."""
         return self.record.probes.get(name)
 
+    def _report_of(self, name: str) -> ProbeReport:
+        return self.record.probes.get(name) or ProbeReport(None)
+
     def fact(self, name: str, default: Any = None) -> Any:
         """Return a fact by its dotted name (`cpu.vendor`), or the default where it is not there."""
         probe, _, fact = name.partition(".")
-        found = self.probe(probe)
-        return default if found is None else found.facts.get(fact, default)
+        return self._report_of(probe).facts.get(fact, default)
 
     def need(self, name: str) -> Any:
         """Return a fact by its dotted name. Raises NotReported where it is not there."""
@@ -92,18 +94,15 @@ class ReportView:
 
     def version(self, probe: str) -> str:
         """Return a probe's version, "" where there is none."""
-        found = self.probe(probe)
-        return found.version if found is not None else ""
+        return self._report_of(probe).version
 
     def libraries(self, probe: str) -> tuple[Library, ...]:
         """Return every copy of a library that a probe has found."""
-        found = self.probe(probe)
-        return found.libraries if found is not None else ()
+        return self._report_of(probe).libraries
 
     def devices(self, probe: str) -> tuple[Device, ...]:
         """Return the devices of a probe, such as nvidia."""
-        found = self.probe(probe)
-        return found.devices if found is not None else ()
+        return self._report_of(probe).devices
 
     def variable(self, name: str) -> str | None:
         """Return an environment variable that steers ML libraries; None where it is not set.
@@ -120,12 +119,9 @@ class ReportView:
 
     def warnings(self, probe: str, code: str) -> Iterator[Reason]:
         """Yield what a probe warns of with that code, its devices' reasons among them."""
-        found = self.probe(probe)
-        if found is None:
-            return
-        yield from (reason for reason in found.warnings if reason.code == code)
-        for device in found.devices:
-            yield from (reason for reason in device.reasons if reason.code == code)
+        found = self._report_of(probe)
+        for reasons in (found.warnings, *(device.reasons for device in found.devices)):
+            yield from (reason for reason in reasons if reason.code == code)
 
     def could_tell(self, probe: str) -> str:
         """Return why a probe cannot be relied on, one sentence; "" where it can."""

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mlbackends.model.tables import table
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-_TORCH = "torch.testing.assert_close, table of default tolerances"
-_EXACT = "torch.testing.assert_close: a type that its table does not have is compared exactly"
-_QUANTIZED = f"{_TORCH}: quantized values are compared as float32"
-_TF32 = (
-    "TF32 keeps 10 bits of the mantissa, as float16 does (NVIDIA A100 whitepaper,"
-    " TF32 Tensor Cores); so the tolerance of float16"
-)
-_BF16 = (
-    "bfloat16 keeps 7 bits of the mantissa (oneDNN, primitive attribute fpmath mode bf16);"
-    " so the tolerance of bfloat16"
-)
-_MPS = "PyTorch test/test_mps.py, what consistency tests allow operators that sum"
 
 
 class Tolerance(NamedTuple):
@@ -35,31 +24,18 @@ class Tolerance(NamedTuple):
         return {"rtol": self.rtol, "atol": self.atol}
 
 
-DEFAULTS: dict[str, Tolerance] = {
-    "float16": Tolerance(1e-3, 1e-5, _TORCH),
-    "bfloat16": Tolerance(1.6e-2, 1e-5, _TORCH),
-    "float32": Tolerance(1.3e-6, 1e-5, _TORCH),
-    "float64": Tolerance(1e-7, 1e-7, _TORCH),
-    "complex32": Tolerance(1e-3, 1e-5, _TORCH),
-    "complex64": Tolerance(1.3e-6, 1e-5, _TORCH),
-    "complex128": Tolerance(1e-7, 1e-7, _TORCH),
-    **{
-        name: Tolerance(1.3e-6, 1e-5, _QUANTIZED)
-        for name in ("quint8", "quint4x2", "quint2x4", "qint8", "qint32")
-    },
-}
-BY_DEVICE: dict[tuple[str, str], Tolerance] = {
-    ("mps", "float32"): Tolerance(3e-5, 1e-4, _MPS),
-    ("mps", "complex64"): Tolerance(3e-5, 1e-4, _MPS),
-    ("mps", "float16"): Tolerance(1e-2, 2e-2, _MPS),
-    ("mps", "bfloat16"): Tolerance(5e-2, 5e-2, _MPS),
-}
-BY_PRECISION: dict[str, Tolerance] = {
-    "tf32": Tolerance(1e-3, 1e-5, _TF32),
-    "bf16": Tolerance(1.6e-2, 1e-5, _BF16),
-}
-"""For products of float32, where a switch lets their factors be rounded."""
+def _rows(name: str) -> dict[str, Tolerance]:
+    data = table("testing/tolerances")
+    return {
+        key: Tolerance(row["rtol"], row["atol"], data["sources"][row["source"]])
+        for key, row in data[name].items()
+    }
 
+
+DEFAULTS = _rows("element_types")
+BY_DEVICE = {"mps": _rows("mps")}
+BY_PRECISION = _rows("precisions")
+"""For products of float32, where a switch lets their factors be rounded."""
 _SWITCHES = {
     "cuda": ("cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision"),
     "cpu": ("mkldnn.matmul.fp32_precision", "mkldnn.conv.fp32_precision"),
@@ -81,7 +57,11 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     name = name_of_type(dtype, tuple(DEFAULTS))
     check_name(str(device))
     kind = str(device).partition(":")[0]
-    chosen = BY_DEVICE.get((kind, name)) or DEFAULTS.get(name) or Tolerance(0.0, 0.0, _EXACT)
+    chosen = (
+        BY_DEVICE.get(kind, {}).get(name)
+        or DEFAULTS.get(name)
+        or _rows("other_element_types")["any"]
+    )
     if name not in ("float32", "complex64"):
         return chosen
     precisions = ("ieee", *BY_PRECISION)

@@ -1,7 +1,7 @@
 """A policy made from a machine: what `backends audit --init` prints.
 
 Kinds and counts are exact, versions at least what is there, memory at most 5 % less. Nothing that names
-the machine or its user is in it: only the facts that are listed here are.
+the machine or its user is in it: only the facts that draft.json lists are.
 """
 
 import json
@@ -14,25 +14,8 @@ from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
+from mlbackends.model.tables import table
 
-_EXACT = (
-    "host.platform",
-    "host.os_id",
-    "host.libc",
-    "host.container",
-    "cpu.architecture",
-    "cpu.vendor",
-    "cpu.sockets",
-    "cpu.cores",
-    "cpu.threads",
-    "nvidia.pci_gpu_count",
-    "nvidia.kernel_module",
-    "torch.built_for",
-)
-_VERSIONS = ("host.libc_version", "host.kernel_release")
-_LADDERS = ("cpu.x86_64_level", "cpu.capability")
-_MEMORY = ("memory.total_bytes", "host.shared_memory_bytes", "limits.effective_memory_bytes")
-_AT_LEAST = ("limits.effective_cpus",)
 _GROUPS = ("accelerator", "library", "framework")
 _MEBIBYTE = 1 << 20
 _TOLERANCE = 20
@@ -53,12 +36,13 @@ def written(report: Report) -> str:
     """Return a policy that the machine of a report fits."""
     name = _toml(f"A machine as of {report.created[:10]}")
     parts = [_HEAD.format(version=VERSION, name=name)]
-    for name in (*_EXACT, *_LADDERS, *_VERSIONS, *_AT_LEAST, *_MEMORY):
-        probe, _, head = name.partition(".")
-        fact = facts_of(probe).get(head)
-        value = report.probes[probe].facts.get(head) if probe in report.probes else None
-        if fact is not None and type(value) is fact.kind and value != "":
-            parts += _fact_rule(name, fact, value)
+    for key, names in table("audit/policy/draft").items():
+        for name in names:
+            probe, _, head = name.partition(".")
+            fact = facts_of(probe).get(head)
+            value = report.probes[probe].facts.get(head) if probe in report.probes else None
+            if fact is not None and type(value) is fact.kind and value != "":
+                parts += _fact_rule(name, fact, key, value)
     for probe in registry.names("mlbackends_probes"):
         found = report.probes.get(probe)
         if found is not None and found.presence is not None and is_certain(found):
@@ -66,18 +50,19 @@ def written(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _fact_rule(name: str, fact: Fact, value: Any) -> Iterator[str]:
-    """Yield the rule about a fact of the machine, if there is one to make."""
+def _fact_rule(name: str, fact: Fact, key: str, value: Any) -> Iterator[str]:
+    """Yield the rule about a fact of the machine, if there is one to make. key: of draft.json."""
     title = name.replace(".", "-").replace("_", "-")
-    if name in _VERSIONS:
+    if key == "version":
         if version := _version(value):
-            yield _rule(title, name, "version", version)
-    elif name in _LADDERS:
-        yield _rule(title, name, "at_least" if value in fact.order else "equals", value, fact.doc)
-    elif name not in _MEMORY:
-        yield _rule(title, name, "min" if name in _AT_LEAST else "equals", value, fact.doc)
-    elif value > 0:
-        yield _rule(title, name, "min", _floor(value), fact.doc)
+            yield _rule(title, name, key, version)
+    elif key == "memory":
+        if value > 0:
+            yield _rule(title, name, "min", _floor(value), fact.doc)
+    elif key == "at_least" and value not in fact.order:
+        yield _rule(title, name, "equals", value, fact.doc)
+    else:
+        yield _rule(title, name, key, value, fact.doc)
 
 
 def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:

@@ -23,7 +23,7 @@ from mlbackends.model.condition import Comparison, Language, parse
 from mlbackends.model.dotted import FIELDS
 from mlbackends.model.errors import BadInput, nearest, suggestion
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Device, Fact, Library, Presence, Report
+from mlbackends.model.records import Device, Library, Presence, Report
 
 PRESENCES = tuple(each.value for each in Presence)
 NAME = pattern(
@@ -54,43 +54,25 @@ class Each(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """A dotted name that was read. head: the fact or field, "" for the probe itself."""
+    """A dotted name that was read. head: the fact or field, "" for the probe itself.
+
+    is_identity: whether its values name the machine, and are replaced in a redacted report. kind: the type
+    that is declared for the value itself, None where none is. order: the ordered words that the value
+    is one of, from the lowest; () for none.
+    """
 
     text: str
     probe: str
     head: str
     steps: tuple[str | Each, ...]
-    fact: Fact | None = None
+    is_identity: bool = False
+    kind: Any = None
+    order: tuple[str, ...] = ()
 
     @property
     def is_of_many(self) -> bool:
         """Tell whether it may select more than one value."""
         return any(isinstance(step, Each) for step in self.steps)
-
-    @property
-    def is_identity(self) -> bool:
-        """Tell whether its values name the machine, and are replaced in a redacted report."""
-        if self.fact is not None:
-            return self.fact.role == "identity"
-        return self.head == "devices" and self.steps[-1:] in (("uuid",), ("serial",))
-
-    @property
-    def kind(self) -> Any:
-        """The type that is declared for the value itself, None where none is."""
-        if self.steps:
-            is_presence = self.head in _FIELDS_OF and self.steps[-1] == "presence"
-            return str if is_presence else None
-        if self.fact is not None:
-            return self.fact.kind
-        return str if self.head in ("", "version", "presence") else None
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The ordered words that the value is one of, from the lowest; () for none."""
-        if self.fact is not None:
-            return self.fact.order if not self.steps else ()
-        last = self.steps[-1] if self.steps else self.head
-        return PRESENCES if not self.head or last == "presence" else ()
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +102,15 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
         raise ValueError(
             f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
         )
-    selection = Selection(text, probe, head, tuple(steps[1:]))
+    below = tuple(steps[1:])
+    last = below[-1] if below else head
+    is_presence = not head or last == "presence"
+    kind = str if is_presence or (last == "version" and not below) else None
+    if below and head not in _FIELDS_OF:
+        kind = None
+    is_identity = head == "devices" and last in ("uuid", "serial")
+    order = PRESENCES if is_presence else ()
+    selection = Selection(text, probe, head, below, is_identity, kind, order)
     probes = registry.names("mlbackends_probes")
     if probe not in probes and probe in added:
         return selection
@@ -129,7 +119,9 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
         raise ValueError(f"there is no probe named {probe!r}{near}")
     facts = registry.facts_of(probe)
     if head in facts:
-        return msgspec.structs.replace(selection, fact=facts[head])
+        fact = facts[head]
+        kind, order = (None, ()) if below else (fact.kind, fact.order)
+        return Selection(text, probe, head, below, fact.role == "identity", kind, order)
     if head and head not in FIELDS:
         near_names = nearest(head, (*facts, *FIELDS))
         hint = f"; did you mean {probe}.{near_names[0]}?" if near_names else ""
