@@ -17,6 +17,7 @@ from mlbackends.model.patterns import pattern
 
 _DEEPEST = 50
 _OPERATOR = pattern(r"[<>=!~]+|not\s+in\b|[A-Za-z_]+\b")
+_JOIN = pattern(r"(?:and|or|not)(?=[\s(]|$)", re.IGNORECASE)
 _QUOTED = pattern(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)')\s*""")
 
 
@@ -84,18 +85,23 @@ class _Parser:
 
     def rest(self) -> str:
         """Pass over blanks; return what is left."""
-        while self.text[self.at : self.at + 1].isspace():
-            self.at += 1
-        return self.text[self.at :]
+        left = self.text[self.at :].lstrip()
+        self.at = len(self.text) - len(left)
+        return left
 
     def unreadable(self, needed: str, message: str = "") -> Unreadable:
         return Unreadable(needed, self.text[self.at :], message)
 
+    def take(self, sign: str) -> bool:
+        """Pass over a sign, if it comes next."""
+        is_next = self.rest().startswith(sign)
+        self.at += len(sign) if is_next else 0
+        return is_next
+
     def take_join(self, word: str) -> bool:
         """Pass over and, or or not, if it comes next."""
-        rest = self.rest()
-        behind = rest[len(word) : len(word) + 1]
-        if rest[: len(word)].lower() != word or (behind and behind != "(" and not behind.isspace()):
+        found = _JOIN.match(self.rest())
+        if not found or found[0].lower() != word:
             return False
         self.at += len(word)
         self.last_join = word
@@ -103,25 +109,22 @@ class _Parser:
 
     def joined(self, word: str) -> Condition:
         """Read conditions joined by a word, those of `and` inside those of `or`."""
-        inner = self.one if word == "and" else lambda: self.joined("and")
-        parts = [inner()]
-        while self.take_join(word):
-            parts.append(inner())
+        parts = []
+        while not parts or self.take_join(word):
+            parts.append(self.one() if word == "and" else self.joined("and"))
         return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
     def one(self) -> Condition:
         is_negated = False
         while self.take_join("not"):
             is_negated = not is_negated
-        if self.rest().startswith("("):
+        if self.take("("):
             self.depth += 1
             if self.depth > _DEEPEST:
                 raise self.unreadable("", f"there are more than {_DEEPEST} parentheses")
-            self.at += 1
             found = self.joined("or")
-            if not self.rest().startswith(")"):
+            if not self.take(")"):
                 raise self.unreadable("')'")
-            self.at += 1
             self.depth -= 1
         else:
             found = self.comparison()
@@ -136,8 +139,7 @@ class _Parser:
             raise self.unreadable(self.language.named)
         self.at = found.end()
         comparisons = [self.compared(found[0], is_first=True)]
-        while self.language.clauses and comparisons[0].operator and self.rest().startswith(","):
-            self.at += 1
+        while self.language.clauses and comparisons[0].operator and self.take(","):
             comparisons.append(self.compared(found[0], is_first=False))
         return comparisons[0] if len(comparisons) == 1 else Joined("and", tuple(comparisons))
 
@@ -171,33 +173,29 @@ class _Parser:
         rest = self.rest()
         if found := _QUOTED.match(rest):
             self.at += found.end()
-            return next(part for part in found.groups() if part is not None)
+            return found[1] if found[1] is not None else found[2]
         if rest[:1] in ("'", '"'):
             raise self.unreadable(f"a second {rest[0]}")
         found = self.language.word.match(rest)
-        if not found:
-            raise self.unreadable("a value")
-        word = found[0]
-        if self.language.joins:
+        word = found[0] if found else ""
+        if self.language.joins:  # a parenthesis that closes none in the word ends it
             depth = 0
             for end, character in enumerate(word):
                 depth += {"(": 1, ")": -1}.get(character, 0)
                 if depth < 0:
                     word = word[:end]
                     break
-            if not word:
-                raise self.unreadable("a value")
+        if not word:
+            raise self.unreadable("a value")
         self.at += len(word)
         return word
 
     def listed(self) -> tuple[str, ...]:
-        if not self.rest().startswith("["):
+        if not self.take("["):
             raise self.unreadable("a list such as [AVX2, AVX512]")
         words: list[str] = []
-        while not words or self.rest().startswith(","):
-            self.at += 1
+        while not words or self.take(","):
             words.append(self.operand())
-        if not self.rest().startswith("]"):
+        if not self.take("]"):
             raise self.unreadable("]")
-        self.at += 1
         return tuple(words)

@@ -54,7 +54,22 @@ SHORT_FORM = _DATA.short_form
 
 def schema() -> dict[str, Any]:
     """Return the definitions of a JSON Schema: one for the file and one for each table."""
-    tables = {name or "policy": _table(keys) for name, keys in TABLES.items()}
+    tables: dict[str, Any] = {}
+    for table_name, keys in TABLES.items():
+        properties = {
+            key.name: {
+                **KINDS[key.kind].schema,
+                **({"enum": list(key.words)} if key.words else {}),
+                "description": key.doc,
+            }
+            for key in keys
+        }
+        tables[table_name or "policy"] = {
+            "type": "object",
+            "properties": properties,
+            "required": [key.name for key in keys if key.required],
+            "additionalProperties": False,
+        }
     policy = tables["policy"]["properties"]
     policy["schema"]["const"] = VERSION
     for name in ("rule", "waive"):
@@ -69,20 +84,3 @@ def schema() -> dict[str, Any]:
         }
     ]
     return tables
-
-
-def _table(keys: tuple[Key, ...]) -> dict[str, Any]:
-    properties = {
-        key.name: {
-            **KINDS[key.kind].schema,
-            **({"enum": list(key.words)} if key.words else {}),
-            "description": key.doc,
-        }
-        for key in keys
-    }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [key.name for key in keys if key.required],
-        "additionalProperties": False,
-    }

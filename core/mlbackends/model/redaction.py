@@ -82,31 +82,23 @@ def redacted(report: Report, names: Names) -> Report:
                 if device.get(field):
                     device[field] = hide.whole(device[field])
         if name not in registry.names("mlbackends_probes"):
-            _hide_by_name(probe, hide)
-            probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(_foreign(name))]
+            for holder in (probe, *probe.get("libraries", ()), *probe.get("devices", ())):
+                for field in {"facts", "volatile"} & holder.keys():
+                    holder[field] = _without_identifying(holder[field], hide)
+            warning = Reason(
+                "unknown-probe",
+                f"there is no probe {name} here that would declare which of its facts identify:"
+                " what their names or a pattern show was replaced",
+                "install what brings the probe, or read these facts before you pass them on",
+            )
+            probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(warning)]
     tree = hide.inside(tree)
     tree["redacted"] = True
     return msgspec.convert(tree, Report)
 
 
-def _foreign(name: str) -> Reason:
-    return Reason(
-        "unknown-probe",
-        f"there is no probe {name} here that would declare which of its facts identify:"
-        " what their names or a pattern show was replaced",
-        "install what brings the probe, or read these facts before you pass them on",
-    )
-
-
-def _hide_by_name(probe: dict[str, Any], hide: "_Replacer") -> None:
-    """Replace the facts of a probe that nobody here knows, and of what it found, that sound identifying."""
-    for holder in (probe, *probe.get("libraries", ()), *probe.get("devices", ())):
-        for field in ("facts", "volatile"):
-            if field in holder:
-                holder[field] = _without_identifying(holder[field], hide)
-
-
 def _without_identifying(value: Any, hide: "_Replacer") -> Any:
+    """Replace the facts of a probe that nobody here knows, as far as their names sound identifying."""
     if isinstance(value, list):
         return [_without_identifying(each, hide) for each in value]
     if not isinstance(value, dict):
