@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -186,32 +187,57 @@ def one_line(path: str) -> str:
 
 # ---- keys --------------------------------------------------------------------------------------
 
-_KEYS = {name: {key.name: key for key in keys} for name, keys in language.TABLES.items()}
+
+class Table(Struct, frozen=True):
+    """A table of a file, whose keys are checked. path: the way to it."""
+
+    document: Document
+    path: Path
+    values: dict[str, Any]
+
+    def wrong(self, message: str, *keys: str | int) -> NoReturn:
+        """Raise PolicyError about the table, or about what stands under keys in it."""
+        self.document.wrong((*self.path, *keys), message)
+
+    def place(self, *keys: str) -> Place:
+        """Return where the table, or a key of it, stands."""
+        return self.document.place((*self.path, *keys))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return the texts under a key that takes one or several."""
+        texts = self.values.get(key, ())
+        return (texts,) if isinstance(texts, str) else tuple(texts)
+
+    def tables(self, name: str) -> Iterator["Table"]:
+        """Yield each table of a [[list]]."""
+        for number, values in enumerate(self.values.get(name, ())):
+            yield checked(self.document, (name, number), values, name)
 
 
-def check_keys(document: Document, path: Path, table: Any, kind: str) -> None:
-    """Refuse an unknown key, a required key that is missing, and a value of another type."""
-    keys = _KEYS[kind]
-    for name, value in table.items():
+def checked(document: Document, path: Path, values: dict[str, Any], kind: str) -> Table:
+    """Return a table without unknown keys and values of another type, with all that are required."""
+    table = Table(document, path, values)
+    keys = {key.name: key for key in language.TABLES[kind]}
+    for name, value in values.items():
         key = keys.get(name)
         if key is None:
             inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
             near = suggestion(name, tuple(keys))
-            document.wrong((*path, name), f"there is no such key{inside}{near}")
+            table.wrong(f"there is no such key{inside}{near}", name)
         wanted = language.KINDS[key.kind]
         if not _fits(value, wanted.schema):
             words = {bool: str(value).lower(), dict: "a table", list: "a list"}
             word = words.get(type(value)) or shown(value)
             if isinstance(value, dt.date | dt.time):
                 word = f"the time {value}"
-            document.wrong((*path, name), f"must be {wanted.words}, not {word}")
+            table.wrong(f"must be {wanted.words}, not {word}", name)
         if key.words and value not in key.words:
             near = suggestion(value, key.words)
-            words = ", ".join(key.words)
-            document.wrong((*path, name), f"{shown(value)} is none of {words}{near}")
+            table.wrong(f"{shown(value)} is none of {', '.join(key.words)}{near}", name)
     for key in keys.values():
-        if key.required and key.name not in table:
-            document.wrong(path, f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
+        if key.required and key.name not in values:
+            table.wrong(f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")
+    return table
 
 
 _JSON_TYPES: dict[str, Any] = {

@@ -5,12 +5,13 @@ import graphlib
 import os
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from mlbackends.audit import hazard
 from mlbackends.audit.policy import expectation, reader
 from mlbackends.audit.policy.expectation import Expectation
-from mlbackends.audit.policy.reader import Document, Path, PolicyError, check_keys
+from mlbackends.audit.policy.reader import Document, PolicyError, Table, checked
 from mlbackends.audit.reports import read_report
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Place, Severity
@@ -21,8 +22,7 @@ from mlbackends.model.records import Report
 MOST_FILES = 50
 """So many files one policy may be made of."""
 _ID = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_ASSERTIONS = language.ASSERTIONS
-_COPIED = ("message", "why", "hint", "command", "documentation")
+_COPIED = ("missing", "message", "why", "hint", "command", "documentation")
 _NOT_OTHERWISE = ("names", "except")
 _NOT_WITH = {
     "check": ("fact", "quantifier", *_NOT_OTHERWISE),
@@ -66,8 +66,9 @@ class Rule(Struct, frozen=True):
 
 
 class Waiver(Struct, frozen=True):
-    """A failure that is accepted until the end of a day."""
+    """A failure that is accepted until the end of a day. rule: the id of a rule, or the code of a hazard."""
 
+    rule: str
     until: dt.date
     reason: str
 
@@ -104,16 +105,20 @@ def read(path: str) -> Policy:
 def declared(document: Document) -> Policy:
     """Return the policy that a document declares, with what it extends."""
     files = _Files()
-    files.add(document, ())
-    for name, (file, path) in files.waiver_keys.items():
-        names = (*files.rules, *files.codes)
+    top = files.add(document, ())
+    names = (*files.rules, *files.codes)
+    for name, table in files.waivers.items():
         if name not in names:
             near = suggestion(name, names)
-            file.wrong((*path, "rule"), f"there is no rule named {shown(name)}{near}")
-    name = document.tables.get("name", "") or os.path.basename(document.file)
-    rules = tuple(files.rules.values())
-    order = _order(files.rules, files.rule_keys)
-    return Policy(document.file, name, rules, order, files.waivers, files.hazards)
+            table.wrong(f"there is no rule named {shown(name)}{near}", "rule")
+    return Policy(
+        file=document.file,
+        name=top.values.get("name") or os.path.basename(document.file),
+        rules=tuple(files.rules.values()),
+        order=_order(files.rules, files.tables),
+        waivers={name: Waiver(**table.values) for name, table in files.waivers.items()},
+        hazards=files.hazards,
+    )
 
 
 class _Files:
@@ -121,163 +126,135 @@ class _Files:
 
     def __init__(self) -> None:
         self.rules: dict[str, Rule] = {}
-        self.rule_keys: dict[str, tuple[Document, Path]] = {}
-        self.waivers: dict[str, Waiver] = {}
-        self.waiver_keys: dict[str, tuple[Document, Path]] = {}
+        self.tables: dict[str, Table] = {}  # those of the rules
+        self.waivers: dict[str, Table] = {}
         self.hazards: Hazards | None = None
         self.probes: tuple[str, ...] = ()  # those that may come from elsewhere
         self.codes = frozenset(hazard.codes())
         self.ids: dict[str, set[str]] = {}  # the ids that each file brings, by its real path
 
-    def add(self, document: Document, above: tuple[str, ...]) -> None:
+    def add(self, document: Document, above: tuple[str, ...]) -> Table:
         """Read a file. above: the files that led here, by their real paths."""
-        top = document.tables
         own = os.path.realpath(document.path)
-        check_keys(document, (), top, "")
-        if top["schema"] != language.VERSION:
-            document.wrong(
-                ("schema",),
-                f"is {shown(top['schema'])}, and this version of backends reads {language.VERSION}",
-            )
-        inherited: set[str] = set()  # the ids that come from the files that this one extends
-        for number, name in enumerate(top.get("extends", ())):
-            path: Path = ("extends", number)
+        top = checked(document, (), document.tables, "")
+        if top.values["schema"] != language.VERSION:
+            version = f"and this version of backends reads {language.VERSION}"
+            top.wrong(f"is {shown(top.values['schema'])}, {version}", "schema")
+        inherited = self._extended(top, (*above, own))
+        self.ids[own] = inherited | {
+            rule["id"] for rule in top.values.get("rule", ()) if isinstance(rule.get("id"), str)
+        }
+        added = top.texts("added_probes")
+        for number, name in enumerate(added):
+            if not name.isidentifier():
+                top.wrong(f"{shown(name)} is no name of a probe", "added_probes", number)
+        self.probes = tuple(sorted({*self.probes, *added}))
+        when = self._conditions(top)
+        for table in top.tables("rule"):
+            self._add_rule(table, when, inherited)
+        for table in top.tables("waive"):
+            name = table.values["rule"]
+            if name in self.waivers:
+                place = self.waivers[name].place()
+                table.wrong(f"{name!r} is waived at {place.file}:{place.line} too", "rule")
+            if not table.values["reason"].strip():
+                table.wrong("must not be empty", "reason")
+            self.waivers[name] = table
+        if "hazards" in top.values:
+            self.hazards = _hazards(document, top.values["hazards"])
+        return top
+
+    def _extended(self, top: Table, above: tuple[str, ...]) -> set[str]:
+        """Read the files that a file extends; return the ids that come from them. above: it is the last."""
+        ids: set[str] = set()
+        for number, name in enumerate(top.texts("extends")):
             try:
-                file = reader.beside(document, name)
+                file = reader.beside(top.document, name)
                 real = os.path.realpath(file)
-                if real in (*above, own):
-                    document.wrong(path, f"{shown(name)} leads back to this file: a circle")
+                if real in above:
+                    top.wrong(f"{shown(name)} leads back to this file: a circle", "extends", number)
                 if real not in self.ids:
-                    if len(self.ids) >= MOST_FILES or len(above) >= MOST_FILES:
-                        document.wrong(path, f"more than {MOST_FILES} files: no policy has so many")
-                    self.add(reader.read(file, document.folder), (*above, own))
+                    if max(len(self.ids), len(above) - 1) >= MOST_FILES:
+                        many = f"more than {MOST_FILES} files: no policy has so many"
+                        top.wrong(many, "extends", number)
+                    self.add(reader.read(file, top.document.folder), above)
             except PolicyError:
                 raise
             except BadInput as error:
-                document.wrong(path, str(error))
-            inherited |= self.ids[real]
-        self.ids[own] = inherited | {
-            table["id"] for table in top.get("rule", ()) if isinstance(table.get("id"), str)
-        }
-        added = top.get("added_probes", ())
-        for number, name in enumerate(added):
-            if not name.isidentifier():
-                document.wrong(("added_probes", number), f"{shown(name)} is no name of a probe")
-        self.probes = tuple(sorted({*self.probes, *added}))
-        when = self._when(document, (), top)
-        for number, table in enumerate(top.get("rule", ())):
-            self._add_rule(document, ("rule", number), table, when, inherited)
-        for number, table in enumerate(top.get("waive", ())):
-            self._add_waiver(document, ("waive", number), table)
-        if "hazards" in top:
-            self.hazards = _hazards(document, top["hazards"])
+                top.wrong(str(error), "extends", number)
+            ids |= self.ids[real]
+        return ids
 
-    def _when(
-        self, document: Document, path: Path, table: dict[str, Any]
-    ) -> tuple[Expectation, ...]:
-        path = (*path, "when")
-        texts = table.get("when", ())
-        if isinstance(texts, str):
-            return (self._short(document, path, texts),)
-        return tuple(
-            self._short(document, (*path, number), text) for number, text in enumerate(texts)
-        )
+    def _conditions(self, table: Table) -> tuple[Expectation, ...]:
+        conditions = []
+        for number, text in enumerate(table.texts("when")):
+            try:
+                conditions.append(expectation.read(text, self.probes))
+            except ValueError as error:
+                is_list = isinstance(table.values["when"], list)
+                table.wrong(str(error), "when", *([number] if is_list else []))
+        return tuple(conditions)
 
-    def _short(self, document: Document, path: Path, text: str) -> Expectation:
-        try:
-            return expectation.read(text, self.probes)
-        except ValueError as error:
-            document.wrong(path, str(error))
-
-    def _add_rule(
-        self,
-        document: Document,
-        path: Path,
-        table: dict[str, Any],
-        when: tuple[Expectation, ...],
-        inherited: set[str],
-    ) -> None:
-        check_keys(document, path, table, "rule")
-        name = table["id"]
-        wrong = ""
+    def _add_rule(self, table: Table, when: tuple[Expectation, ...], inherited: set[str]) -> None:
+        values = table.values
+        name = values["id"]
         if not _ID.fullmatch(name):
-            wrong = f"{shown(name)} is no id: letters, digits, '.', '_' and '-', at most 100"
-        elif name in self.rules and name not in inherited:
+            ids = "letters, digits, '.', '_' and '-', at most 100"
+            table.wrong(f"{shown(name)} is no id: {ids}", "id")
+        if name in self.rules and name not in inherited:
             place = self.rules[name].place
-            wrong = f"{name!r} is the id of {place.file}:{place.line} too"
-        elif name in self.codes:
-            wrong = f"{name!r} is the code of a known hazard: choose another id"
-        if wrong:
-            document.wrong((*path, "id"), wrong)
+            table.wrong(f"{name!r} is the id of {place.file}:{place.line} too", "id")
+        if name in self.codes:
+            table.wrong(f"{name!r} is the code of a known hazard: choose another id", "id")
         inherited.discard(name)
-        self.rule_keys[name] = document, path
+        self.tables[name] = table
         self.rules[name] = Rule(
             id=name,
-            place=document.place((*path, "id")),
-            expectation=self._expectation(document, path, table),
-            severity=Severity(table.get("severity", Severity.ERROR)),
-            missing=table.get("missing", "fail"),
-            when=when + self._when(document, path, table),
-            needs=tuple(dict.fromkeys(_texts(table, "needs"))),
-            **{key: table.get(key, "") for key in _COPIED},
+            place=table.place("id"),
+            expectation=self._expectation(table),
+            severity=Severity(values.get("severity", Severity.ERROR)),
+            when=when + self._conditions(table),
+            needs=tuple(dict.fromkeys(table.texts("needs"))),
+            **{key: values[key] for key in _COPIED if key in values},
         )
 
-    def _expectation(
-        self, document: Document, path: Path, table: dict[str, Any]
-    ) -> Expectation | Golden:
-        asserted = [key for key in ("check", *_ASSERTIONS) if key in table]
+    def _expectation(self, table: Table) -> Expectation | Golden:
+        values = table.values
+        asserted = [key for key in ("check", *language.ASSERTIONS) if key in values]
         if not asserted:
-            document.wrong(path, f"has neither check nor one of {', '.join(_ASSERTIONS)}")
-        key = asserted[0]
+            table.wrong(f"has neither check nor one of {', '.join(language.ASSERTIONS)}")
+        key = at = asserted[0]
         if len(asserted) > 1:
-            document.wrong(
-                (*path, asserted[1]), f"a rule asserts one thing, and {key} is in this one already"
-            )
+            one = f"a rule asserts one thing, and {key} is in this one already"
+            table.wrong(one, asserted[1])
         for other in _NOT_WITH.get(key, _NOT_OTHERWISE):
-            if other in table:
-                document.wrong((*path, other), f"does not go with {key}")
-        at = key
+            if other in values:
+                table.wrong(f"does not go with {key}", other)
+        if key not in ("check", "equals_snapshot") and "fact" not in values:
+            table.wrong("needs a fact that it is about", key)
         try:
             if key == "check":
-                return expectation.read(table[key], self.probes)
+                return expectation.read(values[key], self.probes)
             if key == "equals_snapshot":
-                report = read_report(reader.regular(reader.beside(document, table[key])))
-                names = _texts(table, "names") or ("*",)
-                return Golden(table[key], report, names, _texts(table, "except"))
-            if "fact" not in table:
-                raise ValueError("needs a fact that it is about")  # noqa: TRY301  with its line
+                report = read_report(reader.regular(reader.beside(table.document, values[key])))
+                names = table.texts("names") or ("*",)
+                return Golden(values[key], report, names, table.texts("except"))
             at = "fact"
-            selection = expectation.name(table["fact"], self.probes)
+            selection = expectation.name(values["fact"], self.probes)
             at = key
-            return expectation.expected(selection, key, table[key], table.get("quantifier", "each"))
+            quantifier = values.get("quantifier", "each")
+            return expectation.expected(selection, key, values[key], quantifier)
         except ValueError as error:
-            document.wrong((*path, at), str(error))
-
-    def _add_waiver(self, document: Document, path: Path, table: dict[str, Any]) -> None:
-        check_keys(document, path, table, "waive")
-        name = table["rule"]
-        if name in self.waivers:
-            file, other = self.waiver_keys[name]
-            place = file.place(other)
-            document.wrong((*path, "rule"), f"{name!r} is waived at {place.file}:{place.line} too")
-        if not table["reason"].strip():
-            document.wrong((*path, "reason"), "must not be empty")
-        self.waivers[name] = Waiver(table["until"], table["reason"])
-        self.waiver_keys[name] = document, path
+            table.wrong(str(error), at)
 
 
-def _order(rules: dict[str, Rule], keys: dict[str, tuple[Document, Path]]) -> tuple[str, ...]:
-    """Return the ids, each after those that it needs. keys: where each rule stands."""
-
-    def wrong(name: str, message: str) -> None:
-        document, path = keys[name]
-        document.wrong((*path, "needs"), message)
-
+def _order(rules: dict[str, Rule], tables: dict[str, Table]) -> tuple[str, ...]:
+    """Return the ids, each after those that it needs. tables: those of the rules."""
     for name, rule in rules.items():
         for other in rule.needs:
             if other not in rules:
                 near = suggestion(other, tuple(rules))
-                wrong(name, f"there is no rule named {shown(other)}{near}")
+                tables[name].wrong(f"there is no rule named {shown(other)}{near}", "needs")
     first: tuple[str, ...] = ()
     try:
         needs = {name: rule.needs for name, rule in rules.items() if rule.needs}
@@ -285,34 +262,23 @@ def _order(rules: dict[str, Rule], keys: dict[str, tuple[Document, Path]]) -> tu
     except graphlib.CycleError as error:
         circle = error.args[1]
         more = "..." if len(circle) > 5 else ""
-        wrong(circle[0], f"{' needs '.join(circle[:5])}{more}: a circle")
+        tables[circle[0]].wrong(f"{' needs '.join(circle[:5])}{more}: a circle", "needs")
     return tuple(dict.fromkeys((*first, *rules)))
 
 
-def _hazards(document: Document, table: Any) -> Hazards | None:
-    path: Path = ("hazards",)
-    if isinstance(table, bool):
-        return Hazards(document.place(path)) if table else None
-    check_keys(document, path, table, "hazards")
+def _hazards(document: Document, values: Any) -> Hazards | None:
+    place = document.place(("hazards",))
+    if isinstance(values, bool):
+        return Hazards(place) if values else None
+    table = checked(document, ("hazards",), values, "hazards")
     codes = hazard.codes()
     for key in ("only", "ignore", "severity"):
-        for number, code in enumerate(table.get(key, ())):
+        for number, code in enumerate(values.get(key, ())):
             if code not in codes:
                 near = suggestion(code, codes)
                 last = code if key == "severity" else number
-                document.wrong((*path, key, last), f"there is no hazard named {shown(code)}{near}")
-    if not table.get("enable", True):
+                table.wrong(f"there is no hazard named {shown(code)}{near}", key, last)
+    if not values.get("enable", True):
         return None
-    return Hazards(
-        document.place(path),
-        tuple(table.get("only", ())),
-        tuple(table.get("ignore", ())),
-        {code: Severity(word) for code, word in table.get("severity", {}).items()},
-        Severity(table["fail_on"]) if "fail_on" in table else None,
-    )
-
-
-def _texts(table: dict[str, Any], key: str) -> tuple[str, ...]:
-    """Return the texts under a key that takes one or several."""
-    texts = table.get(key, ())
-    return (texts,) if isinstance(texts, str) else tuple(texts)
+    found = {key: values[key] for key in Hazards.__struct_fields__ if key in values}
+    return msgspec.convert({**found, "place": place}, Hazards)
